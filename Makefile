@@ -1,0 +1,36 @@
+# The two commands a new user types: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    train, evaluate and look at a small run (sets up .venv)"
+	@echo "make test    lint, types and tests (sets up .venv)"
+	@echo "make format  let ruff rewrite the layout of the code"
+	@echo "make clean   remove .venv and caches"
+
+# The stamp is newer than both files exactly when the environment was built from them.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/echelon train CartpoleSwingup --out runs/demo
+	$(BIN)/echelon evaluate runs/demo
+
+test: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/pytest -rs
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Echelon: one robot policy, trained with the help of many."""

@@ -1,0 +1,66 @@
+"""What a trainer needs from an environment: batched torch tensors on one device.
+
+An environment holds `num_envs` copies of a task. A copy whose episode ends is reset within the same `step`, so the
+returned observation is always one to act on; the observation before the reset travels beside it as `final_obs`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+Groups = dict[str, Tensor]
+"""Observations by name, each `[N, D]`: `policy`, and `critic` where the value function sees more."""
+
+State = Mapping[str, object]
+"""Tensors, numbers, strings and nested mappings of them: what a checkpoint stores."""
+
+
+@dataclass
+class Step:
+    """What one control step returns, for all environments at once.
+
+    `terminated` and `truncated` stay apart up to the targets: only a terminated state is worth zero. On rows where
+    either is set, `final_obs` is the observation before the reset; on the others it equals `obs`.
+
+    `log` holds `[N]` tensors. A name that starts with `episode/` is a total of the episode so far, and counts when the
+    episode ends (`episode/successes`); every other name is averaged over steps.
+    """
+
+    obs: Groups
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    final_obs: Groups
+    log: dict[str, Tensor] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Env(Protocol):
+    """`num_envs` copies of one task. On CUDA, `step` never waits for the device."""
+
+    num_envs: int
+    action_dim: int
+    obs_spec: dict[str, int]
+    """Width of each observation group."""
+    episode_length: int
+    """Control steps after which an episode is truncated."""
+    device: torch.device
+
+    def reset(self) -> Groups:
+        """Start every episode anew; observations by group."""
+        ...
+
+    def step(self, action: Tensor) -> Step:
+        """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1]."""
+        ...
+
+    def state_dict(self) -> State:
+        """Everything needed to go on to the bit: simulator state, counters, curricula, random generators."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned."""
+        ...

@@ -1,0 +1,15 @@
+"""Mistakes a user can make, each told in one sentence."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake of the caller's. The message is one sentence; the command line prints it without a traceback."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the closest known word, or an empty string when none is close."""
+    by_lower = {name.lower(): name for name in known}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[matches[0]]}?" if matches else ""

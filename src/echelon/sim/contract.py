@@ -1,0 +1,67 @@
+"""What a task needs from a physics engine: `[N, ...]` torch tensors of one model's simulations.
+
+Every tensor is live: it shows the simulation's state, and a write to `qpos`, `qvel`, `ctrl`, `act`, `mocap_*` or
+`xfrc_applied` is that state. After `step`, `sensordata` and all poses describe the state after the last substep, on
+every engine.
+"""
+
+from typing import Protocol
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import State
+
+
+class Engine(Protocol):
+    """`num_sims` simulations of one model."""
+
+    model: mujoco.MjModel
+    num_sims: int
+    device: torch.device
+
+    qpos: Tensor
+    qvel: Tensor
+    ctrl: Tensor
+    sensordata: Tensor
+    mocap_pos: Tensor
+    mocap_quat: Tensor
+    xfrc_applied: Tensor
+
+    bad: Tensor
+    """`[N]` bool: simulations whose last step met a NaN, an exploding state or a MuJoCo error. They hold the default
+    state until the task resets them."""
+    overflow: Tensor
+    """`[N]` int: contacts and constraints that did not fit the engine's buffers, since the start."""
+
+    def read(self, name: str) -> Tensor:
+        """A live `[N, ...]` tensor of a derived MuJoCo field (`xpos`, `xquat`, `qM`, ...), current after each step."""
+        ...
+
+    def step(self, substeps: int) -> None:
+        """Advance every simulation, then make sensors and poses current."""
+        ...
+
+    def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
+        """Put the masked simulations into new states, at rest in every other respect, with sensors and poses current.
+
+        `mask` is `[N]` bool; `qpos` and `qvel` are `[N, ...]`, read where the mask is set.
+        """
+        ...
+
+    def expand(self, field: str) -> Tensor:
+        """A model field as a live `[N, ...]` tensor of per-simulation values. Call `set_const` after writing it."""
+        ...
+
+    def set_const(self) -> None:
+        """Recompute the constants that follow from expanded fields."""
+        ...
+
+    def state_dict(self) -> State:
+        """The full simulator state."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned, to the bit on CPU."""
+        ...
