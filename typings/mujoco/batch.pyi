@@ -1,5 +1,7 @@
 from typing import Any
 
+MODEL_FIELDS: frozenset[str]
+
 class SimulationError(RuntimeError):
     ids: Any
 

@@ -2,7 +2,8 @@
 
 Every tensor is live: it shows the simulation's state, and a write to `qpos`, `qvel`, `ctrl`, `act`, `mocap_*` or
 `xfrc_applied` is that state. After `step`, `sensordata` and all poses describe the state after the last substep, on
-every engine.
+every engine; only what belongs to accelerations and contact forces (accelerometer, touch) is that of the last substep
+itself. Numbers are in the engine's own precision, so tasks cast with `.float()`.
 """
 
 from typing import Protocol
@@ -33,7 +34,7 @@ class Engine(Protocol):
     """`[N]` bool: simulations whose last step met a NaN, an exploding state or a MuJoCo error. They hold the default
     state until the task resets them."""
     overflow: Tensor
-    """`[N]` int: contacts and constraints that did not fit the engine's buffers, since the start."""
+    """`[N]` int: how often contacts or constraints did not fit the engine's buffers, since the start."""
 
     def read(self, name: str) -> Tensor:
         """A live `[N, ...]` tensor of a derived MuJoCo field (`xpos`, `xquat`, `qM`, ...), current after each step."""

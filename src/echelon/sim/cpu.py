@@ -1,0 +1,164 @@
+"""The engine on CPU threads: MuJoCo's `Batch`, its arrays shared with torch.
+
+The batch is persistent: every simulation keeps its `MjData`, so the position and velocity stages that a step computes
+to make sensors current are the ones the next step starts from, and cost nothing.
+
+Two kinds of trouble stay inside the simulation that has them. A state that turns NaN or explodes is noticed by MuJoCo
+at the next substep, or at the end of the call; MuJoCo resets that simulation (its `autoreset`, left on so that no NaN
+reaches the collision code) and counts a warning. A MuJoCo error stops that simulation alone. Both are marked in `bad`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
+from torch import Tensor
+
+from echelon.envs.contract import State
+from echelon.errors import UserError
+
+_NONE, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL", "ACC"))
+_BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC", "CTRL")]
+_FULL = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}FULL")) for name in ("CONTACT", "CNSTR")]
+_logger = logging.getLogger(__name__)
+
+
+class CpuEngine:
+    """`num_sims` simulations of one model, in float64, on `threads` threads (0: every core).
+
+    Results do not depend on the number of threads. Memory is one `MjData` a simulation: a model's `<size memory>`
+    bounds it, and pages of it that are never used are never resident.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, model: mujoco.MjModel, num_sims: int, threads: int = 0) -> None:
+        self.model = model
+        self.num_sims = num_sims
+        self._batch = Batch(model, num_sims, threads, persistent=True)
+        self._warnings: np.ndarray = self._batch.warning  # [N, kinds, (last info, count)], live
+        self.qpos = self.read("qpos")
+        self.qvel = self.read("qvel")
+        self.ctrl = self.read("ctrl")
+        self.sensordata = self.read("sensordata")
+        self.mocap_pos = self.read("mocap_pos")
+        self.mocap_quat = self.read("mocap_quat")
+        self.xfrc_applied = self.read("xfrc_applied")
+        self.bad = torch.zeros(num_sims, dtype=torch.bool)
+        self.overflow = torch.zeros(num_sims, dtype=torch.int64)
+        self._call(lambda: self._batch.reset(stage=_ACC))
+
+    def read(self, name: str) -> Tensor:
+        """A live `[N, ...]` tensor of a derived MuJoCo field, current after each call once it is bound here."""
+        return _shared(self._batch.bind(name))
+
+    def step(self, substeps: int) -> None:
+        """Advance every simulation, then make sensors and poses current; mark, count and tidy what went wrong."""
+        self._warnings[:] = 0
+        failed = self._call(lambda: self._batch.step(nstep=substeps, stage=_VEL))
+        counts = self._warnings[:, :, 1]
+        if not len(failed) and not counts.any():
+            self.bad.zero_()
+            return
+        bad = np.any(counts[:, _BAD] > 0, axis=1)
+        bad[failed] = True
+        self.bad.copy_(torch.from_numpy(bad))
+        self.overflow += torch.from_numpy(counts[:, _FULL].sum(axis=1))
+        self._restart(np.flatnonzero(bad))
+
+    def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
+        """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
+        if not mask.any():
+            return
+        self._restart(mask.nonzero()[:, 0].numpy(), qpos, qvel)
+
+    def expand(self, field: str) -> Tensor:
+        """A model field (`body_mass`, `opt.gravity`) as a live `[N, ...]` tensor of per-simulation values."""
+        return _shared(self._batch.expand(field))
+
+    def set_const(self) -> None:
+        """Recompute the constants that follow from expanded fields."""
+        self._batch.set_const()
+
+    def state_dict(self) -> State:
+        """Rows of all state MuJoCo integrates (warm start included), per-simulation model values, the two counters."""
+        fields = {name: self._batch.expanded(name) for name in sorted(MODEL_FIELDS)}
+        return {
+            "rows": torch.from_numpy(self._batch.state).clone(),
+            "model": {name: torch.tensor(values) for name, values in fields.items() if values is not None},
+            "sensordata": self.sensordata.clone(),
+            "bad": self.bad.clone(),
+            "overflow": self.overflow.clone(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned, to the bit, whatever this engine did before."""
+        saved = cast(Mapping[str, Any], state)
+        rows = torch.from_numpy(self._batch.state)
+        if saved["rows"].shape != rows.shape:
+            raise UserError(
+                f"the saved state holds {saved['rows'].shape[0]} simulations of {saved['rows'].shape[1]} numbers and "
+                f"this engine {rows.shape[0]} of {rows.shape[1]}; use the task settings and num_envs it was saved with"
+            )
+        self._load_model(saved["model"])
+        # A reset discards what the persistent MjData still hold, so that only the rows decide what follows.
+        self._call(lambda: self._batch.reset(stage=_NONE))
+        rows.copy_(saved["rows"])
+        self._call(lambda: self._batch.forward(stage=_VEL))
+        self.sensordata.copy_(saved["sensordata"])  # those of the acceleration stage are not a function of the rows
+        self.bad.copy_(saved["bad"])
+        self.overflow.copy_(saved["overflow"])
+
+    def _load_model(self, saved: Mapping[str, Tensor]) -> None:
+        """Saved per-simulation model values; a field expanded here but not there gets the model's own value."""
+        for name in MODEL_FIELDS:
+            if name in saved:
+                self.expand(name).copy_(saved[name])
+            elif self._batch.expanded(name) is not None:
+                owner, attribute = (self.model.opt, name[4:]) if name.startswith("opt.") else (self.model, name)
+                self._batch.expand(name)[...] = getattr(owner, attribute)
+
+    def _restart(self, ids: np.ndarray, qpos: Tensor | None = None, qvel: Tensor | None = None) -> None:
+        """Everything of these simulations to its default, positions and velocities to the given rows, all current."""
+        if not len(ids):
+            return
+        rows = torch.from_numpy(ids)
+        self._call(lambda: self._batch.reset(ids, stage=_NONE))
+        if qpos is not None and qvel is not None:
+            self.qpos[rows] = qpos[rows].double()
+            self.qvel[rows] = qvel[rows].double()
+        # All stages, so that touch and force sensors do not show the episode before.
+        self._call(lambda: self._batch.forward(ids, stage=_ACC))
+
+    def _call(self, run: Callable[[], None]) -> np.ndarray:
+        """Run a batch call; the ids of the simulations in which MuJoCo raised an error, mostly none."""
+        with _warnings_logged():
+            try:
+                run()
+            except SimulationError as error:
+                _logger.debug("%s", error)
+                return error.ids
+        return np.empty(0, np.intp)
+
+
+def _shared(array: np.ndarray) -> Tensor:
+    """A tensor over the array's memory. Torch knows no read-only tensors, so a derived field passes as writable."""
+    view = array[...]
+    view.flags.writeable = True
+    return torch.from_numpy(view)
+
+
+@contextmanager
+def _warnings_logged() -> Iterator[None]:
+    """Send MuJoCo's warnings to the log: it would print one for every bad state, and write a file beside the caller."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(_logger.debug)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

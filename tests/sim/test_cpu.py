@@ -1,0 +1,273 @@
+"""The CPU engine against plain MuJoCo, to the bit, and its treatment of simulations that go wrong."""
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from echelon.errors import UserError
+from echelon.sim.contract import Engine
+from echelon.sim.cpu import CpuEngine
+
+# A box that falls onto the floor and drags an actuated leg: contacts, an activation, sensors of every stage.
+XML = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body name="box" pos="0 0 .2">
+      <freejoint/>
+      <geom name="box" type="box" size=".1 .1 .1" mass="1"/>
+      <site name="box" type="box" size=".11 .11 .11"/>
+      <body name="leg" pos=".15 0 0">
+        <joint name="hip" axis="0 1 0"/>
+        <geom type="capsule" size=".03" fromto="0 0 0 .2 0 0" mass=".2"/>
+      </body>
+    </body>
+    <body name="target" mocap="true" pos="1 0 1"/>
+  </worldbody>
+  <actuator>
+    <general joint="hip" dyntype="filter" dynprm=".02" gainprm="3" biastype="affine" biasprm="0 -3 0"/>
+  </actuator>
+  <sensor>
+    <framepos objtype="body" objname="leg"/>
+    <framelinvel objtype="body" objname="leg"/>
+    <touch site="box"/>
+  </sensor>
+</mujoco>
+"""
+NUM_SIMS = 4
+SUBSTEPS = 3
+
+
+@pytest.fixture
+def model() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(XML)
+
+
+def controls(steps: int, seed: int = 0) -> Tensor:
+    """`[steps, N, 1]`."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(steps, NUM_SIMS, 1, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+def advance(engine: Engine, actions: Tensor) -> None:
+    for action in actions:
+        engine.ctrl.copy_(action)
+        engine.step(SUBSTEPS)
+
+
+def snapshot(engine: Engine) -> Tensor:
+    """`[N, K]`: everything a task sees."""
+    parts = (engine.qpos, engine.qvel, engine.sensordata, engine.read("act"), engine.read("xpos").flatten(1))
+    return torch.cat(parts, dim=1)
+
+
+def mask_of(*sims: int) -> Tensor:
+    return torch.tensor([sim in sims for sim in range(NUM_SIMS)])
+
+
+def test_matches_a_plain_loop_of_mj_step(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS, threads=3)
+    actions = controls(40)
+    contacts = 0
+    advance(engine, actions)
+    for sim in range(NUM_SIMS):
+        data = mujoco.MjData(model)
+        for action in actions:
+            data.ctrl[:] = action[sim].numpy()
+            for _ in range(SUBSTEPS):
+                mujoco.mj_step(model, data)
+                contacts += data.ncon
+        np.testing.assert_array_equal(engine.qpos[sim], data.qpos)
+        np.testing.assert_array_equal(engine.qvel[sim], data.qvel)
+        np.testing.assert_array_equal(engine.read("act")[sim], data.act)
+    assert contacts > 0
+
+
+def test_sensors_and_poses_are_of_the_state_after_the_last_substep(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS)
+    xpos = engine.read("xpos")
+    advance(engine, controls(5))
+    data = mujoco.MjData(model)
+    for sim in range(NUM_SIMS):
+        data.qpos[:] = engine.qpos[sim]
+        data.qvel[:] = engine.qvel[sim]
+        mujoco.mj_forward(model, data)
+        np.testing.assert_array_equal(xpos[sim], data.xpos)
+        np.testing.assert_array_equal(engine.sensordata[sim, :6], data.sensordata[:6])
+
+
+def test_set_state_touches_only_the_masked_simulations(model: mujoco.MjModel) -> None:
+    engine, untouched = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    actions = controls(30)
+    for one in (engine, untouched):
+        advance(one, actions[:10])
+    engine.xfrc_applied[1, 1, 2] = 3.0
+    engine.mocap_pos[1] = 5.0
+    qpos, qvel = engine.qpos + 0.5, engine.qvel * 0 + 0.25
+    engine.set_state(mask_of(1), qpos, qvel)
+
+    default = mujoco.MjData(model)
+    default.qpos[:], default.qvel[:] = qpos[1], qvel[1]
+    mujoco.mj_forward(model, default)
+    np.testing.assert_array_equal(engine.qpos[1], default.qpos)
+    np.testing.assert_array_equal(engine.qvel[1], default.qvel)
+    np.testing.assert_array_equal(engine.sensordata[1], default.sensordata)
+    np.testing.assert_array_equal(engine.mocap_pos[1], default.mocap_pos)
+    for name in ("act", "qacc_warmstart", "xfrc_applied", "ctrl", "time"):
+        assert not engine.read(name)[1].any(), name
+
+    others = ~mask_of(1)
+    assert torch.equal(snapshot(engine)[others], snapshot(untouched)[others])
+    for one in (engine, untouched):
+        advance(one, actions[10:])
+    assert torch.equal(snapshot(engine)[others], snapshot(untouched)[others])
+    assert not torch.equal(snapshot(engine)[1], snapshot(untouched)[1])
+
+
+def test_set_state_of_nothing_changes_nothing(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS)
+    advance(engine, controls(3))
+    before = snapshot(engine).clone()
+    engine.set_state(mask_of(), torch.full_like(engine.qpos, torch.nan), torch.full_like(engine.qvel, torch.nan))
+    assert torch.equal(snapshot(engine), before)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("qpos", torch.nan), ("qpos", 1e12), ("qvel", torch.inf), ("ctrl", torch.nan), ("xfrc_applied", torch.nan)],
+)
+def test_a_bad_simulation_is_marked_and_restarted_alone(model: mujoco.MjModel, field: str, value: float) -> None:
+    engine, clean = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    actions = controls(20)
+    for one in (engine, clean):
+        advance(one, actions[:10])
+        one.ctrl.copy_(actions[10])
+    getattr(engine, field)[2][0 if field != "xfrc_applied" else 1] = value
+    for one in (engine, clean):
+        one.step(SUBSTEPS)
+
+    assert torch.equal(engine.bad, mask_of(2))
+    assert not clean.bad.any()
+    np.testing.assert_array_equal(engine.qpos[2], model.qpos0)
+    assert snapshot(engine).isfinite().all()
+    for one in (engine, clean):
+        advance(one, actions[11:])
+    assert not engine.bad.any()
+    assert torch.equal(snapshot(engine)[~mask_of(2)], snapshot(clean)[~mask_of(2)])
+
+
+def test_a_state_that_explodes_in_the_last_substep_is_marked_at_once(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS)
+    engine.qpos[0, 0], engine.qvel[0, 0] = 1e10 - 1, 1e9  # MuJoCo calls 1e10 huge; the first substep passes it
+    engine.step(1)
+    assert torch.equal(engine.bad, mask_of(0))
+    np.testing.assert_array_equal(engine.qpos[0], model.qpos0)
+
+
+def test_a_mujoco_error_marks_its_simulation_alone(model: mujoco.MjModel) -> None:
+    xml = XML.replace("</worldbody>", '</worldbody><equality><weld body1="target" body2="leg"/></equality>')
+    welded = mujoco.MjModel.from_xml_string(xml)
+    engine, clean = CpuEngine(welded, NUM_SIMS), CpuEngine(welded, NUM_SIMS)
+    kinds = engine.expand("eq_type")
+    clean.expand("eq_type")
+    actions = controls(6)
+    for one in (engine, clean):
+        advance(one, actions[:2])
+    kinds[3] = 99  # no such constraint: mj_step raises
+    for one in (engine, clean):
+        advance(one, actions[2:4])
+    assert torch.equal(engine.bad, mask_of(3))
+    np.testing.assert_array_equal(engine.qpos[3], welded.qpos0)
+    kinds[3] = kinds[0]
+    for one in (engine, clean):
+        advance(one, actions[4:])
+    assert not engine.bad.any()
+    assert torch.equal(snapshot(engine)[:3], snapshot(clean)[:3])
+
+
+def test_mujoco_prints_nothing_about_bad_states(
+    model: mujoco.MjModel, capfd: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = CpuEngine(model, NUM_SIMS)
+    engine.qpos[0] = torch.nan
+    engine.step(1)
+    assert engine.bad[0]
+    assert capfd.readouterr().err == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_overflow_counts_constraints_that_do_not_fit() -> None:
+    tight = mujoco.MjModel.from_xml_string(XML.replace("<worldbody>", '<size memory="4K"/><worldbody>', 1))
+    engine = CpuEngine(tight, NUM_SIMS)
+    qpos, qvel = engine.qpos.clone(), engine.qvel.clone()
+    qpos[:, 2] = 5.0
+    qpos[1, 2] = 0.09  # only this one touches the floor
+    engine.set_state(mask_of(0, 1, 2, 3), qpos, qvel)
+    engine.step(1)
+    assert torch.equal(engine.overflow > 0, mask_of(1))
+    first = int(engine.overflow[1])
+    engine.set_state(mask_of(1), qpos, qvel)
+    engine.step(1)
+    assert engine.overflow[1] > first
+    assert not engine.bad.any()
+
+
+def test_expanded_mass_changes_its_simulation_alone(model: mujoco.MjModel) -> None:
+    engine, plain = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    leg = model.body("leg").id
+    engine.expand("body_mass")[1, leg] = 2.0
+    engine.set_const()
+    actions = controls(10)
+    for one in (engine, plain):
+        advance(one, actions)
+    assert torch.equal(engine.qpos[~mask_of(1)], plain.qpos[~mask_of(1)])
+
+    heavy = mujoco.MjModel.from_xml_string(XML)
+    heavy.body_mass[leg] = 2.0
+    mujoco.mj_setConst(heavy, mujoco.MjData(heavy))
+    reference = CpuEngine(heavy, NUM_SIMS)
+    advance(reference, actions)
+    assert torch.equal(engine.qpos[1], reference.qpos[1])
+    assert not torch.equal(engine.qpos[1], plain.qpos[1])
+
+
+def test_state_dict_goes_on_to_the_bit(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS, threads=1)
+    engine.expand("body_mass")[0, 1] = 1.5
+    engine.set_const()
+    actions = controls(60)
+    advance(engine, actions[:30])
+    engine.qpos[3] = torch.nan
+    advance(engine, actions[30:31])
+    state = engine.state_dict()
+    seen = snapshot(engine).clone()
+    advance(engine, actions[31:])
+
+    # The other engine has a past of its own: other states, other expanded fields, stages already computed.
+    other = CpuEngine(model, NUM_SIMS, threads=2)
+    other.expand("opt.gravity")[:, 2] = -1.0
+    advance(other, controls(7, seed=1))
+    other.load_state_dict(state)
+    assert torch.equal(snapshot(other), seen)
+    assert torch.equal(other.bad, mask_of(3))
+    advance(other, actions[31:])
+    assert torch.equal(snapshot(other), snapshot(engine))
+
+
+def test_state_dict_is_a_copy(model: mujoco.MjModel) -> None:
+    engine = CpuEngine(model, NUM_SIMS)
+    state = engine.state_dict()
+    rows = state["rows"]
+    assert isinstance(rows, Tensor)
+    before = rows.clone()
+    advance(engine, controls(2))
+    assert torch.equal(rows, before)
+
+
+def test_state_of_another_size_is_refused(model: mujoco.MjModel) -> None:
+    with pytest.raises(UserError, match="num_envs"):
+        CpuEngine(model, 3).load_state_dict(CpuEngine(model, NUM_SIMS).state_dict())
