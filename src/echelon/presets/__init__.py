@@ -1,0 +1,33 @@
+"""Settings to start from, a file per family of tasks: the paper's ten, and the quick ones.
+
+A family is imported when one of its tasks is asked for, so naming the tasks costs nothing.
+"""
+
+from importlib import import_module
+
+from echelon.config import TrainConfig
+from echelon.errors import UserError, nearest
+
+FAMILIES = {
+    "ShadowHand": "hands",
+    "AllegroHand": "hands",
+    "AllegroKukaRegrasping": "allegro_kuka",
+    "AllegroKukaReorientation": "allegro_kuka",
+    "AllegroKukaThrow": "allegro_kuka",
+    "AllegroKukaTwoArmsReorientation": "allegro_kuka",
+    "FrankaCubePush": "franka",
+    "FrankaCubeStack": "franka",
+    "Humanoid": "locomotion",
+    "Anymal": "locomotion",
+    "CartpoleSwingup": "quick",
+    "Hopper": "quick",
+}
+"""Module of this package that holds each task's preset."""
+
+
+def preset(task: str) -> TrainConfig:
+    """The settings of a task, for CPO with six policies; other algorithms use the same ones."""
+    if task not in FAMILIES:
+        hint = nearest(task, FAMILIES) or "; `echelon tasks` lists them"
+        raise UserError(f"{task} is not a task{hint}")
+    return import_module(f"{__name__}.{FAMILIES[task]}").PRESETS[task]

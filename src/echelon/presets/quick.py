@@ -1,0 +1,22 @@
+"""Small tasks that learn on a laptop's CPU in minutes."""
+
+from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+
+PRESETS: dict[str, TrainConfig] = {
+    "CartpoleSwingup": TrainConfig(
+        task="CartpoleSwingup",
+        num_envs=256,
+        env_steps=1_000_000,
+        model=ModelConfig(hidden=(64, 64)),
+        update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
+        pull=PullConfig(beta=1e-3, temperature=0.2),
+    ),
+    "Hopper": TrainConfig(
+        task="Hopper",
+        num_envs=512,
+        env_steps=5_000_000,
+        model=ModelConfig(hidden=(128, 64)),
+        update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
+        pull=PullConfig(beta=1e-3, temperature=0.2),
+    ),
+}

@@ -1,0 +1,108 @@
+"""Ablations by name: the paper's, and the controls it lacks.
+
+A variant changes a config and nothing else, so `VARIANTS["no_pull"](preset("ShadowHand"))` is the whole ablation. Those
+that only make sense under one algorithm select it. Variants can follow one another; `sapg_cpo_steps` and
+`cpo_sapg_scale` read the horizon and the number of policies they find, so they come last.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from echelon.config import TrainConfig
+from echelon.errors import UserError, nearest
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A change of settings, to be called on a config."""
+
+    description: str
+    change: Callable[[TrainConfig], TrainConfig]
+
+    def __call__(self, config: TrainConfig) -> TrainConfig:
+        return self.change(config)
+
+
+def variant(name: str) -> Variant:
+    """The variant of that name, or a `UserError`."""
+    if name not in VARIANTS:
+        raise UserError(f"{name} is not a variant{nearest(name, VARIANTS) or '; they are ' + ', '.join(VARIANTS)}")
+    return VARIANTS[name]
+
+
+def _no_pull(config: TrainConfig) -> TrainConfig:
+    return replace(config, algo="cpo", pull=replace(config.pull, beta=0.0))
+
+
+def _no_adversary(config: TrainConfig) -> TrainConfig:
+    return replace(config, algo="cpo", adversary=replace(config.adversary, coef=0.0))
+
+
+def _lambda_f(temperature: float) -> Callable[[TrainConfig], TrainConfig]:
+    def change(config: TrainConfig) -> TrainConfig:
+        config = _no_adversary(config)
+        return replace(config, pull=replace(config.pull, temperature=temperature, beta=1e-3))
+
+    return change
+
+
+def _entropy(scale: float) -> Callable[[TrainConfig], TrainConfig]:
+    def change(config: TrainConfig) -> TrainConfig:
+        return replace(config, update=replace(config.update, entropy_scale=scale))
+
+    return change
+
+
+def _policies(number: int) -> Callable[[TrainConfig], TrainConfig]:
+    def change(config: TrainConfig) -> TrainConfig:
+        algo = "ppo" if number == 1 else "cpo" if config.algo == "ppo" else config.algo
+        return replace(config, algo=algo, policies=number)
+
+    return change
+
+
+def _sapg_cpo_steps(config: TrainConfig) -> TrainConfig:
+    """With M even blocks CPO has 2·N·H rows, SAPG (1 + 1/M)·N·H; both then take CPO's number of steps."""
+    update = config.update
+    cpo_minibatches = update.minibatches or max(1, int(2 * update.horizon / update.minibatch_envs))
+    return replace(config, algo="sapg", update=replace(update, minibatches=cpo_minibatches))
+
+
+def _sapg_shifted_clip(config: TrainConfig) -> TrainConfig:
+    return replace(config, algo="sapg", ensemble=replace(config.ensemble, clip_centre="old_ratio"))
+
+
+def _cpo_even_pull(config: TrainConfig) -> TrainConfig:
+    return replace(config, algo="cpo", pull=replace(config.pull, use_advantage=False))
+
+
+def _cpo_sapg_scale(config: TrainConfig) -> TrainConfig:
+    config = replace(config, algo="cpo")
+    blocks = config.num_policies
+    return replace(config, ensemble=replace(config.ensemble, loss_scale=2 * blocks / (blocks + 1)))
+
+
+VARIANTS: dict[str, Variant] = {
+    # The paper's ablations.
+    "no_pull": Variant("CPO without the KL term (β = 0); its rows stay in the plan, so this is not SAPG", _no_pull),
+    "no_adversary": Variant("CPO without the adversarial reward (λ_adv = 0)", _no_adversary),
+    **{
+        f"lambda_f_{value}": Variant(
+            f"CPO at λ_f = {value}, with β = 0.001 and no adversarial reward", _lambda_f(value)
+        )
+        for value in (0.5, 0.2, 0.1, 0.05)
+    },
+    "entropy_on": Variant("entropy scale 0.005, whatever the preset says", _entropy(0.005)),
+    "entropy_off": Variant("no entropy bonus", _entropy(0.0)),
+    # How many policies to split one batch between.
+    "policies_1": Variant("one policy, which leaves PPO", _policies(1)),
+    **{f"policies_{m}": Variant(f"{m} policies share the environments", _policies(m)) for m in (2, 4, 6, 8, 12)},
+    # Controls.
+    "sapg_cpo_steps": Variant("SAPG with as many optimizer steps per iteration as CPO takes", _sapg_cpo_steps),
+    "sapg_shifted_clip": Variant(
+        "SAPG with the leader's clip around π_leader,old / π_follower,old", _sapg_shifted_clip
+    ),
+    "cpo_even_pull": Variant("CPO whose pull weighs every action of the leader alike (w = 1)", _cpo_even_pull),
+    "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", _cpo_sapg_scale),
+}
+"""Every variant by name."""
