@@ -1,0 +1,8 @@
+"""PPO, SAPG and CPO: a file each, holding what is its own."""
+
+from echelon.algorithms.cpo import CPO
+from echelon.algorithms.ppo import PPO
+from echelon.algorithms.sapg import SAPG
+from echelon.learning.objective import Algorithm
+
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (PPO, SAPG, CPO)}

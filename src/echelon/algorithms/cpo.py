@@ -1,0 +1,63 @@
+"""Coupled Policy Optimization: SAPG, with every follower pulled towards the leader.
+
+Section 5 of the CPO paper. The follower's constrained problem (best advantage within a KL ball around the leader) has a
+closed-form solution; fitting it gives an advantage-weighted regression onto the leader's actions, `L_CPO,F_i`. The
+whole objective, `L_CPO`, is SAPG's plus β times that term for each follower.
+"""
+
+from torch import Tensor
+
+from echelon.algorithms.ppo import own_term
+from echelon.algorithms.sapg import borrow_term
+from echelon.config import TrainConfig
+from echelon.learning.batch import Batch
+from echelon.learning.losses import pull_weight, surrogate
+from echelon.learning.objective import ActorLoss, Algorithm
+
+
+def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
+    """`L_CPO(θ)`: SAPG's objective and β times the sum of the followers' pull terms."""
+    own = own_term(batch, config) if batch.leader_log_prob is None else coupled_own_term(batch, config)
+    terms = {"own": own, "leader_borrows": borrow_term(batch, config)}
+    if not batch.counts[2]:  # one policy: nobody to pull
+        return ActorLoss(terms)
+    weight = pull_weights(batch, config)
+    terms["follower_pull"] = pull_term(batch, weight, config)
+    at_cap = (weight >= config.pull.cap * (1 - 1e-6)).to(weight.dtype).mean()
+    return ActorLoss(terms, {"pull/weight": weight.mean(), "pull/at_cap": at_cap})
+
+
+def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
+    """w = min(exp(Â_i/λ_f), cap) `[L, pulls]`; without gradient, as advantages are data."""
+    pull = config.pull
+    advantage = batch.advantage[:, batch.pulls]
+    weight = pull_weight(advantage if pull.use_advantage else advantage * 0, pull.temperature, pull.cap)
+    return weight / weight.mean() if pull.normalise else weight
+
+
+def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:
+    """Σ -β·w·log π_i(a|s) on the leader's rows, the first expectation of `L_CPO,F_i`."""
+    return -config.pull.beta * (weight * batch.log_prob[:, batch.pulls]).sum()
+
+
+def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
+    """PPO's term with Â - λ_r·(log π_i - log π_leader) for Â: the reverse-KL penalty of the released code.
+
+    It concerns followers only; the leader's distance to itself is nothing.
+    """
+    assert batch.leader_log_prob is not None
+    own = batch.own
+    log_prob = batch.log_prob[:, own]
+    follower = (batch.policy_id[own] > 0).to(log_prob.dtype)
+    penalty = config.pull.reverse_temperature * follower * (log_prob - batch.leader_log_prob)
+    loss = surrogate(batch.log_ratio[:, own], batch.advantage[:, own] - penalty, config.update.clip)
+    return config.ensemble.own_weight * loss.sum()
+
+
+CPO = Algorithm(
+    "cpo",
+    borrows=True,
+    pulls=True,
+    actor_loss=actor_loss,
+    reads_leader=lambda config: config.pull.reverse_temperature != 0,
+)

@@ -1,0 +1,69 @@
+"""How far apart the policies of a run are, measured on rows of a rollout at the parameters that collected it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from echelon.diagnostics.divergence import kl_matrix, nearest_policy
+from echelon.diagnostics.importance import ess_rate, is_deviation
+from echelon.learning.layout import LEADER, Layout
+from echelon.models import gaussian
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.buffer import Rollout
+
+
+@dataclass
+class Distances:
+    """Tensors on the device."""
+
+    kl: Tensor
+    """`[M, M]` mean KL from row to column, on states of the row's policy."""
+    ess: Tensor
+    """Effective share of all policies' rows under the leader."""
+    is_deviation: Tensor
+    """Mean |1 - w| of the followers' rows under the leader."""
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Scalars for `metrics.jsonl`; the matrix goes to `diagnostics/`."""
+        followers = self.kl[1:, LEADER]
+        near = (nearest_policy(self.kl)[1:] == LEADER).float().mean()
+        return {
+            "ess": self.ess,
+            "is_deviation": self.is_deviation,
+            "kl/follower_to_leader": followers.mean(),
+            "nearest_is_leader": near,
+        }
+
+
+@torch.no_grad()
+def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -> Distances:
+    """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
+
+    A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
+    never changes what is learned.
+    """
+    rows = _spread_rows(rollout.horizon, layout, states)  # [M, S]
+    flat = rows.flatten()
+    obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}
+    projected = model.project(obs)
+    state = rollout.state[:-1].flatten(0, 1)[flat]
+    start = torch.zeros(1, len(flat), dtype=torch.bool, device=flat.device)
+    means = []
+    for policy in range(layout.policies):
+        ids = torch.full_like(flat, policy)
+        means.append(model.evaluate(projected, ids, state, start).mean.view(*rows.shape, -1))
+    mean = torch.stack(means, dim=1)  # [M of the states, M of the policy, S, A]
+    action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
+    log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
+    return Distances(kl_matrix(mean, model.log_std), ess_rate(log_w), is_deviation(log_w[1:]))
+
+
+def _spread_rows(horizon: int, layout: Layout, states: int) -> Tensor:
+    """Flat rows `t · N + environment` `[M, S]`, S of each policy's block."""
+    count = min(states, horizon * layout.follower_envs)
+    device = layout.policy_id.device
+    local = torch.arange(count, device=device) * (horizon * layout.follower_envs) // count
+    first = torch.arange(layout.policies, device=device) * layout.follower_envs
+    first[1:] += layout.leader_envs - layout.follower_envs
+    return local % horizon * layout.num_envs + first[:, None] + local // horizon

@@ -1,0 +1,143 @@
+"""The gradient steps of one iteration: gather, evaluate, loss, backward, clip, Adam, KL, rate. All on the device."""
+
+from collections import defaultdict
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from echelon.config import TrainConfig
+from echelon.learning.batch import Batch
+from echelon.learning.layout import LEADER
+from echelon.learning.objective import Algorithm, total_loss
+from echelon.learning.optimizer import Adam
+from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
+from echelon.learning.rate import adapt, scheduling_kl
+from echelon.learning.targets import Targets, normalise_advantages, normalise_values
+from echelon.models.actor_critic import ActorCritic
+from echelon.models.lookup import lookup
+from echelon.rollout.buffer import Rollout
+
+
+class Update:
+    """Owns the optimizer, whose rate the KL rule moves without the host looking."""
+
+    def __init__(self, model: ActorCritic, algorithm: Algorithm, plan: Plan, config: TrainConfig) -> None:
+        self.model, self.algorithm, self.plan, self.config = model, algorithm, plan, config
+        layout = plan.layout
+        self.entropy_coefs = layout.entropy_coefs(config.update.entropy_coef, config.update.entropy_scale)
+        self.optimizer = Adam(model.parameters(), config.update.learning_rate)
+        kl_counts = {"own": (1, 0, 0), "no_pull": (1, 1, 0), "all": (1, 1, 1)}[config.update.kl_rows]
+        self._kl_columns = sum(count * use for count, use in zip(plan.counts, kl_counts, strict=True))
+
+    def run(
+        self, rollout: Rollout, targets: Targets, follower: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Train on one rollout; metrics averaged over its steps, as 0-d tensors on the device."""
+        update = self.config.update
+        data = _Data(self.plan, rollout, targets, follower, self.model, self.config)
+        sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.optimizer.rate.device))
+        for _ in range(update.mini_epochs):
+            epoch_kl = torch.zeros_like(self.optimizer.rate)
+            for minibatch in self.plan.shuffle(follower, generator):
+                metrics = self.step(data, minibatch)
+                epoch_kl += metrics["kl/rate"] / self.plan.minibatches
+                for name, value in metrics.items():
+                    sums[name] += value
+                if update.rate_schedule == "minibatch":
+                    self._adapt(metrics["kl/rate"])
+            if update.rate_schedule == "mini_epoch":
+                self._adapt(epoch_kl)
+        steps = update.mini_epochs * self.plan.minibatches
+        return {name: total / steps for name, total in sums.items()} | {"lr": self.optimizer.rate.clone()}
+
+    def _adapt(self, kl: Tensor) -> None:
+        self.optimizer.rate.copy_(adapt(self.optimizer.rate, kl, self.config.update.kl_threshold))
+
+    def step(self, data: "_Data", minibatch: Minibatch) -> dict[str, Tensor]:
+        """One gradient step. Shapes depend on the plan only."""
+        batch = data.batch(minibatch, self.algorithm.reads_leader(self.config))
+        loss = total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)
+        norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
+        with torch.no_grad():
+            metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
+            return metrics | self._distances(batch, data.slide(minibatch, batch))
+
+    def _distances(self, batch: Batch, kl: Tensor) -> dict[str, Tensor]:
+        """How far the minibatch's policies had moved before this step, per group; `kl` is `[L, B]`."""
+        outside = ((batch.log_ratio.exp() - batch.centre).abs() > self.config.update.clip * batch.centre).to(kl.dtype)
+        metrics = {"kl/rate": kl[:, : self._kl_columns].mean()}
+        groups = (batch.own, batch.borrows, batch.pulls)
+        for name, columns, count in zip(GROUP_NAMES, groups, batch.counts, strict=True):
+            if count:
+                metrics[f"kl/{name}"] = kl[:, columns].mean()
+                metrics[f"clip_fraction/{name}"] = outside[:, columns].mean()
+        return metrics
+
+
+class _Data:
+    """One iteration's rollout and targets, indexed by minibatches."""
+
+    def __init__(
+        self, plan: Plan, rollout: Rollout, targets: Targets, follower: Tensor, model: ActorCritic, config: TrainConfig
+    ) -> None:
+        self.plan, self.model, self.follower = plan, model, follower
+        self.share = partial(plan.share, follower=follower)
+        flat = partial(torch.flatten, start_dim=0, end_dim=1)
+        self.obs = {name: flat(x[:-1]) for name, x in rollout.obs.items()}
+        self.state, self.start = flat(rollout.state[:-1]), flat(rollout.start[:-1])
+        self.action, self.log_prob = flat(rollout.action), flat(rollout.log_prob)
+        self.advantage = normalise_advantages(plan, targets.advantage, config.ensemble.advantage_scope)
+        self.centre = targets.centre
+        self.value, self.returns = normalise_values(model.value_norm, targets.value, targets.returns)
+        self.sliding = config.update.kl_reference == "sliding"
+        self.mean, self.log_std = self._behaviour(rollout)
+
+    def _behaviour(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Mean and log sigma `[L, size, A]` of the policy that collected each evaluation's rows."""
+        plan, layout = self.plan, self.plan.layout
+        log_std = lookup(rollout.log_std, layout.policy_id).expand(rollout.horizon, layout.num_envs, -1)
+        tables = []
+        for x in (rollout.mean, log_std):
+            borrowed = layout.follower_block(x, 1, self.follower) if plan.borrowed else None
+            pulled = layout.leader_block(x, 1).expand(layout.followers, -1, -1, -1) if plan.pulled else None
+            tables.append(plan.in_order(x, borrowed, pulled))
+        return tables[0], tables[1]
+
+    def batch(self, minibatch: Minibatch, reads_leader: bool) -> Batch:
+        """Gather a minibatch's units once, lay them out for its evaluations, and run the network."""
+        plan, share, model = self.plan, self.share, self.model
+        rows = plan.rows(minibatch.unit)
+        projected = model.project({name: x[rows] for name, x in self.obs.items()})
+        state, start = self.state[rows[0]], self.start[rows]
+        output = model.evaluate(projected.map(share), plan.policy_id, share(state[None])[0], share(start))
+        action = share(self.action[rows])
+        leader_log_prob = None
+        if reads_leader:
+            with torch.no_grad():
+                ids = torch.full_like(minibatch.unit, LEADER)
+                leader_log_prob = model.evaluate(projected, ids, state, start).log_prob(self.action[rows])
+        columns = minibatch.evaluation
+        return Batch(
+            counts=plan.counts,
+            policy_id=plan.policy_id,
+            action=action,
+            old_log_prob=share(self.log_prob[rows]),
+            advantage=self.advantage[:, columns],
+            returns=self.returns[:, columns],
+            old_value=self.value[:, columns],
+            centre=self.centre[:, columns],
+            output=output,
+            log_prob=output.log_prob(action),
+            leader_log_prob=leader_log_prob,
+        )
+
+    def slide(self, minibatch: Minibatch, batch: Batch) -> Tensor:
+        """KL `[L, B]` of the batch's policies to their reference, which then moves to them if it slides."""
+        columns, mean = minibatch.evaluation, batch.output.mean
+        log_std = batch.output.log_std.expand_as(mean)
+        kl = scheduling_kl(mean, log_std, self.mean[:, columns], self.log_std[:, columns])
+        if self.sliding:
+            self.mean.index_copy_(1, columns, mean)
+            self.log_std.index_copy_(1, columns, log_std)
+        return kl

@@ -1,0 +1,106 @@
+"""One network for all policies: a Gaussian actor and a value head on a shared, conditioned trunk."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from echelon.config import ModelConfig
+from echelon.envs.contract import Groups
+from echelon.models import gaussian
+from echelon.models.lookup import lookup
+from echelon.models.normaliser import Normaliser
+from echelon.models.trunk import Trunk
+
+
+@dataclass
+class Projected:
+    """Observation part of the first layer, `[L, n, W]`; `critic` only where the value function has its own trunk."""
+
+    actor: Tensor
+    critic: Tensor | None
+
+    def map(self, layout: Callable[[Tensor], Tensor]) -> "Projected":
+        """The same for other columns: `layout` maps `[L, n, W]` to `[L, B, W]`."""
+        return Projected(layout(self.actor), None if self.critic is None else layout(self.critic))
+
+
+@dataclass
+class Output:
+    """What the network says about L steps of B sequences."""
+
+    mean: Tensor
+    """`[L, B, A]`"""
+    log_std: Tensor
+    """`[B, A]`, or `[1, A]` with one policy"""
+    value: Tensor
+    """`[L, B]` in the units of the value normaliser"""
+    state: Tensor
+    """`[B, S]` after the last step"""
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """log π(action) `[L, B]`."""
+        return gaussian.log_prob(action, self.mean, self.log_std)
+
+
+class ActorCritic(nn.Module):
+    """Policies 0..M-1 share every layer and differ by a learned vector φ and a free log sigma each.
+
+    Actor and critic share the trunk, hence the value is conditioned on the policy too. When the environment offers
+    `critic` observations, the critic gets a trunk of its own on those. The recurrent state is one `[N, S]` tensor
+    (hidden and cell of each trunk side by side), of width 0 without an LSTM, so nothing else has to ask which it is.
+    """
+
+    def __init__(self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig) -> None:
+        super().__init__()
+        phi_dim = config.phi_dim if policies > 1 else 0
+        self.policies = policies
+        self.phi = nn.Parameter(torch.randn(policies, phi_dim)) if phi_dim else None
+        self.log_std = nn.Parameter(torch.zeros(policies, action_dim))
+        self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in obs_spec.items()})
+        self.value_norm = Normaliser(1)
+        self.actor = Trunk(obs_spec["policy"], phi_dim, config.lstm, config.hidden)
+        self.critic = Trunk(obs_spec["critic"], phi_dim, config.lstm, config.hidden) if "critic" in obs_spec else None
+        self.mean_head = nn.Linear(self.actor.feature_dim, action_dim)
+        self.value_head = nn.Linear(self.actor.feature_dim, 1)
+        for head in (self.mean_head, self.value_head):
+            nn.init.zeros_(head.bias)
+        self.state_dim = self.actor.state_dim + (self.critic.state_dim if self.critic else 0)
+
+    def project(self, obs: Groups) -> Projected:
+        """The part of the first layers that no policy changes: raw observations `[L, n, D]` to `[L, n, W]`."""
+        actor = self.actor.project(self.obs_norm["policy"](obs["policy"]))
+        critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
+        return Projected(actor, critic)
+
+    def evaluate(self, projected: Projected, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
+        """Run L steps of B sequences under the given policies.
+
+        policy_id `[B]`; state `[B, S]` before the first step; start `[L, B]` bool, where an episode begins.
+        """
+        actor_state, critic_state = state.split((self.actor.state_dim, state.shape[-1] - self.actor.state_dim), dim=-1)
+        features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start)
+        value_features = features
+        if self.critic is not None and projected.critic is not None:
+            value_features, critic_state = self.critic(projected.critic, self.phi, policy_id, critic_state, start)
+        return Output(
+            mean=self.mean_head(features),
+            log_std=lookup(self.log_std, policy_id),
+            value=self.value_head(value_features).squeeze(-1),
+            state=torch.cat((actor_state, critic_state), dim=-1),
+        )
+
+    def forward(self, obs: Groups, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
+        """`evaluate` from raw observations `[L, B, D]`."""
+        return self.evaluate(self.project(obs), policy_id, state, start)
+
+    def raw_value(self, value: Tensor) -> Tensor:
+        """Values in the units of (scaled) rewards, from the network's normalised ones."""
+        return self.value_norm.denormalise(value)
+
+    def merge_observations(self, obs: Groups) -> None:
+        """Take collected observations into the normalisers. Between iterations only: see `train.py`."""
+        for name, normaliser in self.obs_norm.items():
+            assert isinstance(normaliser, Normaliser)
+            normaliser.merge(obs[name])

@@ -1,0 +1,88 @@
+"""From an observation and a policy vector to features: ELU layers, or an LSTM before them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from echelon.models.lookup import lookup
+
+
+class Trunk(nn.Module):
+    """The first layer is split, W·[x; φ] = W_x·x + W_φ·φ.
+
+    `project` computes the observation part, once for all policies that look at the same row; `forward` adds the policy
+    part. With an LSTM, the split layer is its input product, taken for all time steps at once.
+
+    Everything is a pure function of parameters and inputs, so a population of trunks can run stacked under
+    `torch.func.vmap`.
+    """
+
+    def __init__(self, obs_dim: int, phi_dim: int, lstm: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.lstm = lstm
+        widths = list(hidden)
+        self.observe = nn.Linear(obs_dim, 4 * lstm if lstm else widths.pop(0))
+        self.condition = nn.Linear(phi_dim, self.observe.out_features, bias=False) if phi_dim else None
+        feature_dim = lstm or self.observe.out_features
+        if lstm:
+            self.recur = nn.Linear(lstm, 4 * lstm)
+            self.norm = nn.LayerNorm(lstm)
+        self.layers = nn.ModuleList()
+        for width in widths:
+            self.layers.append(nn.Linear(feature_dim, width))
+            feature_dim = width
+        self.feature_dim = feature_dim
+        self.state_dim = 2 * lstm
+        self._initialise(obs_dim + phi_dim)
+
+    def _initialise(self, fan_in: int) -> None:
+        """Uniform ±1/√fan_in for weights, zero biases; an LSTM's own tensors uniform ±1/√units, biases included."""
+        for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
+            nn.init.zeros_(layer.bias)
+        bound = 1 / math.sqrt(self.lstm or fan_in)
+        nn.init.uniform_(self.observe.weight, -bound, bound)
+        if self.condition is not None:
+            nn.init.uniform_(self.condition.weight, -bound, bound)
+        if self.lstm:
+            for tensor in (self.observe.bias, self.recur.weight, self.recur.bias):
+                nn.init.uniform_(tensor, -bound, bound)
+        else:
+            nn.init.zeros_(self.observe.bias)
+
+    def project(self, obs: Tensor) -> Tensor:
+        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`."""
+        return self.observe(obs)
+
+    def forward(
+        self, projected: Tensor, phi: Tensor | None, policy_id: Tensor, state: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Features `[L, B, F]` and the state after the last step `[B, S]`.
+
+        projected `[L, B, W]`, phi `[M, P]`, policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool:
+        an episode begins at this row, so nothing is remembered from before it.
+        """
+        if self.condition is not None and phi is not None:
+            projected = projected + lookup(self.condition(phi), policy_id)
+        if self.lstm:
+            features, state = self._unroll(projected, state, start)
+            features = self.norm(features)
+        else:
+            features = nn.functional.elu(projected)
+        for layer in self.layers:
+            features = nn.functional.elu(layer(features))
+        return features, state
+
+    def _unroll(self, projected: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """The LSTM over L steps, its state zeroed where an episode starts. No step depends on the data's shape."""
+        hidden, cell = state.chunk(2, dim=-1)
+        outputs = []
+        keep = (~start).to(projected.dtype).unsqueeze(-1)
+        for t in range(projected.shape[0]):
+            gates = projected[t] + self.recur(hidden * keep[t])
+            enter, forget, candidate, leave = gates.chunk(4, dim=-1)
+            cell = torch.sigmoid(forget) * (cell * keep[t]) + torch.sigmoid(enter) * torch.tanh(candidate)
+            hidden = torch.sigmoid(leave) * torch.tanh(cell)
+            outputs.append(hidden)
+        return torch.stack(outputs), torch.cat((hidden, cell), dim=-1)

@@ -1,0 +1,82 @@
+"""What an iteration collected: time first, written once, never duplicated."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import Groups
+from echelon.learning.advantages import Trajectory
+
+
+@dataclass
+class Rollout:
+    """T steps of N environments. Tensors with T+1 rows end with the state that the next rollout starts from."""
+
+    obs: Groups
+    """`[T+1, N, D]` each, raw."""
+    start: Tensor
+    """`[T+1, N]` bool: an episode begins at this row."""
+    state: Tensor
+    """`[T+1, N, S]` recurrent state of the collector before this row, zero where an episode begins."""
+    action: Tensor
+    """`[T, N, A]` as sampled, before the environment's clamp to [-1, 1]."""
+    mean: Tensor
+    """`[T, N, A]` of the policy that acted."""
+    log_std: Tensor
+    """`[M, A]` of all policies while this rollout was collected."""
+    log_prob: Tensor
+    """`[T, N]` of the action under the policy that acted."""
+    value: Tensor
+    """`[T+1, N]` under the policy that acted, in units of scaled reward."""
+    reward: Tensor
+    """`[T, N]` of the environment, scaled."""
+    terminated: Tensor
+    """`[T, N]` bool."""
+    truncated: Tensor
+    """`[T, N]` bool."""
+    final_value: Tensor
+    """`[T, N]` what a truncated row is bootstrapped with, zero elsewhere."""
+
+    @classmethod
+    def allocate(
+        cls,
+        horizon: int,
+        num_envs: int,
+        obs_spec: dict[str, int],
+        action_dim: int,
+        state_dim: int,
+        policies: int,
+        device: torch.device,
+    ) -> "Rollout":
+        """Empty storage, reused by every iteration."""
+
+        def floats(*shape: int) -> Tensor:
+            return torch.zeros(shape, device=device)
+
+        def flags(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.bool, device=device)
+
+        return cls(
+            obs={name: floats(horizon + 1, num_envs, width) for name, width in obs_spec.items()},
+            start=flags(horizon + 1, num_envs),
+            state=floats(horizon + 1, num_envs, state_dim),
+            action=floats(horizon, num_envs, action_dim),
+            mean=floats(horizon, num_envs, action_dim),
+            log_std=floats(policies, action_dim),
+            log_prob=floats(horizon, num_envs),
+            value=floats(horizon + 1, num_envs),
+            reward=floats(horizon, num_envs),
+            terminated=flags(horizon, num_envs),
+            truncated=flags(horizon, num_envs),
+            final_value=floats(horizon, num_envs),
+        )
+
+    @property
+    def horizon(self) -> int:
+        return self.action.shape[0]
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """What targets need, without values."""
+        return Trajectory(self.reward, self.terminated, self.truncated, self.final_value)

@@ -1,0 +1,146 @@
+"""One iteration of training, and everything a run is made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from echelon.algorithms import ALGORITHMS
+from echelon.config import TrainConfig
+from echelon.diagnostics.measure import Distances, measure
+from echelon.envs.contract import Env, State
+from echelon.learning.adversary import Adversary
+from echelon.learning.layout import Layout
+from echelon.learning.plans import Plan
+from echelon.learning.targets import compute_targets
+from echelon.learning.update import Update
+from echelon.models import gaussian
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.buffer import Rollout
+from echelon.rollout.collector import Collector
+from echelon.runs.timers import Timers
+
+
+@dataclass
+class Iteration:
+    """What one iteration found out, on the host."""
+
+    metrics: dict[str, float]
+    kl_matrix: list[list[float]] | None
+    """KL from row to column, when it was measured."""
+
+
+class Trainer:
+    """Collect, targets, update: the same lines for every algorithm, which differ by their plan and loss."""
+
+    def __init__(self, env: Env, config: TrainConfig) -> None:
+        self.env, self.config = env, config
+        device, update = env.device, config.update
+        algorithm = ALGORITHMS[config.algo]
+        self.layout = Layout(env.num_envs, config.num_policies, device)
+        self.plan = Plan(
+            self.layout,
+            update.horizon,
+            update.sequence if config.model.lstm else 1,
+            borrows=algorithm.borrows,
+            pulls=algorithm.pulls,
+            minibatches=update.minibatches or float(update.minibatch_envs),
+        )
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(config.seed)
+            self.model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model).to(device)
+            self.adversary = self._build_adversary()
+        self.generator = torch.Generator(device).manual_seed(config.seed)
+        self.collector = Collector(env, self.model, self.layout, update, self.generator)
+        self.update = Update(self.model, algorithm, self.plan, config)
+        self.timers = Timers()
+        self.iteration = 0
+
+    def _build_adversary(self) -> Adversary | None:
+        if not self.config.adversary.coef or self.layout.policies == 1 or self.config.algo != "cpo":
+            return None
+        return Adversary(self.env.obs_spec["policy"], self.env.action_dim, self.layout, self.config)
+
+    def iterate(self) -> Iteration:
+        """One rollout and all updates on it. The host reads from the device once, at the end."""
+        config, timers = self.config, self.timers
+        timers.reset()
+        if self.iteration == 0:
+            self.collector.reset()
+        with timers("collect"):
+            rollout = self.collector.collect()
+        with timers("diagnostics"):
+            distances = self._measure(rollout)
+        with timers("targets"):
+            adversarial, metrics = self._adversarial_reward(rollout)
+            follower = self.plan.draw_follower(self.generator)
+            targets = compute_targets(
+                self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble
+            )
+        with timers("update"):
+            metrics |= self.update.run(rollout, targets, follower, self.generator)
+            self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+        self.iteration += 1
+        metrics |= self.collector.episodes.metrics() | self._policy_metrics()
+        with timers("read"):
+            return _read(metrics, distances)
+
+    def _measure(self, rollout: Rollout) -> Distances | None:
+        every = self.config.diagnostics.every
+        if self.layout.policies == 1 or not every or self.iteration % every:
+            return None
+        return measure(self.model, rollout, self.layout, self.config.diagnostics.states)
+
+    def _adversarial_reward(self, rollout: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """The followers' extra reward, scored before the discriminator learns from the same rows."""
+        if self.adversary is None:
+            return None, {}
+        inputs = self.adversary.inputs(rollout, self.model)
+        reward = self.adversary.reward(rollout, inputs)
+        metrics = self.adversary.learn(rollout, inputs, self.generator)
+        return reward, metrics | {"adversary/reward": self.layout.follower_blocks(reward, 1).mean()}
+
+    @torch.no_grad()
+    def _policy_metrics(self) -> dict[str, Tensor]:
+        log_std = self.model.log_std
+        entropy, sigma = gaussian.entropy(log_std), log_std.exp().mean(-1)
+        names = range(self.layout.policies)
+        return {f"entropy/policy_{i}": entropy[i] for i in names} | {f"sigma/policy_{i}": sigma[i] for i in names}
+
+    def state_dict(self) -> State:
+        """All that is needed to go on to the bit."""
+        return {
+            "iteration": self.iteration,
+            "model": self.model.state_dict(),
+            "optimizer": self.update.optimizer.state_dict(),
+            "adversary": self.adversary.state_dict() if self.adversary else {},
+            "collector": self.collector.state_dict(),
+            "env": self.env.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        self.iteration = state["iteration"]
+        self.model.load_state_dict(state["model"])
+        self.update.optimizer.load_state_dict(state["optimizer"])
+        if self.adversary:
+            self.adversary.load_state_dict(state["adversary"])
+        self.collector.load_state_dict(state["collector"])
+        self.env.load_state_dict(state["env"])
+        self.generator.set_state(state["generator"].cpu())
+
+
+def _read(metrics: dict[str, Tensor], distances: Distances | None) -> Iteration:
+    """Everything in one transfer."""
+    if distances is not None:
+        metrics = metrics | distances.metrics()
+    parts = [torch.stack([x.float() for x in metrics.values()])]
+    if distances is not None:
+        parts.append(distances.kl.float().flatten())
+    values = torch.cat(parts).tolist()
+    matrix = None
+    if distances is not None:
+        size, flat = distances.kl.shape[0], values[len(metrics) :]
+        matrix = [flat[i * size : (i + 1) * size] for i in range(size)]
+    return Iteration(dict(zip(metrics, values[: len(metrics)], strict=True)), matrix)
