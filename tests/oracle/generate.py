@@ -1,0 +1,178 @@
+"""Random problems whose rollout really was collected by their parameters."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oracle.network import denormalise, log_prob, network
+from oracle.problem import Problem
+
+GARBAGE = 123.0
+"""`final_value` where nothing may read it."""
+
+
+def random_problem(
+    seed: int,
+    policies: int,
+    blocks: tuple[int, ...],
+    horizon: int,
+    sequence: int = 1,
+    lstm: int = 0,
+    *,
+    obs_dim: int = 3,
+    action_dim: int = 2,
+    phi_dim: int = 2,
+    hidden: tuple[int, ...] = (5, 4),
+    done_rate: float = 0.15,
+    value_gain: float = 1.0,
+    **settings: Any,
+) -> Problem:
+    """A rollout of the oracle's network on random observations; `blocks[k]` environments for policy k.
+
+    `lstm` is the LSTM's size, 0 for an MLP. Every environment's episode ends at random steps, and in each block at
+    least one ends by itself in the middle, one is truncated in the middle, and one is truncated or terminated at the
+    last step, as far as the horizon has room. One row of the leader's is terminated and truncated at once. A large
+    `value_gain` drives values into the normaliser's clamps. `settings` are fields of `Problem`.
+    """
+    if len(blocks) != policies:
+        raise ValueError(f"{policies} policies, but {len(blocks)} blocks")
+    if horizon % sequence:
+        raise ValueError(f"sequences of {sequence} do not divide the horizon {horizon}")
+    generator = torch.Generator().manual_seed(seed)
+    params = random_params(generator, policies, obs_dim, action_dim, phi_dim, hidden, lstm)
+    with torch.no_grad():
+        params["w_v"] *= value_gain
+    policy_id = [policy for policy, size in enumerate(blocks) for _ in range(size)]
+    terminated, truncated = random_ends(generator, blocks, horizon, done_rate)
+    shape = (horizon, len(policy_id))
+    start = torch.zeros(horizon + 1, len(policy_id), dtype=torch.bool)
+    start[0] = torch.rand(len(policy_id), generator=generator) < 0.5
+    start[1:] = terminated | truncated
+    adversarial = -0.1 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    adversarial[:, [env for env, policy in enumerate(policy_id) if policy == 0]] = 0.0
+    settings = {"value_mean": 0.3, "value_var": 2.5, "value_count": 50.0} | settings
+    problem = Problem(
+        policies=policies,
+        policy_id=policy_id,
+        horizon=horizon,
+        sequence=sequence,
+        params=params,
+        obs=normal(generator, horizon + 1, len(policy_id), obs_dim),
+        action=torch.zeros(*shape, action_dim, dtype=torch.float64),
+        log_prob=torch.zeros(shape, dtype=torch.float64),
+        mean=torch.zeros(*shape, action_dim, dtype=torch.float64),
+        log_std=torch.zeros(*shape, action_dim, dtype=torch.float64),
+        value=torch.zeros(horizon + 1, len(policy_id), dtype=torch.float64),
+        reward=normal(generator, *shape),
+        adversarial=adversarial,
+        terminated=terminated,
+        truncated=truncated,
+        final_value=torch.full(shape, GARBAGE, dtype=torch.float64),
+        start=start,
+        state_h=torch.zeros(horizon + 1, len(policy_id), lstm, dtype=torch.float64) if lstm else None,
+        state_c=torch.zeros(horizon + 1, len(policy_id), lstm, dtype=torch.float64) if lstm else None,
+        **settings,
+    )
+    with torch.no_grad():
+        for env in range(len(policy_id)):
+            collect(problem, env, generator)
+    return problem
+
+
+def collect(problem: Problem, env: int, generator: torch.Generator) -> None:
+    """Fill one environment's rows by acting."""
+    policy = problem.policy_id[env]
+    state = None
+    if problem.state_h is not None and problem.state_c is not None:
+        state = (
+            torch.tanh(normal(generator, problem.state_h.shape[2])),
+            normal(generator, problem.state_c.shape[2]),
+        )
+    for t in range(problem.horizon + 1):
+        if state is not None and problem.state_h is not None and problem.state_c is not None:
+            if problem.start[t, env]:
+                state = (torch.zeros_like(state[0]), torch.zeros_like(state[1]))
+            problem.state_h[t, env], problem.state_c[t, env] = state
+        out = network(problem.params, problem.obs[t, env], policy, state)
+        state = out.state
+        problem.value[t, env] = denormalise(out.value.item(), problem.value_mean, problem.value_var)
+        if t == problem.horizon:
+            return
+        noise = normal(generator, out.mean.shape[0])
+        problem.mean[t, env], problem.log_std[t, env] = out.mean, out.log_std
+        problem.action[t, env] = out.mean + torch.exp(out.log_std) * noise
+        problem.log_prob[t, env] = log_prob(out.mean, out.log_std, problem.action[t, env])
+        if problem.truncated[t, env]:
+            # The episode's own state, before the reset, meets the observation before the reset.
+            final = network(problem.params, normal(generator, problem.obs.shape[2]), policy, state)
+            problem.final_value[t, env] = denormalise(final.value.item(), problem.value_mean, problem.value_var)
+
+
+def random_params(
+    generator: torch.Generator,
+    policies: int,
+    obs_dim: int,
+    action_dim: int,
+    phi_dim: int,
+    hidden: tuple[int, ...],
+    lstm: int,
+) -> dict[str, Tensor]:
+    """Parameters large enough for policies to differ, means to leave ±1.1, and every gradient to matter."""
+    params: dict[str, Tensor] = {"log_std": 0.2 * normal(generator, policies, action_dim) - 0.4}
+    width = obs_dim
+    if policies > 1:
+        params["phi"] = normal(generator, policies, phi_dim)
+        width += phi_dim
+    if lstm:
+        params["w_ih"] = normal(generator, 4 * lstm, width) / width**0.5
+        params["w_hh"] = normal(generator, 4 * lstm, lstm) / lstm**0.5
+        params["b_ih"] = 0.3 * normal(generator, 4 * lstm)
+        params["b_hh"] = 0.3 * normal(generator, 4 * lstm)
+        params["ln_w"] = 1.0 + 0.2 * normal(generator, lstm)
+        params["ln_b"] = 0.2 * normal(generator, lstm)
+        width = lstm
+    for layer, units in enumerate(hidden):
+        params[f"w{layer}"] = normal(generator, units, width) / width**0.5
+        params[f"b{layer}"] = 0.3 * normal(generator, units)
+        width = units
+    params["w_mu"] = normal(generator, action_dim, width) / width**0.5
+    params["b_mu"] = 0.3 * normal(generator, action_dim)
+    params["w_v"] = normal(generator, 1, width) / width**0.5
+    params["b_v"] = 0.3 * normal(generator, 1)
+    return {name: p.requires_grad_() for name, p in params.items()}
+
+
+def random_ends(
+    generator: torch.Generator, blocks: tuple[int, ...], horizon: int, rate: float
+) -> tuple[Tensor, Tensor]:
+    """(terminated, truncated), each [T, N], with the cases `random_problem` promises."""
+    shape = (horizon, sum(blocks))
+    done = torch.rand(shape, generator=generator) < rate
+    timeout = torch.rand(shape, generator=generator) < 0.5
+    terminated, truncated = done & ~timeout, done & timeout
+    first = 0
+    for policy, size in enumerate(blocks):
+        forced = [(0, horizon // 2, True), (1, horizon - 1, policy % 2 == 1), (2, horizon // 2 - 1, False)]
+        for offset, t, terminates in forced:
+            env = first + offset % size
+            if t >= 0:
+                terminated[t, env], truncated[t, env] = terminates, not terminates
+        first += size
+    if blocks[0] > 1 and horizon > 2:
+        terminated[0, blocks[0] - 1] = truncated[0, blocks[0] - 1] = True
+    return terminated, truncated
+
+
+def perturbed(problem: Problem, seed: int, scale: float = 0.1) -> dict[str, Tensor]:
+    """The rollout's parameters moved at random: where ratios leave 1 and clips bite."""
+    generator = torch.Generator().manual_seed(seed)
+    moved = {}
+    for name, p in problem.params.items():
+        moved[name] = (p.detach() + scale * normal(generator, *p.shape)).requires_grad_()
+    return moved
+
+
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    """Standard normal numbers in float64."""
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
