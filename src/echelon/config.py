@@ -8,7 +8,9 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
 
 from echelon.errors import UserError, nearest
 
@@ -141,7 +143,8 @@ class DiagnosticsConfig:
 class TrainConfig:
     """One run."""
 
-    task: str = "CartpoleSwingup"
+    # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
+    task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
     """Name of the task (`echelon tasks` lists them)."""
     algo: Algo = "cpo"
     """Algorithm."""
@@ -215,13 +218,17 @@ def _checked(value: Any, hint: Any, name: str) -> Any:
     if origin is Literal:
         if value in args:
             return value
-        raise UserError(f"{name} is one of {', '.join(map(str, args))}, not {value!r}{nearest(str(value), args)}")
-    if origin is types.UnionType:
+        words = [str(arg) for arg in args]
+        raise UserError(f"{name} is one of {', '.join(words)}, not {value!r}{nearest(str(value), words)}")
+    if origin in (types.UnionType, typing.Union):
         if value is None and types.NoneType in args:
             return None
         return _checked(value, next(arg for arg in args if arg is not types.NoneType), name)
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_checked(item, args[0], name) for item in value)
+        hints = [args[0]] * len(value) if Ellipsis in args else args
+        if len(value) != len(hints):
+            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
+        return tuple(_checked(item, hint, name) for item, hint in zip(value, hints, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):

@@ -8,8 +8,14 @@ class UserError(Exception):
     """A mistake of the caller's. The message is one sentence; the command line prints it without a traceback."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` for the closest known word, or an empty string when none is close."""
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that looks most like `word`, or None when none is close."""
     by_lower = {name.lower(): name for name in known}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
-    return f"; did you mean {by_lower[matches[0]]}?" if matches else ""
+    return by_lower[matches[0]] if matches else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the closest known word, or an empty string when none is close."""
+    found = closest(word, known)
+    return "" if found is None else f"; did you mean {found}?"

@@ -1,0 +1,129 @@
+"""Values that have the right type and still make no sense, refused before a run folder is written."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from echelon.config import TrainConfig
+from echelon.errors import UserError
+from echelon.flags import spelling
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values a field may have."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    """Whether `low` itself is left out."""
+
+    def __contains__(self, value: float) -> bool:
+        return math.isfinite(value) and self.low <= value <= self.high and not (self.open_low and value == self.low)
+
+    def __str__(self) -> str:
+        if self.high != math.inf:
+            return f"within {self.low} and {self.high}"
+        if self.low == -math.inf:
+            return "finite"
+        return f"above {self.low}" if self.open_low else f"at least {self.low}"
+
+
+COUNT = Range(low=1)
+NOT_NEGATIVE = Range(low=0)
+POSITIVE = Range(low=0, open_low=True)
+SHARE = Range(low=0, high=1)
+ANY = Range()
+
+RANGES: dict[str, Range] = {
+    "policies": COUNT,
+    "num_envs": COUNT,
+    "iterations": COUNT,
+    "env_steps": COUNT,
+    "seed": Range(low=0, high=2**32 - 1),
+    "checkpoint_every": COUNT,
+    "keep_checkpoints": COUNT,
+    "model.hidden": COUNT,
+    "model.lstm": NOT_NEGATIVE,
+    "model.phi_dim": COUNT,
+    "model.obs_clip": POSITIVE,
+    "update.horizon": COUNT,
+    "update.sequence": COUNT,
+    "update.mini_epochs": COUNT,
+    "update.minibatch_envs": POSITIVE,
+    "update.minibatches": COUNT,
+    "update.discount": SHARE,
+    "update.gae_lambda": SHARE,
+    "update.clip": POSITIVE,
+    "update.critic_coef": NOT_NEGATIVE,
+    "update.bounds_coef": NOT_NEGATIVE,
+    "update.grad_norm": POSITIVE,
+    "update.learning_rate": POSITIVE,
+    "update.kl_threshold": POSITIVE,
+    "ensemble.own_weight": NOT_NEGATIVE,
+    "ensemble.borrow_weight": NOT_NEGATIVE,
+    "ensemble.loss_scale": POSITIVE,
+    "pull.beta": NOT_NEGATIVE,
+    "pull.temperature": POSITIVE,
+    "pull.cap": POSITIVE,
+    "pull.reverse_temperature": NOT_NEGATIVE,
+    "adversary.coef": NOT_NEGATIVE,
+    "adversary.hidden": COUNT,
+    "diagnostics.every": NOT_NEGATIVE,
+    "diagnostics.states": COUNT,
+}
+"""Ranges by field; every other number must be finite."""
+
+
+def validate(config: TrainConfig) -> None:
+    """Raise a `UserError` for the first setting that cannot work."""
+    for name, value in settings_of(config).items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name in RANGES and not numbers:
+            raise UserError(f"{spelling(name)} needs at least one value")
+        for number in numbers:
+            if isinstance(number, int | float) and number not in RANGES.get(name, ANY):
+                raise UserError(f"{spelling(name)} must be {RANGES.get(name, ANY)}, not {number}")
+    _check_policies(config)
+    if config.model.lstm and config.update.horizon % config.update.sequence:
+        raise UserError(
+            f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
+            "which training an LSTM needs; change one of them"
+        )
+    require_device(config.device)
+
+
+def _check_policies(config: TrainConfig) -> None:
+    """How many policies fit the algorithm and the environments."""
+    if config.algo == "ppo" and config.num_policies != 1:
+        raise UserError(f"ppo trains one policy, not {config.num_policies}; drop --policies or choose --algo cpo")
+    if config.algo != "ppo" and config.num_policies < 2:
+        raise UserError(f"{config.algo} needs at least 2 policies, not 1; choose --algo ppo to train one")
+    if config.num_envs < config.num_policies:
+        raise UserError(
+            f"--num-envs {config.num_envs} is too few for {config.num_policies} policies, which need one each; "
+            "raise it or lower --policies"
+        )
+
+
+def require_device(device: str) -> None:
+    """Refuse CUDA where torch sees none."""
+    if device != "cuda":
+        return
+    import torch  # Slow to import, and only this answer needs it.
+
+    if not torch.cuda.is_available():
+        raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")
+
+
+def settings_of(config: Any, group: str = "") -> dict[str, Any]:
+    """A config's leaves by dotted name, groups opened."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            leaves |= settings_of(value, f"{group}{field.name}.")
+        else:
+            leaves[group + field.name] = value
+    return leaves

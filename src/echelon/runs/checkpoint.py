@@ -1,0 +1,223 @@
+"""Checkpoints: whole or absent, checked when read, without pickle.
+
+    checkpoints/00000120/
+        tensors.safetensors   every tensor of the state, named after its place in it (`model/trunk.0.weight`)
+        state.json            {"sha256": of "body", "body": {format, iteration, score, state, tensors: {sha256, bytes}}}
+
+Both files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a whole checkpoint or a
+hidden leftover that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
+which stands in for it until the new one is there. The newest K are kept, and the one with the highest score.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from echelon.errors import UserError
+from echelon.runs.durable import sync_directory, write_durably
+from echelon.runs.encoding import decode, encode
+from echelon.runs.folder import RunFolder
+
+FORMAT = 1
+TENSORS = "tensors.safetensors"
+STATE = "state.json"
+_NAME = re.compile(r"\d{8,}(\.replaced)?")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state as it was saved, its tensors on the CPU."""
+
+    path: Path
+    iteration: int
+    """Iterations done when it was saved."""
+    score: float | None
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A checkpoint whose `state.json` is whole; its tensors are not read yet."""
+
+    path: Path
+    body: dict[str, Any]
+
+    @property
+    def iteration(self) -> int:
+        return self.body["iteration"]
+
+    @property
+    def score(self) -> float | None:
+        return self.body["score"]
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Orders by score, then by age; without a score it is behind all that have one."""
+        return (-math.inf if self.score is None else self.score, self.iteration)
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be used; the message says what is wrong with it."""
+
+
+def warn_damaged(text: str) -> None:
+    """The default way to name a damaged checkpoint."""
+    warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: float | None = None) -> Path:
+    """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none."""
+    root, name = folder.checkpoints, f"{iteration:08d}"
+    final, saving = root / name, root / f".saving-{name}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(root)
+        _write(saving, iteration, state, score)
+        if final.exists():
+            _remove(root / f"{name}.replaced")
+            os.rename(final, root / f"{name}.replaced")
+        os.rename(saving, final)
+        sync_directory(root)
+        _prune(root, folder.config.keep_checkpoints)
+    except OSError as error:
+        shutil.rmtree(saving, ignore_errors=True)
+        raise UserError(
+            f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
+        ) from error
+    return final
+
+
+def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None. `warn` is told of each damaged one on the way."""
+    return _first_whole(_candidates(folder.checkpoints), warn)
+
+
+def load_best(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
+    """The checkpoint with the highest score that is whole; the newest where none has a score; or None."""
+    entries = []
+    for path in _candidates(folder.checkpoints):
+        try:
+            entries.append(_read_entry(path))
+        except Damaged as damage:
+            warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
+    entries.sort(key=lambda entry: entry.rank, reverse=True)
+    return _first_whole([entry.path for entry in entries], warn)
+
+
+def _first_whole(paths: list[Path], warn: Callable[[str], None]) -> Checkpoint | None:
+    """The first of `paths` that reads back exactly as it was written."""
+    for path in paths:
+        try:
+            return _read(path)
+        except Damaged as damage:
+            warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
+    return None
+
+
+def _write(saving: Path, iteration: int, state: Mapping[str, object], score: float | None) -> None:
+    """Both files of a checkpoint, on the disk when this returns."""
+    from safetensors.torch import save as to_safetensors
+
+    tensors = {}
+    encoded = encode(state, tensors)
+    data = to_safetensors(tensors)
+    body = {
+        "format": FORMAT,
+        "iteration": iteration,
+        "score": None if score is None or not math.isfinite(score) else float(score),
+        "state": encoded,
+        "tensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)},
+    }
+    saving.mkdir()
+    write_durably(saving / TENSORS, data)
+    write_durably(saving / STATE, json.dumps({"sha256": _digest(body), "body": body}).encode())
+    sync_directory(saving)
+
+
+def _read(path: Path) -> Checkpoint:
+    """A checkpoint with its tensors, checked."""
+    from safetensors.torch import load as from_safetensors
+
+    entry = _read_entry(path)
+    data = (path / TENSORS).read_bytes()
+    if hashlib.sha256(data).hexdigest() != entry.body["tensors"]["sha256"]:
+        raise Damaged(f"{TENSORS} does not match its checksum")
+    return Checkpoint(path, entry.iteration, entry.score, decode(entry.body["state"], from_safetensors(data)))
+
+
+def _read_entry(path: Path) -> _Entry:
+    """Everything but the tensors, checked; of those, that the file is there in full length."""
+    try:
+        document = json.loads((path / STATE).read_bytes())
+        if document["sha256"] != _digest(document["body"]):
+            raise Damaged(f"{STATE} does not match its checksum")
+        size = (path / TENSORS).stat().st_size
+    except FileNotFoundError as error:
+        raise Damaged(f"{Path(error.filename).name} is missing") from None
+    except OSError as error:
+        raise Damaged(f"it cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise Damaged(f"{STATE} is not whole") from None
+    body = document["body"]
+    if body["format"] != FORMAT:
+        raise Damaged(f"it has format {body['format']}, this version reads {FORMAT}")
+    if size != body["tensors"]["bytes"]:
+        raise Damaged(f"{TENSORS} has {size} of {body['tensors']['bytes']} bytes")
+    return _Entry(path, body)
+
+
+def _digest(body: Any) -> str:
+    """Checksum over a canonical text, so that the file itself stays plain JSON."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _candidates(root: Path) -> list[Path]:
+    """Folders that may be checkpoints, newest first; what was replaced comes right after its successor."""
+    if not root.is_dir():
+        return []
+    found = [path for path in root.iterdir() if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (-_iteration(path), path.name))
+
+
+def _prune(root: Path, keep: int) -> None:
+    """Remove what is neither among the newest `keep` nor the best. A damaged one does not count towards `keep`."""
+    whole: dict[int, _Entry] = {}
+    for path in _candidates(root):
+        with contextlib.suppress(Damaged):
+            entry = _read_entry(path)
+            whole.setdefault(entry.iteration, entry)  # The successor is listed before what it replaced.
+    newest = list(whole.values())[:keep]
+    kept = {entry.path for entry in [*newest, max(whole.values(), key=lambda entry: entry.rank)]}
+    for path in _candidates(root):
+        # A damaged one stays until `keep` newer ones are there: a disk that stutters must not cost a checkpoint.
+        if path not in kept and (_iteration(path) in whole or _iteration(path) < newest[-1].iteration):
+            _remove(path)
+
+
+def _iteration(path: Path) -> int:
+    """The iteration in a checkpoint's name."""
+    return int(path.name.removesuffix(".replaced"))
+
+
+def _remove(path: Path) -> None:
+    """Hide first, then delete: a kill in between leaves no half checkpoint under its name."""
+    if not path.exists():
+        return
+    hidden = path.with_name(f".removing-{path.name}")
+    os.rename(path, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _remove_leftovers(root: Path) -> None:
+    """What a killed save or removal left hidden."""
+    for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,172 @@
+"""The run folder: its name is the run's name, and running the same command on it again resumes it.
+
+config.json      settings, and for every start: time, command, versions, revision, hardware
+metrics.jsonl    a line per iteration
+checkpoints/     see `echelon.runs.checkpoint`
+diagnostics/     KL matrices, ESS, IS deviation over time
+tensorboard/
+evaluation.json  what `echelon evaluate` found last
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from echelon.config import TrainConfig, from_dict, to_dict
+from echelon.config_checks import settings_of, validate
+from echelon.errors import UserError, closest
+from echelon.flags import setting
+from echelon.runs.durable import replace_durably
+from echelon.runs.lock import hold
+from echelon.runs.machine import describe_session
+
+CONFIG = "config.json"
+MAY_CHANGE = ("iterations", "env_steps", "out", "checkpoint_every", "keep_checkpoints", "diagnostics")
+"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder with a complete `config.json`."""
+
+    path: Path
+    config: TrainConfig
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.resolve().name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def diagnostics(self) -> Path:
+        return self.path / "diagnostics"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @staticmethod
+    def create_or_resume(config: TrainConfig) -> "RunFolder":
+        """The folder `config` names, new or as it was left, with `config.json` written and the folder locked."""
+        validate(config)
+        path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.algo}-s{config.seed}"
+        try:
+            exists = (path / CONFIG).exists()
+            if not exists:
+                _require_free(path)
+            path.mkdir(parents=True, exist_ok=True)
+            hold(path)
+            document = _read_document(path) if exists else {"created": None, "config": None, "sessions": []}
+            if exists:
+                _require_same(path, _stored_config(path, document), config)
+            session = dataclasses.asdict(describe_session())
+            document["created"] = document["created"] or session["started"]
+            document["config"] = to_dict(config)
+            document["sessions"].append(session)
+            replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from None
+        return RunFolder(path, config)
+
+    @staticmethod
+    def open(path: str | Path) -> "RunFolder":
+        """An existing run, to be read."""
+        path = Path(path)
+        if not path.exists():
+            raise UserError(f"there is no run folder {path}{_nearest_run(path)}")
+        if not (path / CONFIG).is_file():
+            raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
+        return RunFolder(path, _stored_config(path, _read_document(path)))
+
+
+def _require_free(path: Path) -> None:
+    """A new run must not mix with files that somebody else put there."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a file, not a run folder; choose another folder with --out")
+    # A start that was killed before its config was whole leaves only hidden files.
+    if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+        raise UserError(f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out")
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    """`config.json` as it stands."""
+    try:
+        document = json.loads((path / CONFIG).read_text())
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"{path / CONFIG} cannot be read ({_first_line(error)}); restore the file or choose another folder"
+        ) from None
+    shape = {"created": str, "config": dict, "sessions": list}
+    if not isinstance(document, dict) or any(not isinstance(document.get(key), shape[key]) for key in shape):
+        raise UserError(f"{path / CONFIG} is not a config written by echelon; restore it or choose another folder")
+    return document
+
+
+def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
+    """The settings a run was started with. The task's preset lends the classes and what newer fields default to."""
+    from echelon.presets import preset  # Tasks are slow to import, and only a stored run needs them here.
+
+    stored = document["config"]
+    try:
+        if not isinstance(stored.get("task"), str):
+            raise UserError("it names no task")
+        return from_dict(preset(stored["task"]), stored)
+    except UserError as error:
+        raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
+
+
+def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
+    """Refuse to resume with a setting that would make the run neither the old nor a new one."""
+    before, now = settings_of(stored), settings_of(given)
+    before["policies"], now["policies"] = stored.num_policies, given.num_policies
+    for name in before | now:
+        if name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
+            continue
+        if name == "task":
+            raise UserError(
+                f"{path} holds a run of {stored.task}, not of {given.task}; choose another folder with --out"
+            )
+        raise UserError(
+            f"{name} is {_worded(before.get(name))} in {path} but {_worded(now.get(name))} here; "
+            f"pass {setting(name, before.get(name))} to resume it, or --out with another folder to start anew"
+        )
+
+
+def _worded(value: Any) -> str:
+    """A setting as it is typed."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _nearest_run(path: Path) -> str:
+    """The run beside a mistyped path that looks most like it."""
+    parent = path.parent
+    if not parent.is_dir():
+        return ""
+    runs = [entry.name for entry in parent.iterdir() if (entry / CONFIG).is_file()]
+    name = closest(path.name, runs)
+    return "" if name is None else f"; did you mean {parent / name}?"
+
+
+def _run_inside(path: Path) -> str:
+    """One of the runs in a folder of runs, for those who named the folder above."""
+    runs = sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
+    return f"; did you mean {runs[0]}?" if runs else ""
+
+
+def _first_line(error: Exception) -> str:
+    """An error's first line, so that a sentence stays one."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,34 @@
+"""One trainer per run folder. The system drops the lock with the process, however that ends."""
+
+import os
+import sys
+from pathlib import Path
+from typing import IO
+
+from echelon.errors import UserError
+
+_held: dict[Path, IO[str]] = {}
+"""Open lock files of this process. Closing one would drop the lock, so they stay open until the process ends."""
+
+
+def hold(folder: Path) -> None:
+    """Claim `folder` for this process. Claiming it again is fine: one process trains one run at a time."""
+    if sys.platform == "win32":  # It has no fcntl; two trainers in one folder go unnoticed there.
+        return
+    import fcntl
+
+    path = folder.resolve() / ".lock"
+    if path in _held and path.exists() and os.path.samestat(os.fstat(_held[path].fileno()), path.stat()):
+        return
+    handle = path.open("a")
+    try:
+        # A record lock belongs to the process, not to the file handle: whoever forks or reopens does not lose it.
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        handle.close()
+        raise UserError(
+            f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
+        ) from None
+    except OSError:
+        pass  # A file system without locks: training there is still better than refusing to.
+    _held[path] = handle

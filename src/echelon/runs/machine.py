@@ -1,0 +1,111 @@
+"""What a run ran on: versions, source revision, hardware. A figure means little without them."""
+
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+LIBRARIES = ("echelon", "torch", "numpy", "mujoco", "mujoco-warp", "warp-lang")
+"""Packages whose version can change a result."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The machine, as far as it tells."""
+
+    cpu: str
+    cores: int
+    """Cores this process may use."""
+    memory_gib: float | None
+    gpu: str | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One start of a run: the first, or a resumption."""
+
+    started: str
+    """Local time with its offset, ISO 8601."""
+    command: list[str]
+    python: str
+    versions: dict[str, str]
+    git_revision: str | None
+    """Commit of Echelon's own source, with `+changes` where files differ from it; None when it is no checkout."""
+    hardware: Hardware
+
+
+def describe_session() -> Session:
+    """This process, now."""
+    from datetime import datetime
+
+    return Session(
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=list(sys.argv),
+        python=platform.python_version(),
+        versions=_versions(),
+        git_revision=_git_revision(Path(__file__).resolve().parents[1]),
+        hardware=Hardware(cpu=_cpu_model(), cores=_cores(), memory_gib=_memory_gib(), gpu=_gpu_name()),
+    )
+
+
+def _versions() -> dict[str, str]:
+    """Installed libraries; the absent ones are left out."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git_revision(package: Path) -> str | None:
+    """The package's commit. A package that merely lies inside some other repository (a venv) is not tracked there."""
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None
+    revision = _git(package, "rev-parse", "HEAD")
+    changed = _git(package, "status", "--porcelain", "--", ".")
+    return f"{revision}+changes" if revision and changed else revision
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What a git command prints, or None where it fails or there is no git."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cpu_model() -> str:
+    """The CPU's marketing name where the system gives one."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """Cores this process may run on, which containers often limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory_gib() -> float | None:
+    """Physical memory."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _gpu_name() -> str | None:
+    """The first CUDA GPU."""
+    import torch  # Slow to import; a run needs it anyway, the command line does not.
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None

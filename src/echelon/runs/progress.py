@@ -1,0 +1,117 @@
+"""How far a run is: what both views show, computed once."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from echelon.config import TrainConfig
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+
+RECENT = 30
+"""Iterations the time left is estimated from: enough to be calm, few enough to forget the first, slow ones."""
+
+
+class Mark(NamedTuple):
+    """When how many iterations were done."""
+
+    time: float
+    done: int
+
+
+class Course:
+    """A quantity over the whole run, thinned evenly so that drawing it stays cheap in a run of any length."""
+
+    LIMIT = 512
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self._stride = 1
+        self._seen = 0
+
+    def append(self, value: float) -> None:
+        """Keep every `stride`-th finite value; twice the stride once the list is full."""
+        if not math.isfinite(value):
+            return
+        if self._seen % self._stride == 0:
+            self.values = [*self.values, value]  # A new list: the view draws from another thread.
+        self._seen += 1
+        if len(self.values) > self.LIMIT:
+            self.values = self.values[::2]
+            self._stride *= 2
+
+
+class Progress:
+    """The newest metrics of a run, and their course so far."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        total_iterations: int,
+        first_iteration: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.total = total_iterations
+        self.done = first_iteration
+        self.metrics: dict[str, float] = {}
+        self.returns = Course()
+        for line in read_metrics(folder) if first_iteration else []:
+            self.returns.append(line.get("return/leader", math.nan))
+        self._clock = clock
+        self._marks = deque([Mark(clock(), first_iteration)], maxlen=RECENT)
+        self._warm = False
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        """Take in one iteration."""
+        self.metrics = dict(metrics)
+        self.done = int(metrics.get("iteration", self.done + 1))
+        if not self._warm and len(self._marks) == 2:
+            self._marks.popleft()  # What lies before the first iteration's end compiled kernels and is no measure.
+            self._warm = True
+        self._marks.append(Mark(self._clock(), self.done))
+        self.returns.append(self.get("return/leader"))
+
+    def get(self, name: str) -> float:
+        """The newest value of a metric, NaN where it was not logged."""
+        return self.metrics.get(name, math.nan)
+
+    @property
+    def share(self) -> float:
+        """Part of the run that is done, 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total > 0 else 1.0
+
+    @property
+    def seconds_left(self) -> float:
+        """At the pace of the last iterations; NaN before there is one."""
+        first, last = self._marks[0], self._marks[-1]
+        if last.done <= first.done:
+            return math.nan
+        return (last.time - first.time) / (last.done - first.done) * max(0, self.total - last.done)
+
+    @property
+    def env_steps(self) -> float:
+        """Environment steps taken, whether the trainer logged them or not."""
+        steps = self.get("env_steps")
+        return steps if math.isfinite(steps) else self.done * self.config.num_envs * self.config.update.horizon
+
+    def logged(self, prefix: str) -> dict[str, float]:
+        """Finite metrics that start with `prefix`, under the rest of their names."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.metrics.items()
+            if name.startswith(prefix) and math.isfinite(value)
+        }
+
+    @property
+    def device(self) -> str:
+        """Where it trains. `auto` is resolved as the trainer does."""
+        if self.config.device != "auto":
+            return self.config.device
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,58 @@
+"""Numbers the way people read them, for the views and tables of a run."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 12 s`, `2 h 05 min`, `1 d 04 h`; a dash when it is not known."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "-"
+    total = round(seconds)
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
+    if days:
+        return f"{days} d {hours:02d} h"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {total % 60:02d} s" if minutes else f"{total} s"
+
+
+def count(number: float) -> str:
+    """`812`, `45.2 k`, `1.31 M`, `20.0 G`."""
+    if not math.isfinite(number):
+        return "-"
+    for unit, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(number) >= unit * 0.9995:
+            scaled = number / unit
+            return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{suffix}"
+    return f"{number:.0f}"
+
+
+def figure(number: float) -> str:
+    """Three digits that matter, four from a hundred on, without an exponent where one can read it without."""
+    if not math.isfinite(number):
+        return "-"
+    size = abs(number)
+    if size == 0:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{number:.2e}"
+    decimals = 2 - math.floor(math.log10(size)) + (size >= 100)
+    return f"{number:,.{max(0, decimals)}f}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The course of a quantity in one line; each character is the mean of its share of the values."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite or width < 1:
+        return ""
+    cells = min(width, len(finite))
+    edges = [round(cell * len(finite) / cells) for cell in range(cells + 1)]
+    means = [sum(finite[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
+    low, high = min(means), max(means)
+    if high == low:
+        return BARS[0] * cells
+    return "".join(BARS[min(7, int((mean - low) / (high - low) * 8))] for mean in means)
