@@ -1,0 +1,89 @@
+"""CartpoleSwingup: swing a hanging pole up by moving its cart, then hold it there, in the middle of the rail.
+
+| | |
+|---|---|
+| action | force on the cart, ±1 is ±10 N |
+| observation | cart position [m], sin and cos of the pole's angle, cart velocity [m/s], pole velocity [rad/s] |
+| reward | height of the pole times closeness to the centre, less a little for spinning and for force; 1 is the best |
+| episode | 250 steps of 0.04 s, always to the end |
+"""
+
+import math
+from dataclasses import dataclass
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon import robots
+from echelon.envs.contract import Groups
+from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+
+
+@dataclass(frozen=True)
+class CartpoleConfig(MujocoTaskConfig):
+    """Settings of CartpoleSwingup."""
+
+    episode_length: int = 250
+    """Control steps of 0.04 s after which an episode is truncated."""
+    velocities: bool = True
+    """Observe the two velocities; without them a policy needs memory."""
+    start_angle: float = 0.3
+    """Largest angle from hanging straight down at the start, in radians."""
+    start_position: float = 0.5
+    """Largest distance of the cart from the centre at the start, in metres."""
+    spin_cost: float = 0.01
+    """Weight of the squared angular velocity (rad/s) that is taken off the reward while the pole is up."""
+    action_cost: float = 0.01
+    """Weight of the squared action that is taken off the reward."""
+
+
+class CartpoleSwingup(MujocoTask[CartpoleConfig]):
+    """See the module."""
+
+    substeps = 2
+    upright_angle = 0.25
+    """The pole counts as upright within this angle, in radians."""
+    centre = 0.5
+    """The cart counts as centred within this distance, in metres."""
+
+    def __init__(
+        self, config: CartpoleConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.obs_spec = {"policy": 5 if config.velocities else 3}
+        self.totals = {name: torch.zeros(num_envs, device=device) for name in ("late_steps", "late_upright")}
+
+    def model(self) -> mujoco.MjModel:
+        return robots.load("cartpole")
+
+    def start_state(self) -> StartState:
+        position = self.uniform(-self.config.start_position, self.config.start_position)
+        angle = torch.pi + self.uniform(-self.config.start_angle, self.config.start_angle)
+        velocity = self.uniform(-0.05, 0.05, 2)
+        return StartState(torch.stack((position, angle), dim=1), velocity)
+
+    def observe(self) -> Groups:
+        position, angle = self.engine.qpos.float().unbind(1)
+        columns = torch.stack((position, angle.sin(), angle.cos()), dim=1)
+        if self.config.velocities:
+            columns = torch.cat((columns, self.engine.qvel.float()), dim=1)
+        return {"policy": columns}
+
+    def reward(self, action: Tensor) -> Tensor:
+        position, angle = self.engine.qpos.float().unbind(1)
+        spin = self.engine.qvel[:, 1].float()
+        height = 0.5 + 0.5 * angle.cos()
+        centred = 1.0 - 0.5 * (position / self.centre).square().clamp(max=1.0)
+        calm = 1.0 - self.config.spin_cost * spin.square()
+        return height * centred * calm.clamp(min=0.0) - self.config.action_cost * action[:, 0].square()
+
+    def figures(self) -> dict[str, Tensor]:
+        position, angle = self.engine.qpos.float().unbind(1)
+        # cos beats comparing angles: the pole may have turned several times.
+        upright = ((angle.cos() > math.cos(self.upright_angle)) & (position.abs() < self.centre)).float()
+        late = (self.clock > self.episode_length // 2).float()
+        self.totals["late_steps"] += late
+        self.totals["late_upright"] += late * upright
+        share = self.totals["late_upright"] / self.totals["late_steps"].clamp(min=1.0)
+        return {"upright": upright, "episode/upright_late": share}

@@ -1,0 +1,89 @@
+"""Hopper: make a planar one-legged robot hop forward without falling.
+
+| | |
+|---|---|
+| action | torques of hip, knee and ankle, ±1 is the motor's limit |
+| observation | height and pitch of the torso, joint angles, then all velocities |
+| reward | forward velocity up to a target, plus a constant for being up, less the squared torques |
+| episode | 500 steps of 0.02 s; ends in failure when the torso is too low or too far from upright |
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon import robots
+from echelon.envs.contract import Groups
+from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+
+
+@dataclass(frozen=True)
+class HopperConfig(MujocoTaskConfig):
+    """Settings of Hopper."""
+
+    episode_length: int = 500
+    """Control steps of 0.02 s after which an episode is truncated."""
+    target_velocity: float = 2.0
+    """Forward velocity above which nothing more is gained, in m/s."""
+    alive_reward: float = 1.0
+    """Reward of every step without a fall."""
+    action_cost: float = 0.05
+    """Weight of the mean squared action that is taken off the reward."""
+    min_height: float = 0.7
+    """Height of the torso below which the hopper has fallen, in metres."""
+    max_pitch: float = 1.0
+    """Pitch of the torso beyond which it has fallen, in radians."""
+    start_noise: float = 0.05
+    """Largest deviation of joint angles and velocities from standing at the start."""
+
+
+class Hopper(MujocoTask[HopperConfig]):
+    """See the module."""
+
+    substeps = 4
+    # Standing with bent knee and the foot flat: hip and ankle share the knee's angle.
+    stance = (0.0, -0.05, 0.0, -0.4, 0.8, -0.4)
+    velocity_clip = 10.0
+    """Observed velocities are clipped to this magnitude: an impact would otherwise dominate the normaliser."""
+
+    def __init__(
+        self, config: HopperConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.obs_spec = {"policy": 11}
+        self._stance = torch.tensor(self.stance, device=device)
+        self._posture = torch.tensor((0.0, 0.0, 1.0, 1.0, 1.0, 1.0), device=device)
+        self._floor_height: float = self.engine.model.body("torso").pos[2]
+
+    def model(self) -> mujoco.MjModel:
+        return robots.load("hopper")
+
+    def start_state(self) -> StartState:
+        noise = self.config.start_noise
+        qpos = self._stance + self._posture * self.uniform(-noise, noise, 6)
+        return StartState(qpos, self.uniform(-noise, noise, 6))
+
+    def height(self) -> Tensor:
+        """`[N]`: height of the torso above the floor. The joint's zero is the model's start, not the floor."""
+        return self.engine.qpos[:, 1].float() + self._floor_height
+
+    def forward_velocity(self) -> Tensor:
+        """`[N]` m/s."""
+        return self.engine.qvel[:, 0].float()
+
+    def observe(self) -> Groups:
+        posture = self.engine.qpos[:, 2:].float()
+        velocity = self.engine.qvel.float().clamp(-self.velocity_clip, self.velocity_clip)
+        return {"policy": torch.cat((self.height()[:, None], posture, velocity), dim=1)}
+
+    def reward(self, action: Tensor) -> Tensor:
+        progress = self.forward_velocity().clamp(max=self.config.target_velocity)
+        return progress + self.config.alive_reward - self.config.action_cost * action.square().mean(dim=1)
+
+    def failed(self) -> Tensor:
+        return (self.height() < self.config.min_height) | (self.engine.qpos[:, 2].abs() > self.config.max_pitch)
+
+    def figures(self) -> dict[str, Tensor]:
+        return {"forward_velocity": self.forward_velocity(), "episode/distance": self.engine.qpos[:, 0].float()}

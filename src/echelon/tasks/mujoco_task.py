@@ -1,0 +1,170 @@
+"""The environment contract on a physics engine, once for all tasks.
+
+A task says what is particular to it: model, action, observation, reward, failure, start state. This class does the
+rest in an order that matters: step, judge the new state, take `final_obs`, reset what ended, observe again.
+
+Everything is batched with fixed shapes and no branch on data: start states are drawn for all environments at every
+step and used where an episode ended. That makes a step capturable as a CUDA graph.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon.config import TaskConfig
+from echelon.envs.contract import Groups, State, Step
+from echelon.errors import UserError
+from echelon.sim.contract import Engine
+from echelon.sim.cpu import CpuEngine
+
+
+@dataclass(frozen=True)
+class MujocoTaskConfig(TaskConfig):
+    """Settings that every MuJoCo task has."""
+
+    episode_length: int = 250
+    """Control steps after which an episode is truncated."""
+
+
+@dataclass
+class StartState:
+    """Sampled start states: `qpos [N, nq]`, `qvel [N, nv]`."""
+
+    qpos: Tensor
+    qvel: Tensor
+
+
+C = TypeVar("C", bound=MujocoTaskConfig)
+
+
+class MujocoTask(ABC, Generic[C]):
+    """`num_envs` copies of a task on one engine.
+
+    A simulation that goes wrong numerically is quarantined: its episode counts as terminated with reward 0, it starts
+    anew, and `log["quarantined"]` is 1 there. The engine has already put it into the default state, so `final_obs` is
+    finite too.
+
+    With `spread_clocks`, each `reset()` starts the episodes at random times of their clock, so that truncations do not
+    all fall on the same step. Training wants that, because otherwise each iteration sees one phase of the episode;
+    evaluation does not, because first episodes are then shorter.
+    """
+
+    substeps: ClassVar[int]
+    """Physics steps per control step."""
+    obs_spec: dict[str, int]
+
+    def __init__(
+        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        if device.type != "cpu":
+            raise UserError(
+                f"{type(self).__name__} cannot run on {device.type}, because the CUDA engine is not there yet; "
+                "use --device cpu"
+            )
+        if num_envs < 1:
+            raise UserError(f"num_envs is at least 1, not {num_envs}")
+        if config.episode_length < 1:
+            raise UserError(f"env.episode_length is at least 1, not {config.episode_length}")
+        self.config = config
+        self.num_envs = num_envs
+        self.device = device
+        self.episode_length = config.episode_length
+        self.engine: Engine = CpuEngine(self.model(), num_envs)
+        self.action_dim: int = self.engine.model.nu
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        """`[N]`: control steps since the episode began."""
+        self.totals: dict[str, Tensor] = {}
+        """What a task adds up over an episode, `[N]` each; zeroed when an episode begins, saved with the state."""
+        self._spread_clocks = spread_clocks
+        self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
+
+    @abstractmethod
+    def model(self) -> mujoco.MjModel:
+        """The scene."""
+
+    @abstractmethod
+    def observe(self) -> Groups:
+        """Observations of the current state, float32 `[N, D]` by group, as wide as `obs_spec` says."""
+
+    @abstractmethod
+    def reward(self, action: Tensor) -> Tensor:
+        """`[N]`, of the state the clamped `action [N, A]` led to."""
+
+    @abstractmethod
+    def start_state(self) -> StartState:
+        """Start states for all environments, drawn with `uniform`."""
+
+    def control(self, action: Tensor) -> Tensor:
+        """The engine's controls `[N, nu]` for a clamped action; as it is, unless the task decodes it."""
+        return action
+
+    def failed(self) -> Tensor:
+        """`[N]` bool: episodes that end in failure in the current state; none, unless the task knows failure."""
+        return ~self._everything
+
+    def figures(self) -> dict[str, Tensor]:
+        """`[N]` each: what to log of the current state, and of the episode so far under `episode/`."""
+        return {}
+
+    def uniform(self, low: float, high: float, *columns: int) -> Tensor:
+        """Random numbers `[N, *columns]` from the task's generator."""
+        return torch.empty(self.num_envs, *columns, device=self.device).uniform_(low, high, generator=self.generator)
+
+    def reset(self) -> Groups:
+        """Start every episode anew; observations by group."""
+        self._begin(self._everything)
+        if self._spread_clocks:
+            self.clock.random_(0, self.episode_length, generator=self.generator)
+        return self.observe()
+
+    def step(self, action: Tensor) -> Step:
+        """Advance all environments by one control step. `action` is `[N, A]`, clamped to [-1, 1]."""
+        action = action.detach().clamp(-1.0, 1.0)
+        overflow = self.engine.overflow.clone()
+        self.engine.ctrl.copy_(self.control(action))
+        self.engine.step(self.substeps)
+        self.clock += 1
+
+        bad = self.engine.bad.clone()
+        terminated = self.failed() | bad
+        truncated = (self.clock >= self.episode_length) & ~terminated
+        reward = torch.where(bad, 0.0, self.reward(action).float())
+        log = self.figures() | {
+            "quarantined": bad.float(),
+            "overflow": (self.engine.overflow - overflow).float(),
+        }
+        final_obs = self.observe()
+        self._begin(terminated | truncated)
+        return Step(self.observe(), reward, terminated, truncated, final_obs, log)
+
+    def _begin(self, mask: Tensor) -> None:
+        """Begin an episode in the environments of `mask [N]`."""
+        start = self.start_state()
+        self.engine.set_state(mask, start.qpos, start.qvel)
+        self.clock.masked_fill_(mask, 0)
+        for total in self.totals.values():
+            total.masked_fill_(mask, 0.0)
+
+    def state_dict(self) -> State:
+        """Simulator, clocks, totals and random generator."""
+        return {
+            "engine": self.engine.state_dict(),
+            "clock": self.clock.clone(),
+            "totals": {name: total.clone() for name, total in self.totals.items()},
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned."""
+        saved = cast(Mapping[str, Any], state)
+        self.engine.load_state_dict(saved["engine"])
+        self.clock.copy_(saved["clock"])
+        for name, total in self.totals.items():
+            total.copy_(saved["totals"][name])
+        self.generator.set_state(saved["generator"])
