@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from echelon.errors import UserError, nearest
+from echelon.errors import UserError, closest, nearest
 
 T = TypeVar("T")
 
@@ -66,6 +66,8 @@ def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
         if flag is None:
             if spelling in ("-h", "--help"):
                 continue
+            if spelling.lstrip("-") in _fixed(default):
+                return f"{spelling} is not a flag: it is given by its place, as in {prog}"
             return f"{spelling} is not a flag of {prog}{_nearest_flag(spelling, known)}"
         values = [value] if attached else []
         while not attached and waiting and not _looks_like_a_flag(waiting[0]):
@@ -78,13 +80,11 @@ def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
 
 def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
     """Every flag of a config by its spelling. Fields that tyro keeps fixed have none."""
-    import tyro
-
     flags: dict[str, Flag] = {}
-    hints = typing.get_type_hints(type(config), include_extras=True)
+    hints, fixed = typing.get_type_hints(type(config)), _fixed(config)
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)
-        if tyro.conf.Fixed in typing.get_args(hint):
+        if field.name in fixed:
             continue
         if dataclasses.is_dataclass(value):
             flags |= flags_of(value, f"{group}{field.name}.")
@@ -111,6 +111,14 @@ def setting(name: str, value: Any) -> str:
     return shlex.join([spelling(name), *map(str, values)])
 
 
+def _fixed(config: Any) -> list[str]:
+    """Fields that are no flags."""
+    import tyro
+
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    return [name for name, hint in hints.items() if tyro.conf.Fixed in typing.get_args(hint)]
+
+
 def _looks_like_a_flag(token: str) -> bool:
     """Negative numbers are values."""
     return token.startswith("-") and not token.lstrip("-")[:1].isdigit() and token[1:2] != "."
@@ -118,9 +126,11 @@ def _looks_like_a_flag(token: str) -> bool:
 
 def _nearest_flag(wrong: str, known: Mapping[str, Flag]) -> str:
     """A flag whose last part was typed without its group is nearer than any that merely looks alike."""
-    last = wrong.replace("_", "-").lstrip("-").rpartition(".")[2]
-    same = [flag for flag in known if flag.lstrip("-").rpartition(".")[2] == last]
-    return f"; did you mean {same[0]}?" if same else nearest(wrong, known)
+    bare = wrong.replace("_", "-").lstrip("-")
+    names = [flag.lstrip("-") for flag in known]
+    same = [name for name in names if name.rpartition(".")[2] == bare.rpartition(".")[2]]
+    name = same[0] if same else closest(bare, names)
+    return "" if name is None else f"; did you mean --{name}?"
 
 
 def _mistake(flag: Flag, values: list[str]) -> str | None:
