@@ -1,12 +1,15 @@
 """Small tasks that learn on a laptop's CPU in minutes."""
 
 from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.tasks.cartpole import CartpoleConfig
+from echelon.tasks.hopper import HopperConfig
 
 PRESETS: dict[str, TrainConfig] = {
     "CartpoleSwingup": TrainConfig(
         task="CartpoleSwingup",
         num_envs=256,
         env_steps=1_000_000,
+        env=CartpoleConfig(),
         model=ModelConfig(hidden=(64, 64)),
         update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
         pull=PullConfig(beta=1e-3, temperature=0.2),
@@ -15,6 +18,7 @@ PRESETS: dict[str, TrainConfig] = {
         task="Hopper",
         num_envs=512,
         env_steps=5_000_000,
+        env=HopperConfig(),
         model=ModelConfig(hidden=(128, 64)),
         update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
         pull=PullConfig(beta=1e-3, temperature=0.2),

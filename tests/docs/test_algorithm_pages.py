@@ -1,0 +1,51 @@
+"""The pages on algorithms name settings, variants and functions that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from echelon.config import TrainConfig
+from echelon.config_checks import settings_of
+from echelon.presets.variants import VARIANTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("sapg.md", "cpo.md", "paper-vs-code.md")
+GROUPS = "model|update|ensemble|pull|adversary|diagnostics"
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_settings_exist(name: str) -> None:
+    named = set(re.findall(rf"`((?:{GROUPS})\.\w+)", page(name)))
+    assert named
+    assert named <= set(settings_of(TrainConfig()))
+
+
+@pytest.mark.parametrize("name", ["cpo.md", "paper-vs-code.md"])
+def test_variants_exist(name: str) -> None:
+    prefixes = "|".join({variant.split("_")[0] for variant in VARIANTS})
+    named = set(re.findall(rf"`((?:{prefixes})_\w+)`", page(name)))
+    assert named
+    assert named <= set(VARIANTS)
+
+
+@pytest.mark.parametrize("name", ["sapg.md", "cpo.md"])
+def test_functions_exist(name: str) -> None:
+    pointers = re.findall(r"((?:`\w+`(?:, )?)+) in `([\w/]+\.py)`", page(name))
+    assert pointers
+    for functions, path in pointers:
+        source = (ROOT / "src" / "echelon" / path).read_text()
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^(def|class) {function}\b", source, re.MULTILINE), f"{function} in {path}"
+
+
+def test_every_difference_and_defect_is_listed() -> None:
+    text = page("paper-vs-code.md")
+    differences, defects = text.split("## Defects of the released code")
+    assert re.findall(r"^\| (\d+) \|", differences, re.MULTILINE) == [str(n) for n in range(1, 31)]
+    listed = re.findall(r"^\| (\d+)[ab]? \|", defects, re.MULTILINE)
+    assert sorted(set(listed), key=int) == [str(n) for n in range(1, 14)]

@@ -1,0 +1,50 @@
+"""Every preset and variant splits into equal minibatches, as many as the paper's batch sizes make."""
+
+from dataclasses import replace
+
+import pytest
+
+from echelon.algorithms import ALGORITHMS
+from echelon.config import TrainConfig
+from echelon.learning.layout import Layout
+from echelon.learning.plans import Plan
+from echelon.presets import FAMILIES, preset
+from echelon.presets.variants import VARIANTS
+
+
+def plan_of(config: TrainConfig) -> Plan:
+    algorithm, update = ALGORITHMS[config.algo], config.update
+    return Plan(
+        Layout(config.num_envs, config.num_policies),
+        update.horizon,
+        update.sequence if config.model.lstm else 1,
+        borrows=algorithm.borrows,
+        pulls=algorithm.pulls,
+        minibatches=update.minibatches or float(update.minibatch_envs),
+    )
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_minibatches_of_each_algorithm(task: str) -> None:
+    """PPO has H/4 minibatches of 4·N rows, SAPG as many of 7/6 the size, CPO twice as many."""
+    config = preset(task)
+    plans = {algo: plan_of(replace(config, algo=algo)) for algo in ("ppo", "sapg", "cpo")}
+    few = config.update.horizon // 4
+    assert {algo: plan.minibatches for algo, plan in plans.items()} == {"ppo": few, "sapg": few, "cpo": 2 * few}
+    if config.num_envs % config.num_policies == 0:
+        rows = config.num_envs * config.update.horizon
+        sizes = {algo: plan.size * plan.length for algo, plan in plans.items()}
+        assert sizes == {"ppo": rows, "sapg": rows * 7 // 6, "cpo": 2 * rows}
+
+
+@pytest.mark.parametrize("task", ["ShadowHand", "AllegroKukaReorientation", "CartpoleSwingup", "Hopper"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_splits_evenly(name: str, task: str) -> None:
+    plan = plan_of(VARIANTS[name](preset(task)))
+    assert sum(plan.counts) * plan.minibatches == plan.size
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_sapg_with_cpo_steps_takes_as_many_as_cpo(task: str) -> None:
+    config = preset(task)
+    assert plan_of(VARIANTS["sapg_cpo_steps"](config)).minibatches == plan_of(config).minibatches
