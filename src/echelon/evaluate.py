@@ -1,7 +1,19 @@
 """Score every policy of a run: each environment counted once, deterministic and sampled."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env
+from echelon.errors import UserError
+from echelon.models.actor_critic import ActorCritic
+from echelon.runs import checkpoint as checkpoints
+from echelon.runs.folder import RunFolder
+from echelon.tasks import make
+from echelon.train import choose_device
 
 Mode = Literal["deterministic", "sampled"]
 
@@ -33,3 +45,82 @@ class Evaluation:
     env_steps: int
     seed: int
     scores: tuple[PolicyScore, ...]
+
+
+def evaluate(
+    folder: RunFolder,
+    num_envs: int = 64,
+    seed: int = 1000,
+    device: str = "auto",
+    checkpoint: Literal["newest", "best"] = "newest",
+) -> Evaluation:
+    """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
+    if num_envs < 1:
+        raise UserError(f"--num-envs must be at least 1, not {num_envs}")
+    found = checkpoints.load_best(folder) if checkpoint == "best" else checkpoints.load_newest(folder)
+    if found is None:
+        raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+    config, where = folder.config, choose_device(device)
+    policy_id = torch.arange(config.num_policies, device=where).repeat_interleave(num_envs)
+    scores: list[PolicyScore] = []
+    for mode in ("deterministic", "sampled"):
+        env = make(config.task, config.env, len(policy_id), where, seed)
+        model = load_model(env, config, found.state["trainer"]["model"])
+        scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
+    steps = config.num_envs * config.update.horizon * found.iteration
+    return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores))
+
+
+def load_model(env: Env, config: TrainConfig, state: Any) -> ActorCritic:
+    """A run's network, for an environment like the one it was trained in."""
+    model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model)
+    model.load_state_dict(state)
+    return model.to(env.device)
+
+
+@torch.no_grad()
+def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
+    """Figures `[N]` of every environment's first episode."""
+    generator = torch.Generator(env.device).manual_seed(seed)
+    obs, state = env.reset(), torch.zeros(env.num_envs, model.state_dim, device=env.device)
+    never = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
+    running = torch.ones(env.num_envs, device=env.device)
+    figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
+    for _ in range(env.episode_length):
+        output = model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
+        action = output.mean[0]
+        if mode == "sampled":
+            action = action + output.log_std.exp() * torch.randn(action.shape, generator=generator, device=env.device)
+        step = env.step(action.clamp(-1, 1))
+        done = (step.terminated | step.truncated).float()
+        figures["return"] += running * step.reward
+        figures["length"] += running
+        figures["terminated"] += running * step.terminated
+        for name, x in step.log.items():
+            if name.startswith("episode/"):
+                name = name.removeprefix("episode/")
+                figures[name] = figures.get(name, torch.zeros_like(running)) + running * done * x
+        running = running * (1 - done)
+        obs, state = step.obs, output.state * (1 - done)[:, None]
+    return figures
+
+
+def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[PolicyScore]:
+    """Per policy; `num_envs` consecutive environments belong to each."""
+    table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
+    means = {name: x.mean(1).tolist() for name, x in table.items()}
+    spread = table["return"].std(1, correction=0).tolist()
+    own = {"return", "length", "terminated"}
+    return [
+        PolicyScore(
+            policy=policy,
+            mode=mode,
+            episodes=num_envs,
+            return_mean=means["return"][policy],
+            return_std=spread[policy],
+            length_mean=means["length"][policy],
+            terminated=means["terminated"][policy],
+            extra={name: mean[policy] for name, mean in means.items() if name not in own},
+        )
+        for policy in range(len(spread))
+    ]

@@ -50,7 +50,7 @@ class Layout:
 
     def entropy_coefs(self, coef: float, scale: float) -> Tensor:
         """Entropy bonus of each policy `[M]`: `coef` for all, plus 0 for the leader rising linearly to `scale` / 2."""
-        ladder = torch.arange(self.policies, device=self.policy_id.device) / max(self.followers, 1)
+        ladder = torch.arange(self.policies, device=self.policy_id.device).double() / max(self.followers, 1)
         return coef + 0.5 * scale * ladder
 
     def policy_means(self, x: Tensor) -> Tensor:

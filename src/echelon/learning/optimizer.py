@@ -14,7 +14,7 @@ class Adam:
 
     def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
         self.parameters = list(parameters)
-        self.rate = torch.tensor(rate, device=self.parameters[0].device)
+        self.rate = torch.tensor(rate, device=self.parameters[0].device, dtype=self.parameters[0].dtype)
         self._adam = torch.optim.Adam(self.parameters, lr=self.rate, fused=True)
 
     def step(self, loss: Tensor, clip_norm: float | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.learning.batch import Batch
 from echelon.learning.layout import LEADER
-from echelon.learning.objective import Algorithm, total_loss
+from echelon.learning.objective import Algorithm, Loss, total_loss
 from echelon.learning.optimizer import Adam
 from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
 from echelon.learning.rate import adapt, scheduling_kl
@@ -25,8 +25,10 @@ class Update:
     def __init__(self, model: ActorCritic, algorithm: Algorithm, plan: Plan, config: TrainConfig) -> None:
         self.model, self.algorithm, self.plan, self.config = model, algorithm, plan, config
         layout = plan.layout
-        self.entropy_coefs = layout.entropy_coefs(config.update.entropy_coef, config.update.entropy_scale)
+        coefs = layout.entropy_coefs(config.update.entropy_coef, config.update.entropy_scale)
+        self.entropy_coefs = coefs.to(model.log_std.dtype)
         self.optimizer = Adam(model.parameters(), config.update.learning_rate)
+        self.reads_leader = algorithm.reads_leader(config) and layout.policies > 1
         kl_counts = {"own": (1, 0, 0), "no_pull": (1, 1, 0), "all": (1, 1, 1)}[config.update.kl_rows]
         self._kl_columns = sum(count * use for count, use in zip(plan.counts, kl_counts, strict=True))
 
@@ -35,7 +37,7 @@ class Update:
     ) -> dict[str, Tensor]:
         """Train on one rollout; metrics averaged over its steps, as 0-d tensors on the device."""
         update = self.config.update
-        data = _Data(self.plan, rollout, targets, follower, self.model, self.config)
+        data = self.prepare(rollout, targets, follower)
         sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.optimizer.rate.device))
         for _ in range(update.mini_epochs):
             epoch_kl = torch.zeros_like(self.optimizer.rate)
@@ -51,17 +53,24 @@ class Update:
         steps = update.mini_epochs * self.plan.minibatches
         return {name: total / steps for name, total in sums.items()} | {"lr": self.optimizer.rate.clone()}
 
+    def prepare(self, rollout: Rollout, targets: Targets, follower: Tensor) -> "Data":
+        """Normalise advantages, values and returns. Merges this iteration's values and returns into the statistics."""
+        return Data(self.plan, rollout, targets, follower, self.model, self.config)
+
     def _adapt(self, kl: Tensor) -> None:
         self.optimizer.rate.copy_(adapt(self.optimizer.rate, kl, self.config.update.kl_threshold))
 
-    def step(self, data: "_Data", minibatch: Minibatch) -> dict[str, Tensor]:
+    def step(self, data: "Data", minibatch: Minibatch) -> dict[str, Tensor]:
         """One gradient step. Shapes depend on the plan only."""
-        batch = data.batch(minibatch, self.algorithm.reads_leader(self.config))
-        loss = total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)
+        batch = data.batch(minibatch, self.reads_leader)
+        loss = self.loss(batch)
         norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
         with torch.no_grad():
             metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
             return metrics | self._distances(batch, data.slide(minibatch, batch))
+
+    def loss(self, batch: Batch) -> Loss:
+        return total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)
 
     def _distances(self, batch: Batch, kl: Tensor) -> dict[str, Tensor]:
         """How far the minibatch's policies had moved before this step, per group; `kl` is `[L, B]`."""
@@ -75,7 +84,7 @@ class Update:
         return metrics
 
 
-class _Data:
+class Data:
     """One iteration's rollout and targets, indexed by minibatches."""
 
     def __init__(

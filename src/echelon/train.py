@@ -1,0 +1,105 @@
+"""The loop: iterate, log, save."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env
+from echelon.runs import checkpoint
+from echelon.runs.distances import DistanceWriter
+from echelon.runs.folder import RunFolder
+from echelon.runs.interrupt import Interrupt
+from echelon.runs.metrics import MetricsWriter
+from echelon.runs.view import NullView, View
+from echelon.tasks import make
+from echelon.trainer import Trainer
+
+MakeEnv = Callable[[TrainConfig, torch.device], Env]
+
+
+def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+    """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
+
+    `make_env` builds the environment; without it, it is the task that `config` names.
+    """
+    view = view or NullView()
+    folder = RunFolder.create_or_resume(config)
+    trainer = Trainer((make_env or _make_task)(config, choose_device(config.device)), config)
+    session = _Session(trainer, folder, _resume(trainer, folder, view))
+    view.start(config, folder, config.num_iterations, trainer.iteration)
+    try:
+        with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
+            distances = DistanceWriter(folder, trainer.iteration)
+            while trainer.iteration < config.num_iterations:
+                result = trainer.iterate()
+                metrics = session.clock() | result.metrics | trainer.timers.metrics()
+                log.write(metrics)
+                view.update(metrics)
+                if result.kl_matrix is not None:
+                    distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
+                last = trainer.iteration == config.num_iterations or interrupt.asked
+                if last or trainer.iteration % config.checkpoint_every == 0:
+                    session.save(score=metrics["return/leader"])
+                if interrupt.asked:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        view.message(f"interrupted; {folder.path} is saved and the same command goes on from there")
+        raise
+    finally:
+        view.stop()
+    return folder
+
+
+class _Session:
+    """One start of a run: its clock, which goes on where the last start's stopped, and its checkpoints."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
+        self.trainer, self.folder = trainer, folder
+        self.steps = trainer.env.num_envs * trainer.config.update.horizon
+        self.began = self.last = time.perf_counter() - seconds_before
+        self.last += seconds_before
+
+    @property
+    def env_steps(self) -> int:
+        return self.trainer.iteration * self.steps
+
+    def clock(self) -> dict[str, float]:
+        """Where the run stands and how fast it goes."""
+        now = time.perf_counter()
+        spent, self.last = now - self.last, now
+        seconds = self.trainer.timers.iteration
+        return {
+            "iteration": self.trainer.iteration,
+            "env_steps": self.env_steps,
+            "wall_s": now - self.began,
+            "fps/total": self.steps / spent,
+            "fps/collect": self.steps / seconds["collect"].seconds,
+            "fps/update": self.steps / seconds["update"].seconds,
+        }
+
+    def save(self, score: float) -> None:
+        state = {"trainer": self.trainer.state_dict(), "seconds": time.perf_counter() - self.began}
+        checkpoint.save(self.folder, self.trainer.iteration, state, score)
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _make_task(config: TrainConfig, device: torch.device) -> Env:
+    return make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
+
+
+def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
+    """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
+    found = checkpoint.load_newest(folder, view.message)
+    if found is None:
+        return 0.0
+    trainer.load_state_dict(found.state["trainer"])
+    view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    return found.state["seconds"]

@@ -1,0 +1,215 @@
+"""The oracle's problems in the library's own tensors."""
+
+from dataclasses import replace
+
+import torch
+from oracle import Evaluation, Problem, Sequence
+from torch import Tensor
+
+from echelon.algorithms import ALGORITHMS
+from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.learning.layout import Layout
+from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
+from echelon.learning.targets import Targets, compute_targets
+from echelon.learning.update import Update
+from echelon.models.actor_critic import ActorCritic
+from echelon.models.normaliser import EPSILON
+from echelon.rollout.buffer import Rollout
+
+LSTM_NAMES = {
+    "actor.recur.weight": "w_hh",
+    "actor.recur.bias": "b_hh",
+    "actor.norm.weight": "ln_w",
+    "actor.norm.bias": "ln_b",
+}
+HEAD_NAMES = {
+    "mean_head.weight": "w_mu",
+    "mean_head.bias": "b_mu",
+    "value_head.weight": "w_v",
+    "value_head.bias": "b_v",
+}
+
+
+class Bridge:
+    """One problem in the library's objects, and the way back to the oracle's keys."""
+
+    def __init__(self, problem: Problem, minibatches: int = 2, **update: object) -> None:
+        self.problem = problem
+        self.config = make_config(problem, minibatches, **update)
+        algorithm = ALGORITHMS[problem.algo]
+        self.layout = Layout(problem.num_envs, problem.policies)
+        assert self.layout.policy_id.tolist() == list(problem.policy_id)
+        self.plan = Plan(
+            self.layout,
+            problem.horizon,
+            problem.sequence,
+            borrows=algorithm.borrows,
+            pulls=algorithm.pulls,
+            minibatches=minibatches,
+        )
+        self.model = make_model(problem)
+        self.rollout = make_rollout(problem)
+        self.follower = torch.tensor([problem.follower])
+        self.update = Update(self.model, algorithm, self.plan, self.config)
+
+    def targets(self) -> Targets:
+        return compute_targets(
+            self.plan,
+            self.rollout,
+            self.model,
+            self.follower,
+            self.problem.adversarial,
+            self.config.update,
+            self.config.ensemble,
+        )
+
+    def evaluations(self) -> list[list[Evaluation]]:
+        """The oracle's keys of the plan's tables `[L, size]`."""
+        unit, policy, group = (x.tolist() for x in self.plan.table(self.follower))
+        rows = self.plan.rows(torch.tensor(unit)).tolist()
+        n = self.problem.num_envs
+        return [
+            [Evaluation(row // n, row % n, p, GROUP_NAMES[g]) for row, p, g in zip(line, policy, group, strict=True)]
+            for line in rows
+        ]
+
+    def table(self, values: dict[Evaluation, float]) -> Tensor:
+        """The oracle's figures laid out as the plan's tables."""
+        return torch.tensor([[values[e] for e in line] for line in self.evaluations()], dtype=torch.float64)
+
+    def oracle_minibatch(self, minibatch: Minibatch) -> list[Evaluation] | list[Sequence]:
+        """What the oracle trains on for the same minibatch."""
+        lines = self.evaluations()
+        columns = minibatch.evaluation.tolist()
+        if not self.problem.recurrent:
+            return [lines[0][c] for c in columns]
+        first = [lines[0][c] for c in columns]
+        return [Sequence(e.t // self.problem.sequence, e.env, e.policy, e.group) for e in first]
+
+    def gradients(self) -> dict[str, Tensor]:
+        """The model's gradients under the oracle's names."""
+        return oracle_names({name: p.grad for name, p in self.model.named_parameters() if p.grad is not None})
+
+
+def make_config(problem: Problem, minibatches: int, **update: object) -> TrainConfig:
+    return TrainConfig(
+        algo=problem.algo,
+        policies=problem.policies,
+        num_envs=problem.num_envs,
+        update=replace(
+            UpdateConfig(
+                horizon=problem.horizon,
+                sequence=problem.sequence,
+                minibatches=minibatches,
+                discount=problem.discount,
+                gae_lambda=problem.gae_lambda,
+                clip=problem.clip,
+                critic_coef=problem.critic_coef,
+                bounds_coef=problem.bounds_coef,
+                entropy_coef=problem.entropy_coef,
+                entropy_scale=problem.entropy_scale,
+            ),
+            **update,
+        ),
+        ensemble=EnsembleConfig(
+            estimator=problem.estimator,
+            clip_centre=problem.clip_centre,
+            advantage_scope=problem.advantage_scope,
+            loss_scale=problem.loss_scale,
+            own_weight=problem.own_weight,
+            borrow_weight=problem.borrow_weight,
+        ),
+        pull=PullConfig(
+            beta=problem.beta,
+            temperature=problem.temperature,
+            cap=problem.cap,
+            normalise=problem.pull_normalise,
+            use_advantage=problem.use_advantage,
+            reverse_temperature=problem.reverse_temperature,
+        ),
+    )
+
+
+def make_model(problem: Problem) -> ActorCritic:
+    """The oracle's parameters in the library's network; observations pass the normaliser unchanged."""
+    params = problem.params
+    obs_dim, action_dim = problem.obs.shape[-1], problem.action.shape[-1]
+    hidden = tuple(
+        params[f"w{i}"].shape[0] for i in range(sum(name.startswith("w") for name in params)) if f"w{i}" in params
+    )
+    lstm = params["w_hh"].shape[1] if problem.recurrent else 0
+    phi_dim = params["phi"].shape[1] if "phi" in params else 0
+    config = ModelConfig(hidden=hidden, lstm=lstm, phi_dim=phi_dim, obs_clip=1e9)
+    model = ActorCritic({"policy": obs_dim}, action_dim, problem.policies, config).double()
+    normaliser = model.obs_norm["policy"]
+    normaliser.var.fill_(1 - EPSILON)
+    model.value_norm.mean.fill_(problem.value_mean)
+    model.value_norm.var.fill_(problem.value_var)
+    model.value_norm.count.fill_(problem.value_count)
+    write_params(model, params)
+    return model
+
+
+def write_params(model: ActorCritic, params: dict[str, Tensor]) -> None:
+    """Copy the oracle's parameters; its first weight acts on [obs, phi] in one piece."""
+    lstm, obs_dim = bool(model.actor.lstm), model.actor.observe.in_features
+    first = "w_ih" if lstm else "w0"
+    values = {
+        "log_std": params["log_std"],
+        "actor.observe.weight": params[first][:, :obs_dim],
+        "actor.observe.bias": params["b_ih" if lstm else "b0"],
+    }
+    if "phi" in params:
+        values |= {"phi": params["phi"], "actor.condition.weight": params[first][:, obs_dim:]}
+    if lstm:
+        values |= {ours: params[theirs] for ours, theirs in LSTM_NAMES.items()}
+    for i in range(len(model.actor.layers)):
+        number = i if lstm else i + 1
+        values |= {f"actor.layers.{i}.weight": params[f"w{number}"], f"actor.layers.{i}.bias": params[f"b{number}"]}
+    values |= {ours: params[theirs] for ours, theirs in HEAD_NAMES.items()}
+    parameters = dict(model.named_parameters())
+    assert set(values) == set(parameters)
+    with torch.no_grad():
+        for name, value in values.items():
+            parameters[name].copy_(value)
+
+
+def oracle_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by our parameter names, under the oracle's names and in its shapes."""
+    lstm = "actor.recur.weight" in tensors
+    weight = tensors["actor.observe.weight"]
+    if "actor.condition.weight" in tensors:
+        weight = torch.cat((weight, tensors["actor.condition.weight"]), dim=1)
+    result = {"log_std": tensors["log_std"], "w_ih" if lstm else "w0": weight}
+    result["b_ih" if lstm else "b0"] = tensors["actor.observe.bias"]
+    if "phi" in tensors:
+        result["phi"] = tensors["phi"]
+    if lstm:
+        result |= {theirs: tensors[ours] for ours, theirs in LSTM_NAMES.items()}
+    for name, value in tensors.items():
+        if name.startswith("actor.layers."):
+            _, _, i, kind = name.split(".")
+            result[f"{kind[0]}{int(i) if lstm else int(i) + 1}"] = value
+    return result | {theirs: tensors[ours] for ours, theirs in HEAD_NAMES.items()}
+
+
+def make_rollout(problem: Problem) -> Rollout:
+    n, steps = problem.num_envs, problem.horizon + 1
+    if problem.recurrent:
+        state = torch.cat((problem.state_h, problem.state_c), dim=-1)
+    else:
+        state = torch.zeros(steps, n, 0, dtype=torch.float64)
+    return Rollout(
+        obs={"policy": problem.obs},
+        start=problem.start,
+        state=state,
+        action=problem.action,
+        mean=problem.mean,
+        log_std=problem.params["log_std"].detach(),
+        log_prob=problem.log_prob,
+        value=problem.value,
+        reward=problem.reward,
+        terminated=problem.terminated,
+        truncated=problem.truncated,
+        final_value=problem.final_value,
+    )
