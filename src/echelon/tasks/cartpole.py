@@ -2,10 +2,10 @@
 
 | | |
 |---|---|
-| action | force on the cart, ±1 is ±10 N |
+| action | force on the cart, ±1 is ±15 N |
 | observation | cart position [m], sin and cos of the pole's angle, cart velocity [m/s], pole velocity [rad/s] |
 | reward | height of the pole times closeness to the centre, less a little for spinning and for force; 1 is the best |
-| episode | 250 steps of 0.04 s, always to the end |
+| episode | 200 steps of 0.05 s, always to the end |
 """
 
 import math
@@ -24,8 +24,8 @@ from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 class CartpoleConfig(MujocoTaskConfig):
     """Settings of CartpoleSwingup."""
 
-    episode_length: int = 250
-    """Control steps of 0.04 s after which an episode is truncated."""
+    episode_length: int = 200
+    """Control steps of 0.05 s after which an episode is truncated."""
     velocities: bool = True
     """Observe the two velocities; without them a policy needs memory."""
     start_angle: float = 0.3
