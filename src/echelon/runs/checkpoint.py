@@ -80,7 +80,7 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
     final, saving = root / name, root / f".saving-{name}"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(root)
+        _tidy(root)
         _write(saving, iteration, state, score)
         if final.exists():
             _remove(root / f"{name}.replaced")
@@ -217,7 +217,10 @@ def _remove(path: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _remove_leftovers(root: Path) -> None:
-    """What a killed save or removal left hidden."""
+def _tidy(root: Path) -> None:
+    """Remove what a killed save left hidden, and give back its name to what was never replaced."""
     for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
         shutil.rmtree(path, ignore_errors=True)
+    for path in root.glob("*.replaced"):
+        if not path.with_suffix("").exists():
+            os.rename(path, path.with_suffix(""))

@@ -1,0 +1,344 @@
+"""Checkpoints come back to the bit, are pruned as promised, and damaged ones are passed over."""
+
+import math
+import os
+import random
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from echelon.errors import UserError
+from echelon.runs import checkpoint, durable
+from echelon.runs.checkpoint import STATE, TENSORS, load_best, load_newest, save
+from echelon.runs.folder import RunFolder
+
+
+def forbidden(text: str) -> None:
+    """A `warn` for where nothing may be damaged."""
+    raise AssertionError(text)
+
+
+def names(folder: RunFolder) -> list[str]:
+    return sorted(path.name for path in folder.checkpoints.iterdir())
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Equal in structure, type and every bit."""
+    if isinstance(a, torch.Tensor):
+        assert isinstance(b, torch.Tensor)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.contiguous().flatten().view(torch.uint8).equal(b.contiguous().flatten().view(torch.uint8))
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        assert [type(key) for key in a] == [type(key) for key in b]
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert (type(a), len(a)) == (type(b), len(b))
+        for left, right in zip(a, b, strict=True):
+            assert_same(left, right)
+    elif isinstance(a, float) and math.isnan(a):
+        assert math.isnan(b)
+    else:
+        assert type(a) is type(b)
+        assert a == b
+
+
+def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
+    shared = torch.randn(3)
+    state = {
+        "float64": torch.randn(4, 3, dtype=torch.float64) * 1e-300,
+        "nan payload": torch.tensor([math.nan, -0.0, math.inf, 1e-45]),
+        "bfloat16": torch.randn(5).bfloat16(),
+        "half": torch.randn(5).half(),
+        "uint8": torch.arange(256, dtype=torch.uint8),
+        "int64": torch.tensor([2**62, -1]),
+        "bool": torch.tensor([True, False, True]),
+        "0-dim": torch.tensor(3.5, dtype=torch.float64),
+        "empty": torch.empty(0, 7),
+        "transposed": torch.arange(6.0).reshape(2, 3).t(),
+        "strided": torch.arange(10)[::3],
+        "expanded": torch.tensor([1.0]).expand(4),
+        "alias": shared,
+        "same alias": shared,
+        "part of it": shared[1:],
+        "parameter": torch.nn.Parameter(torch.randn(2)),
+    }
+    save(folder, 1, state)
+    loaded = load_newest(folder, forbidden)
+    assert loaded is not None
+    assert_same({**state, "parameter": state["parameter"].detach()}, loaded.state)
+
+
+def test_nested_state_round_trips_with_its_types(folder: RunFolder) -> None:
+    state = {
+        "none": None,
+        "flags": [True, False],
+        "numbers": [0, -1, 2**80, 0.1, 1e-320, -0.0, math.inf, -math.inf, math.nan],
+        "text": 'π / \n "quoted"',
+        "empty": {"list": [], "mapping": {}, "tuple": ()},
+        "tuple": (1, (2.0, "x"), [torch.ones(1)]),
+        "integer keys": {0: {"step": torch.tensor(7.0)}, 1: {"step": torch.tensor(8.0)}},
+        "$tensor": "a key of ours as a key of theirs",
+        "a/b": torch.tensor([1]),
+        "a": {"b": torch.tensor([2]), "/b": torch.tensor([3])},
+    }
+    save(folder, 1, state)
+    loaded = load_newest(folder, forbidden)
+    assert loaded is not None
+    assert_same(state, loaded.state)
+
+
+def test_optimizer_and_generator_go_on_from_a_checkpoint(folder: RunFolder) -> None:
+    """Adam's state has integer keys and 0-dim steps; a generator's state is uint8."""
+
+    def build() -> tuple[torch.nn.Linear, torch.optim.Adam]:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2)
+        return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+    def step(model: torch.nn.Linear, optimizer: torch.optim.Adam, generator: torch.Generator) -> None:
+        optimizer.zero_grad()
+        model(torch.randn(4, 3, generator=generator)).square().mean().backward()
+        optimizer.step()
+
+    model, optimizer = build()
+    generator = torch.Generator().manual_seed(1)
+    step(model, optimizer, generator)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "generator": generator.get_state()}
+    assert isinstance(state["model"], OrderedDict)
+    save(folder, 1, state)
+    step(model, optimizer, generator)
+
+    other, other_optimizer = build()
+    loaded = load_newest(folder, forbidden)
+    assert loaded is not None
+    other.load_state_dict(loaded.state["model"])
+    other_optimizer.load_state_dict(loaded.state["optimizer"])
+    other_generator = torch.Generator()
+    other_generator.set_state(loaded.state["generator"])
+    step(other, other_optimizer, other_generator)
+    assert_same(dict(model.state_dict()), dict(other.state_dict()))
+
+
+def test_saving_copies_so_that_training_may_go_on_at_once(folder: RunFolder) -> None:
+    weights = torch.zeros(3)
+    save(folder, 1, {"w": weights})
+    weights += 1
+    loaded = load_newest(folder, forbidden)
+    assert loaded is not None
+    loaded.state["w"] += 1  # what was loaded is writable
+    assert loaded.state["w"].tolist() == [1, 1, 1]
+
+
+def test_unknown_objects_are_named_by_their_place(folder: RunFolder) -> None:
+    with pytest.raises(TypeError, match=r"env/clock is set"):
+        save(folder, 1, {"env": {"clock": {1, 2}}})
+    assert load_newest(folder, forbidden) is None
+
+
+def test_no_checkpoint_is_none(folder: RunFolder) -> None:
+    assert load_newest(folder, forbidden) is None
+    assert load_best(folder, forbidden) is None
+
+
+def test_newest_k_and_the_best_are_kept(folder: RunFolder) -> None:
+    for iteration, score in [(1, 5.0), (2, 9.0), (3, math.nan), (4, 7.0), (5, None), (6, 8.0)]:
+        save(folder, iteration, {"i": iteration}, score)
+    assert names(folder) == ["00000002", "00000005", "00000006"]
+    best, newest = load_best(folder, forbidden), load_newest(folder, forbidden)
+    assert best is not None
+    assert newest is not None
+    assert (best.iteration, best.score, best.state) == (2, 9.0, {"i": 2})
+    assert (newest.iteration, newest.score, newest.state) == (6, 8.0, {"i": 6})
+
+
+def test_of_equal_scores_the_newer_is_best(folder: RunFolder) -> None:
+    for iteration in range(1, 6):
+        save(folder, iteration, {}, 1.0)
+    assert names(folder) == ["00000004", "00000005"]
+
+
+def test_without_scores_the_best_is_the_newest(folder: RunFolder) -> None:
+    save(folder, 1, {})
+    save(folder, 2, {})
+    best = load_best(folder, forbidden)
+    assert best is not None
+    assert best.iteration == 2
+
+
+def test_saving_an_iteration_again_replaces_it(folder: RunFolder) -> None:
+    save(folder, 3, {"x": 1})
+    save(folder, 3, {"x": 2})
+    loaded = load_newest(folder, forbidden)
+    assert loaded is not None
+    assert loaded.state == {"x": 2}
+    assert names(folder) == ["00000003"]
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1  # in the tensors' values, or in the text of the state
+    path.write_bytes(data)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, Path.unlink])
+@pytest.mark.parametrize("name", [TENSORS, STATE])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFolder, damage: Any, name: str) -> None:
+    save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
+    save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
+    damage(folder.checkpoints / "00000002" / name)
+    for load in (load_newest, load_best):
+        said: list[str] = []
+        loaded = load(folder, said.append)
+        assert loaded is not None
+        assert (loaded.iteration, loaded.state["text"]) == (1, "before")
+        assert len(said) == 1
+        assert "00000002" in said[0]
+        assert name in said[0]
+
+
+def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> None:
+    """Whatever byte of either file is hit, the state that comes back is never a wrong one."""
+    state = {"x": torch.arange(4.0), "n": 12345, "nested": {"lr": 0.001}}
+    save(folder, 1, state)
+    for name in (TENSORS, STATE):
+        path = folder.checkpoints / "00000001" / name
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+            loaded = load_newest(folder, lambda text: None)
+            if loaded is not None:
+                assert_same(state, loaded.state)
+                assert (loaded.iteration, loaded.score) == (1, None)
+        path.write_bytes(whole)
+
+
+def test_damage_is_a_warning_unless_told_otherwise(folder: RunFolder) -> None:
+    save(folder, 1, {})
+    empty(folder.checkpoints / "00000001" / STATE)
+    with pytest.warns(UserWarning, match="00000001 is damaged"):
+        assert load_newest(folder) is None
+
+
+def test_damaged_ones_do_not_count_towards_those_kept(folder: RunFolder) -> None:
+    for iteration in (1, 2, 3):
+        save(folder, iteration, {})
+    empty(folder.checkpoints / "00000003" / STATE)
+    save(folder, 4, {})
+    assert names(folder) == ["00000002", "00000003", "00000004"]
+    save(folder, 5, {})
+    assert names(folder) == ["00000004", "00000005"]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new iteration", "same iteration"])
+def test_a_crash_before_any_file_operation_loses_nothing(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Dies before the first, second, ... operation on files; each time a whole state is there, old or new."""
+    survived = 0
+    for crash_at in range(100):
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        for iteration in (1, 2, 3):
+            save(folder, iteration, {"x": iteration}, score=float(-iteration))
+        left = crash_at
+
+        def dying(operation: Any) -> Any:
+            def wrapped(*args: Any, **kwargs: Any) -> Any:
+                nonlocal left
+                if left == 0:
+                    raise Crash
+                left -= 1
+                return operation(*args, **kwargs)
+
+            return wrapped
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", dying(os.rename))
+            patch.setattr(os, "fsync", dying(os.fsync))
+            patch.setattr(shutil, "rmtree", dying(shutil.rmtree))
+            patch.setattr(Path, "mkdir", dying(Path.mkdir))
+            try:
+                save(folder, 3 if again else 4, {"x": "new"}, score=-9.0)
+                survived = crash_at
+            except Crash:
+                pass
+        loaded, best = load_newest(folder, forbidden), load_best(folder, forbidden)
+        assert loaded is not None
+        assert loaded.state["x"] in (3, "new")
+        assert best is not None
+        assert best.state == {"x": 1}
+        save(folder, 5, {"x": 5})  # and saving goes on, cleaning up
+        assert not [name for name in names(folder) if not name.isdigit()]
+        if survived:
+            break
+    assert survived > 5  # or the operations were not the ones patched
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_the_old_one(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(folder, 1, {"x": 1})
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_durably", full)
+    with pytest.raises(UserError, match=r"00000002 could not be saved: No space left on device"):
+        save(folder, 2, {"x": 2})
+    assert names(folder) == ["00000001"]
+
+
+def test_replacing_a_file_leaves_no_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.json"
+    durable.replace_durably(target, b"old")
+
+    def failing(*args: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError):  # noqa: PT011  # the very one raised above
+        durable.replace_durably(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_random_states_round_trip(folder: RunFolder) -> None:
+    """Many shapes of nesting, to find the one nobody thought of."""
+    rng = random.Random(0)
+
+    def draw(depth: int) -> Any:
+        kind = rng.randrange(9 if depth else 6)
+        keys = ["a", "a/b", "/", "$map", "", "ü"]
+        return [
+            lambda: None,
+            lambda: rng.random() * 10 ** rng.randint(-300, 300),
+            lambda: rng.randint(-(2**70), 2**70),
+            lambda: rng.random() < 0.5,
+            lambda: "".join(rng.choices('ab/$\\"\n', k=4)),
+            lambda: torch.randint(0, 9, (rng.randint(0, 3), 2)),
+            lambda: [draw(depth - 1) for _ in range(rng.randint(0, 3))],
+            lambda: tuple(draw(depth - 1) for _ in range(rng.randint(0, 3))),
+            lambda: {rng.choice([rng.choice(keys), rng.randint(0, 5)]): draw(depth - 1) for _ in range(3)},
+        ][kind]()
+
+    for _ in range(40):
+        state = {"state": draw(4)}
+        save(folder, 1, state)
+        loaded = load_newest(folder, forbidden)
+        assert loaded is not None
+        assert_same(state, loaded.state)
