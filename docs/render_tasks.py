@@ -1,0 +1,61 @@
+"""Write `docs/images/<task>.png`, a still of every MuJoCo task.
+
+    python docs/render_tasks.py [TASK ...]
+
+Every picture is drawn in a process of its own: a broken OpenGL driver ends that process and not this one.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGES = Path(__file__).parent / "images"
+
+
+@dataclass(frozen=True)
+class Still:
+    """A pose of a robot that shows what its task is about."""
+
+    robot: str
+    qpos: tuple[float, ...]
+    camera: str = "side"
+
+
+STILLS = {
+    "CartpoleSwingup": Still("cartpole", (-0.35, 0.5)),
+    "Hopper": Still("hopper", (0.0, 0.08, 0.12, -0.75, 1.15, -0.3)),
+}
+
+
+def draw(task: str) -> None:
+    """Render the task's still in this process."""
+    import matplotlib.image
+    import mujoco
+
+    from echelon import robots
+
+    still = STILLS[task]
+    model = robots.load(still.robot)
+    data = mujoco.MjData(model)
+    data.qpos[:] = still.qpos
+    mujoco.mj_forward(model, data)
+    with mujoco.Renderer(model, height=320, width=480) as renderer:
+        renderer.update_scene(data, still.camera)
+        matplotlib.image.imsave(IMAGES / f"{task}.png", renderer.render())
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--draw"]:
+        draw(sys.argv[2])
+        return
+    IMAGES.mkdir(exist_ok=True)
+    environment = {"MUJOCO_GL": "egl"} | os.environ
+    for task in sys.argv[1:] or STILLS:
+        done = subprocess.run([sys.executable, __file__, "--draw", task], env=environment, check=False)
+        print(f"{task}: {'drawn' if done.returncode == 0 else f'failed with exit status {done.returncode}'}")
+
+
+if __name__ == "__main__":
+    main()
