@@ -233,4 +233,6 @@ def _checked(value: Any, hint: Any, name: str) -> Any:
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise UserError(f"{name} takes {getattr(hint, '__name__', hint)}, not {value!r}")
+    wanted = args[0] if origin is tuple else hint
+    kind = ("a list of " if origin is tuple else "") + getattr(wanted, "__name__", str(wanted))
+    raise UserError(f"{name} takes {kind}, not {value!r}")

@@ -1,0 +1,241 @@
+"""A run folder is complete before anything is built, resumes by the same command, and refuses the rest in words."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import echelon.presets
+from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig, to_dict
+from echelon.errors import UserError
+from echelon.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class PendulumConfig(TaskConfig):
+    """A task of this test's own."""
+
+    velocities: bool = True
+    mass: float = 1.0
+
+
+PRESET = TrainConfig(task="Pendulum", env=PendulumConfig(), update=UpdateConfig(horizon=8))
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def preset(task: str) -> TrainConfig:
+        if task != "Pendulum":
+            raise UserError(f"{task} is not a task")
+        return PRESET
+
+    monkeypatch.setattr(echelon.presets, "preset", preset)
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(action: Any, *args: Any) -> str:
+    """The one sentence an action is refused with."""
+    with pytest.raises(UserError) as caught:
+        action(*args)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_new_run_is_named_after_task_algorithm_and_seed() -> None:
+    folder = RunFolder.create_or_resume(replace(PRESET, algo="sapg", seed=7))
+    assert folder.path == Path("runs/Pendulum-sapg-s7")
+    assert folder.name == "Pendulum-sapg-s7"
+
+
+def test_config_json_is_complete_and_readable() -> None:
+    folder = RunFolder.create_or_resume(PRESET)
+    document = json.loads((folder.path / "config.json").read_text())
+    assert document["config"] == json.loads(json.dumps(to_dict(PRESET)))
+    (session,) = document["sessions"]
+    assert document["created"] == session["started"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", session["started"])
+    assert session["versions"]["torch"]
+    assert session["versions"]["echelon"]
+    assert session["hardware"]["cores"] >= 1
+    assert session["hardware"]["cpu"]
+    assert session["hardware"]["memory_gib"] > 0
+    assert "gpu" in session["hardware"]
+    assert session["git_revision"] is None or re.fullmatch(r"[0-9a-f]{40}(\+changes)?", session["git_revision"])
+
+
+def test_the_config_is_whole_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while writing config.json, the folder is as good as new."""
+
+    def killed(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create_or_resume(PRESET)
+    assert RunFolder.create_or_resume(PRESET).config == PRESET
+
+
+def test_the_stored_config_comes_back_in_its_own_classes() -> None:
+    config = replace(PRESET, env=PendulumConfig(velocities=False), model=ModelConfig(hidden=(8, 4)), policies=3)
+    folder = RunFolder.create_or_resume(config)
+    opened = RunFolder.open(folder.path)
+    assert opened.config == config
+    assert isinstance(opened.config.env, PendulumConfig)
+    assert RunFolder.open(str(folder.path) + "/").config == config
+
+
+def test_the_same_settings_resume_and_the_start_is_recorded() -> None:
+    first = RunFolder.create_or_resume(PRESET)
+    created = json.loads((first.path / "config.json").read_text())["created"]
+    (first.path / "metrics.jsonl").write_text("")
+    again = RunFolder.create_or_resume(replace(PRESET, policies=6))  # what None stands for
+    assert again.path == first.path
+    document = json.loads((again.path / "config.json").read_text())
+    assert len(document["sessions"]) == 2
+    assert document["created"] == created
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"iterations": 9},
+        {"env_steps": 5},
+        {"checkpoint_every": 1},
+        {"keep_checkpoints": 1},
+        {"diagnostics": replace(PRESET.diagnostics, every=3, states=8)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_may_change_on_resume_is_taken_over(change: dict[str, Any]) -> None:
+    RunFolder.create_or_resume(PRESET)
+    config = replace(PRESET, **change)
+    folder = RunFolder.create_or_resume(config)
+    assert folder.config == config
+    assert RunFolder.open(folder.path).config == config
+
+
+def test_a_run_that_was_moved_resumes() -> None:
+    folder = RunFolder.create_or_resume(PRESET)
+    folder.path.rename("elsewhere")
+    assert RunFolder.create_or_resume(replace(PRESET, out="elsewhere")).path == Path("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_envs": 512}, ["num_envs is 256 in run but 512 here", "--num-envs 256", "--out"]),
+        ({"algo": "ppo"}, ["algo is cpo", "ppo here", "--algo cpo"]),
+        ({"policies": 4}, ["policies is 6", "4 here", "--policies 6"]),
+        ({"seed": 1}, ["seed is 0", "--seed 0"]),
+        ({"update": replace(PRESET.update, clip=0.1)}, ["update.clip is 0.2", "0.1 here", "--update.clip 0.2"]),
+        ({"update": replace(PRESET.update, minibatches=2)}, ["is None", "--update.minibatches None"]),
+        ({"model": ModelConfig(hidden=(8,))}, ["model.hidden is 256 128 64", "8 here", "--model.hidden 256 128 64"]),
+        ({"env": PendulumConfig(velocities=False)}, ["env.velocities is True", "--env.velocities to resume"]),
+    ],
+    ids=lambda value: next(iter(value)),
+)
+def test_any_other_difference_names_field_values_and_cure(change: dict[str, Any], words: list[str]) -> None:
+    before = replace(PRESET, out="run")
+    RunFolder.create_or_resume(before)
+    sentence = refusal(RunFolder.create_or_resume, replace(before, **change))
+    for word in words:
+        assert word in sentence
+    assert RunFolder.open("run").config == before  # and nothing was written
+
+
+def test_the_cure_for_a_switch_is_its_negative_flag() -> None:
+    RunFolder.create_or_resume(replace(PRESET, env=PendulumConfig(velocities=False)))
+    assert "pass --env.no-velocities to resume" in refusal(RunFolder.create_or_resume, PRESET)
+
+
+def test_another_task_in_the_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    RunFolder.create_or_resume(replace(PRESET, out="run"))
+    sentence = refusal(RunFolder.create_or_resume, TrainConfig(task="Hopper", out="run"))
+    assert "run of Pendulum, not of Hopper" in sentence
+    assert "--out" in sentence
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone() -> None:
+    Path("thesis").mkdir()
+    Path("thesis/notes.txt").write_text("precious")
+    assert "thesis is not empty" in refusal(RunFolder.create_or_resume, replace(PRESET, out="thesis"))
+    assert os.listdir("thesis") == ["notes.txt"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused() -> None:
+    Path("file").write_text("")
+    assert "file is a file" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file"))
+    assert "cannot be written" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file/below"))
+
+
+def test_an_empty_folder_is_taken() -> None:
+    Path("empty").mkdir()
+    assert RunFolder.create_or_resume(replace(PRESET, out="empty")).path == Path("empty")
+
+
+def test_settings_that_make_no_sense_leave_no_folder() -> None:
+    refusal(RunFolder.create_or_resume, replace(PRESET, num_envs=0))
+    assert os.listdir() == []
+
+
+def test_opening_a_missing_run_suggests_the_one_beside_it() -> None:
+    RunFolder.create_or_resume(PRESET)
+    Path("runs/Pendulum-cpo-s00").mkdir()  # nearer, but no run
+    assert refusal(RunFolder.open, "runs/Pendulum-cp-s0").endswith("did you mean runs/Pendulum-cpo-s0?")
+    assert refusal(RunFolder.open, "nowhere/at/all") == "there is no run folder nowhere/at/all"
+
+
+def test_opening_the_folder_above_suggests_a_run_in_it() -> None:
+    RunFolder.create_or_resume(PRESET)
+    assert "not a run folder" in refusal(RunFolder.open, "runs")
+    assert "did you mean runs/Pendulum-cpo-s0?" in refusal(RunFolder.open, "runs")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "cannot be read"),
+        ('{"config": {"task": "Pend', "cannot be read"),
+        ("[1, 2]", "not a config written by echelon"),
+        ('{"created": "x", "sessions": [], "config": {}}', "names no task"),
+        ('{"created": "x", "sessions": [], "config": {"task": "Pendulm"}}', "Pendulm is not a task"),
+        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "sed": 1}}', "did you mean seed?"),
+        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "env": {"mas": 1}}}', "env.mas is not"),
+        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "seed": "1"}}', "seed takes int"),
+    ],
+)
+def test_a_broken_config_is_told_by_file_and_fault(text: str, word: str) -> None:
+    path = Path("run")
+    path.mkdir()
+    (path / "config.json").write_text(text)
+    for action, argument in ((RunFolder.open, "run"), (RunFolder.create_or_resume, replace(PRESET, out="run"))):
+        sentence = refusal(action, argument)
+        assert "run/config.json" in sentence
+        assert word in sentence
+
+
+def test_fields_newer_than_the_run_take_the_presets_value() -> None:
+    folder = RunFolder.create_or_resume(PRESET)
+    path = folder.path / "config.json"
+    document = json.loads(path.read_text())
+    del document["config"]["update"]["clip"], document["config"]["adversary"]
+    path.write_text(json.dumps(document))
+    assert RunFolder.open(folder.path).config == PRESET
+
+
+def test_two_processes_cannot_train_one_folder() -> None:
+    folder = RunFolder.create_or_resume(PRESET)
+    RunFolder.create_or_resume(PRESET)  # the same process may come back
+    script = "import sys; from pathlib import Path; from echelon.runs.lock import hold; hold(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", script, str(folder.path)]
+    other = subprocess.run(command, capture_output=True, text=True)
+    assert "is being trained by another process" in other.stderr
+    RunFolder.open(folder.path)  # reading is always allowed

@@ -1,0 +1,338 @@
+"""The command line as a user meets it, mistakes above all."""
+
+import json
+import re
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import echelon.evaluate
+import echelon.presets
+from echelon import cli
+from echelon.config import TaskConfig, TrainConfig, UpdateConfig
+from echelon.errors import UserError
+from echelon.evaluate import Evaluation, PolicyScore
+from echelon.flags import flags_of, setting
+from echelon.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class PendulumConfig(TaskConfig):
+    """Settings of the stand-in task."""
+
+    velocities: bool = True
+    """Show velocities to the policy."""
+    reach: tuple[float, float] = (0.1, 0.5)
+    """Range of targets."""
+
+
+PRESET = TrainConfig(task="Pendulum", num_envs=32, env=PendulumConfig(), update=UpdateConfig(horizon=8))
+
+
+class StandIns:
+    """Trainer, evaluator, tasks and presets, so that only the command line is tested here."""
+
+    def __init__(self) -> None:
+        self.trained: list[TrainConfig] = []
+        self.evaluated: list[tuple[Any, ...]] = []
+        self.fails_with: BaseException | None = None
+
+    def preset(self, task: str) -> TrainConfig:
+        if task != PRESET.task:
+            raise UserError(f"{task} is not a task")
+        return PRESET
+
+    def train(self, config: TrainConfig, view: Any = None) -> RunFolder:
+        self.trained.append(config)
+        if self.fails_with is not None:
+            raise self.fails_with
+        folder = RunFolder.create_or_resume(config)
+        view.start(config, folder, 1, 0)
+        view.update({"iteration": 1})
+        return folder
+
+    def evaluate(self, folder: RunFolder, num_envs: int, seed: int, device: str, checkpoint: str) -> Evaluation:
+        self.evaluated.append((folder.config, num_envs, seed, device, checkpoint))
+        score = PolicyScore(0, "deterministic", num_envs, 1.5, 0.5, 10.0, 0.25, {"episode/successes": 2.0})
+        return Evaluation("Pendulum", "cpo", 3, 768, seed, (score, replace(score, policy=1, mode="sampled")))
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    stand_ins = StandIns()
+    train, tasks = types.ModuleType("echelon.train"), types.ModuleType("echelon.tasks")
+    vars(train)["train"] = stand_ins.train
+    vars(tasks)["TASKS"] = {
+        "Pendulum": types.SimpleNamespace(description="swing it up"),
+        "Hopper": types.SimpleNamespace(description="hop"),
+    }
+    monkeypatch.setitem(sys.modules, "echelon.train", train)
+    monkeypatch.setitem(sys.modules, "echelon.tasks", tasks)
+    monkeypatch.setattr(echelon.presets, "preset", stand_ins.preset)
+    monkeypatch.setattr(echelon.evaluate, "evaluate", stand_ins.evaluate, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return stand_ins
+
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one sentence a command is refused with."""
+    capsys.readouterr()
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("echelon: ")
+    assert said.err.count("\n") == 1
+    assert said.err.endswith("\n")
+    assert not re.search("[╭╰│]|Traceback", said.err)
+    return said.err.strip().removeprefix("echelon: ")
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints when all is well."""
+    capsys.readouterr()
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out
+
+
+T = ["train", "Pendulum"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "trian is not a command of echelon; did you mean train?"),
+        (["xyz"], "xyz is not a command of echelon; there are tasks, train, evaluate"),
+        (["--seed", "3"], "--seed is not a command of echelon"),
+        (["tasks", "all"], "echelon tasks takes no arguments, but got all"),
+        (["train"], "train needs a task"),
+        (["train", "--seed", "1"], "the task comes first"),
+        (["train", "pendullum"], "pendullum is not a task; did you mean Pendulum?"),
+        (["train", "Xyz123"], "Xyz123 is not a task; echelon tasks lists them"),
+        (["train", "Xyz123", "--help"], "Xyz123 is not a task"),
+        ([*T, "--num-env", "3"], "--num-env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
+        ([*T, "--num_env=3"], "--num_env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
+        ([*T, "--clip", "3"], "did you mean --update.clip?"),
+        ([*T, "--update.klip", "3"], "did you mean --update.clip?"),
+        ([*T, "--env.velocity"], "did you mean --env.velocities?"),
+        ([*T, "-n", "3"], "-n is not a flag"),
+        ([*T, "--task", "Hopper"], "--task is not a flag: it is given by its place"),
+        ([*T, "64"], "'64' stands where a flag was expected"),
+        ([*T, "--seed", "1", "2"], "--seed takes one value, not 2: 1 2"),
+        ([*T, "--num-envs", "abc"], "--num-envs takes a whole number, not 'abc'"),
+        ([*T, "--num-envs=abc"], "--num-envs takes a whole number, not 'abc'"),
+        ([*T, "--num-envs", "1.5"], "--num-envs takes a whole number, not '1.5'"),
+        ([*T, "--env-steps", "1e6"], "--env-steps takes a whole number, not '1e6'; write 1000000"),
+        ([*T, "--policies", "six"], "--policies takes a whole number, not 'six'"),
+        ([*T, "--update.clip", "0,1"], "--update.clip takes a number, not '0,1'"),
+        ([*T, "--algo", "cp0"], "--algo takes one of ppo, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ([*T, "--update.kl-rows", "no-pull"], "not 'no-pull'; did you mean no_pull?"),
+        ([*T, "--num-envs"], "--num-envs needs a value: a whole number"),
+        ([*T, "--num-envs", "--seed", "1"], "--num-envs needs a value: a whole number"),
+        ([*T, "--algo"], "--algo needs a value: one of ppo, sapg, cpo"),
+        ([*T, "--out"], "--out needs a value: a text"),
+        ([*T, "--env.velocities", "True"], "--env.velocities takes no value; its opposite is --env.no-velocities"),
+        ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
+        ([*T, "--model.hidden", "64", "x"], "--model.hidden takes a whole number, not 'x'"),
+        ([*T, "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
+        ([*T, "--seed", "-3"], "--seed must be within 0 and"),
+        ([*T, "--update.discount", "2"], "--update.discount must be within 0 and 1, not 2.0"),
+        ([*T, "--update.clip", "nan"], "--update.clip must be above 0, not nan"),
+        ([*T, "--algo", "ppo", "--policies", "2"], "ppo trains one policy, not 2"),
+        ([*T, "--model.lstm", "8", "--update.sequence", "3"], "--update.sequence 3 does not divide"),
+        (["evaluate"], "evaluate needs a run folder"),
+        (["evaluate", "--seed", "3"], "evaluate needs a run folder"),
+        (["evaluate", "runs/nothing"], "there is no run folder runs/nothing"),
+        (["evaluate", "."], ". is not a run folder: it has no config.json"),
+        (["evaluate", "x", "--checkpoint", "bset"], "--checkpoint takes one of newest, best, not 'bset'; did you mean"),
+        (["evaluate", "x", "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
+        (["evaluate", "x", "--num-envs", "-4"], "--num-envs must be at least 1, not -4"),
+        (["evaluate", "x", "--sed", "0"], "--sed is not a flag of echelon evaluate x; did you mean --seed?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], stand_ins: StandIns, arguments: list[str], sentence: str
+) -> None:
+    assert sentence in refusal(capsys, *arguments)
+    assert stand_ins.trained == []
+    assert stand_ins.evaluated == []
+
+
+def test_flags_change_the_preset_of_the_task(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    output(
+        capsys,
+        *[*T, "--num-envs", "64", "--update.clip=0.1", "--env.no-velocities", "--model.hidden", "8", "4"],
+        *["--policies", "3", "--out", "here", "--env.reach", "-1", "2", "--pull.normalise", "--iterations", "2"],
+    )
+    (config,) = stand_ins.trained
+    assert config == replace(
+        PRESET,
+        num_envs=64,
+        policies=3,
+        out="here",
+        iterations=2,
+        update=replace(PRESET.update, clip=0.1),
+        env=PendulumConfig(velocities=False, reach=(-1.0, 2.0)),
+        model=replace(PRESET.model, hidden=(8, 4)),
+        pull=replace(PRESET.pull, normalise=True),
+    )
+
+
+def test_underscores_are_as_good_as_hyphens(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    output(capsys, *T, "--num_envs", "64", "--update.mini_epochs=2")
+    assert (stand_ins.trained[0].num_envs, stand_ins.trained[0].update.mini_epochs) == (64, 2)
+
+
+def test_the_end_of_training_says_what_to_type_next(capsys: pytest.CaptureFixture[str]) -> None:
+    said = output(capsys, *T, "--out", "my run")
+    assert "The run is in my run, after 0 s." in said
+    assert "echelon evaluate 'my run'\n" in said
+    assert "echelon train Pendulum --out 'my run'" in said
+
+
+def test_ctrl_c_is_130_and_says_how_to_resume(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    stand_ins.fails_with = KeyboardInterrupt()
+    assert cli.main([*T, "--seed", "4"]) == 130
+    said = capsys.readouterr()
+    assert "The same command resumes it:  echelon train Pendulum --seed 4" in said.out
+    assert said.err == ""
+
+
+def test_a_users_mistake_found_while_training_is_a_sentence_too(
+    capsys: pytest.CaptureFixture[str], stand_ins: StandIns
+) -> None:
+    stand_ins.fails_with = UserError("the disk is full")
+    assert refusal(capsys, *T) == "the disk is full"
+
+
+def test_a_bug_keeps_its_traceback(stand_ins: StandIns) -> None:
+    stand_ins.fails_with = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        cli.main(T)
+
+
+def test_resuming_with_other_settings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    output(capsys, *T)
+    sentence = refusal(capsys, *T, "--update.clip", "0.1")
+    assert "update.clip is 0.2 in runs/Pendulum-cpo-s0 but 0.1 here; pass --update.clip 0.2" in sentence
+    output(capsys, *T, "--update.clip", "0.2", "--iterations", "9")
+
+
+def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    """For every setting: what `setting` spells is parsed back to that value."""
+    from echelon.config_checks import settings_of
+
+    values = settings_of(PRESET)
+    del values["task"]
+    words = [word for name, value in values.items() for word in setting(name, value).split()]
+    output(capsys, *T, *words)
+    assert stand_ins.trained == [PRESET]
+
+
+def test_the_help_of_a_task_lists_every_setting_with_the_presets_default(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, *T, "--help")
+    known = flags_of(PRESET)
+    assert "--env.no-velocities" in known
+    for flag in known:
+        assert re.search(rf"{re.escape(flag)}[\s,]", text), flag
+    assert "(default: 32)" in text  # num_envs of the preset, not of TrainConfig
+    assert "Show velocities to the policy." in text
+    assert "swing it up" in text
+    assert "--task" not in text
+
+
+def test_the_help_without_a_task_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "train", "--help")
+    assert "usage: echelon train TASK" in text
+    assert re.search(r"Pendulum +swing it up", text)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    text = output(capsys, *arguments)
+    for command in cli.COMMANDS:
+        assert re.search(rf"^  {command} ", text, re.MULTILINE)
+
+
+def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(capsys, "tasks") == "  Pendulum  swing it up\n  Hopper    hop\n"
+    assert "usage" in output(capsys, "tasks", "--help")
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.fullmatch(r"echelon \d+\.\d+\S*\n", output(capsys, "--version"))
+
+
+def test_evaluate_prints_a_table_and_writes_json(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    output(capsys, *T, "--seed", "2")
+    text = output(capsys, "evaluate", "runs/Pendulum-cpo-s2", "--num-envs", "5", "--checkpoint", "best", "--seed", "9")
+    config, *rest = stand_ins.evaluated[0]
+    assert config == replace(PRESET, seed=2)
+    assert rest == [5, 9, "auto", "best"]
+    assert "0 leader  deterministic  1.50 ± 0.500" in text
+    assert "successes" in text
+    data = json.loads(Path("runs/Pendulum-cpo-s2/evaluation.json").read_text())
+    assert [score["policy"] for score in data["scores"]] == [0, 1]
+    output(capsys, "evaluate", "runs/Pendulum-cpo-s2", "--json", "elsewhere/scores.json")
+    assert Path("elsewhere/scores.json").exists()
+
+
+def test_scores_that_cannot_be_written_are_still_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    output(capsys, *T)
+    Path("file").write_text("")
+    assert cli.main(["evaluate", "runs/Pendulum-cpo-s0", "--json", "file/scores.json"]) == 2
+    said = capsys.readouterr()
+    assert "0 leader" in said.out
+    assert "cannot be written to file/scores.json" in said.err
+
+
+def test_a_mistyped_run_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    output(capsys, *T)
+    assert "did you mean runs/Pendulum-cpo-s0?" in refusal(capsys, "evaluate", "runs/Pendulum-cpo-s1")
+
+
+def test_help_of_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["evaluate", "--help"], ["evaluate", "runs/x", "-h"]):
+        text = output(capsys, *arguments)
+        for flag in flags_of(cli.EvaluateFlags()):
+            assert flag in text
+
+
+def test_warnings_are_one_line(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    import warnings
+
+    def warn(*args: Any) -> Evaluation:
+        warnings.warn("checkpoint 7 is damaged", UserWarning, stacklevel=1)
+        return stand_ins.evaluate(*args)
+
+    output(capsys, *T)
+    echelon.evaluate.evaluate = warn  # undone by the fixture
+    assert cli.main(["evaluate", "runs/Pendulum-cpo-s0"]) == 0
+    assert capsys.readouterr().err == "warning: checkpoint 7 is damaged\n"
+
+
+def test_the_overview_imports_nothing_slow() -> None:
+    """`echelon --help` must answer at once, and torch alone takes seconds."""
+    script = (
+        "import sys; from echelon.cli import main; main(['--help']); "
+        "print([m for m in ('torch', 'tyro', 'rich', 'numpy', 'mujoco', 'tensorboard') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_the_module_runs_and_exits_with_the_code() -> None:
+    done = subprocess.run([sys.executable, "-m", "echelon.cli", "trian"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"
