@@ -126,7 +126,7 @@ def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
 
 
 def _standardise(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    std, mean = torch.std_mean(x, dims)
+    std, mean = torch.std_mean(x, dims, correction=min(1, x.numel() - 1))  # one row has no unbiased deviation
     return (x - mean) / (std + 1e-8)
 
 

@@ -30,7 +30,7 @@ class Normaliser(nn.Module):
         """
         rows = data.reshape(-1, self.mean.numel()).double()
         count = rows.shape[0]
-        var, mean = torch.var_mean(rows, dim=0)
+        var, mean = torch.var_mean(rows, dim=0, correction=min(1, count - 1))  # one row has no unbiased variance
         total = self.count + count
         delta = mean - self.mean
         spread = self.var * self.count + var * count + delta.square() * self.count * count / total

@@ -1,0 +1,190 @@
+"""The actor-critic: conditioning, observations of its own for the critic, storage, and stacking under vmap."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+from echelon.config import ModelConfig
+from echelon.models.actor_critic import ActorCritic, Output
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def build(policies: int = 3, lstm: int = 0, critic: bool = False, seed: int = 0) -> ActorCritic:
+    torch.manual_seed(seed)
+    spec = {"policy": 4} | ({"critic": 6} if critic else {})
+    model = ActorCritic(spec, 2, policies, ModelConfig(hidden=(8, 5), lstm=lstm, phi_dim=3)).double()
+    generator = torch.Generator().manual_seed(seed)
+    model.log_std.data.normal_(generator=generator)
+    for name, width in spec.items():
+        model.obs_norm[name].merge(torch.randn(30, width, generator=generator) * 2 + 1)
+    return model
+
+
+def inputs(model: ActorCritic, steps: int = 3, envs: int = 6, seed: int = 9) -> tuple[dict[str, Tensor], Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    obs = {
+        name: torch.randn(steps, envs, norm.mean.numel(), generator=generator, dtype=torch.float64)
+        for name, norm in model.obs_norm.items()
+    }
+    return obs, torch.randn(envs, model.state_dim, generator=generator, dtype=torch.float64)
+
+
+def run(model: ActorCritic, obs: dict[str, Tensor], ids: Tensor, state: Tensor) -> Output:
+    start = torch.zeros(next(iter(obs.values())).shape[:2], dtype=torch.bool)
+    start[1, ::2] = True
+    return model(obs, ids, state, start)
+
+
+@pytest.mark.parametrize("lstm", [0, 4])
+def test_a_row_depends_on_its_own_policy_only(lstm: int) -> None:
+    model = build(lstm=lstm)
+    obs, state = inputs(model)
+    ids = torch.tensor([0, 1, 2, 2, 1, 0])
+    mixed = run(model, obs, ids, state)
+    for policy in range(3):
+        alone = run(model, obs, torch.full((6,), policy), state)
+        columns = ids == policy
+        torch.testing.assert_close(mixed.mean[:, columns], alone.mean[:, columns], **TIGHT)
+        torch.testing.assert_close(mixed.value[:, columns], alone.value[:, columns], **TIGHT)
+        assert mixed.log_std[columns].tolist() == model.log_std[[policy, policy]].tolist()
+    # Conditioning matters, for the value too.
+    other = run(model, obs, (ids + 1) % 3, state)
+    assert (other.mean - mixed.mean).abs().amax(-1).min() > 1e-4
+    assert (other.value - mixed.value).abs().min() > 1e-6
+
+
+def test_one_policy_has_no_vector_and_one_log_std() -> None:
+    model = build(policies=1)
+    assert model.phi is None
+    assert model.actor.condition is None
+    obs, state = inputs(model)
+    output = run(model, obs, torch.zeros(6, dtype=torch.int64), state)
+    assert output.log_std.shape == (1, 2)
+    action = torch.randn(3, 6, 2, dtype=torch.float64)
+    expected = torch.distributions.Normal(output.mean, model.log_std[0].exp()).log_prob(action).sum(-1)
+    torch.testing.assert_close(output.log_prob(action), expected, **TIGHT)
+
+
+@pytest.mark.parametrize("lstm", [0, 4])
+def test_critic_observations_reach_the_value_and_nothing_else(lstm: int) -> None:
+    model = build(lstm=lstm, critic=True)
+    assert model.state_dim == 4 * lstm  # hidden and cell of two trunks
+    obs, state = inputs(model)
+    obs = {name: x.requires_grad_() for name, x in obs.items()}
+    ids = torch.tensor([0, 1, 2, 2, 1, 0])
+    output = run(model, obs, ids, state)
+    for result, reads, ignores in ((output.mean, "policy", "critic"), (output.value, "critic", "policy")):
+        here, elsewhere = torch.autograd.grad(
+            result.square().sum(), (obs[reads], obs[ignores]), retain_graph=True, materialize_grads=True
+        )
+        assert here.abs().amax(-1).min() > 0
+        assert elsewhere.abs().max() == 0
+    parameters = dict(model.named_parameters())
+    gradients = torch.autograd.grad(output.value.square().sum(), list(parameters.values()), allow_unused=True)
+    reached = {name for name, g in zip(parameters, gradients, strict=True) if g is not None and g.abs().max() > 0}
+    assert reached == {name for name in parameters if name.startswith(("critic.", "value_head."))} | {"phi"}
+
+
+def test_critic_and_actor_states_do_not_mix() -> None:
+    """State columns: the actor's hidden and cell first, then the critic's."""
+    model = build(lstm=4, critic=True)
+    obs, state = inputs(model)
+    ids = torch.tensor([0, 1, 2, 2, 1, 0])
+    start = torch.zeros(3, 6, dtype=torch.bool)
+    before = model(obs, ids, state, start)
+    changed = state.clone()
+    changed[:, 8:] += 1.0
+    after = model(obs, ids, changed, start)
+    torch.testing.assert_close(after.mean, before.mean, rtol=0, atol=0)
+    torch.testing.assert_close(after.state[:, :8], before.state[:, :8], rtol=0, atol=0)
+    assert (after.value - before.value).abs().min() > 1e-6
+
+
+def test_observations_are_normalised_and_clipped_on_the_way_in() -> None:
+    model = build(policies=1)
+    obs, state = inputs(model)
+    ids = torch.zeros(6, dtype=torch.int64)
+    norm = model.obs_norm["policy"]
+    z = ((obs["policy"] - norm.mean) / (norm.var + 1e-5).sqrt()).clamp(-5, 5)
+    hidden = z
+    for layer in (model.actor.observe, *model.actor.layers):
+        hidden = torch.nn.functional.elu(layer(hidden))
+    torch.testing.assert_close(run(model, obs, ids, state).mean, model.mean_head(hidden), **TIGHT)
+    far = {"policy": obs["policy"] + 1e6}
+    further = {"policy": obs["policy"] + 1e7}
+    torch.testing.assert_close(run(model, far, ids, state).mean, run(model, further, ids, state).mean, **TIGHT)
+
+
+def test_heads_and_tables_initialisation() -> None:
+    torch.manual_seed(0)
+    model = ActorCritic({"policy": 4}, 30, 20, ModelConfig(hidden=(64, 100), phi_dim=32))
+    assert model.log_std.shape == (20, 30)
+    assert not model.log_std.any()  # σ = 1
+    assert model.phi is not None
+    assert model.phi.shape == (20, 32)
+    assert model.phi.mean().abs() < 0.1  # 640 numbers: three standard errors are 0.12
+    assert abs(model.phi.std() - 1) < 0.1
+    for head in (model.mean_head, model.value_head):
+        assert not head.bias.any()
+        assert 0.09 < head.weight.abs().max() <= 1 / math.sqrt(100)
+
+
+@pytest.mark.parametrize("lstm", [0, 4])
+@pytest.mark.parametrize("critic", [False, True])
+def test_state_dict_round_trip(lstm: int, critic: bool) -> None:
+    model, other = build(lstm=lstm, critic=critic), build(lstm=lstm, critic=critic, seed=1)
+    model.value_norm.merge(torch.tensor([3.0, 5.0]))
+    obs, state = inputs(model)
+    ids = torch.tensor([0, 1, 2, 2, 1, 0])
+    expected = run(model, obs, ids, state)
+    assert not run(other, obs, ids, state).mean.equal(expected.mean)
+    other.load_state_dict(copy.deepcopy(model.state_dict()))
+    found = run(other, obs, ids, state)
+    for name in ("mean", "log_std", "value", "state"):
+        assert getattr(found, name).equal(getattr(expected, name))
+    assert other.raw_value(found.value).equal(model.raw_value(expected.value))
+    assert set(model.state_dict()) == set(dict(model.named_parameters())) | set(dict(model.named_buffers()))
+
+
+def test_another_number_of_policies_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="log_std"):
+        build(policies=2).load_state_dict(build(policies=3).state_dict())
+
+
+@pytest.mark.parametrize("lstm", [0, 4])
+@pytest.mark.parametrize("critic", [False, True])
+def test_a_stacked_population_computes_what_its_members_do(lstm: int, critic: bool) -> None:
+    """One batched forward and backward of M = 1 networks under vmap, against one network after another."""
+    members = [build(policies=1, lstm=lstm, critic=critic, seed=seed) for seed in range(3)]
+    data = [inputs(model, seed=seed) for seed, model in enumerate(members)]
+    obs = {name: torch.stack([x[name] for x, _ in data]) for name in data[0][0]}
+    states = torch.stack([state for _, state in data])
+    ids = torch.zeros(6, dtype=torch.int64)
+    start = torch.zeros(3, 6, dtype=torch.bool)
+    start[1, ::2] = True
+    parameters, buffers = stack_module_state(members)
+    skeleton = copy.deepcopy(members[0]).to("meta")
+
+    def forward(parameters: dict, buffers: dict, obs: dict, state: Tensor) -> tuple[Tensor, ...]:
+        output = functional_call(skeleton, (parameters, buffers), (obs, ids, state, start))
+        return output.mean, output.log_std, output.value, output.state
+
+    def loss(parameters: dict, buffers: dict, obs: dict, state: Tensor) -> Tensor:
+        mean, log_std, value, _ = forward(parameters, buffers, obs, state)
+        return (mean.square() * log_std.exp()).sum() + value.sin().sum()
+
+    found = vmap(forward)(parameters, buffers, obs, states)
+    gradients = vmap(grad(loss))(parameters, buffers, obs, states)
+    for i, (model, (own_obs, state)) in enumerate(zip(members, data, strict=True)):
+        output = model(own_obs, ids, state, start)
+        expected = (output.mean, output.log_std, output.value, output.state)
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours[i], theirs, **TIGHT)
+        ((output.mean.square() * output.log_std.exp()).sum() + output.value.sin().sum()).backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(gradients[name][i], parameter.grad, **TIGHT)

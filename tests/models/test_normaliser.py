@@ -1,0 +1,111 @@
+"""Running statistics against numpy on everything seen so far."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from echelon.models.normaliser import EPSILON, Normaliser
+
+
+def reference_statistics(batches: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean, variance and count of the whole, decomposed into within and between batches in one go.
+
+    The reference multiplies the unbiased variance of a batch by its count, and starts from one sample of mean 0 and
+    variance 1.
+    """
+    count = 1 + sum(len(batch) for batch in batches)
+    mean = sum(batch.sum(0) for batch in batches) / count
+    within = 1.0 + sum(len(batch) * batch.var(0, ddof=1) for batch in batches)
+    between = mean**2 + sum(len(batch) * (batch.mean(0) - mean) ** 2 for batch in batches)
+    return mean, (within + between) / count, count
+
+
+def test_merging_equals_numpy_on_all_batches() -> None:
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(2.0, 3.0, (n, 3)) + 5 * rng.normal(size=3) for n in (2, 7, 40, 3)]
+    normaliser = Normaliser(3)
+    for batch in batches:
+        normaliser.merge(torch.from_numpy(batch))
+    mean, var, count = reference_statistics(batches)
+    np.testing.assert_allclose(normaliser.mean, mean, rtol=1e-13)
+    np.testing.assert_allclose(normaliser.var, var, rtol=1e-13)
+    assert normaliser.count.item() == count == 53
+
+
+def test_one_merge_by_hand() -> None:
+    # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
+    # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.
+    normaliser = Normaliser(1)
+    normaliser.merge(torch.tensor([[1.0], [3.0]]))
+    assert normaliser.count.item() == 3
+    assert normaliser.mean.item() == pytest.approx(4 / 3, rel=1e-15)
+    assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)
+
+
+def test_leading_dimensions_are_rows_and_a_column_of_values_may_lack_its_own() -> None:
+    data = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(0))
+    folded, flat = Normaliser(2), Normaliser(2)
+    folded.merge(data)
+    flat.merge(data.reshape(20, 2))
+    torch.testing.assert_close(folded.state_dict(), flat.state_dict(), rtol=0, atol=0)
+    values = Normaliser(1)
+    values.merge(data[..., 0])  # [4, 5]: twenty values
+    assert values.count.item() == 21
+
+
+def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
+    """Positions of 1e6 with a deviation of 2: squares of float32 would have lost all of it."""
+    rng = np.random.default_rng(1)
+    batches = [(1e6 + 2 * rng.normal(size=(64, 1))).astype(np.float32) for _ in range(50)]
+    normaliser = Normaliser(1)
+    for batch in batches:
+        normaliser.merge(torch.from_numpy(batch))
+    mean, var, _ = reference_statistics([batch.astype(np.float64) for batch in batches])
+    np.testing.assert_allclose(normaliser.mean, mean, rtol=1e-14)
+    # Seen from 1e6, the pseudo sample at 0 dominates the variance; without it, the deviation of 2 must still be there.
+    np.testing.assert_allclose(normaliser.var, var, rtol=1e-12)
+    own = Normaliser(1)
+    own.mean.fill_(1e6)
+    for batch in batches:
+        own.merge(torch.from_numpy(batch))
+    assert own.var.item() == pytest.approx(np.concatenate(batches).astype(np.float64).var(), rel=0.02)
+    # float32 has steps of 1/16 at 1e6, so the mean is off by at most 1/32 when it is rounded to the data's dtype.
+    row = torch.from_numpy(batches[0])
+    exact = (batches[0].astype(np.float64) - own.mean.item()) / np.sqrt(own.var.item() + EPSILON)
+    np.testing.assert_allclose(own(row), exact, atol=1 / 32 / 1.9)
+
+
+def test_normalise_and_denormalise_are_inverse_within_the_clip() -> None:
+    normaliser = Normaliser(2, clip=5.0).double()
+    normaliser.merge(torch.tensor([[0.0, 10.0], [4.0, 30.0], [8.0, -10.0]], dtype=torch.float64))
+    data = torch.tensor([[1.0, -5.0], [7.5, 44.0]], dtype=torch.float64)
+    torch.testing.assert_close(normaliser.denormalise(normaliser(data)), data, rtol=1e-14, atol=1e-14)
+
+
+def test_normalise_by_hand_and_clipped_both_ways() -> None:
+    normaliser = Normaliser(1, clip=3.0).double()
+    normaliser.mean.fill_(2.0)
+    normaliser.var.fill_(4.0 - EPSILON)  # so that √(var + ε) is 2
+    data = torch.tensor([[2.0], [5.0], [100.0], [-100.0]], dtype=torch.float64)
+    torch.testing.assert_close(normaliser(data), torch.tensor([[0.0], [1.5], [3.0], [-3.0]], dtype=torch.float64))
+    # Back: clipped to ±3 first, then 2·y + 2.
+    back = normaliser.denormalise(torch.tensor([1.5, 9.0, -9.0], dtype=torch.float64))
+    assert back.tolist() == pytest.approx([5.0, 8.0, -4.0])
+
+
+def test_normalising_changes_no_statistics_and_keeps_the_datas_dtype() -> None:
+    normaliser = Normaliser(2)
+    before = {name: x.clone() for name, x in normaliser.state_dict().items()}
+    out: Tensor = normaliser(torch.full((3, 2), 7.0))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(normaliser.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_single_row_gives_finite_statistics() -> None:
+    """Its unbiased variance does not exist; the row still moves the mean, to (0 + 6)/2, and counts."""
+    normaliser = Normaliser(1)
+    normaliser.merge(torch.tensor([[6.0]]))
+    assert normaliser.mean.item() == 3.0
+    # Pseudo sample: variance 1 and distance 3; the row: distance 3. (1 + 9 + 9)/2.
+    assert normaliser.var.item() == pytest.approx(9.5)

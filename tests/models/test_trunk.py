@@ -1,0 +1,146 @@
+"""The trunk: its split first layer, its LSTM, and how it is initialised."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from echelon.models.trunk import Trunk
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def build(lstm: int = 0, phi_dim: int = 2, hidden: tuple[int, ...] = (7, 4), obs_dim: int = 3) -> Trunk:
+    torch.manual_seed(0)
+    return Trunk(obs_dim, phi_dim, lstm, hidden).double()
+
+
+def normal(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_split_first_layer_equals_one_linear_on_the_concatenation() -> None:
+    trunk = build()
+    trunk.observe.bias.data.copy_(normal(7, seed=4))
+    obs, phi, ids = normal(2, 5, 3), normal(3, 2, seed=2), torch.tensor([0, 2, 1, 1, 0])
+    whole = nn.Linear(5, 7, dtype=torch.float64)
+    assert trunk.condition is not None
+    whole.weight.data.copy_(torch.cat((trunk.observe.weight, trunk.condition.weight), dim=1))
+    whole.bias.data.copy_(trunk.observe.bias)
+    expected = whole(torch.cat((obs, phi[ids].expand(2, -1, -1)), dim=-1))
+    for layer in trunk.layers:
+        expected = layer(nn.functional.elu(expected))
+    empty = torch.zeros(5, 0, dtype=torch.float64)
+    found, state = trunk(trunk.project(obs), phi, ids, empty, torch.zeros(2, 5, dtype=torch.bool))
+    torch.testing.assert_close(found, nn.functional.elu(expected), **TIGHT)
+    assert state.shape == (5, 0)
+
+
+def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
+    trunk = build(lstm=6)
+    theirs = nn.LSTM(5, 6, dtype=torch.float64)
+    assert trunk.condition is not None
+    theirs.weight_ih_l0.data.copy_(torch.cat((trunk.observe.weight, trunk.condition.weight), dim=1))
+    theirs.bias_ih_l0.data.copy_(trunk.observe.bias)
+    theirs.weight_hh_l0.data.copy_(trunk.recur.weight)
+    theirs.bias_hh_l0.data.copy_(trunk.recur.bias)
+    obs, phi, ids = normal(8, 4, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0])
+    hidden, cell = normal(4, 6, seed=3), normal(4, 6, seed=4)
+    outputs, (last_hidden, last_cell) = theirs(
+        torch.cat((obs, phi[ids].expand(8, -1, -1)), dim=-1), (hidden[None], cell[None])
+    )
+    expected = nn.functional.layer_norm(outputs, (6,), trunk.norm.weight, trunk.norm.bias)
+    for layer in trunk.layers:
+        expected = nn.functional.elu(layer(expected))
+    start = torch.zeros(8, 4, dtype=torch.bool)
+    found, state = trunk(trunk.project(obs), phi, ids, torch.cat((hidden, cell), dim=1), start)
+    torch.testing.assert_close(found, expected, **TIGHT)
+    torch.testing.assert_close(state, torch.cat((last_hidden[0], last_cell[0]), dim=1), **TIGHT)
+
+
+def test_whole_unroll_equals_chunks_equals_single_steps_with_resets_between() -> None:
+    """The update unrolls sequences with `start` flags; acting takes single steps and zeroes the state itself."""
+    trunk, steps, envs = build(lstm=6), 12, 5
+    start = torch.rand(steps, envs, generator=torch.Generator().manual_seed(3)) < 0.3
+    start[0, 0], start[4, 1], start[3, 2] = True, True, True  # at the beginning, at and just before a chunk's edge
+    assert start.any(1).all()
+    obs, phi, ids = normal(steps, envs, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0, 1])
+    first = normal(envs, 12, seed=4)
+    projected = trunk.project(obs)
+
+    whole, last = trunk(projected, phi, ids, first, start)
+
+    state, chunks = first, []
+    for begin in range(0, steps, 4):
+        part = slice(begin, begin + 4)
+        features, state = trunk(projected[part], phi, ids, state, start[part])
+        chunks.append(features)
+    torch.testing.assert_close(torch.cat(chunks), whole, **TIGHT)
+    torch.testing.assert_close(state, last, **TIGHT)
+
+    state, never, singles = first, torch.zeros(1, envs, dtype=torch.bool), []
+    for t in range(steps):
+        state = state * (~start[t])[:, None]
+        features, state = trunk(trunk.project(obs[t : t + 1]), phi, ids, state, never)
+        singles.append(features)
+    torch.testing.assert_close(torch.cat(singles), whole, **TIGHT)
+    torch.testing.assert_close(state, last, **TIGHT)
+
+
+def test_nothing_flows_across_a_start_forwards_or_backwards() -> None:
+    trunk = build(lstm=6)
+    start = torch.zeros(6, 2, dtype=torch.bool)
+    start[3, 0] = True
+    obs = normal(6, 2, 3).requires_grad_()
+    features, _ = trunk(trunk.project(obs), normal(2, 2), torch.tensor([0, 1]), normal(2, 12, seed=5), start)
+    features[3:].square().sum().backward()
+    assert obs.grad is not None
+    assert obs.grad[:3, 0].abs().max().item() == 0.0
+    assert obs.grad[3:, 0].abs().amin(0).min().item() > 0.0
+    assert obs.grad[:3, 1].abs().amax(-1).min().item() > 0.0  # the other sequence goes on
+
+
+def uniform_within(tensor: Tensor, bound: float) -> bool:
+    """All entries within ±bound and the largest near it; 200 entries or more make that all but certain."""
+    assert tensor.numel() >= 200
+    return 0.9 * bound < tensor.abs().max().item() <= bound and abs(tensor.mean().item()) < 0.2 * bound
+
+
+@pytest.mark.parametrize("phi_dim", [0, 8])
+def test_mlp_initialisation(phi_dim: int) -> None:
+    trunk = build(obs_dim=20, phi_dim=phi_dim, hidden=(50, 40, 30))
+    # The split layer counts both inputs, as one layer on the concatenation would.
+    bound = 1 / math.sqrt(20 + phi_dim)
+    assert uniform_within(trunk.observe.weight, bound)
+    if trunk.condition is not None:
+        assert trunk.condition.bias is None
+        assert uniform_within(trunk.condition.weight, bound)
+    assert (trunk.condition is None) == (phi_dim == 0)
+    for layer, fan_in in zip(trunk.layers, (50, 40), strict=True):
+        assert isinstance(layer, nn.Linear)
+        assert uniform_within(layer.weight, 1 / math.sqrt(fan_in))
+        assert not layer.bias.any()
+    assert not trunk.observe.bias.any()
+    assert trunk.feature_dim == 30
+    assert trunk.state_dim == 0
+
+
+def test_lstm_initialisation() -> None:
+    trunk = build(obs_dim=10, phi_dim=8, lstm=64, hidden=(50,))
+    assert trunk.condition is not None
+    for tensor in (
+        trunk.observe.weight,
+        trunk.observe.bias,
+        trunk.condition.weight,
+        trunk.recur.weight,
+        trunk.recur.bias,
+    ):
+        assert uniform_within(tensor, 1 / math.sqrt(64))
+    assert trunk.norm.weight.eq(1).all()
+    assert trunk.norm.bias.eq(0).all()
+    (layer,) = trunk.layers
+    assert isinstance(layer, nn.Linear)
+    assert uniform_within(layer.weight, 1 / math.sqrt(64))
+    assert not layer.bias.any()
+    assert trunk.state_dim == 128
