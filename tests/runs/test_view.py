@@ -208,9 +208,10 @@ def test_numbers_are_worded_for_people() -> None:
         "123 k",
         "-",
     ]
-    assert [figure(x) for x in (0, 0.0151, 0.79, 3.14159, 412.34, -12345.6, 2e-5, 3e8, math.inf)] == [
+    assert [figure(x) for x in (0, 0.0151, 0.009999, 0.79, 3.14159, 412.34, -12345.6, 2e-5, 3e8, math.inf)] == [
         "0",
         "0.0151",
+        "0.0100",
         "0.790",
         "3.14",
         "412.3",

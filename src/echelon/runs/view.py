@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from echelon.config import TrainConfig
 from echelon.runs.folder import RunFolder
 from echelon.runs.progress import Progress
+from echelon.runs.terminal import QuietTerminal
 from echelon.runs.wording import count, duration, figure
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class LiveView:
     def __init__(self) -> None:
         self._live: Live | None = None
         self._progress: Progress | None = None
+        self._terminal = QuietTerminal()
 
     def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
         from rich.live import Live
@@ -116,6 +118,7 @@ class LiveView:
 
         progress = self._progress = Progress(config, folder, total_iterations, first_iteration)
         self._live = Live(get_renderable=lambda: dashboard(progress), refresh_per_second=4)
+        self._terminal.enter()
         self._live.start()
 
     def update(self, metrics: Mapping[str, float]) -> None:
@@ -132,6 +135,7 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+            self._terminal.leave()
 
 
 def choose_view() -> View:

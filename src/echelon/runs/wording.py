@@ -40,7 +40,8 @@ def figure(number: float) -> str:
         return "0"
     if size >= 1e7 or size < 1e-3:
         return f"{number:.2e}"
-    decimals = 2 - math.floor(math.log10(size)) + (size >= 100)
+    exponent = int(f"{size:.2e}".partition("e")[2])  # After rounding: 0.00999… counts as 0.01.
+    decimals = 2 - exponent + (exponent >= 2)
     return f"{number:,.{max(0, decimals)}f}"
 
 
