@@ -18,6 +18,7 @@ follower also under the leader. So a minibatch gathers its units once and comput
 layer once, for every algorithm, and policy ids and groups are constants.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,14 +50,11 @@ class Plan:
     ) -> None:
         """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float."""
         self.layout, self.length, self.chunks = layout, length, horizon // length
-        many = layout.policies > 1
-        self.own = self.chunks * layout.num_envs
-        self.borrowed = self.chunks * layout.follower_envs if borrows and many else 0
-        self.pulled = self.chunks * layout.leader_envs * layout.followers if pulls and many else 0
+        self._borrows, self._pulls = borrows and layout.followers > 0, pulls and layout.followers > 0
+        self.own, self.borrowed, self.pulled = self._sizes(layout.leader_envs, layout.follower_envs)
         self.size = self.own + self.borrowed + self.pulled
-        if isinstance(minibatches, float):
-            minibatches = max(1, int(self.size * length / (minibatches * layout.num_envs)))
-        self.minibatches = minibatches
+        self._wanted = minibatches
+        self.minibatches = minibatches = self._count(layout.leader_envs, layout.follower_envs)
         self._check_divides()
         device = layout.policy_id.device
         self.leader_units = self.chunks * layout.leader_envs // minibatches
@@ -65,15 +63,30 @@ class Plan:
         self.counts = (self.own // minibatches, self.borrowed // minibatches, self.pulled // minibatches)
         """Evaluations of each group in a minibatch, contiguous in this order."""
 
+    def _sizes(self, leader: int, follower: int) -> tuple[int, int, int]:
+        """Evaluations of each group, for blocks of this many environments."""
+        followers = self.layout.followers
+        own = leader + followers * follower
+        return self.chunks * own, self.chunks * follower * self._borrows, self.chunks * leader * followers * self._pulls
+
+    def _count(self, leader: int, follower: int) -> int:
+        """Minibatches, for blocks of this many environments."""
+        if isinstance(self._wanted, int):
+            return self._wanted
+        rows = sum(self._sizes(leader, follower)) * self.length / (leader + self.layout.followers * follower)
+        return max(1, int(rows / self._wanted + 1e-9))  # a rounding error must not cost one
+
     def _check_divides(self) -> None:
-        parts = (self.chunks * self.layout.leader_envs, self.chunks * self.layout.follower_envs)
+        layout = self.layout
+        parts = (self.chunks * layout.leader_envs, self.chunks * layout.follower_envs)
         if all(part % self.minibatches == 0 for part in parts):
             return
-        step = self.layout.policies * self.minibatches
-        below = self.layout.num_envs // step * step
+        count = self._count(1, 1)  # of blocks that are even, however large
+        step = layout.policies * (count // math.gcd(count, self.chunks))
+        below = layout.num_envs // step * step
         fits = " or ".join(str(n) for n in (below, below + step) if n > 0)
         raise UserError(
-            f"{self.layout.num_envs} environments of {self.layout.policies} policies do not split into "
+            f"{layout.num_envs} environments of {layout.policies} policies do not split into "
             f"{self.minibatches} equal minibatches; num_envs {fits} would"
         )
 

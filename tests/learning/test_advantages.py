@@ -1,0 +1,121 @@
+"""Targets by hand: γ = τ = ½, rewards 1 2 3 4, values 1 1 2 2 and 8 after the last step."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from echelon.learning.advantages import Trajectory, gae, one_step, v_trace
+
+REWARD, VALUE = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 2.0, 8.0]
+FINAL = 6.0
+"""V(final_obs) where the time limit cut; 99 stands where nothing may read it."""
+
+# δ_t = r + ½V_{t+1} - V without an end: ½, 2, 2, 6. Then A_3 = 6, A_2 = 2 + ¼·6, A_1 = 2 + ¼·3.5, A_0 = ½ + ¼·2.875.
+# Cut at t = 1 with value 6: δ_1 = 2 + ½·6 - 1 = 4, and nothing of t = 2 flows back. Ended at t = 1: δ_1 = 2 - 1 = 1.
+# Ended at t = 3: δ_3 = 4 - 2 = 2. Cut at t = 3: δ_3 = 4 + ½·6 - 2 = 5, whatever V(s_4) of the next episode says.
+CASES = {
+    "no end": ((), (), [1.21875, 2.875, 3.5, 6.0], [0.5, 2.0, 2.0, 6.0]),
+    "cut in the middle": ((), (1,), [1.5, 4.0, 3.5, 6.0], [0.5, 4.0, 2.0, 6.0]),
+    "ended in the middle": ((1,), (), [0.75, 1.0, 3.5, 6.0], [0.5, 1.0, 2.0, 6.0]),
+    "both at once is an end": ((1,), (1,), [0.75, 1.0, 3.5, 6.0], [0.5, 1.0, 2.0, 6.0]),
+    "ended at the last step": ((3,), (), [1.15625, 2.625, 2.5, 2.0], [0.5, 2.0, 2.0, 2.0]),
+    "cut at the last step": ((), (3,), [1.203125, 2.8125, 3.25, 5.0], [0.5, 2.0, 2.0, 5.0]),
+    "an end and a cut": ((0,), (2,), [0.0, 3.0, 4.0, 6.0], [0.0, 2.0, 4.0, 6.0]),
+}
+"""Steps that end, steps that are cut, GAE, one-step TD. In the last case δ_0 = 0, δ_2 = 3 + 3 - 2 and A_1 = 2 + ¼·4."""
+
+
+def batch(bootstrap: float = FINAL) -> Trajectory:
+    """All cases side by side, `[4, 7]`."""
+    terminated = torch.zeros(4, len(CASES), dtype=torch.bool)
+    truncated = terminated.clone()
+    for column, (ends, cuts, *_) in enumerate(CASES.values()):
+        terminated[list(ends), column] = True
+        truncated[list(cuts), column] = True
+    final_value = torch.where(truncated & ~terminated, bootstrap, 99.0).double()
+    return Trajectory(columns(REWARD), terminated, truncated, final_value)
+
+
+def columns(numbers: list[float]) -> Tensor:
+    """The same `[T]` numbers for every case."""
+    return torch.tensor(numbers, dtype=torch.float64)[:, None].expand(-1, len(CASES))
+
+
+def expected(which: int) -> Tensor:
+    return torch.tensor([case[which] for case in CASES.values()], dtype=torch.float64).T
+
+
+def test_gae_of_all_ends_in_one_batch() -> None:
+    found = gae(batch(), columns(VALUE), discount=0.5, smoothing=0.5)
+    torch.testing.assert_close(found, expected(2), rtol=0, atol=1e-15)
+
+
+def test_one_step_of_all_ends_in_one_batch() -> None:
+    torch.testing.assert_close(one_step(batch(), columns(VALUE), discount=0.5), expected(3), rtol=0, atol=1e-15)
+
+
+def test_gae_without_smoothing_is_one_step() -> None:
+    torch.testing.assert_close(gae(batch(), columns(VALUE), 0.5, 0.0), one_step(batch(), columns(VALUE), 0.5))
+
+
+@pytest.mark.parametrize("estimate", [lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: one_step(x, v, 0.5)])
+def test_a_cut_without_a_bootstrap_is_an_end(estimate) -> None:
+    """`timeout_bootstrap` "none" stores a final value of 0."""
+    cut = estimate(batch(bootstrap=0.0), columns(VALUE))
+    given = batch()
+    never = torch.zeros_like(given.truncated)
+    ended = Trajectory(given.reward, given.terminated | given.truncated, never, given.final_value)
+    torch.testing.assert_close(cut, estimate(ended, columns(VALUE)), rtol=0, atol=0)
+
+
+def test_nothing_leaks_from_the_next_episode() -> None:
+    """Rewards and values after an end or a cut do not change the targets before it."""
+    given = batch()
+    reward, value = columns(REWARD).clone(), columns(VALUE).clone()
+    reward[2:], value[2:] = 1e6, -1e6
+    other = Trajectory(reward, given.terminated, given.truncated, given.final_value)
+    for name in ("cut in the middle", "ended in the middle", "both at once is an end"):
+        column = list(CASES).index(name)
+        for estimate in (lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: v_trace(x, v, 0 * x.reward, 0.5).advantage):
+            before = estimate(given, columns(VALUE))[:2, column]
+            assert estimate(other, value)[:2, column].tolist() == before.tolist()
+
+
+def test_v_trace_on_policy_is_the_n_step_return() -> None:
+    # Ratios of 1: v_t = r_t + ½ v_{t+1}. Without an end 8, 7, 5.5, 3.75 from the back; cut at t = 1: v_1 = 2 + ½·6 = 5,
+    # v_0 = 3.5; ended at t = 1: 2 and 2; at t = 3: 4, 5, 4.5, 3.25; cut there: 7, 6.5, 5.25, 3.625;
+    # ended at 0 and cut at 2: 1, then 6, then 2 + 3 = 5, then 8.
+    found = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
+    returns = torch.tensor(
+        [
+            [3.75, 5.5, 7.0, 8.0],
+            [3.5, 5.0, 7.0, 8.0],
+            [2.0, 2.0, 7.0, 8.0],
+            [2.0, 2.0, 7.0, 8.0],
+            [3.25, 4.5, 5.0, 4.0],
+            [3.625, 5.25, 6.5, 7.0],
+            [1.0, 5.0, 6.0, 8.0],
+        ],
+        dtype=torch.float64,
+    ).T
+    torch.testing.assert_close(found.returns, returns, rtol=0, atol=1e-15)
+    torch.testing.assert_close(found.advantage, returns - columns(VALUE)[:-1], rtol=0, atol=1e-15)
+    torch.testing.assert_close(found.advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
+
+
+def test_v_trace_off_policy_by_hand() -> None:
+    # Ratios 3, 1, ½, 2 without an end; above 1 they count as 1. Corrections v - V from the back:
+    # 6; ½·2 + ½·½·6 = 2.5; 2 + ½·2.5 = 3.25; ½ + ½·3.25 = 2.125. So v = 3.125, 4.25, 4.5, 8.
+    # Advantages r + ½ v_{t+1} - V: 1 + 2.125 - 1, 2 + 2.25 - 1, 3 + 4 - 2, 4 + 4 - 2.
+    log_ratio = torch.tensor([3.0, 1.0, 0.5, 2.0], dtype=torch.float64).log()[:, None].expand(-1, len(CASES))
+    found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
+    assert found.returns[:, 0].tolist() == pytest.approx([3.125, 4.25, 4.5, 8.0], abs=1e-14)
+    assert found.advantage[:, 0].tolist() == pytest.approx([2.125, 3.25, 5.0, 6.0], abs=1e-14)
+
+
+def test_v_trace_of_impossible_rows_keeps_the_value() -> None:
+    """A ratio of 0 leaves v = V; a ratio beyond float64 counts as 1."""
+    log_ratio = torch.tensor([-1e4, 1e4, -1e4, 1e4], dtype=torch.float64)[:, None].expand(-1, len(CASES))
+    found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
+    # v_2 = V_2 = 2, so v_1 = 2 + ½·2 = 3.
+    assert found.returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]

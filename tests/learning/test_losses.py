@@ -1,0 +1,121 @@
+"""Loss terms row by row, by hand; gradients where a clip or a cap decides whether there is one."""
+
+import math
+
+import pytest
+import torch
+
+from echelon.learning.losses import bounds_loss, pull_weight, surrogate, value_loss
+
+F64 = torch.float64
+
+
+def slope(loss, x: float, **kwargs) -> tuple[float, float]:
+    """Value and derivative of a loss of one number."""
+    leaf = torch.tensor([x], dtype=F64, requires_grad=True)
+    result = loss(leaf, **kwargs)
+    result.sum().backward()
+    assert leaf.grad is not None
+    return result.item(), leaf.grad.item()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "gradient"),
+    [
+        # -Âρ and, since dρ/d log ρ = ρ, the same number as gradient, where the row is not clipped.
+        (1.0, 2.0, -2.0, -2.0),
+        (1.1, 2.0, -2.2, -2.2),
+        (0.9, -2.0, 1.8, 1.8),
+        # Clipped: the loss stays at 1.2·Â or 0.8·Â and there is no gradient.
+        (1.5, 2.0, -2.4, 0.0),
+        (0.5, -2.0, 1.6, 0.0),
+        # Outside, but the unclipped branch is the worse one, and pulls back.
+        (0.5, 2.0, -1.0, -1.0),
+        (1.5, -2.0, 3.0, 3.0),
+        (3.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_surrogate(ratio: float, advantage: float, loss: float, gradient: float) -> None:
+    found = slope(surrogate, math.log(ratio), advantage=torch.tensor([advantage], dtype=F64), clip=0.2)
+    assert found == (pytest.approx(loss), pytest.approx(gradient))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "gradient"),
+    [
+        # Interval [1.6, 2.4] around 2.
+        (2.0, 1.0, -2.0, -2.0),
+        (2.3, 1.0, -2.3, -2.3),
+        (2.5, 1.0, -2.4, 0.0),
+        (1.5, 1.0, -1.5, -1.5),
+        (1.5, -1.0, 1.6, 0.0),
+        # A ratio of 1, in the middle of the usual interval, lies outside this one.
+        (1.0, -1.0, 1.6, 0.0),
+        (2.5, -1.0, 2.5, 2.5),
+    ],
+)
+def test_surrogate_around_another_centre(ratio: float, advantage: float, loss: float, gradient: float) -> None:
+    centre = torch.tensor([2.0], dtype=F64)
+    found = slope(surrogate, math.log(ratio), advantage=torch.tensor([advantage], dtype=F64), clip=0.2, centre=centre)
+    assert found == (pytest.approx(loss), pytest.approx(gradient))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("advantage", [-3.0, 0.0, 3.0])
+@pytest.mark.parametrize("log_ratio", [200.0, -200.0, 1e6])
+def test_surrogate_of_an_impossible_row_is_finite(log_ratio: float, advantage: float, dtype: torch.dtype) -> None:
+    leaf = torch.tensor([log_ratio, 0.0], dtype=dtype, requires_grad=True)
+    loss = surrogate(leaf, torch.tensor([advantage, 1.0], dtype=dtype), 0.2)
+    loss.sum().backward()
+    assert leaf.grad is not None
+    assert loss.isfinite().all()
+    assert leaf.grad.isfinite().all()
+    assert abs(leaf.grad[0].item()) < 1e-80
+    assert leaf.grad[1].item() == -1.0  # and the row beside it is learned from as ever
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "loss", "gradient"),
+    [
+        # Within ±0.2 of the old value: (V - G)² and 2(V - G).
+        (1.1, 1.0, 3.0, 3.61, -3.8),
+        # Moved by 0.5 towards the target: the clipped value 1.2 has the larger error, and no gradient.
+        (1.5, 1.0, 3.0, 3.24, 0.0),
+        # Moved away from the target: the value itself has the larger error.
+        (0.5, 1.0, 3.0, 6.25, -5.0),
+        # Beyond the target: the clipped error 0.8 beats the own error 0.1, so nothing pulls further.
+        (1.9, 1.0, 2.0, 0.64, 0.0),
+        # Far beyond it: the own error 1.5 is the larger again.
+        (3.5, 1.0, 2.0, 2.25, 3.0),
+    ],
+)
+def test_value_loss(value: float, old: float, target: float, loss: float, gradient: float) -> None:
+    found = slope(
+        value_loss, value, old_value=torch.tensor([old], dtype=F64), returns=torch.tensor([target], dtype=F64), clip=0.2
+    )
+    assert found == (pytest.approx(loss), pytest.approx(gradient))
+
+
+def test_bounds_loss() -> None:
+    # Beyond ±1.1 by 0.4 and 0.9: 0.16 + 0.81, with slopes 2·0.4 and -2·0.9; within there is neither.
+    mean = torch.tensor([[1.5, -2.0, 1.0, -1.1], [1.1, 0.0, -1.0, 1.05]], dtype=F64, requires_grad=True)
+    loss = bounds_loss(mean)
+    assert loss.tolist() == pytest.approx([0.97, 0.0])
+    loss.sum().backward()
+    assert mean.grad is not None
+    assert mean.grad.flatten().tolist() == pytest.approx([0.8, -1.8, 0, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pull_weight_and_its_cap(dtype: torch.dtype) -> None:
+    # λ = ½: exp(2Â) for Â = 0, ½ ln 3, -½ ln 4; the cap 100 is reached at Â = ½ ln 100 and stays for 1e6, whose
+    # exponential no float holds; -1e6 is 0.
+    advantage = torch.tensor([0.0, 0.5 * math.log(3), -0.5 * math.log(4), 0.5 * math.log(100), 1e6, -1e6], dtype=dtype)
+    weight = pull_weight(advantage, temperature=0.5, cap=100.0)
+    assert weight.tolist() == pytest.approx([1, 3, 0.25, 100, 100, 0], rel=1e-6)
+    assert weight.isfinite().all()
+    assert weight.max().item() <= 100.0 * (1 + 1e-6)
+
+
+def test_a_cap_below_one_holds_too() -> None:
+    assert pull_weight(torch.tensor([0.0, -10.0], dtype=F64), 1.0, 0.5).tolist() == pytest.approx([0.5, math.exp(-10)])

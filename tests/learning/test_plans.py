@@ -1,0 +1,199 @@
+"""Plans: which row is evaluated under which policy and why, and how all of them are shared out over minibatches."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from echelon.errors import UserError
+from echelon.learning.layout import Layout
+from echelon.learning.plans import FOLLOWER_PULL, LEADER_BORROWS, OWN, Plan
+
+FLAGS = {"ppo": (False, False), "sapg": (True, False), "cpo": (True, True)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan's sizes."""
+
+    algo: str
+    num_envs: int
+    policies: int
+    horizon: int
+    length: int = 1
+    minibatches: int | float = 2
+
+    def plan(self) -> Plan:
+        borrows, pulls = FLAGS[self.algo]
+        layout = Layout(self.num_envs, self.policies)
+        return Plan(layout, self.horizon, self.length, borrows=borrows, pulls=pulls, minibatches=self.minibatches)
+
+    def __str__(self) -> str:
+        return f"{self.algo}-{self.num_envs}/{self.policies}-{self.horizon}/{self.length}"
+
+
+SIZES = [(8, 1, 4, 1), (8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
+"""Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder to the leader."""
+CASES = [Case(algo, *sizes) for sizes in SIZES for algo in FLAGS if sizes[1] > 1 or algo != "sapg"]
+
+
+@pytest.mark.parametrize("policies", [2, 3, 6])
+@pytest.mark.parametrize("length", [1, 4])
+def test_row_counts(policies: int, length: int) -> None:
+    """1, 1 + 1/M and 2 times N·H."""
+    rows = {algo: Case(algo, 4 * policies, policies, 8, length).plan() for algo in FLAGS}
+    units = {algo: plan.size * plan.length * policies for algo, plan in rows.items()}
+    whole = 4 * policies * 8
+    assert units == {"ppo": whole * policies, "sapg": whole * (policies + 1), "cpo": 2 * whole * policies}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_groups_partition_the_plan(case: Case) -> None:
+    plan = case.plan()
+    for follower in range(1, max(case.policies, 2)):
+        unit, policy, group = plan.table(torch.tensor([follower]))
+        assert len(unit) == len(policy) == len(group) == plan.size
+        sizes = group.bincount(minlength=3).tolist()
+        assert sizes == [plan.own, plan.borrowed, plan.pulled]
+        assert sum(sizes) == plan.size
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_group_holds_what_its_name_says(case: Case) -> None:
+    """Rows (t, env) from units and back, counted by a plain loop over environments."""
+    plan = case.plan()
+    collector = plan.layout.policy_id.tolist()
+    steps = range(case.horizon)
+    for follower in range(1, max(case.policies, 2)):
+        unit, policy, group = plan.table(torch.tensor([follower]))
+        rows = plan.rows(unit)  # [L, size]
+        found: dict[int, Counter] = {OWN: Counter(), LEADER_BORROWS: Counter(), FOLLOWER_PULL: Counter()}
+        for column, (k, g) in enumerate(zip(policy.tolist(), group.tolist(), strict=True)):
+            sequence = [divmod(row, case.num_envs) for row in rows[:, column].tolist()]
+            assert len({env for _, env in sequence}) == 1  # one environment, consecutive steps, from a chunk's start
+            assert [t for t, _ in sequence] == list(range(sequence[0][0], sequence[0][0] + case.length))
+            assert sequence[0][0] % case.length == 0
+            found[g].update((t, env, k) for t, env in sequence)
+        own = Counter((t, env, k) for t in steps for env, k in enumerate(collector))
+        assert found[OWN] == own
+        borrows, pulls = (flag and case.policies > 1 for flag in FLAGS[case.algo])
+        borrowed = Counter((t, env, 0) for t in steps for env, k in enumerate(collector) if k == follower)
+        assert found[LEADER_BORROWS] == (borrowed if borrows else Counter())
+        leader_rows = [(t, env) for t in steps for env, k in enumerate(collector) if k == 0]
+        pulled = Counter((*row, k) for row in leader_rows for k in range(1, case.policies))
+        assert found[FOLLOWER_PULL] == (pulled if pulls else Counter())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(case: Case) -> None:
+    plan = case.plan()
+    generator = torch.Generator().manual_seed(0)
+    for follower in range(1, max(case.policies, 2)):
+        drawn = torch.tensor([follower])
+        unit, policy, group = plan.table(drawn)
+        minibatches = list(plan.shuffle(drawn, generator))
+        assert len(minibatches) == plan.minibatches == 2
+        seen = torch.cat([minibatch.evaluation for minibatch in minibatches])
+        assert seen.sort().values.tolist() == list(range(plan.size))
+        for minibatch in minibatches:
+            assert len(minibatch.evaluation) * 2 == plan.size
+            # The constant columns say the truth about the evaluations, so shares of groups and policies are equal.
+            assert policy[minibatch.evaluation].tolist() == plan.policy_id.tolist()
+            assert group[minibatch.evaluation].tolist() == plan.group.tolist()
+            assert plan.group.bincount(minlength=3).tolist() == list(plan.counts)
+            # What `share` lays out for an evaluation is that evaluation's own unit.
+            shared = plan.share(minibatch.unit[None, :, None], drawn)[0, :, 0]
+            assert shared.tolist() == unit[minibatch.evaluation].tolist()
+
+
+@pytest.mark.parametrize("algo", FLAGS)
+def test_shuffles_differ_and_mix_environments_and_steps(algo: str) -> None:
+    plan = Case(algo, 18, 6, 8).plan()
+    generator, follower = torch.Generator().manual_seed(0), torch.tensor([2])
+    first, second = (next(iter(plan.shuffle(follower, generator))) for _ in range(2))
+    assert not first.evaluation.equal(second.evaluation)
+    again = next(iter(plan.shuffle(follower, torch.Generator().manual_seed(0))))
+    assert again.evaluation.equal(first.evaluation)
+    rows = plan.rows(first.unit)[0]
+    assert len(set((rows // 18).tolist())) == 8
+    assert len(set((rows % 18).tolist())) == 18
+
+
+def test_share_sums_gradients_back_onto_the_unit() -> None:
+    """A leader unit is evaluated under itself and M-1 followers, a drawn follower's under itself and the leader."""
+    plan = Case("cpo", 6, 3, 2, minibatches=1).plan()
+    x = torch.zeros(1, 12, 1, requires_grad=True)
+    plan.share(x, torch.tensor([2])).sum().backward()
+    assert x.grad is not None
+    # Four units each of leader, follower 1, follower 2.
+    assert x.grad.flatten().tolist() == [3.0] * 4 + [1.0] * 4 + [2.0] * 4
+
+
+def test_in_order_lays_tables_out_as_the_plan_lists_them() -> None:
+    plan, drawn = Case("cpo", 14, 3, 6, 3).plan(), torch.tensor([2])
+    layout = plan.layout
+    t, env = torch.meshgrid(torch.arange(6), torch.arange(14), indexing="ij")
+    row = t * 14 + env
+    borrowed = layout.follower_block(row, 1, drawn) + 1000
+    pulled = torch.stack([layout.leader_block(row, 1) + 1000 * (1 + k) for k in (1, 2)])
+    unit, policy, group = plan.table(drawn)
+    label = torch.where(group == OWN, 0, torch.where(group == LEADER_BORROWS, 1, 1 + policy))
+    assert plan.in_order(row, borrowed, pulled).equal(plan.rows(unit) + 1000 * label)
+
+
+@pytest.mark.parametrize(("horizon", "counts"), [(8, (2, 2, 4)), (16, (4, 4, 8))])
+@pytest.mark.parametrize("length", [1, 4])
+def test_minibatch_counts_of_the_fact_sheet(horizon: int, counts: tuple[int, ...], length: int) -> None:
+    """⌊rows / 4N⌋ with N = 24,576 and M = 6."""
+    for algo, count in zip(FLAGS, counts, strict=True):
+        assert Case(algo, 24576, 6, horizon, length, minibatches=4.0).plan().minibatches == count
+
+
+def test_a_minibatch_of_a_tenth_of_the_environments_is_a_tenth() -> None:
+    """3·8 rows in minibatches of 0.1·3: 80 of them, though 24 / (0.1·3) is 79.99… in floating point."""
+    assert Case("ppo", 30, 1, 8, minibatches=0.1).plan().minibatches == 80
+    with pytest.raises(UserError, match="into 80 equal minibatches"):
+        Case("ppo", 3, 1, 8, minibatches=0.1).plan()
+
+
+def test_there_is_at_least_one_minibatch() -> None:
+    assert Case("ppo", 4, 1, 2, minibatches=64.0).plan().minibatches == 1
+
+
+UNFIT = [
+    Case("ppo", 5, 1, 8, 8, minibatches=4),
+    Case("ppo", 7, 1, 8, 4, minibatches=1.0),
+    Case("sapg", 20, 6, 8, 8, minibatches=4),
+    Case("sapg", 99, 6, 16, 16, minibatches=4.0),
+    # Blocks of 6 and 1: uneven ones have more pull rows, hence another number of minibatches than even ones.
+    Case("cpo", 11, 6, 16, 16, minibatches=4.0),
+    Case("cpo", 100, 6, 16, minibatches=7),
+    Case("cpo", 25, 6, 8, 4, minibatches=3.0),
+    Case("cpo", 29, 3, 12, 6, minibatches=1.7),
+    Case("cpo", 7, 7, 8, 8, minibatches=4.0),
+]
+
+
+@pytest.mark.parametrize("case", UNFIT, ids=str)
+def test_a_size_that_does_not_split_is_answered_with_sizes_that_do(case: Case) -> None:
+    with pytest.raises(UserError, match="do not split into") as refusal:
+        case.plan()
+    numbers = re.search(r"num_envs (\d+)(?: or (\d+))? would", str(refusal.value))
+    assert numbers is not None
+    named = [int(number) for number in numbers.groups() if number]
+    assert named[0] < case.num_envs < named[-1] or (len(named) == 1 and named[0] > case.num_envs)
+    for num_envs in named:
+        plan = Case(case.algo, num_envs, case.policies, case.horizon, case.length, case.minibatches).plan()
+        evaluations = torch.cat([m.evaluation for m in plan.shuffle(torch.tensor([1]), torch.Generator())])
+        assert evaluations.sort().values.tolist() == list(range(plan.size))
+
+
+def test_the_follower_is_drawn_uniformly_from_all_but_the_leader() -> None:
+    plan, generator = Case("sapg", 12, 4, 2).plan(), torch.Generator().manual_seed(0)
+    drawn = Counter(plan.draw_follower(generator).item() for _ in range(600))
+    # 200 each are expected, with a deviation of √(600·⅓·⅔) = 11.5.
+    assert set(drawn) == {1, 2, 3}
+    assert all(150 < count < 250 for count in drawn.values())
+    assert Case("cpo", 4, 1, 2).plan().draw_follower(generator).tolist() == [1]

@@ -1,0 +1,82 @@
+"""The rule that moves the learning rate, at its edges, and the KL that drives it."""
+
+import math
+
+import pytest
+import torch
+
+from echelon.diagnostics.divergence import gaussian_kl
+from echelon.learning.rate import adapt, scheduling_kl
+
+DTYPES = [torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("times", "factor"),
+    [
+        (0.0, 1.5),
+        (-1.0, 1.5),  # the reference's KL can be negative
+        (0.49, 1.5),
+        (0.5, 1.0),
+        (0.51, 1.0),
+        (1.0, 1.0),
+        (1.99, 1.0),
+        (2.0, 1.0),
+        (2.01, 1 / 1.5),
+        (3.0, 1 / 1.5),
+    ],
+)
+def test_rule(times: float, factor: float, dtype: torch.dtype) -> None:
+    """κ as a multiple of the threshold; exactly half and exactly twice it keep the rate."""
+    rate = torch.tensor(6e-4, dtype=dtype)
+    found = adapt(rate, torch.tensor(times * 0.016, dtype=dtype), threshold=0.016)
+    assert found.dtype == dtype
+    assert found.item() == pytest.approx(6e-4 * factor, rel=1e-6)
+    assert rate.item() == pytest.approx(6e-4)  # a new number; the caller copies it
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_limits(dtype: torch.dtype) -> None:
+    high, low = torch.tensor(1.0, dtype=dtype), torch.tensor(0.0, dtype=dtype)
+    for rate, kl, expected in (
+        (1.4e-6, high, 1e-6),
+        (1e-6, high, 1e-6),
+        (9e-3, low, 1e-2),
+        (1e-2, low, 1e-2),
+        (1e-6, low, 1.5e-6),
+        (1e-2, high, 1e-2 / 1.5),
+    ):
+        assert adapt(torch.tensor(rate, dtype=dtype), kl, 0.016).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_kl_that_is_no_number_keeps_the_rate() -> None:
+    assert adapt(torch.tensor(3e-4), torch.tensor(math.nan), 0.016).item() == pytest.approx(3e-4)
+
+
+@pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
+def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
+    # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
+    log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
+    mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = scheduling_kl(mean, log_std, mean, log_std).item()
+    assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
+    assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0
+
+
+@pytest.mark.parametrize(("std", "published"), [(0.2, -0.0023), (0.1, -0.0098), (0.05, -0.040)])
+def test_scheduling_kl_matches_the_fact_sheet(std: float, published: float) -> None:
+    """Its table for A = 20, two digits."""
+    log_std = torch.full((20,), math.log(std), dtype=torch.float64)
+    zero = torch.zeros(20, dtype=torch.float64)
+    assert scheduling_kl(zero, log_std, zero, log_std).item() == pytest.approx(published, rel=0.02)
+
+
+def test_scheduling_kl_by_hand_and_its_direction() -> None:
+    # KL(N(0, 1) ‖ N(1, 2²)) = ln 2 + (1 + 1)/8 - ½; the other way round -ln 2 + (4 + 1)/2 - ½. Terms of 1e-5 aside.
+    new = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    ref = torch.ones(1, dtype=torch.float64), torch.full((1,), math.log(2), dtype=torch.float64)
+    assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2) - 0.25, abs=2e-5)
+    assert scheduling_kl(*ref, *new).item() == pytest.approx(2 - math.log(2), abs=5e-5)
+    # With them, to the last digit: ln(2 + 1e-5) + 2/(2(4 + 1e-5)) - ½.
+    assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2 + 1e-5) + 1 / 4.00001 - 0.5, abs=1e-15)
