@@ -123,6 +123,7 @@ T = ["train", "Pendulum"]
         ([*T, "--num-env", "3"], "--num-env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
         ([*T, "--num_env=3"], "--num_env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
         ([*T, "--clip", "3"], "did you mean --update.clip?"),
+        ([*T, "--coef", "3"], "did you mean --adversary.coef?"),
         ([*T, "--update.klip", "3"], "did you mean --update.clip?"),
         ([*T, "--env.velocity"], "did you mean --env.velocities?"),
         ([*T, "-n", "3"], "-n is not a flag"),
