@@ -98,8 +98,6 @@ def _check_policies(config: TrainConfig) -> None:
     """How many policies fit the algorithm and the environments."""
     if config.algo == "ppo" and config.num_policies != 1:
         raise UserError(f"ppo trains one policy, not {config.num_policies}; drop --policies or choose --algo cpo")
-    if config.algo != "ppo" and config.num_policies < 2:
-        raise UserError(f"{config.algo} needs at least 2 policies, not 1; choose --algo ppo to train one")
     if config.num_envs < config.num_policies:
         raise UserError(
             f"--num-envs {config.num_envs} is too few for {config.num_policies} policies, which need one each; "

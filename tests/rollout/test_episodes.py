@@ -1,0 +1,105 @@
+"""Scores by hand: an environment counts once, by its last finished episode."""
+
+import math
+
+import pytest
+import torch
+
+from echelon.envs.contract import Step
+from echelon.learning.layout import Layout
+from echelon.rollout.episodes import Episodes
+
+
+def step(reward: list[float], ended: str = "", cut: str = "", **log: list[float]) -> Step:
+    """One step; `ended` and `cut` have a `1` for each environment whose episode is over."""
+    n = len(reward)
+    ends, cuts = (torch.tensor([c == "1" for c in text.ljust(n, "0")]) for text in (ended, cut))
+    figures = {name.replace("__", "/"): torch.tensor(x) for name, x in log.items()}
+    return Step({}, torch.tensor(reward), ends, cuts, {}, figures)
+
+
+def numbers(episodes: Episodes) -> dict[str, float]:
+    return {name: x.item() for name, x in episodes.metrics().items()}
+
+
+def test_returns_and_lengths_by_hand() -> None:
+    """Four environments, two each for the leader and a follower."""
+    episodes = Episodes(Layout(4, 2))
+    episodes.begin()
+    episodes.record(step([1.0, 2.0, 3.0, 4.0]))
+    assert all(math.isnan(x) for x in numbers(episodes).values())
+    assert set(numbers(episodes)) == {
+        f"{name}/{who}" for name in ("return", "length") for who in ("leader", "policy_0", "policy_1")
+    }
+
+    episodes.record(step([1.0, 2.0, 3.0, 4.0], ended="1"))
+    # Environment 0 finished with 2 in 2 steps; the leader's other one and the follower's have finished none.
+    found = numbers(episodes)
+    assert (found["return/leader"], found["length/leader"]) == pytest.approx((2.0, 2.0))
+    assert math.isnan(found["return/policy_1"])
+
+    # Environment 0 ends again at once with 10; 1 is cut with 2 + 2 + 2; 3 with 4 + 4 + 4.
+    episodes.record(step([10.0, 2.0, 3.0, 4.0], ended="1", cut="0101"))
+    found = numbers(episodes)
+    # Environment 0 counts once, by its last episode: (10 + 6)/2, lengths (1 + 3)/2.
+    assert found["return/leader"] == found["return/policy_0"] == pytest.approx(8.0)
+    assert found["length/leader"] == pytest.approx(2.0)
+    assert (found["return/policy_1"], found["length/policy_1"]) == pytest.approx((12.0, 3.0))
+
+    # Nobody ends: the last results stand, in the next rollout too.
+    episodes.begin()
+    episodes.record(step([50.0] * 4))
+    assert numbers(episodes)["return/leader"] == pytest.approx(8.0)
+    # Environment 2 ends for the first time: 3 + 3 + 3 + 50 beside the 12 of environment 3.
+    episodes.record(step([0.0] * 4, ended="001"))
+    assert numbers(episodes)["return/policy_1"] == pytest.approx((59 + 12) / 2)
+
+
+def test_an_episodes_own_figures_count_when_it_ends() -> None:
+    episodes = Episodes(Layout(2, 1))
+    episodes.begin()
+    episodes.record(step([0.0, 0.0], episode__successes=[5.0, 6.0]))
+    assert math.isnan(numbers(episodes)["successes/leader"])
+    episodes.record(step([0.0, 0.0], ended="1", episode__successes=[7.0, 8.0]))
+    assert numbers(episodes)["successes/leader"] == pytest.approx(7.0)
+    episodes.record(step([0.0, 0.0], cut="01", episode__successes=[1.0, 9.0]))
+    assert numbers(episodes)["successes/leader"] == pytest.approx((7 + 9) / 2)
+
+
+def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader() -> None:
+    episodes = Episodes(Layout(4, 2))
+    episodes.begin()
+    episodes.record(step([0.0] * 4, height=[1.0, 3.0, 100.0, 100.0]))
+    episodes.record(step([0.0] * 4, height=[2.0, 6.0, 100.0, 100.0]))
+    assert numbers(episodes)["env/height"] == pytest.approx((2 + 4) / 2)
+    episodes.begin()
+    episodes.record(step([0.0] * 4, height=[7.0, 9.0, 0.0, 0.0]))
+    assert numbers(episodes)["env/height"] == pytest.approx(8.0)  # the rollout before is forgotten
+
+
+@pytest.mark.parametrize("name", ["quarantined", "overflow"])
+def test_troubles_are_totals_over_all_environments_and_steps(name: str) -> None:
+    episodes = Episodes(Layout(4, 2))
+    episodes.begin()
+    episodes.record(step([0.0] * 4, **{name: [1.0, 0.0, 0.0, 1.0]}))
+    episodes.record(step([0.0] * 4, **{name: [0.0, 0.0, 1.0, 2.0]}))
+    assert numbers(episodes)[f"env/{name}"] == 5.0
+
+
+def test_one_policy_is_reported_as_the_leader_only() -> None:
+    episodes = Episodes(Layout(2, 1))
+    episodes.begin()
+    episodes.record(step([1.0, 2.0], ended="11"))
+    assert numbers(episodes) == {"return/leader": 1.5, "length/leader": 1.0}
+
+
+def test_a_saved_score_goes_on() -> None:
+    episodes, other = Episodes(Layout(2, 1)), Episodes(Layout(2, 1))
+    episodes.begin()
+    episodes.record(step([1.0, 2.0], ended="1", episode__successes=[3.0, 4.0]))
+    other.load_state_dict(episodes.state_dict())
+    for one in (episodes, other):
+        one.begin()
+        one.record(step([5.0, 5.0], cut="01", episode__successes=[3.0, 4.0]))
+    assert numbers(other) == numbers(episodes)
+    assert numbers(other)["return/leader"] == pytest.approx((1 + 7) / 2)
