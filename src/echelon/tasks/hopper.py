@@ -33,7 +33,7 @@ class HopperConfig(MujocoTaskConfig):
     """Weight of the mean squared action that is taken off the reward."""
     min_height: float = 0.7
     """Height of the torso below which the hopper has fallen, in metres."""
-    max_pitch: float = 1.0
+    max_pitch: float = 0.6
     """Pitch of the torso beyond which it has fallen, in radians."""
     start_noise: float = 0.05
     """Largest deviation of joint angles and velocities from standing at the start."""

@@ -1,0 +1,88 @@
+"""CartpoleSwingup: observations, rewards and figures of states put there by hand."""
+
+import math
+
+import pytest
+import torch
+
+from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
+
+# Cart position, pole angle, cart velocity, pole velocity.
+UP = (0.0, 0.0, 0.0, 0.0)
+DOWN = (0.0, math.pi, 0.0, 0.0)
+TILTED = (0.25, 2 * math.pi + 0.2, -1.0, 3.0)
+OUTSIDE = (1.2, 0.1, 0.0, 0.0)
+STATES = torch.tensor([UP, DOWN, TILTED, OUTSIDE], dtype=torch.float64)
+
+
+def in_states(config: CartpoleConfig | None = None) -> CartpoleSwingup:
+    env = CartpoleSwingup(config or CartpoleConfig(), len(STATES), torch.device("cpu"), 0)
+    env.reset()
+    env.engine.set_state(torch.ones(len(STATES), dtype=torch.bool), STATES[:, :2], STATES[:, 2:])
+    return env
+
+
+def test_observation() -> None:
+    expected = torch.tensor(
+        [
+            [0.0, 0.0, 1.0, 0.0, 0.0],
+            [0.0, 0.0, -1.0, 0.0, 0.0],
+            [0.25, math.sin(0.2), math.cos(0.2), -1.0, 3.0],
+            [1.2, math.sin(0.1), math.cos(0.1), 0.0, 0.0],
+        ]
+    )
+    torch.testing.assert_close(in_states().observe()["policy"], expected)
+
+
+def test_observation_without_velocities() -> None:
+    env = in_states(CartpoleConfig(velocities=False))
+    assert env.obs_spec == {"policy": 3}
+    assert torch.equal(env.observe()["policy"], in_states().observe()["policy"][:, :3])
+
+
+def test_reward() -> None:
+    action = torch.tensor([[0.0], [0.5], [1.0], [0.0]])
+    expected = [
+        1.0,  # height 1, centred 1, calm 1
+        -0.0025,  # height 0; half the force costs 0.01 * 0.25
+        # height (1 + cos 0.2) / 2, centred 1 - 0.5 * 0.5², calm 1 - 0.01 * 3², full force costs 0.01
+        (1 + math.cos(0.2)) / 2 * 0.875 * 0.91 - 0.01,
+        (1 + math.cos(0.1)) / 2 * 0.5,  # far from the centre counts half
+    ]
+    torch.testing.assert_close(in_states().reward(action), torch.tensor(expected))
+
+
+def test_upright_wants_the_pole_up_and_the_cart_centred() -> None:
+    assert in_states().figures()["upright"].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(("early", "late"), [(1.0, 0.0), (0.0, 1.0)])
+def test_upright_late_is_the_share_of_the_second_half(early: float, late: float) -> None:
+    env = CartpoleSwingup(CartpoleConfig(episode_length=8), 1, torch.device("cpu"), 0)
+    env.reset()
+    share = torch.zeros(1)
+    for clock in range(1, 9):
+        up = early if clock <= 4 else (late if clock != 6 else 0.0)
+        env.engine.qpos[0, 1] = 0.0 if up else math.pi
+        env.engine.qpos[0, 0] = 0.0
+        env.engine.qvel[:] = 0.0
+        step = env.step(torch.zeros(1, 1))
+        share = step.log["episode/upright_late"]
+    assert step.truncated.all()
+    assert share.item() == 0.75 * late  # steps 5, 7 and 8 of the last four
+    assert not any(total.any() for total in env.totals.values())
+
+
+def test_starts_hanging_near_the_centre() -> None:
+    env = CartpoleSwingup(CartpoleConfig(), 500, torch.device("cpu"), 0)
+    env.reset()
+    position, angle = env.engine.qpos.unbind(1)
+    assert 0.4 < position.abs().max() <= 0.5
+    assert 0.25 < (angle - math.pi).abs().max() <= 0.3 + 1e-6
+
+
+def test_force_pushes_the_cart_by_its_mass() -> None:
+    env = in_states()
+    env.step(torch.ones(len(STATES), 1))
+    # Hanging at rest, the pole hardly couples yet: 15 N on between 1 kg (cart) and 1.21 kg (all) for 0.05 s.
+    assert 15 / 1.21 * 0.05 < env.engine.qvel[1, 0] < 15 / 1.0 * 0.05

@@ -1,0 +1,176 @@
+"""What every task promises: shapes and types, resets within the step, seeds, resuming, quarantine."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from echelon import tasks
+from echelon.config import from_dict, to_dict
+from echelon.envs.contract import Env, Step
+from echelon.errors import UserError
+from echelon.tasks.mujoco_task import MujocoTask
+
+CPU = torch.device("cpu")
+NUM_ENVS = 5
+MUJOCO_TASKS = ["CartpoleSwingup", "Hopper"]
+
+
+def make(task: str, seed: int = 0, spread_clocks: bool = False, **settings: Any) -> MujocoTask[Any]:
+    config = dataclasses.replace(tasks.info(task).config(), **settings)
+    env = tasks.make(task, config, NUM_ENVS, CPU, seed, spread_clocks=spread_clocks)
+    assert isinstance(env, MujocoTask)
+    return env
+
+
+def actions(env: Env, steps: int) -> Tensor:
+    """`[steps, N, A]`, some beyond the bounds."""
+    return torch.randn(steps, NUM_ENVS, env.action_dim, generator=torch.Generator().manual_seed(7))
+
+
+def flat(step: Step) -> Tensor:
+    """`[N, K]`: all a step returned, for comparison."""
+    parts = [step.obs["policy"], step.final_obs["policy"], step.reward, step.terminated, step.truncated]
+    return torch.cat([part.reshape(NUM_ENVS, -1).double() for part in [*parts, *step.log.values()]], dim=1)
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_shapes_and_types(task: str) -> None:
+    env = make(task)
+    assert isinstance(env, Env)
+    obs = env.reset()
+    step = env.step(actions(env, 1)[0])
+    for groups in (obs, step.obs, step.final_obs):
+        assert {name: values.shape for name, values in groups.items()} == {
+            name: (NUM_ENVS, width) for name, width in env.obs_spec.items()
+        }
+        assert all(values.dtype == torch.float32 for values in groups.values())
+    assert (step.reward.shape, step.reward.dtype) == ((NUM_ENVS,), torch.float32)
+    for flag in (step.terminated, step.truncated):
+        assert (flag.shape, flag.dtype) == ((NUM_ENVS,), torch.bool)
+    assert {"quarantined", "overflow"} < set(step.log)
+    for name, value in step.log.items():
+        assert (value.shape, value.dtype) == ((NUM_ENVS,), torch.float32), name
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_final_obs_differs_from_obs_exactly_where_an_episode_ended(task: str) -> None:
+    env = make(task, episode_length=30, spread_clocks=True)
+    env.reset()
+    ended = 0
+    for action in actions(env, 90):
+        step = env.step(action)
+        done = step.terminated | step.truncated
+        ended += int(done.sum())
+        differs = (step.obs["policy"] != step.final_obs["policy"]).any(dim=1)
+        assert torch.equal(differs, done)
+        assert not (step.terminated & step.truncated).any()
+    assert ended > NUM_ENVS
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_truncation_falls_on_the_last_step_of_the_clock(task: str) -> None:
+    env = make(task, episode_length=4)
+    env.reset()
+    flags = torch.stack([env.step(torch.zeros(NUM_ENVS, env.action_dim)).truncated for _ in range(8)])
+    assert torch.equal(flags.all(dim=1), torch.tensor([False, False, False, True] * 2))
+    assert torch.equal(flags.any(dim=1), flags.all(dim=1))
+
+
+def test_spread_clocks_truncate_at_different_steps() -> None:
+    env = make("CartpoleSwingup", episode_length=50, spread_clocks=True)
+    env.reset()
+    assert len(env.clock.unique()) > 1
+    assert int(env.clock.max()) < 50
+    idle = torch.zeros(NUM_ENVS, 1)
+    flags = torch.stack([env.step(idle).truncated for _ in range(50)])
+    assert (flags.sum(dim=0) == 1).all()  # every episode ends once within one length, at its own time
+    assert flags.any(dim=1).sum() > 1
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_same_seed_same_trajectory(task: str) -> None:
+    def trajectory(seed: int) -> Tensor:
+        env = make(task, seed=seed, episode_length=20, spread_clocks=True)
+        env.reset()
+        return torch.stack([flat(env.step(action)) for action in actions(env, 40)])
+
+    assert torch.equal(trajectory(3), trajectory(3))
+    assert not torch.equal(trajectory(3), trajectory(4))
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_state_dict_goes_on_to_the_bit(task: str) -> None:
+    env = make(task, seed=1, episode_length=30, spread_clocks=True)
+    env.reset()
+    plan = actions(env, 70)
+    for action in plan[:35]:
+        env.step(action)
+    state = env.state_dict()
+    obs = env.observe()["policy"].clone()
+    rest = torch.stack([flat(env.step(action)) for action in plan[35:]])
+
+    other = make(task, seed=2, episode_length=30)
+    other.reset()
+    other.step(plan[0])
+    other.load_state_dict(state)
+    assert torch.equal(other.observe()["policy"], obs)
+    assert torch.equal(torch.stack([flat(other.step(action)) for action in plan[35:]]), rest)
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_a_bad_simulation_is_quarantined_alone(task: str) -> None:
+    env, clean = make(task), make(task)
+    for one in (env, clean):
+        one.reset()
+    plan = 0.1 * actions(env, 12)  # gentle, so that no hopper falls
+    for action in plan[:5]:
+        env.step(action)
+        clean.step(action)
+    poisoned = plan[5].clone()
+    poisoned[2] = torch.nan
+    step, expected = env.step(poisoned), clean.step(plan[5])
+    only = torch.arange(NUM_ENVS) == 2
+    assert torch.equal(step.terminated, only)
+    assert torch.equal(step.log["quarantined"], only.float())
+    assert not step.truncated.any()
+    assert step.reward[2] == 0
+    assert flat(step).isfinite().all()
+    assert torch.equal(flat(step)[~only], flat(expected)[~only])
+    assert env.clock[2] == 0
+    for action in plan[6:]:
+        after, expected = env.step(action), clean.step(action)
+        assert not after.log["quarantined"].any()
+        assert torch.equal(flat(after)[~only], flat(expected)[~only])
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_actions_are_clamped(task: str) -> None:
+    env, bounded = make(task), make(task)
+    for one in (env, bounded):
+        one.reset()
+    ones = torch.ones(NUM_ENVS, env.action_dim)
+    assert torch.equal(flat(env.step(5 * ones)), flat(bounded.step(ones)))
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_config_round_trip(task: str) -> None:
+    config = tasks.info(task).config()
+    assert from_dict(config, to_dict(config)) == config
+
+
+def test_unknown_task_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean Hopper"):
+        tasks.make("hoper", tasks.info("Hopper").config(), NUM_ENVS, CPU, 0)
+
+
+def test_config_of_another_task_is_refused() -> None:
+    with pytest.raises(UserError, match="HopperConfig"):
+        tasks.make("Hopper", tasks.info("CartpoleSwingup").config(), NUM_ENVS, CPU, 0)
+
+
+def test_cuda_is_refused_with_advice() -> None:
+    with pytest.raises(UserError, match="--device cpu"):
+        tasks.make("Hopper", tasks.info("Hopper").config(), NUM_ENVS, torch.device("cuda"), 0)
