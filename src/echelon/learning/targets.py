@@ -10,6 +10,7 @@ from torch import Tensor
 from echelon.config import EnsembleConfig, UpdateConfig
 from echelon.learning.advantages import OffPolicy, Trajectory, gae, one_step, v_trace
 from echelon.learning.layout import LEADER
+from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
@@ -103,7 +104,8 @@ def _borrow(
         else:
             advantage = one_step(trajectory, value, discount)
             off = OffPolicy(advantage, advantage + value[:-1])
-        results.append(_Borrowed(value[:-1], off.advantage, off.returns, log_ratio.exp()))
+        ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()  # as the surrogate's, so that a clip interval can hold it
+        results.append(_Borrowed(value[:-1], off.advantage, off.returns, ratio))
     return results
 
 

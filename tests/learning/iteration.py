@@ -1,0 +1,102 @@
+"""One iteration taken apart: a real rollout of a small environment, its targets, and what the update makes of them."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from rollout.stub_env import DriftEnv
+from torch import Tensor
+
+from echelon.config import AdversaryConfig, DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.learning.batch import Batch
+from echelon.learning.targets import Targets, compute_targets
+from echelon.learning.update import Data
+from echelon.rollout.buffer import Rollout
+from echelon.trainer import Trainer
+
+
+def small_config(
+    algo: str,
+    policies: int | None = None,
+    lstm: int = 0,
+    *,
+    num_envs: int = 18,
+    minibatches: int = 2,
+    ensemble: EnsembleConfig | None = None,
+    adversary: float = 0.0,
+    **update: object,
+) -> TrainConfig:
+    """Tiny networks; 12 steps, in sequences of 6 for an LSTM, so that most sequences start inside an episode."""
+    settings = UpdateConfig(horizon=12, sequence=6, mini_epochs=2, minibatches=minibatches, learning_rate=3e-3)
+    return TrainConfig(
+        algo=algo,
+        policies=policies,
+        num_envs=num_envs,
+        model=ModelConfig(hidden=(16, 8), lstm=lstm, phi_dim=4),
+        update=replace(settings, **update),
+        ensemble=ensemble or EnsembleConfig(),
+        adversary=AdversaryConfig(coef=adversary, hidden=(16,)),
+        diagnostics=DiagnosticsConfig(every=0),
+    )
+
+
+def small_trainer(config: TrainConfig, **env: object) -> Trainer:
+    trainer = Trainer(DriftEnv(config.num_envs, seed=config.seed, **env), config)
+    # Policies that differ by more than their vectors.
+    generator = torch.Generator().manual_seed(1)
+    trainer.model.log_std.data.normal_(-0.3, 0.2, generator=generator)
+    return trainer
+
+
+@dataclass
+class Parts:
+    """What an iteration works on before its first step."""
+
+    trainer: Trainer
+    rollout: Rollout
+    follower: Tensor
+    targets: Targets
+    data: Data
+
+    def batch(self) -> Batch:
+        """All evaluations at once; the trainer must have one minibatch."""
+        (minibatch,) = self.trainer.plan.shuffle(self.follower, torch.Generator().manual_seed(0))
+        return self.data.batch(minibatch, self.trainer.update.reads_leader)
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Of the whole loss, by parameter name."""
+        self.trainer.model.zero_grad()
+        self.trainer.update.loss(self.batch()).total.backward()
+        return {name: p.grad.clone() for name, p in self.trainer.model.named_parameters() if p.grad is not None}
+
+
+def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: bool = False) -> Parts:
+    """The parts of the next iteration. Of several rollouts the last is taken: it starts inside episodes.
+
+    `double` makes everything float64 after the rollout, whose log-probabilities and values are then computed anew.
+    """
+    collector, model = trainer.collector, trainer.model
+    collector.reset()
+    model.merge_observations(collector.obs)
+    for _ in range(rollouts):
+        rollout = collector.collect()
+    if double:
+        rollout = _in_double(trainer, rollout)
+    drawn = torch.tensor([follower])
+    config = trainer.config
+    targets = compute_targets(trainer.plan, rollout, model, drawn, None, config.update, config.ensemble)
+    return Parts(trainer, rollout, drawn, targets, trainer.update.prepare(rollout, targets, drawn))
+
+
+def _in_double(trainer: Trainer, rollout: Rollout) -> Rollout:
+    """Only for networks without memory."""
+    model = trainer.model.double()
+    assert model.state_dim == 0
+    fields = {name: x.double() if x.is_floating_point() else x for name, x in vars(rollout).items() if name != "obs"}
+    double = Rollout(obs={name: x.double() for name, x in rollout.obs.items()}, **fields)
+    with torch.no_grad():
+        output = model(double.obs, trainer.layout.policy_id, double.state[0], double.start)
+        double.mean = output.mean[:-1]
+        double.value = model.raw_value(output.value)
+        std = model.log_std.exp()[trainer.layout.policy_id]
+        double.log_prob = torch.distributions.Normal(double.mean, std).log_prob(double.action).sum(-1)
+    return double
