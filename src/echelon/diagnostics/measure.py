@@ -63,7 +63,9 @@ def _spread_rows(horizon: int, layout: Layout, states: int) -> Tensor:
     """Flat rows `t · N + environment` `[M, S]`, S of each policy's block."""
     count = min(states, horizon * layout.follower_envs)
     device = layout.policy_id.device
-    local = torch.arange(count, device=device) * (horizon * layout.follower_envs) // count
+    # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.
+    row = torch.arange(count, device=device)
+    step, env = row % horizon, row * layout.follower_envs // count
     first = torch.arange(layout.policies, device=device) * layout.follower_envs
     first[1:] += layout.leader_envs - layout.follower_envs
-    return local % horizon * layout.num_envs + first[:, None] + local // horizon
+    return step * layout.num_envs + first[:, None] + env

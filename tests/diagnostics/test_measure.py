@@ -1,0 +1,142 @@
+"""Distances between the policies of a rollout against a plain loop over rows, and that measuring changes nothing."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from learning.iteration import Parts, small_config, small_trainer, take_apart
+from torch import Tensor
+
+from echelon.config import DiagnosticsConfig
+from echelon.diagnostics.measure import _spread_rows, measure
+from echelon.learning.layout import Layout
+
+
+def collected(policies: int, lstm: int, num_envs: int = 18) -> Parts:
+    return take_apart(small_trainer(small_config("sapg", policies, lstm, num_envs=num_envs)))
+
+
+def row_mean(parts: Parts, t: int, env: int, policy: int) -> np.ndarray:
+    """Mean action of `policy` at one row, one step from the collector's state there."""
+    model, rollout = parts.trainer.model, parts.rollout
+    obs = {name: x[t, env].view(1, 1, -1) for name, x in rollout.obs.items()}
+    with torch.no_grad():
+        output = model(obs, torch.tensor([policy]), rollout.state[t, env][None], torch.zeros(1, 1, dtype=torch.bool))
+    return output.mean[0, 0].double().numpy()
+
+
+@pytest.mark.parametrize(("policies", "lstm", "num_envs"), [(3, 0, 18), (3, 8, 18), (4, 0, 22)])
+def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
+    """22 environments of 4 policies are uneven: 7 for the leader and 5 for each follower."""
+    parts = collected(policies, lstm, num_envs)
+    trainer, rollout = parts.trainer, parts.rollout
+    layout = trainer.layout
+    found = measure(trainer.model, rollout, layout, states=20)
+    rows = _spread_rows(rollout.horizon, layout, 20).tolist()
+    log_std = trainer.model.log_std.detach().double().numpy()
+    matrix = np.zeros((policies, policies))
+    log_w = np.zeros((policies, 20))
+    for i in range(policies):
+        for k, row in enumerate(rows[i]):
+            t, env = divmod(row, num_envs)
+            means = [row_mean(parts, t, env, j) for j in range(policies)]
+            for j in range(policies):
+                var_i, var_j = np.exp(2 * log_std[i]), np.exp(2 * log_std[j])
+                shift = (means[i] - means[j]) ** 2
+                kl = log_std[j] - log_std[i] + (var_i + shift) / (2 * var_j) - 0.5
+                matrix[i, j] += kl.sum() / 20
+            action = rollout.action[t, env].double().numpy()
+            leader = -0.5 * ((action - means[0]) / np.exp(log_std[0])) ** 2 - log_std[0] - 0.5 * math.log(2 * math.pi)
+            log_w[i, k] = leader.sum() - rollout.log_prob[t, env].item()
+    np.testing.assert_allclose(found.kl, matrix, rtol=1e-4, atol=1e-5)
+    w = np.exp(log_w)
+    assert found.is_deviation.item() == pytest.approx(np.abs(1 - w[1:]).mean(), rel=1e-4)
+    assert found.ess.item() == pytest.approx(w.sum() ** 2 / (w.size * (w**2).sum()), rel=1e-4)
+    assert found.is_deviation.item() > 0.05
+    assert np.abs(log_w[0]).max() < 1e-5  # the leader's own rows
+    metrics = found.metrics()
+    assert metrics["kl/follower_to_leader"].item() == pytest.approx(matrix[1:, 0].mean(), rel=1e-4)
+    others = matrix + np.diag([np.inf] * policies)
+    assert metrics["nearest_is_leader"].item() == pytest.approx((others.argmin(1)[1:] == 0).mean())
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_equal_policies_are_at_no_distance(lstm: int) -> None:
+    trainer = small_trainer(small_config("sapg", 3, lstm))
+    with torch.no_grad():
+        for table in (trainer.model.phi, trainer.model.log_std):
+            assert table is not None
+            table.copy_(table[:1].expand_as(table))
+    parts = take_apart(trainer)
+    found = measure(trainer.model, parts.rollout, trainer.layout, states=64)
+    assert found.ess.item() == pytest.approx(1.0, abs=1e-6)
+    assert found.is_deviation.item() == pytest.approx(0.0, abs=2e-6)
+    assert found.kl.abs().max().item() < 1e-9
+
+
+SPREADS = [
+    (12, 18, 3, 20),
+    (8, 24, 6, 512),  # fewer rows than were asked for
+    (8, 6 * 4096, 6, 512),  # the paper's sizes, where 512 rows of 32768 are every 64th
+    (16, 6 * 4096, 6, 512),
+    (16, 256, 6, 512),
+    (5, 22, 4, 7),
+]
+
+
+@pytest.mark.parametrize(("horizon", "num_envs", "policies", "states"), SPREADS)
+def test_rows_are_distinct_and_spread_over_environments_and_steps(
+    horizon: int, num_envs: int, policies: int, states: int
+) -> None:
+    layout = Layout(num_envs, policies)
+    rows = _spread_rows(horizon, layout, states)
+    count = min(states, horizon * layout.follower_envs)
+    assert rows.shape == (policies, count)
+    for policy, line in enumerate(rows):
+        t, env = line // num_envs, line % num_envs
+        assert len(line.unique()) == count
+        assert (layout.policy_id[env] == policy).all()
+        assert t.max() < horizon
+        even(t.bincount(minlength=horizon))
+        first = (layout.policy_id == policy).nonzero()[0].item()
+        used = (env - first).bincount(minlength=layout.follower_envs)
+        assert len(used) == layout.follower_envs
+        even(used)
+
+
+def even(counts: Tensor) -> None:
+    """As evenly as whole numbers allow."""
+    assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_measuring_does_not_change_what_is_learned(lstm: int) -> None:
+    results = []
+    for every in (0, 1):
+        config = replace(small_config("cpo", 3, lstm, adversary=0.1), diagnostics=DiagnosticsConfig(every, states=16))
+        trainer = small_trainer(config)
+        iterations = [trainer.iterate() for _ in range(2)]
+        assert all((iteration.kl_matrix is not None) == bool(every) for iteration in iterations)
+        results.append((trainer.model.state_dict(), iterations[-1].metrics))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=0)
+    measured = {"ess", "is_deviation", "kl/follower_to_leader", "nearest_is_leader"}
+    assert set(results[1][1]) - set(results[0][1]) == measured
+    assert all(results[1][1][name] == value or math.isnan(value) for name, value in results[0][1].items())
+
+
+def test_measured_every_so_many_iterations_and_read_back_as_a_matrix() -> None:
+    config = replace(small_config("cpo", 3), diagnostics=DiagnosticsConfig(every=2, states=16))
+    trainer = small_trainer(config)
+    matrices = [trainer.iterate().kl_matrix for _ in range(4)]
+    assert [matrix is not None for matrix in matrices] == [True, False, True, False]
+    matrix = matrices[2]
+    assert matrix is not None
+    assert [len(line) for line in matrix] == [3, 3, 3]
+    assert all((value == 0) == (i == j) for i, line in enumerate(matrix) for j, value in enumerate(line))
+
+
+def test_one_policy_has_nothing_to_measure() -> None:
+    config = replace(small_config("ppo"), diagnostics=DiagnosticsConfig(every=1, states=16))
+    assert small_trainer(config).iterate().kl_matrix is None
