@@ -43,10 +43,8 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(score=metrics["return/leader"])
                 if interrupt.asked:
+                    view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        view.message(f"interrupted; {folder.path} is saved and the same command goes on from there")
-        raise
     finally:
         view.stop()
     return folder

@@ -1,4 +1,4 @@
-"""Adam whose rate is a tensor on the device, and whose state can be stored and put back without losing that tensor."""
+"""Adam on all parameters as one flat tensor, with a rate that lives on the device."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,28 +10,38 @@ from echelon.envs.contract import State
 
 
 class Adam:
-    """Fused Adam with PyTorch's defaults. `rate` may be moved in place at any time."""
+    """PyTorch's fused Adam with its defaults. `rate` is a 0-d tensor and may be moved in place at any time.
+
+    The parameters become views of one flat tensor and their gradients views of another. Clipping the global norm and
+    stepping are then a handful of operations, however many layers there are.
+    """
 
     def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
-        self.parameters = list(parameters)
-        self.rate = torch.tensor(rate, device=self.parameters[0].device, dtype=self.parameters[0].dtype)
-        self._adam = torch.optim.Adam(self.parameters, lr=self.rate, fused=True)
+        tensors = list(parameters)
+        flat = nn.Parameter(torch.cat([p.detach().flatten() for p in tensors]))
+        self.gradient = flat.grad = torch.zeros_like(flat)
+        sizes = [p.numel() for p in tensors]
+        for p, values, gradient in zip(tensors, flat.detach().split(sizes), self.gradient.split(sizes), strict=True):
+            p.data = values.view_as(p)
+            p.grad = gradient.view_as(p)
+        self.rate = torch.tensor(rate, device=flat.device, dtype=flat.dtype)
+        self._flat = flat
+        self._adam = torch.optim.Adam([flat], lr=self.rate, fused=True)
 
-    def step(self, loss: Tensor, clip_norm: float | None = None) -> Tensor:
+    def step(self, loss: Tensor, clip_norm: float = float("inf")) -> Tensor:
         """One step down the gradient of `loss`, its global norm clipped; returns the norm before clipping."""
-        self._adam.zero_grad()
+        self.gradient.zero_()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, float("inf") if clip_norm is None else clip_norm)
+        norm = torch.linalg.vector_norm(self.gradient)
+        self.gradient.mul_((clip_norm / (norm + 1e-6)).clamp(max=1.0))
         self._adam.step()
         return norm
 
     def state_dict(self) -> State:
-        """The rate and both moments. PyTorch's own state would come back with a rate that is no longer `self.rate`."""
-        moments = {str(i): dict(self._adam.state[p]) for i, p in enumerate(self.parameters)}
-        return {"rate": self.rate, "moments": moments}
+        """The rate, the step count and both moments. PyTorch's own would come back with a rate that is not ours."""
+        return {"rate": self.rate, "moments": dict(self._adam.state[self._flat])}
 
     def load_state_dict(self, state: Any) -> None:
         self.rate.copy_(state["rate"])
-        for i, parameter in enumerate(self.parameters):
-            moments = state["moments"].get(str(i), {})
-            self._adam.state[parameter] = {name: x.to(parameter.device).clone() for name, x in moments.items()}
+        moments = {name: x.to(self._flat.device).clone() for name, x in state["moments"].items()}
+        self._adam.state[self._flat] = moments

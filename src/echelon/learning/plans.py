@@ -142,6 +142,8 @@ class Plan:
 
     def rows(self, unit: Tensor) -> Tensor:
         """Flat rollout rows `t · N + environment` of units: `[n] -> [L, n]`."""
+        if self.length == 1:
+            return unit[None]  # a unit is a row, and both are counted time first
         num_envs = self.layout.num_envs
         first = unit // num_envs * self.length * num_envs + unit % num_envs
         return first + torch.arange(self.length, device=unit.device)[:, None] * num_envs

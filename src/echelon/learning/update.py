@@ -1,6 +1,5 @@
 """The gradient steps of one iteration: gather, evaluate, loss, backward, clip, Adam, KL, rate. All on the device."""
 
-from collections import defaultdict
 from functools import partial
 
 import torch
@@ -38,20 +37,21 @@ class Update:
         """Train on one rollout; metrics averaged over its steps, as 0-d tensors on the device."""
         update = self.config.update
         data = self.prepare(rollout, targets, follower)
-        sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.optimizer.rate.device))
+        steps: list[Tensor] = []
+        names: list[str] = []
         for _ in range(update.mini_epochs):
             epoch_kl = torch.zeros_like(self.optimizer.rate)
             for minibatch in self.plan.shuffle(follower, generator):
                 metrics = self.step(data, minibatch)
                 epoch_kl += metrics["kl/rate"] / self.plan.minibatches
-                for name, value in metrics.items():
-                    sums[name] += value
+                names = list(metrics)
+                steps.append(torch.stack(list(metrics.values())))
                 if update.rate_schedule == "minibatch":
                     self._adapt(metrics["kl/rate"])
             if update.rate_schedule == "mini_epoch":
                 self._adapt(epoch_kl)
-        steps = update.mini_epochs * self.plan.minibatches
-        return {name: total / steps for name, total in sums.items()} | {"lr": self.optimizer.rate.clone()}
+        means = torch.stack(steps).mean(0).unbind()
+        return dict(zip(names, means, strict=True)) | {"lr": self.optimizer.rate.clone()}
 
     def prepare(self, rollout: Rollout, targets: Targets, follower: Tensor) -> "Data":
         """Normalise advantages, values and returns. Merges this iteration's values and returns into the statistics."""
@@ -117,25 +117,26 @@ class Data:
         """Gather a minibatch's units once, lay them out for its evaluations, and run the network."""
         plan, share, model = self.plan, self.share, self.model
         rows = plan.rows(minibatch.unit)
-        projected = model.project({name: x[rows] for name, x in self.obs.items()})
-        state, start = self.state[rows[0]], self.start[rows]
+        projected = model.project({name: take_rows(x, rows) for name, x in self.obs.items()})
+        state, start = take_rows(self.state, rows[:1])[0], take_rows(self.start, rows)
         output = model.evaluate(projected.map(share), plan.policy_id, share(state[None])[0], share(start))
-        action = share(self.action[rows])
+        actions = take_rows(self.action, rows)
+        action = share(actions)
         leader_log_prob = None
         if reads_leader:
             with torch.no_grad():
                 ids = torch.full_like(minibatch.unit, LEADER)
-                leader_log_prob = model.evaluate(projected, ids, state, start).log_prob(self.action[rows])
+                leader_log_prob = model.evaluate(projected, ids, state, start).log_prob(actions)
         columns = minibatch.evaluation
         return Batch(
             counts=plan.counts,
             policy_id=plan.policy_id,
             action=action,
-            old_log_prob=share(self.log_prob[rows]),
-            advantage=self.advantage[:, columns],
-            returns=self.returns[:, columns],
-            old_value=self.value[:, columns],
-            centre=self.centre[:, columns],
+            old_log_prob=share(take_rows(self.log_prob, rows)),
+            advantage=self.advantage.index_select(1, columns),
+            returns=self.returns.index_select(1, columns),
+            old_value=self.value.index_select(1, columns),
+            centre=self.centre.index_select(1, columns),
             output=output,
             log_prob=output.log_prob(action),
             leader_log_prob=leader_log_prob,
@@ -145,8 +146,13 @@ class Data:
         """KL `[L, B]` of the batch's policies to their reference, which then moves to them if it slides."""
         columns, mean = minibatch.evaluation, batch.output.mean
         log_std = batch.output.log_std.expand_as(mean)
-        kl = scheduling_kl(mean, log_std, self.mean[:, columns], self.log_std[:, columns])
+        kl = scheduling_kl(mean, log_std, self.mean.index_select(1, columns), self.log_std.index_select(1, columns))
         if self.sliding:
             self.mean.index_copy_(1, columns, mean)
             self.log_std.index_copy_(1, columns, log_std)
         return kl
+
+
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows `[L, n]` of a flat table `[T·N, ...]`: `[L, n, ...]`."""
+    return x.index_select(0, rows.flatten()).unflatten(0, rows.shape)

@@ -22,6 +22,11 @@ class Normaliser(nn.Module):
         self.register_buffer("var", torch.ones(width, dtype=torch.float64))
         self.register_buffer("count", torch.ones((), dtype=torch.float64))
 
+    @property
+    def std(self) -> Tensor:
+        """`[width]`, float64, never zero."""
+        return torch.sqrt(self.var + EPSILON)
+
     @torch.no_grad()
     def merge(self, data: Tensor) -> None:
         """Take `[..., width]` data into the statistics, in place.
@@ -40,10 +45,8 @@ class Normaliser(nn.Module):
 
     def forward(self, data: Tensor) -> Tensor:
         """`[..., width]` in raw units to about zero mean and unit variance, clipped."""
-        scale = torch.rsqrt(self.var + EPSILON)
-        return ((data - self.mean.to(data.dtype)) * scale.to(data.dtype)).clamp(-self.clip, self.clip)
+        return ((data - self.mean.to(data.dtype)) / self.std.to(data.dtype)).clamp(-self.clip, self.clip)
 
     def denormalise(self, data: Tensor) -> Tensor:
         """`[..., width]` back to raw units."""
-        scale = torch.sqrt(self.var + EPSILON)
-        return data.clamp(-self.clip, self.clip) * scale.to(data.dtype) + self.mean.to(data.dtype)
+        return data.clamp(-self.clip, self.clip) * self.std.to(data.dtype) + self.mean.to(data.dtype)

@@ -71,7 +71,7 @@ class Trunk(nn.Module):
         else:
             features = nn.functional.elu(projected)
         for layer in self.layers:
-            features = nn.functional.elu(layer(features))
+            features = nn.functional.elu(layer(features), inplace=True)
         return features, state
 
     def _unroll(self, projected: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Act in all environments for one horizon, and keep score of their episodes. All on the device."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,16 @@ from echelon.learning.layout import Layout
 from echelon.models.actor_critic import ActorCritic, Output
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.episodes import Episodes
+
+
+@dataclass
+class _Cut:
+    """Environments whose episodes the time limit ended at step `t`."""
+
+    t: int
+    rows: Tensor
+    obs: Groups
+    state: Tensor
 
 
 class Collector:
@@ -28,23 +39,25 @@ class Collector:
         self.obs: Groups = {}
         self.state = torch.zeros(n, model.state_dim, device=device)
         self.start = torch.ones(n, dtype=torch.bool, device=device)
-        self._never = torch.zeros(1, n, dtype=torch.bool, device=device)
 
     def reset(self) -> None:
         """Start every episode anew: once, when training begins."""
         self.obs = self.env.reset()
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def collect(self) -> Rollout:
         """The next rollout, in the storage of the last one."""
         rollout = self.rollout
         rollout.log_std.copy_(self.model.log_std)
+        rollout.final_value.zero_()
         self.episodes.begin()
+        cuts: list[_Cut] = []
         for t in range(rollout.horizon):
             self._store_state(t)
-            self._act(t)
+            self._act(t, cuts)
         self._store_state(rollout.horizon)
-        rollout.value[-1] = self.model.raw_value(self._evaluate(self.obs, self.state).value[0])
+        rollout.value[-1] = self._raw_value(self._evaluate(self.obs, self.state, self.layout.policy_id))
+        self._bootstrap(cuts)
         return rollout
 
     def _store_state(self, t: int) -> None:
@@ -53,39 +66,62 @@ class Collector:
         self.rollout.state[t] = self.state
         self.rollout.start[t] = self.start
 
-    def _act(self, t: int) -> None:
-        rollout, output = self.rollout, self._evaluate(self.obs, self.state)
+    def _act(self, t: int, cuts: list["_Cut"]) -> None:
+        rollout, output = self.rollout, self._evaluate(self.obs, self.state, self.layout.policy_id)
         noise = torch.randn(output.mean.shape, generator=self.generator, device=output.mean.device)
         action = output.mean + output.log_std.exp() * noise
         rollout.action[t], rollout.mean[t] = action[0], output.mean[0]
         rollout.log_prob[t] = output.log_prob(action)[0]
-        rollout.value[t] = self.model.raw_value(output.value[0])
+        rollout.value[t] = self._raw_value(output)
         step = self.env.step(action[0].clamp(-1, 1))
         rollout.reward[t] = step.reward * self.config.reward_scale
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
-        rollout.final_value[t] = self._final_value(step, rollout.value[t], output.state)
+        self._note_cut(t, step, output.state, cuts)
         self.episodes.record(step)
         self.obs, self.start = step.obs, step.terminated | step.truncated
         self.state = output.state * (~self.start).unsqueeze(-1)
 
-    def _final_value(self, step: Step, value: Tensor, state: Tensor) -> Tensor:
-        """What truncated rows are bootstrapped with; zero elsewhere."""
-        how, cut = self.config.timeout_bootstrap, step.truncated & ~step.terminated
-        if how == "none" or (cut.device.type == "cpu" and not cut.any()):
-            return torch.zeros_like(value)
-        if how == "final_obs":
-            value = self.model.raw_value(self._evaluate(step.final_obs, state).value[0])
-        return torch.where(cut, value, 0.0)
+    def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
+        """See to it that rows cut by the time limit are bootstrapped.
 
-    def _evaluate(self, obs: Groups, state: Tensor) -> Output:
-        """One step of the network in all environments; `state` is already zero where an episode begins."""
-        return self.model({name: x[None] for name, x in obs.items()}, self.layout.policy_id, state, self._never)
+        On CUDA every row is evaluated at once, because picking some would make the host wait. On a CPU the few that
+        need it are set aside, and evaluated together when the rollout is complete.
+        """
+        rollout, how, cut = self.rollout, self.config.timeout_bootstrap, step.truncated & ~step.terminated
+        if how == "current_obs":
+            rollout.final_value[t] = torch.where(cut, rollout.value[t], 0.0)
+        elif how == "final_obs" and cut.device.type == "cpu":
+            rows = cut.nonzero().squeeze(-1)
+            if len(rows):
+                cuts.append(_Cut(t, rows, {name: x[rows] for name, x in step.final_obs.items()}, state[rows]))
+        elif how == "final_obs":
+            final = self._raw_value(self._evaluate(step.final_obs, state, self.layout.policy_id))
+            rollout.final_value[t] = torch.where(cut, final, 0.0)
+
+    def _bootstrap(self, cuts: list["_Cut"]) -> None:
+        """Values of the final observations that were set aside."""
+        if not cuts:
+            return
+        rows = torch.cat([cut.rows for cut in cuts])
+        obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.obs}
+        output = self._evaluate(obs, torch.cat([cut.state for cut in cuts]), self.layout.policy_id[rows])
+        values = self._raw_value(output).split([len(cut.rows) for cut in cuts])
+        for cut, value in zip(cuts, values, strict=True):
+            self.rollout.final_value[cut.t, cut.rows] = value
+
+    def _raw_value(self, output: Output) -> Tensor:
+        return self.model.raw_value(output.value[0])
+
+    def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Output:
+        """One step of the network; `state` is already zero where an episode begins."""
+        never = torch.zeros(1, len(policy_id), dtype=torch.bool, device=state.device)
+        return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
 
     def state_dict(self) -> State:
         return {"obs": self.obs, "state": self.state, "start": self.start, "episodes": self.episodes.state_dict()}
 
     def load_state_dict(self, state: Any) -> None:
         self.obs = {name: x.to(self.state.device) for name, x in state["obs"].items()}
-        self.state.copy_(state["state"])
-        self.start.copy_(state["start"])
+        self.state = state["state"].to(self.state.device)
+        self.start = state["start"].to(self.start.device)
         self.episodes.load_state_dict(state["episodes"])

@@ -1,0 +1,166 @@
+"""Collect and update times of our PPO beside rsl_rl's, on the same task, network sizes, batch and epochs.
+
+    python benchmarks/ppo_against_rsl_rl.py --task Hopper --iterations 20
+
+Both run in one process and take turns, so that whatever else the machine does hits both alike; medians are reported.
+rsl_rl trains separate actor and critic networks. Ours shares a trunk; for the comparison it is given a separate critic
+(`critic` observations equal to the policy's), and the shared default is reported as a third column.
+rsl_rl's episode bookkeeping is switched off and ours is not.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import platform
+import statistics
+import time
+from dataclasses import dataclass, field, replace
+
+import torch
+from rsl_rl.runners import OnPolicyRunner
+from rsl_rl_env import RslRlEnv
+from torch import Tensor
+
+from echelon import tasks
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env, Groups, State, Step
+from echelon.presets import preset
+from echelon.trainer import Trainer
+
+
+class TwinCritic:
+    """An environment that shows its critic what its policy sees, which makes our model build a second trunk."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.num_envs, self.action_dim, self.device = env.num_envs, env.action_dim, env.device
+        self.episode_length = env.episode_length
+        self.obs_spec = {"policy": env.obs_spec["policy"], "critic": env.obs_spec["policy"]}
+
+    def reset(self) -> Groups:
+        return self._twin(self.env.reset())
+
+    def step(self, action: Tensor) -> Step:
+        step = self.env.step(action)
+        return replace(step, obs=self._twin(step.obs), final_obs=self._twin(step.final_obs))
+
+    def state_dict(self) -> State:
+        return self.env.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.env.load_state_dict(state)
+
+    @staticmethod
+    def _twin(obs: Groups) -> Groups:
+        return {"policy": obs["policy"], "critic": obs["policy"]}
+
+
+class Bare(RslRlEnv):
+    """The adapter without its bookkeeping."""
+
+    def _add(self, name: str, value: Tensor, where: Tensor) -> None:
+        pass
+
+
+@dataclass
+class Times:
+    """Seconds of each iteration."""
+
+    collect: list[float] = field(default_factory=list)
+    update: list[float] = field(default_factory=list)
+
+    def medians(self) -> tuple[float, float]:
+        return statistics.median(self.collect), statistics.median(self.update)
+
+
+class Ours:
+    """Our trainer, timed by its own timers; targets count as update, as rsl_rl's returns do."""
+
+    def __init__(self, env: Env, config: TrainConfig) -> None:
+        self.trainer, self.times = Trainer(env, config), Times()
+
+    def iterate(self) -> None:
+        self.trainer.iterate()
+        seconds = {name: span.seconds for name, span in self.trainer.timers.iteration.items()}
+        self.times.collect.append(seconds.pop("collect"))
+        self.times.update.append(sum(seconds.values()))
+
+
+class Theirs:
+    """rsl_rl's own loop with a clock in it."""
+
+    def __init__(self, env: Env, config: TrainConfig, minibatches: int) -> None:
+        self.env, self.horizon, self.times = Bare(env), config.update.horizon, Times()
+        net = {"class_name": "MLPModel", "hidden_dims": list(config.model.hidden), "activation": "elu"}
+        net["obs_normalization"] = True
+        settings = {
+            "num_steps_per_env": self.horizon,
+            "save_interval": 10**9,
+            "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+            "actor": net | {"distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 1.0}},
+            "critic": dict(net),
+            "algorithm": {
+                "class_name": "PPO",
+                "num_learning_epochs": config.update.mini_epochs,
+                "num_mini_batches": minibatches,
+                "desired_kl": config.update.kl_threshold,
+                "learning_rate": config.update.learning_rate,
+            },
+        }
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+            self.algorithm = OnPolicyRunner(self.env, settings, device="cpu").alg
+        self.algorithm.train_mode()
+        self.obs = self.env.get_observations()
+
+    def iterate(self) -> None:
+        start = time.perf_counter()
+        with torch.inference_mode():
+            for _ in range(self.horizon):
+                action = self.algorithm.act(self.obs)
+                self.obs, reward, done, extras = self.env.step(action)
+                self.algorithm.process_env_step(self.obs, reward, done, extras)
+        middle = time.perf_counter()
+        with torch.inference_mode():
+            self.algorithm.compute_returns(self.obs)
+        self.algorithm.update()
+        self.times.collect.append(middle - start)
+        self.times.update.append(time.perf_counter() - middle)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=["CartpoleSwingup", "Hopper"], default="Hopper")
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=1, help="torch threads, for both")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    config = replace(preset(args.task), algo="ppo", policies=1)
+
+    def env() -> Env:
+        return tasks.make(args.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
+
+    ours, shared = Ours(TwinCritic(env()), config), Ours(env(), config)
+    theirs = Theirs(env(), config, ours.trainer.plan.minibatches)
+    columns = {"rsl_rl": theirs, "echelon, separate critic": ours, "echelon, shared trunk": shared}
+    for runner in columns.values():  # warm up
+        runner.iterate()
+        runner.times = Times()
+    for _ in range(args.iterations):
+        for runner in columns.values():
+            runner.iterate()
+    update = config.update
+    print(f"{args.task}: {config.num_envs} environments, horizon {update.horizon}, {update.mini_epochs} epochs of")
+    print(f"{ours.trainer.plan.minibatches} minibatches, layers {config.model.hidden}, {args.threads} torch thread(s),")
+    print(
+        f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, medians of {args.iterations} iterations"
+    )
+    base = theirs.times.medians()
+    for name, runner in columns.items():
+        collect, learn = runner.times.medians()
+        ratio = f"rsl_rl / this: collect {base[0] / collect:.2f}, update {base[1] / learn:.2f}"
+        print(f"{name:<26} collect {1e3 * collect:7.1f} ms   update {1e3 * learn:7.1f} ms   {ratio}")
+
+
+if __name__ == "__main__":
+    main()
