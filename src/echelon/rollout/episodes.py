@@ -30,6 +30,8 @@ class Episodes:
         self.step_names: list[str] = []
         self.sums = torch.zeros(0, layout.num_envs, device=device)
         self.steps = 0
+        self.steps_seen = 0
+        """Steps since the run began; `steps` are those of this rollout."""
 
     def begin(self) -> None:
         """A new rollout: per-step quantities are averaged from here."""
@@ -38,8 +40,9 @@ class Episodes:
 
     def record(self, step: Step) -> None:
         """Take in one control step of all environments."""
-        if not self.step_names:
+        if self.steps_seen == 0:
             self._learn_names(step.log)
+        self.steps_seen += 1
         done = step.terminated | step.truncated
         self.current = self.current + torch.stack((step.reward, torch.ones_like(step.reward)))
         reported = [step.log[f"episode/{name}"] for name in self.names[2:]]
@@ -75,6 +78,7 @@ class Episodes:
 
     def state_dict(self) -> State:
         return {
+            "steps_seen": self.steps_seen,
             "names": self.names,
             "step_names": self.step_names,
             "current": self.current,
@@ -84,6 +88,7 @@ class Episodes:
 
     def load_state_dict(self, state: Any) -> None:
         device = self.last.device
+        self.steps_seen = state["steps_seen"]
         self.names, self.step_names = list(state["names"]), list(state["step_names"])
         self.current, self.last = state["current"].to(device), state["last"].to(device)
         self.finished = state["finished"].to(device)
