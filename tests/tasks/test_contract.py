@@ -1,6 +1,7 @@
 """What every task promises: shapes and types, resets within the step, seeds, resuming, quarantine."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -34,6 +35,14 @@ def flat(step: Step) -> Tensor:
     """`[N, K]`: all a step returned, for comparison."""
     parts = [step.obs["policy"], step.final_obs["policy"], step.reward, step.terminated, step.truncated]
     return torch.cat([part.reshape(NUM_ENVS, -1).double() for part in [*parts, *step.log.values()]], dim=1)
+
+
+def leaves(state: Mapping[str, Any], where: str = "") -> dict[str, Tensor]:
+    """The tensors of a nested state, by path."""
+    found: dict[str, Tensor] = {}
+    for name, value in state.items():
+        found |= leaves(value, f"{where}/{name}") if isinstance(value, Mapping) else {f"{where}/{name}": value}
+    return found
 
 
 @pytest.mark.parametrize("task", MUJOCO_TASKS)
@@ -117,6 +126,7 @@ def test_state_dict_goes_on_to_the_bit(task: str) -> None:
     other.step(plan[0])
     other.load_state_dict(state)
     assert torch.equal(other.observe()["policy"], obs)
+    torch.testing.assert_close(leaves(other.state_dict()), leaves(state), rtol=0, atol=0)
     assert torch.equal(torch.stack([flat(other.step(action)) for action in plan[35:]]), rest)
 
 
