@@ -1,13 +1,14 @@
 """Score every policy of a run: each environment counted once, deterministic and sampled."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Env
+from echelon.envs.contract import Env, MakeEnv
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
 from echelon.runs import checkpoint as checkpoints
@@ -53,6 +54,7 @@ def evaluate(
     seed: int = 1000,
     device: str = "auto",
     checkpoint: Literal["newest", "best"] = "newest",
+    make_env: MakeEnv | None = None,
 ) -> Evaluation:
     """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
     if num_envs < 1:
@@ -61,10 +63,11 @@ def evaluate(
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
     config, where = folder.config, choose_device(device)
+    make_env = make_env or partial(make, config.task, config.env)
     policy_id = torch.arange(config.num_policies, device=where).repeat_interleave(num_envs)
     scores: list[PolicyScore] = []
     for mode in ("deterministic", "sampled"):
-        env = make(config.task, config.env, len(policy_id), where, seed)
+        env = make_env(len(policy_id), where, seed)
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
     steps = config.num_envs * config.update.horizon * found.iteration

@@ -1,12 +1,12 @@
 """The loop: iterate, log, save."""
 
 import time
-from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Env
+from echelon.envs.contract import MakeEnv
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
@@ -16,17 +16,17 @@ from echelon.runs.view import NullView, View
 from echelon.tasks import make
 from echelon.trainer import Trainer
 
-MakeEnv = Callable[[TrainConfig, torch.device], Env]
-
 
 def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
-    `make_env` builds the environment; without it, it is the task that `config` names.
+    `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
+    your own a `task` name of your own.
     """
     view = view or NullView()
     folder = RunFolder.create_or_resume(config)
-    trainer = Trainer((make_env or _make_task)(config, choose_device(config.device)), config)
+    make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
+    trainer = Trainer(make_env(config.num_envs, choose_device(config.device), config.seed), config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -87,10 +87,6 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
-
-
-def _make_task(config: TrainConfig, device: torch.device) -> Env:
-    return make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
 
 
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:

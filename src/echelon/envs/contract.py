@@ -4,7 +4,7 @@ An environment holds `num_envs` copies of a task. A copy whose episode ends is r
 returned observation is always one to act on; the observation before the reset travels beside it as `final_obs`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -64,3 +64,7 @@ class Env(Protocol):
     def load_state_dict(self, state: State) -> None:
         """Go on from what `state_dict` returned."""
         ...
+
+
+MakeEnv = Callable[[int, torch.device, int], Env]
+"""Builds an environment from `num_envs`, device and seed."""

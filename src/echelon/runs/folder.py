@@ -118,13 +118,14 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     """The settings a run was started with. The task's preset lends the classes and what newer fields default to."""
-    from echelon.presets import preset  # Tasks are slow to import, and only a stored run needs them here.
+    from echelon.presets import FAMILIES, preset  # Tasks are slow to import, and only a stored run needs them here.
 
     stored = document["config"]
     try:
         if not isinstance(stored.get("task"), str):
             raise UserError("it names no task")
-        return from_dict(preset(stored["task"]), stored)
+        known = stored["task"] in FAMILIES  # A task of the user's own has no preset.
+        return from_dict(preset(stored["task"]) if known else TrainConfig(), stored)
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
 
