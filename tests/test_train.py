@@ -42,7 +42,7 @@ def tiny(out: Path, iterations: int) -> TrainConfig:
 
 
 def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
-    return DriftEnv(num_envs, seed=config.seed)
+    return DriftEnv(num_envs, seed=seed)
 
 
 class Remember(NullView):
