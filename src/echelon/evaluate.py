@@ -77,7 +77,13 @@ def evaluate(
 def load_model(env: Env, config: TrainConfig, state: Any) -> ActorCritic:
     """A run's network, for an environment like the one it was trained in."""
     model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model)
-    model.load_state_dict(state)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError:
+        raise UserError(
+            f"the network of this run does not fit {config.task}; if it was trained in an environment of your own, "
+            "pass the same make_env"
+        ) from None
     return model.to(env.device)
 
 
