@@ -212,4 +212,4 @@ def test_common_to_all_ten(task: str) -> None:
 
 
 def test_every_task_has_a_preset() -> None:
-    assert set(CODE_ONLY) | {"CartpoleSwingup", "Hopper"} == set(FAMILIES)
+    assert set(CODE_ONLY) | {"CartpoleSwingup", "Hopper", "DeceptiveReach"} == set(FAMILIES)

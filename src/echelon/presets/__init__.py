@@ -21,6 +21,7 @@ FAMILIES = {
     "Anymal": "locomotion",
     "CartpoleSwingup": "quick",
     "Hopper": "quick",
+    "DeceptiveReach": "quick",
 }
 """Module of this package that holds each task's preset."""
 

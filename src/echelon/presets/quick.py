@@ -2,6 +2,7 @@
 
 from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
 from echelon.tasks.cartpole import CartpoleConfig
+from echelon.tasks.deceptive_reach import DeceptiveReachConfig
 from echelon.tasks.hopper import HopperConfig
 
 PRESETS: dict[str, TrainConfig] = {
@@ -21,6 +22,15 @@ PRESETS: dict[str, TrainConfig] = {
         env=HopperConfig(),
         model=ModelConfig(hidden=(128, 64)),
         update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
+        pull=PullConfig(beta=1e-3, temperature=0.2),
+    ),
+    "DeceptiveReach": TrainConfig(
+        task="DeceptiveReach",
+        num_envs=768,
+        env_steps=800_000,
+        env=DeceptiveReachConfig(),
+        model=ModelConfig(hidden=(32, 32)),
+        update=UpdateConfig(horizon=16, mini_epochs=4, learning_rate=5e-4, entropy_scale=0.05),
         pull=PullConfig(beta=1e-3, temperature=0.2),
     ),
 }

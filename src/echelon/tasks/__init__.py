@@ -9,6 +9,7 @@ from echelon.config import TaskConfig
 from echelon.envs.contract import Env
 from echelon.errors import UserError, nearest
 from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
+from echelon.tasks.deceptive_reach import DeceptiveReach, DeceptiveReachConfig
 from echelon.tasks.hopper import Hopper, HopperConfig
 
 
@@ -33,6 +34,7 @@ class TaskInfo:
 TASKS: dict[str, TaskInfo] = {
     "CartpoleSwingup": TaskInfo(CartpoleSwingup, CartpoleConfig, "swing a pole up on a cart and hold it there"),
     "Hopper": TaskInfo(Hopper, HopperConfig, "hop forward on one leg without falling"),
+    "DeceptiveReach": TaskInfo(DeceptiveReach, DeceptiveReachConfig, "reach a goal behind the wall it seems to be at"),
 }
 
 

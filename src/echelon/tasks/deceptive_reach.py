@@ -1,0 +1,224 @@
+"""DeceptiveReach: steer a point mass to a goal behind a wall, at which the dense reward pulls it.
+
+| | |
+|---|---|
+| action | acceleration along x and y, ±1 is the most there is |
+| observation | position and velocity, the latter in units of the top speed |
+| reward | closeness to the goal at every step, small; a bonus on reaching it, far larger |
+| episode | up to 60 steps; reaching the goal terminates it |
+
+The straight way to the goal ends at the wall. Whoever climbs the dense reward is held there, close beside the goal;
+the way round either end of the wall leads through states that pay less. Pure torch, no simulator, on any device.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from echelon.config import TaskConfig
+from echelon.envs.contract import Groups, State, Step
+from echelon.errors import UserError
+
+
+@dataclass(frozen=True)
+class DeceptiveReachConfig(TaskConfig):
+    """Settings of DeceptiveReach. The arena is the square [-1, 1]²."""
+
+    episode_length: int = 60
+    """Steps after which an episode is truncated."""
+    dense_reward: float = 0.1
+    """Reward per step at the goal's centre; it falls linearly with the distance, to nothing at a distance of 2."""
+    goal_bonus: float = 50.0
+    """Reward on reaching the goal, which ends the episode."""
+    wall_length: float = 1.1
+    """Length of the wall across the straight way to the goal. Longer is harder."""
+    start_spread: float = 0.1
+    """Largest deviation of the start position from its centre, along x and y."""
+
+
+class Box(NamedTuple):
+    """A rectangle."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+class DeceptiveReach:
+    """`num_envs` copies of the arena.
+
+    With `spread_clocks`, `reset()` starts episodes at random times of their clock: for training, so that truncations do
+    not all fall on the same step.
+    """
+
+    start = (-0.6, 0.0)
+    goal = (0.7, 0.0)
+    goal_radius = 0.2
+    wall_face = 0.2
+    """x of the wall's side that faces the start."""
+    wall_thickness = 0.1
+    trap_depth = 0.2
+    """Whoever is this close to the wall's face counts as trapped."""
+    acceleration = 0.01
+    """Velocity gained in a step by an action of 1, in units per step."""
+    drag = 0.05
+    """Share of the velocity lost in a step. With the acceleration it makes a top speed of 0.2 per step."""
+    action_dim = 2
+
+    def __init__(
+        self,
+        config: DeceptiveReachConfig,
+        num_envs: int,
+        device: torch.device,
+        seed: int,
+        *,
+        spread_clocks: bool = False,
+    ) -> None:
+        _check(config, num_envs)
+        self.config = config
+        self.num_envs = num_envs
+        self.device = device
+        self.episode_length = config.episode_length
+        self.obs_spec = {"policy": 4}
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.position = torch.zeros(2, num_envs, device=device)
+        """`[2, N]`: x and y."""
+        self.velocity = torch.zeros(2, num_envs, device=device)
+        """`[2, N]`, in units per step."""
+        self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        """`[N]`: steps since the episode began."""
+        self.trapped_steps = torch.zeros(num_envs, device=device)
+        """`[N]`: steps of this episode that ended in the trap."""
+        self.closest = torch.zeros(num_envs, device=device)
+        """`[N]`: smallest distance to the goal in this episode."""
+        self._spread_clocks = spread_clocks
+        self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
+        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
+        self._start = torch.tensor(self.start, device=device)[:, None]
+        left, right, bottom, top = torch.tensor(self.wall, device=device)
+        self._sides = ((left, right), (bottom, top))
+        self._edges = torch.tensor((-1.0, 1.0), device=device)
+
+    @property
+    def top_speed(self) -> float:
+        """Where drag and full acceleration balance, in units per step."""
+        return self.acceleration / self.drag
+
+    @property
+    def wall(self) -> Box:
+        """What is solid."""
+        half = self.config.wall_length / 2
+        return Box(self.wall_face, self.wall_face + self.wall_thickness, -half, half)
+
+    @property
+    def trap(self) -> Box:
+        """The strip in front of the wall where the dense reward is highest for those who cannot get past it."""
+        return Box(self.wall_face - self.trap_depth, self.wall_face, self.wall.bottom, self.wall.top)
+
+    def reset(self) -> Groups:
+        """Start every episode anew; observations by group."""
+        self._begin(self._everything)
+        if self._spread_clocks:
+            self.clock.random_(0, self.episode_length, generator=self.generator)
+        return self.observe()
+
+    def step(self, action: Tensor) -> Step:
+        """Advance all environments by one step. `action` is `[N, 2]`, clamped to [-1, 1]."""
+        self._move(action.detach().clamp(-1.0, 1.0).T)
+        self.clock += 1
+        distance = self.distance()
+        reached = distance <= self.goal_radius
+        truncated = (self.clock >= self.episode_length) & ~reached
+        reward = self.dense(distance) + self.config.goal_bonus * reached
+        log = self._figures(distance, reached)
+        final_obs = self.observe()
+        self._begin(reached | truncated)
+        return Step(self.observe(), reward, reached, truncated, final_obs, log)
+
+    def observe(self) -> Groups:
+        """Position and velocity, `[N, 4]`."""
+        return {"policy": torch.cat((self.position, self.velocity / self.top_speed)).T.contiguous()}
+
+    def distance(self) -> Tensor:
+        """`[N]`: distance to the goal's centre."""
+        return torch.hypot(self.position[0] - self.goal[0], self.position[1] - self.goal[1])
+
+    def dense(self, distance: Tensor) -> Tensor:
+        """The dense reward at a distance from the goal, elementwise."""
+        return self.config.dense_reward * (1.0 - 0.5 * distance).clamp(min=0.0)
+
+    def _move(self, action: Tensor) -> None:
+        """Accelerate by `action [2, N]`, then move along x and then along y, each as far as the way is free."""
+        self.velocity.mul_(1.0 - self.drag).add_(action, alpha=self.acceleration)
+        for axis in (0, 1):
+            position, velocity = self.position[axis], self.velocity[axis]
+            wanted = position + velocity
+            position.copy_(wanted.clamp(*self._free(axis)))
+            velocity.mul_(position == wanted)  # what hits something stops
+
+    def _free(self, axis: int) -> tuple[Tensor, Tensor]:
+        """`[N]` each: how far one can go down and up along an axis, to the arena's edge or to the wall.
+
+        Limits hold for the whole way of a step, so no speed is high enough to pass through the wall.
+        """
+        here, across = self.position[axis], self.position[1 - axis]
+        (near, far), (first, last) = self._sides[axis], self._sides[1 - axis]
+        in_the_way = (across > first) & (across < last)
+        down = torch.where(in_the_way & (here >= far), far, self._edges[0])
+        up = torch.where(in_the_way & (here <= near), near, self._edges[1])
+        return down, up
+
+    def _figures(self, distance: Tensor, reached: Tensor) -> dict[str, Tensor]:
+        """What is logged of the state before a reset; `[N]` each."""
+        (x, y), trap = self.position, self.trap
+        trapped = ((x >= trap.left) & (x <= trap.right) & (y > trap.bottom) & (y < trap.top)).float()
+        self.trapped_steps += trapped
+        self.closest.copy_(torch.minimum(self.closest, distance))
+        return {
+            "trapped": trapped,
+            "episode/successes": reached.float(),
+            "episode/trapped_steps": self.trapped_steps.clone(),
+            "episode/closest": self.closest.clone(),
+        }
+
+    def _begin(self, mask: Tensor) -> None:
+        """Begin an episode in the environments of `mask [N]`. Starts are drawn for all, so shapes never vary."""
+        spread = self.config.start_spread
+        noise = torch.empty_like(self.position).uniform_(-spread, spread, generator=self.generator)
+        self.position.copy_(torch.where(mask, self._start + noise, self.position))
+        self.velocity.masked_fill_(mask, 0.0)
+        self.clock.masked_fill_(mask, 0)
+        self.trapped_steps.masked_fill_(mask, 0.0)
+        self.closest.masked_fill_(mask, torch.inf)
+
+    def state_dict(self) -> State:
+        """Bodies, clocks, totals and random generator."""
+        return {name: getattr(self, name).clone() for name in _SAVED} | {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned."""
+        saved = cast(Mapping[str, Any], state)
+        for name in _SAVED:
+            getattr(self, name).copy_(saved[name])
+        self.generator.set_state(saved["generator"].cpu())
+
+
+_SAVED = ("position", "velocity", "clock", "trapped_steps", "closest")
+
+
+def _check(config: DeceptiveReachConfig, num_envs: int) -> None:
+    """Refuse settings that leave no task."""
+    if num_envs < 1:
+        raise UserError(f"num_envs is at least 1, not {num_envs}")
+    if config.episode_length < 1:
+        raise UserError(f"env.episode_length is at least 1, not {config.episode_length}")
+    if not 0.0 < config.wall_length < 2.0:
+        raise UserError(f"env.wall_length is above 0 and below 2, the width of the arena, not {config.wall_length}")
+    if not 0.0 <= config.start_spread <= 0.4:
+        raise UserError(
+            f"env.start_spread is within 0 and 0.4, so that starts lie in the arena, not {config.start_spread}"
+        )

@@ -1,0 +1,341 @@
+"""DeceptiveReach by hand: one step of the dynamics, every side of the wall, what trap and goal are worth, resuming."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from echelon import tasks
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env, Step
+from echelon.errors import UserError
+from echelon.presets import preset
+from echelon.tasks.deceptive_reach import Box, DeceptiveReach, DeceptiveReachConfig
+from echelon.trainer import Trainer
+
+CPU = torch.device("cpu")
+NEAR = {"atol": 1e-6, "rtol": 0.0}
+
+
+def make(num_envs: int = 1, seed: int = 0, spread_clocks: bool = False, **settings: Any) -> DeceptiveReach:
+    config = DeceptiveReachConfig(**settings)
+    env = tasks.make("DeceptiveReach", config, num_envs, CPU, seed, spread_clocks=spread_clocks)
+    assert isinstance(env, DeceptiveReach)
+    env.reset()
+    return env
+
+
+def place(env: DeceptiveReach, position: tuple[float, float], moves: tuple[float, float] = (0.0, 0.0)) -> None:
+    """Put environment 0 somewhere, at the velocity that makes its next step, without action, `moves` long."""
+    env.position[:, 0] = torch.tensor(position)
+    env.velocity[:, 0] = torch.tensor(moves) / (1 - env.drag)
+
+
+def coast(env: DeceptiveReach) -> Step:
+    """One step without action."""
+    return env.step(torch.zeros(env.num_envs, 2))
+
+
+def random_actions(steps: int, num_envs: int, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(steps, num_envs, 2, generator=torch.Generator().manual_seed(3))
+
+
+def flat(step: Step) -> Tensor:
+    """`[N, K]`: all a step returned."""
+    parts = [step.obs["policy"], step.final_obs["policy"], step.reward, step.terminated, step.truncated]
+    return torch.cat([x.reshape(len(step.reward), -1).double() for x in [*parts, *step.log.values()]], dim=1)
+
+
+def test_it_is_an_environment_with_the_promised_shapes() -> None:
+    env = make(5)
+    assert isinstance(env, Env)
+    step = coast(env)
+    for groups in (env.reset(), step.obs, step.final_obs):
+        assert groups["policy"].shape == (5, env.obs_spec["policy"])
+        assert groups["policy"].dtype == torch.float32
+    assert (step.reward.shape, step.reward.dtype) == ((5,), torch.float32)
+    for flag in (step.terminated, step.truncated):
+        assert (flag.shape, flag.dtype) == ((5,), torch.bool)
+    assert set(step.log) == {"trapped", "episode/successes", "episode/trapped_steps", "episode/closest"}
+    for value in step.log.values():
+        assert (value.shape, value.dtype) == ((5,), torch.float32)
+
+
+def test_episodes_start_at_rest_within_the_spread() -> None:
+    env = make(1000)
+    obs = env.reset()["policy"]
+    offset = obs[:, :2] - torch.tensor(env.start)
+    assert offset.abs().max() <= 0.1
+    assert offset.abs().max() > 0.09
+    assert (obs[:, 2:] == 0).all()
+
+
+def test_one_step_in_the_open() -> None:
+    """v = 0.95·(0.04, 0) + 0.01·(1, -0.5) = (0.048, -0.005); p = (-0.6, 0.1) + v = (-0.552, 0.095).
+
+    Distance to (0.7, 0): √(1.252² + 0.095²) = 1.2555991; reward 0.1·(1 - 0.62779955) = 0.03722005. Top speed 0.2.
+    """
+    env = make()
+    env.position[:, 0], env.velocity[:, 0] = torch.tensor((-0.6, 0.1)), torch.tensor((0.04, 0.0))
+    step = env.step(torch.tensor([[1.0, -0.5]]))
+    torch.testing.assert_close(step.obs["policy"], torch.tensor([[-0.552, 0.095, 0.24, -0.025]]), **NEAR)
+    torch.testing.assert_close(step.reward, torch.tensor([0.03722005]), **NEAR)
+    assert not step.terminated
+    assert not step.truncated
+    assert torch.equal(step.obs["policy"], step.final_obs["policy"])
+
+
+def test_actions_beyond_one_count_as_one() -> None:
+    a, b = make(3), make(3)
+    loud = a.step(torch.tensor([[7.0, -7.0], [-2.0, 0.5], [1.0, 1.0]]))
+    clamped = b.step(torch.tensor([[1.0, -1.0], [-1.0, 0.5], [1.0, 1.0]]))
+    assert torch.equal(flat(loud), flat(clamped))
+
+
+# The wall of length 1.1 is the box [0.2, 0.3] x [-0.55, 0.55].
+@pytest.mark.parametrize(
+    ("at", "moves", "ends"),
+    [
+        pytest.param((0.15, 0.0), (0.1, 0.02), (0.2, 0.02), id="front"),
+        pytest.param((0.15, 0.0), (0.19, 0.0), (0.2, 0.0), id="faster-than-the-wall-is-thick"),
+        pytest.param((0.35, 0.3), (-0.1, 0.02), (0.3, 0.32), id="back"),
+        pytest.param((0.25, 0.6), (0.01, -0.1), (0.26, 0.55), id="upper-end"),
+        pytest.param((0.25, -0.6), (0.01, 0.1), (0.26, -0.55), id="lower-end"),
+        pytest.param((0.2, 0.0), (0.05, 0.03), (0.2, 0.03), id="slides-along-the-face"),
+        pytest.param((0.2, 0.0), (-0.05, 0.0), (0.15, 0.0), id="leaves-the-face"),
+        pytest.param((0.2, 0.54), (0.0, 0.03), (0.2, 0.57), id="slides-past-the-end"),
+        pytest.param((0.15, 0.56), (0.1, 0.0), (0.25, 0.56), id="passes-the-end"),
+        pytest.param((0.15, 0.54), (0.1, 0.03), (0.2, 0.57), id="along-x-before-along-y"),
+        pytest.param((-0.95, 0.0), (-0.1, 0.0), (-1.0, 0.0), id="left-edge"),
+        pytest.param((0.95, 0.9), (0.1, 0.1), (1.0, 1.0), id="corner"),
+    ],
+)
+def test_walls_stop_what_hits_them_and_nothing_else(
+    at: tuple[float, float], moves: tuple[float, float], ends: tuple[float, float]
+) -> None:
+    env = make()
+    place(env, at, moves)
+    coast(env)
+    torch.testing.assert_close(env.position[:, 0], torch.tensor(ends), **NEAR)
+    hit = [abs(a + m - e) > 1e-6 for a, m, e in zip(at, moves, ends, strict=True)]
+    kept = [0.0 if stopped else m for stopped, m in zip(hit, moves, strict=True)]
+    torch.testing.assert_close(env.velocity[:, 0], torch.tensor(kept), **NEAR)
+
+
+def test_nobody_is_ever_inside_the_wall_or_outside_the_arena() -> None:
+    env = make(256, episode_length=1000)
+    env.position.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
+    wall = env.wall
+    inside_x = (env.position[0] > wall.left) & (env.position[0] < wall.right)
+    env.position[0].masked_fill_(inside_x & (env.position[1].abs() < wall.top), -0.5)
+    for action in random_actions(400, 256, scale=3.0):
+        env.step(action)
+        x, y = env.position
+        assert not ((x > wall.left) & (x < wall.right) & (y > wall.bottom) & (y < wall.top)).any()
+        assert env.position.abs().max() <= 1.0
+
+
+def test_reaching_the_goal_pays_the_bonus_terminates_and_starts_anew() -> None:
+    """(0.4, 0) + (0.12, 0) = (0.52, 0): distance 0.18, within the radius of 0.2. 0.1·(1 - 0.09) + 50 = 50.091."""
+    env = make(3)
+    place(env, (0.4, 0.0), (0.12, 0.0))
+    before = env.position.clone()
+    step = coast(env)
+    torch.testing.assert_close(step.reward[0], torch.tensor(50.091), atol=1e-5, rtol=0.0)
+    assert step.terminated.tolist() == [True, False, False]
+    assert not step.truncated.any()
+    assert step.log["episode/successes"].tolist() == [1.0, 0.0, 0.0]
+    torch.testing.assert_close(step.final_obs["policy"][0], torch.tensor((0.52, 0.0, 0.6, 0.0)), **NEAR)
+    fresh = step.obs["policy"][0]
+    assert (fresh[:2] - torch.tensor(env.start)).abs().max() <= 0.1
+    assert (fresh[2:] == 0).all()
+    assert env.clock.tolist() == [0, 1, 1]
+    assert torch.equal(env.position[:, 1:], before[:, 1:])  # at rest, and not reset
+    assert torch.equal(step.obs["policy"][1:], step.final_obs["policy"][1:])
+
+
+def test_just_outside_the_radius_is_not_there_yet() -> None:
+    env = make()
+    place(env, (0.4, 0.0), (0.099, 0.0))
+    assert not coast(env).terminated
+
+
+def test_the_time_limit_truncates_without_a_bonus() -> None:
+    env = make(episode_length=3)
+    place(env, (-0.6, 0.0))
+    assert [bool(coast(env).truncated) for _ in range(2)] == [False, False]
+    step = coast(env)
+    assert step.truncated
+    assert not step.terminated
+    torch.testing.assert_close(step.reward, torch.tensor([0.035]), **NEAR)  # 0.1·(1 - 1.3/2)
+    torch.testing.assert_close(step.final_obs["policy"], torch.tensor([[-0.6, 0.0, 0.0, 0.0]]), **NEAR)
+    assert env.clock.tolist() == [0]
+
+
+def test_reaching_the_goal_in_the_last_step_is_terminated_only() -> None:
+    env = make(episode_length=1)
+    place(env, (0.4, 0.0), (0.12, 0.0))
+    step = coast(env)
+    assert step.terminated
+    assert not step.truncated
+
+
+def test_episode_figures() -> None:
+    """Two steps in the trap, one out of it, then the goal: the totals grow, and start anew with the next episode."""
+    env = make()
+    seen = []
+    for at in ((0.2, 0.0), (0.01, 0.5), (-0.01, 0.5), (0.6, 0.0)):
+        place(env, at)
+        log = coast(env).log
+        seen.append([log[name].item() for name in ("trapped", "episode/trapped_steps", "episode/closest")])
+    #                 distances: 0.5, √(0.69² + 0.5²) = 0.852, more, 0.1
+    expected = torch.tensor([[1.0, 1.0, 0.5], [1.0, 2.0, 0.5], [0.0, 2.0, 0.5], [0.0, 2.0, 0.1]])
+    torch.testing.assert_close(torch.tensor(seen), expected, **NEAR)
+    place(env, (-0.6, 0.0))
+    assert coast(env).log["episode/trapped_steps"] == 0.0
+
+
+def total_of(env: DeceptiveReach, policy: Any) -> tuple[float, bool]:
+    """Return of one episode from the start's centre, and whether it ended at the goal."""
+    place(env, env.start)
+    total, obs = 0.0, env.observe()["policy"]
+    while True:
+        step = env.step(policy(obs))
+        total += step.reward.item()
+        if step.terminated or step.truncated:
+            return total, bool(step.terminated)
+        obs = step.obs["policy"]
+
+
+def test_what_trap_and_goal_are_worth() -> None:
+    """The best place before the wall is (0.2, 0), 0.5 from the goal: 0.1·(1 - 0.25) = 0.075 a step.
+
+    So 60 steps there pay 4.5, and forever, which is what bootstrapping at the time limit makes of it, 0.075/(1 - 0.99)
+    = 7.5 at γ = 0.99. The goal pays 50 even in the last step, where it is still worth 50·0.99⁵⁹ = 27.6 at the start.
+    """
+    env = make()
+    place(env, (env.wall_face, 0.0))
+    torch.testing.assert_close(coast(env).reward, torch.tensor([0.075]), **NEAR)
+    trap = 60 * 0.075
+    assert trap == pytest.approx(4.5)
+    assert 50 * 0.99**59 > 3 * 0.075 / (1 - 0.99)
+
+    climbs, reached = total_of(make(), lambda obs: torch.tensor([[1.0, 0.0]]))
+    assert not reached
+    assert 3.5 < climbs < trap
+
+    def round_the_wall(obs: Tensor) -> Tensor:
+        x, y = obs[0, :2].tolist()
+        target = (0.1, 0.75) if x < 0.05 or (y < 0.6 and x < 0.3) else (0.45, 0.7) if x < 0.35 else (0.7, 0.0)
+        return (5 * (torch.tensor([target]) - obs[:, :2]) - 1.5 * obs[:, 2:]).clamp(-1, 1)
+
+    walks, reached = total_of(make(), round_the_wall)
+    assert reached
+    assert 50 < walks < 53
+
+
+def test_the_way_round_pays_less_than_the_trap() -> None:
+    """At the wall's end (0.2, 0.55): distance √(0.5² + 0.55²) = 0.743, so 0.0628 a step instead of 0.075."""
+    env = make()
+    place(env, (0.2, 0.55))
+    torch.testing.assert_close(coast(env).reward, torch.tensor([0.0628344]), **NEAR)
+
+
+def test_settings_change_what_they_say() -> None:
+    env = make(wall_length=0.6, dense_reward=0.2, goal_bonus=3.0, start_spread=0.0, episode_length=9)
+    assert env.wall == Box(0.2, pytest.approx(0.3), -0.3, 0.3)
+    assert env.episode_length == 9
+    torch.testing.assert_close(env.reset()["policy"], torch.tensor([[-0.6, 0.0, 0.0, 0.0]]), **NEAR)
+    place(env, (0.7, 0.0))
+    torch.testing.assert_close(coast(env).reward, torch.tensor([3.2]), **NEAR)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"episode_length": 0}, r"env\.episode_length"),
+        ({"wall_length": 0.0}, r"env\.wall_length"),
+        ({"wall_length": 2.0}, r"env\.wall_length"),
+        ({"start_spread": 0.5}, r"env\.start_spread"),
+    ],
+)
+def test_settings_that_leave_no_task_are_refused(settings: dict[str, float], named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        make(**settings)
+    with pytest.raises(UserError, match="num_envs"):
+        make(num_envs=0)
+
+
+def rollout(env: DeceptiveReach, actions: Tensor) -> Tensor:
+    """`[T, N, K]`: all that was returned."""
+    return torch.stack([flat(env.step(action)) for action in actions])
+
+
+def test_a_seed_decides_everything() -> None:
+    actions = random_actions(150, 16)
+    first, again, other = (rollout(make(16, seed=seed, spread_clocks=True), actions) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_resuming_goes_on_to_the_bit() -> None:
+    actions = random_actions(200, 16)
+    env = make(16, seed=1, spread_clocks=True)
+    rollout(env, actions[:70])
+    saved = env.state_dict()
+    expected = rollout(env, actions[70:])
+    resumed = make(16, seed=5)
+    resumed.load_state_dict(saved)
+    assert torch.equal(rollout(resumed, actions[70:]), expected)
+
+
+def test_spread_clocks_concern_first_episodes_only() -> None:
+    assert (make(64).clock == 0).all()
+    env = make(64, spread_clocks=True)
+    assert env.clock.min() >= 0
+    assert env.clock.max() < env.episode_length
+    assert len(env.clock.unique()) > 20
+    ended = torch.zeros(64, dtype=torch.int64)
+    for _ in range(env.episode_length):
+        ended += coast(env).truncated
+    assert (ended == 1).all()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "cpo"])
+def test_the_preset_trains(algo: Any) -> None:
+    config: TrainConfig = dataclasses.replace(preset("DeceptiveReach"), algo=algo, num_envs=48)
+    env = tasks.make("DeceptiveReach", config.env, config.num_envs, CPU, 0, spread_clocks=True)
+    trainer = Trainer(env, config)
+    metrics = [trainer.iterate().metrics for _ in range(2)][-1]
+    assert all(torch.isfinite(torch.tensor(metrics[name])) for name in ("loss/actor", "loss/critic", "env/trapped"))
+    assert {"successes/leader", "trapped_steps/leader", "closest/leader"} <= set(metrics)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+def test_on_cuda_it_steps_without_a_sync_in_a_graph_and_as_on_the_cpu() -> None:
+    cuda = torch.device("cuda")
+    here = make(256, episode_length=1000)
+    there = DeceptiveReach(here.config, 256, cuda, seed=0)
+    there.reset()
+    there.position.copy_(here.position)
+    actions = random_actions(100, 256)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        rewards = [there.step(action) for action in actions.to(cuda)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = [here.step(action) for action in actions]
+    same = ~torch.stack([step.terminated for step in expected]).any(0)  # new starts are drawn by different generators
+    for step, ours in zip(rewards, expected, strict=True):
+        torch.testing.assert_close(step.obs["policy"].cpu()[same], ours.obs["policy"][same], atol=1e-4, rtol=0.0)
+
+    graph, action = torch.cuda.CUDAGraph(), torch.ones(256, 2, device=cuda)
+    graph.register_generator_state(there.generator)
+    with torch.cuda.graph(graph):
+        step = there.step(action)
+    clock = there.clock.clone()
+    graph.replay()
+    assert torch.equal(there.clock, torch.where(step.terminated, 0, clock + 1))
