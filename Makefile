@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: help demo test test-gpu format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    train, evaluate and look at a small run (sets up .venv)"
-	@echo "make test    lint, types and tests (sets up .venv)"
-	@echo "make format  let ruff rewrite the layout of the code"
-	@echo "make clean   remove .venv and caches"
+	@echo "make demo      train, evaluate and look at a small run (sets up .venv)"
+	@echo "make test      lint, types and tests (sets up .venv)"
+	@echo "make test-gpu  the tests that need a CUDA GPU"
+	@echo "make format    let ruff rewrite the layout of the code"
+	@echo "make clean     remove .venv and caches"
 
 # The stamp is newer than both files exactly when the environment was built from them.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -27,6 +28,9 @@ test: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/pytest -rs
+
+test-gpu: $(VENV)/.installed
+	$(BIN)/pytest -rs -m cuda
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

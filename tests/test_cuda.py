@@ -1,0 +1,113 @@
+"""The iteration on a CUDA GPU: the same numbers as on the CPU, and one read by the host."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import echelon.trainer as trainer_module
+from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, TrainConfig
+from echelon.learning.plans import Minibatch
+from echelon.presets import preset
+from echelon.rollout.buffer import Rollout
+from echelon.tasks import make
+from echelon.trainer import Trainer
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
+    config = preset("DeceptiveReach")
+    return dataclasses.replace(
+        config, algo=algo, num_envs=192, model=ModelConfig(hidden=(32, 32), lstm=lstm), **changes
+    )
+
+
+def build(config: TrainConfig, device: str) -> Trainer:
+    where = torch.device(device)
+    return Trainer(make(config.task, config.env, config.num_envs, where, config.seed, spread_clocks=True), config)
+
+
+def on_cuda(rollout: Rollout) -> Rollout:
+    values = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(rollout)}
+    obs = {name: x.cuda() for name, x in values.pop("obs").items()}
+    return Rollout(obs=obs, **{name: x.cuda() for name, x in values.items()})
+
+
+@pytest.mark.parametrize("lstm", [0, 16])
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
+def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same rollout, same minibatches: targets to 1e-5 and parameters after a whole update to 1e-4, in FP32."""
+    config = tiny(algo, lstm)
+    cpu, cuda = build(config, "cpu"), build(config, "cuda")
+    cpu.iterate()
+    cuda.model.load_state_dict(cpu.model.state_dict())
+    rollout = cpu.collector.collect()
+    follower = cpu.plan.draw_follower(cpu.generator)
+    passes = [list(cpu.plan.shuffle(follower, cpu.generator)) for _ in range(config.update.mini_epochs)]
+    results = []
+    for trainer, given in ((cpu, rollout), (cuda, on_cuda(rollout))):
+        device = trainer.env.device
+        drawn = follower.to(device)
+        targets = trainer_module.compute_targets(
+            trainer.plan, given, trainer.model, drawn, None, config.update, config.ensemble
+        )
+        queue = iter(passes)
+
+        def shuffle(*_: object, queue=queue, device=device) -> Iterator[Minibatch]:
+            return (Minibatch(m.unit.to(device), m.evaluation.to(device)) for m in next(queue))
+
+        monkeypatch.setattr(trainer.plan, "shuffle", shuffle)
+        trainer.update.optimizer.rate.fill_(5e-4)
+        trainer.update.optimizer._adam.state.clear()
+        metrics = trainer.update.run(given, targets, drawn, trainer.generator)
+        results.append((targets, metrics, dict(trainer.model.named_parameters())))
+    (targets_cpu, metrics_cpu, model_cpu), (targets_cuda, metrics_cuda, model_cuda) = results
+    torch.testing.assert_close(targets_cuda.advantage.cpu(), targets_cpu.advantage, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(targets_cuda.returns.cpu(), targets_cpu.returns, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(metrics_cuda["lr"].cpu(), metrics_cpu["lr"])
+    for name, parameter in model_cpu.items():
+        torch.testing.assert_close(model_cuda[name].cpu(), parameter, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("lstm", [0, 16])
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
+def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything but the packed read of the metrics runs under PyTorch's synchronisation check."""
+    config = tiny(
+        algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)), diagnostics=DiagnosticsConfig(every=1)
+    )
+    trainer = build(config, "cuda")
+    trainer.iterate()
+    reads = 0
+    read = trainer_module._read
+
+    def counted(*arguments):
+        nonlocal reads
+        reads += 1
+        torch.cuda.set_sync_debug_mode("default")
+        return read(*arguments)
+
+    monkeypatch.setattr(trainer_module, "_read", counted)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = trainer.iterate()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert reads == 1
+    assert all(value == value for name, value in result.metrics.items() if name.startswith(("loss/", "kl/", "lr")))
+
+
+def test_a_run_resumes_on_cuda(tmp_path) -> None:
+    """Through a checkpoint and back; on CUDA to rounding, not to the bit."""
+    from echelon.runs.metrics import read_metrics
+    from echelon.train import train
+
+    config = tiny("cpo", 16, device="cuda", out=str(tmp_path / "run"))
+    train(dataclasses.replace(config, iterations=2))
+    folder = train(dataclasses.replace(config, iterations=4))
+    assert [line["iteration"] for line in read_metrics(folder)] == [1, 2, 3, 4]
