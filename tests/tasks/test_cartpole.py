@@ -40,16 +40,22 @@ def test_observation_without_velocities() -> None:
     assert torch.equal(env.observe()["policy"], in_states().observe()["policy"][:, :3])
 
 
+def raised(angle: float) -> float:
+    height = (1 + math.cos(angle)) / 2
+    return 0.25 * height + 0.75 * height**4
+
+
 def test_reward() -> None:
     action = torch.tensor([[0.0], [0.5], [1.0], [0.0]])
     expected = [
-        1.0,  # height 1, centred 1, calm 1
-        -0.0025,  # height 0; half the force costs 0.01 * 0.25
-        # height (1 + cos 0.2) / 2, centred 1 - 0.5 * 0.5², calm 1 - 0.01 * 3², full force costs 0.01
-        (1 + math.cos(0.2)) / 2 * 0.875 * 0.91 - 0.01,
-        (1 + math.cos(0.1)) / 2 * 0.5,  # far from the centre counts half
+        1.0,  # raised 1, centred 1, calm 1
+        -0.0025,  # raised 0; half the force costs 0.01 * 0.25
+        # centred 1 - 0.8 * 0.25 / 1.9, calm 1 - 0.01 * 3², full force costs 0.01
+        raised(0.2) * (1 - 0.2 / 1.9) * 0.91 - 0.01,
+        raised(0.1) * (1 - 0.96 / 1.9),  # 1.2 m from the centre
     ]
     torch.testing.assert_close(in_states().reward(action), torch.tensor(expected))
+    assert abs(raised(math.pi / 2) - 0.171875) < 1e-12  # 0.25 / 2 + 0.75 / 16
 
 
 def test_upright_wants_the_pole_up_and_the_cart_centred() -> None:
@@ -70,6 +76,10 @@ def test_upright_late_is_the_share_of_the_second_half(early: float, late: float)
     assert steps[-1].truncated.all()
     assert steps[-1].log["episode/upright_late"].item() == 0.75 * late  # steps 5, 7 and 8 of the last four
     assert not any(total.any() for total in env.totals.values())
+
+
+def test_the_rail_is_the_one_of_the_model() -> None:
+    assert in_states().engine.model.joint("slide").range.tolist() == [-CartpoleSwingup.rail, CartpoleSwingup.rail]
 
 
 def test_starts_hanging_near_the_centre() -> None:
