@@ -76,7 +76,7 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
         position, angle = self.engine.qpos.float().unbind(1)
         spin = self.engine.qvel[:, 1].float()
         height = 0.5 + 0.5 * angle.cos()
-        # The linear part leads up from the bottom; the fourth power makes standing worth far more than spinning through.
+        # The linear part leads up from the bottom; the fourth power makes standing worth more than spinning through.
         raised = 0.25 * height + 0.75 * height.pow(4)
         # Falls all the way to the stops: a plateau there would make holding the pole against a stop a local optimum.
         centred = 1.0 - 0.8 * (position.abs() / self.rail)
