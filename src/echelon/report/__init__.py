@@ -1,0 +1,1 @@
+"""What runs show, taken together: statistics, figures, the report."""
