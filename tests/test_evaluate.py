@@ -149,6 +149,15 @@ def test_the_same_seed_gives_the_same_scores_and_sampling_differs_from_the_mean(
         assert mean.return_mean != sampled.return_mean
 
 
+def test_the_seed_decides_the_sampled_actions_too(drifting: RunFolder) -> None:
+    """In an environment without noise, where it decides nothing else."""
+    first, again, other = (evaluate(drifting, 4, seed, device="cpu", make_env=drift) for seed in (1, 1, 2))
+    assert first == again
+    assert scores_of(other, "deterministic") == scores_of(first, "deterministic")
+    for one, another in zip(scores_of(other, "sampled"), scores_of(first, "sampled"), strict=True):
+        assert one.return_mean != another.return_mean
+
+
 def test_best_and_newest_checkpoints_are_told_apart(tmp_path: Path) -> None:
     folder = train(run_config(tmp_path / "run"))
     newest = checkpoint.load_newest(folder)

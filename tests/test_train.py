@@ -131,11 +131,12 @@ def test_every_metric_is_a_number_or_null(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_train import drift, tiny
 from echelon.train import train
-train(tiny(Path({out!r}), 100_000), make_env=drift)
+train(replace(tiny(Path({out!r}), 100_000), checkpoint_every=100_000), make_env=drift)
 """
 
 

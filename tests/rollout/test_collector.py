@@ -128,6 +128,7 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(lstm: int, critic: bool) -
 def test_a_cut_is_worth_the_value_of_the_last_observation_in_its_own_state(lstm: int, critic: bool) -> None:
     """V(final_obs) from the state after the row, before the reset; computed here one environment at a time."""
     collector = drifting(lstm, critic)
+    collector.collect()  # leaves its own cuts in the storage
     finals = []
     step = collector.env.step
 
