@@ -81,6 +81,8 @@ class MujocoTask(ABC, Generic[C]):
         """`[N]`: control steps since the episode began."""
         self.totals: dict[str, Tensor] = {}
         """What a task adds up over an episode, `[N]` each; zeroed when an episode begins, saved with the state."""
+        self.kept: dict[str, Tensor] = {}
+        """What else a task remembers between steps, `[N, ...]` each; saved with the state, renewed by `begin`."""
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
 
@@ -99,6 +101,9 @@ class MujocoTask(ABC, Generic[C]):
     @abstractmethod
     def start_state(self) -> StartState:
         """Start states for all environments, drawn with `uniform`."""
+
+    def begin(self, mask: Tensor) -> None:
+        """Renew what is `kept` for the episodes that begin in `mask [N]`; their start states are set already."""
 
     def control(self, action: Tensor) -> Tensor:
         """The engine's controls `[N, nu]` for a clamped action; as it is, unless the task decodes it."""
@@ -150,13 +155,15 @@ class MujocoTask(ABC, Generic[C]):
         self.clock.masked_fill_(mask, 0)
         for total in self.totals.values():
             total.masked_fill_(mask, 0.0)
+        self.begin(mask)
 
     def state_dict(self) -> State:
-        """Simulator, clocks, totals and random generator."""
+        """Simulator, clocks, totals, what is kept and random generator."""
         return {
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
             "totals": {name: total.clone() for name, total in self.totals.items()},
+            "kept": {name: value.clone() for name, value in self.kept.items()},
             "generator": self.generator.get_state(),
         }
 
@@ -167,4 +174,6 @@ class MujocoTask(ABC, Generic[C]):
         self.clock.copy_(saved["clock"])
         for name, total in self.totals.items():
             total.copy_(saved["totals"][name])
+        for name, value in self.kept.items():
+            value.copy_(saved["kept"][name])
         self.generator.set_state(saved["generator"])
