@@ -160,6 +160,8 @@ class TrainConfig:
     """Decides everything random."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto takes CUDA where there is one."""
+    threads: int = 1
+    """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
     out: str | None = None
     """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
     checkpoint_every: int = 50

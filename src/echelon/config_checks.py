@@ -42,6 +42,7 @@ RANGES: dict[str, Range] = {
     "iterations": COUNT,
     "env_steps": COUNT,
     "seed": Range(low=0, high=2**32 - 1),
+    "threads": COUNT,
     "checkpoint_every": COUNT,
     "keep_checkpoints": COUNT,
     "model.hidden": COUNT,

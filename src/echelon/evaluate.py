@@ -63,6 +63,7 @@ def evaluate(
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
     config, where = folder.config, choose_device(device)
+    torch.set_num_threads(config.threads)
     make_env = make_env or partial(make, config.task, config.env)
     policy_id = torch.arange(config.num_policies, device=where).repeat_interleave(num_envs)
     scores: list[PolicyScore] = []

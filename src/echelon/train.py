@@ -25,6 +25,7 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     """
     view = view or NullView()
     folder = RunFolder.create_or_resume(config)
+    torch.set_num_threads(config.threads)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
     trainer = Trainer(make_env(config.num_envs, choose_device(config.device), config.seed), config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))

@@ -23,7 +23,7 @@ from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
 
 CONFIG = "config.json"
-MAY_CHANGE = ("iterations", "env_steps", "out", "checkpoint_every", "keep_checkpoints", "diagnostics")
+MAY_CHANGE = ("iterations", "env_steps", "out", "threads", "checkpoint_every", "keep_checkpoints", "diagnostics")
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far."""
 
 
@@ -118,14 +118,17 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     """The settings a run was started with. The task's preset lends the classes and what newer fields default to."""
-    from echelon.presets import FAMILIES, preset  # Tasks are slow to import, and only a stored run needs them here.
+    from echelon.presets import preset  # Tasks are slow to import, and only a stored run needs them here.
 
     stored = document["config"]
     try:
         if not isinstance(stored.get("task"), str):
             raise UserError("it names no task")
-        known = stored["task"] in FAMILIES  # A task of the user's own has no preset.
-        return from_dict(preset(stored["task"]) if known else TrainConfig(), stored)
+        try:
+            template = preset(stored["task"])
+        except UserError:  # A task of the user's own has no preset.
+            template = TrainConfig()
+        return from_dict(template, stored)
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
 
