@@ -18,11 +18,11 @@ PRESETS: dict[str, TrainConfig] = {
     "Hopper": TrainConfig(
         task="Hopper",
         num_envs=512,
-        env_steps=5_000_000,
+        env_steps=2_000_000,
         env=HopperConfig(),
         model=ModelConfig(hidden=(128, 64)),
         update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
-        pull=PullConfig(beta=1e-3, temperature=0.2),
+        pull=PullConfig(beta=3e-3, temperature=0.1),
     ),
     "DeceptiveReach": TrainConfig(
         task="DeceptiveReach",
