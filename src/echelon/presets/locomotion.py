@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
+from echelon.tasks.anymal import AnymalConfig
+from echelon.tasks.humanoid import HumanoidConfig
 
 LOCOMOTION = replace(
     PAPER,
@@ -30,12 +32,14 @@ PRESETS: dict[str, TrainConfig] = {
     "Humanoid": replace(
         LOCOMOTION,
         task="Humanoid",
+        env=HumanoidConfig(),
         env_steps=steps(iterations=26_000, horizon=16),
         update=replace(LOCOMOTION.update, learning_rate=5e-4, reward_scale=0.01),
     ),
     "Anymal": replace(
         LOCOMOTION,
         task="Anymal",
+        env=AnymalConfig(),
         env_steps=steps(iterations=13_000, horizon=16),
         update=replace(LOCOMOTION.update, learning_rate=3e-4, reward_scale=1.0, critic_coef=2.0, bounds_coef=1e-3),
     ),

@@ -1,0 +1,165 @@
+"""Anymal: make a four-legged robot move at a commanded velocity over flat ground.
+
+| | |
+|---|---|
+| action | targets of the 12 joints, ±1 is ±0.5 rad from the default pose, tracked by position servos |
+| observation | 48 numbers: base velocities, gravity, command, joints, action; clipped to ±5 |
+| reward | closeness to the commanded velocity and turning rate, less the squared torques; never negative |
+| episode | 2500 steps of 0.02 s; ends in failure when the base or a thigh touches the ground |
+
+`docs/tasks/anymal.md` has the tables, and where and why they differ from the original.
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon import robots
+from echelon.envs.contract import Groups
+from echelon.tasks import attitude
+from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+
+
+@dataclass(frozen=True)
+class AnymalConfig(MujocoTaskConfig):
+    """Settings of Anymal."""
+
+    episode_length: int = 2500
+    """Control steps of 0.02 s after which an episode is truncated."""
+    max_forward: float = 2.0
+    """Largest commanded velocity forward and backward, in m/s."""
+    max_sideways: float = 1.0
+    """Largest commanded velocity to either side, in m/s."""
+    max_turn: float = 1.0
+    """Largest commanded turning rate, in rad/s."""
+    action_scale: float = 0.5
+    """Change of a joint's target by an action of 1, in radians."""
+    linear_reward: float = 0.02
+    """Reward of a step at exactly the commanded velocity."""
+    angular_reward: float = 0.01
+    """Reward of a step at exactly the commanded turning rate."""
+    torque_cost: float = 5e-7
+    """Weight of the squared torques, in (N·m)², that are taken off the reward."""
+    contact_force: float = 1.0
+    """Force on base or thigh above which the robot has fallen, in N."""
+    world_frame_gravity: bool = False
+    """Observe minus the base's z-axis in the world frame, as the paper's code does, instead of gravity as the base
+    sees it."""
+
+
+class Anymal(MujocoTask[AnymalConfig]):
+    """See the module."""
+
+    substeps = 4
+    # HAA, HFE, KFE of the left fore, left hind, right fore and right hind leg.
+    stance = (0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0.4, 0.8)
+    """Default joint angles, in radians."""
+    tracking_width = 0.25
+    """Squared error at which a tracking reward has fallen to 1/e."""
+    start_spread = (0.5, 1.5)
+    """Factors on the default joint angles at the start."""
+    start_velocity = 0.1
+    """Largest joint velocity at the start, in rad/s."""
+    obs_clip = 5.0
+    velocity_scale = 2.0
+    spin_scale = 0.25
+    joint_velocity_scale = 0.05
+
+    def __init__(
+        self, config: AnymalConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.obs_spec = {"policy": 48}
+        model = self.engine.model
+        self.kept = {
+            "command": torch.zeros(num_envs, 3, device=device),
+            "action": torch.zeros(num_envs, 12, device=device),
+        }
+        self.totals = {name: torch.zeros(num_envs, device=device) for name in ("steps", "tracking_error")}
+        self._stance = torch.tensor(self.stance, device=device)
+        self._root = torch.as_tensor(model.qpos0[:7], dtype=torch.float32).to(device).expand(num_envs, 7)
+        self._still = torch.zeros(num_envs, 6, device=device)
+        self._down = torch.tensor((0.0, 0.0, -1.0), device=device).expand(num_envs, 3)
+        self._command_range = torch.tensor((config.max_forward, config.max_sideways, config.max_turn), device=device)
+        self._command_scale = torch.tensor((self.velocity_scale, self.velocity_scale, self.spin_scale), device=device)
+        self._terms: dict[str, Tensor] = {}
+        base, torque = (int(model.sensor(name).adr[0]) for name in ("base", "LF_HAA"))
+        self._touches = slice(base, base + 5)
+        self._torques = slice(torque, torque + 12)
+
+    def model(self) -> mujoco.MjModel:
+        return robots.load("anymal")
+
+    def start_state(self) -> StartState:
+        joints = self._stance * self.uniform(*self.start_spread, 12)
+        speeds = self.uniform(-self.start_velocity, self.start_velocity, 12)
+        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self._still, speeds), dim=1))
+
+    def begin(self, mask: Tensor) -> None:
+        rows = mask[:, None]
+        command, drawn = self.kept["command"], self._command_range * self.uniform(-1.0, 1.0, 3)
+        command.copy_(torch.where(rows, drawn, command))
+        self.kept["action"].masked_fill_(rows, 0.0)
+
+    def control(self, action: Tensor) -> Tensor:
+        self.kept["action"].copy_(action.nan_to_num())  # a row that turns bad is observed once more
+        return self._stance + self.config.action_scale * action
+
+    def velocity(self) -> Tensor:
+        """`[N, 3]` m/s: of the base, in its own frame."""
+        return attitude.to_base(self.engine.qpos[:, 3:7].float(), self.engine.qvel[:, :3].float())
+
+    def gravity(self) -> Tensor:
+        """`[N, 3]`: unit vector of gravity as the base sees it; see `world_frame_gravity`."""
+        quat = self.engine.qpos[:, 3:7].float()
+        turn = attitude.to_world if self.config.world_frame_gravity else attitude.to_base
+        return turn(quat, self._down)
+
+    def failed(self) -> Tensor:
+        return (self.engine.sensordata[:, self._touches] > self.config.contact_force).any(dim=1)
+
+    def observe(self) -> Groups:
+        velocity = self.engine.qvel.float()
+        parts = (
+            self.velocity_scale * self.velocity(),
+            self.spin_scale * velocity[:, 3:6],
+            self.gravity(),
+            self._command_scale * self.kept["command"],
+            self.engine.qpos[:, 7:].float() - self._stance,
+            self.joint_velocity_scale * velocity[:, 6:],
+            self.kept["action"],
+        )
+        return {"policy": torch.cat(parts, dim=1).clamp(-self.obs_clip, self.obs_clip)}
+
+    def velocity_error(self) -> Tensor:
+        """`[N, 2]` m/s: commanded less actual velocity, forward and to the left."""
+        return self.kept["command"][:, :2] - self.velocity()[:, :2]
+
+    def turn_error(self) -> Tensor:
+        """`[N]` rad/s: commanded less actual turning rate."""
+        return self.kept["command"][:, 2] - self.engine.qvel[:, 5].float()
+
+    def reward(self, action: Tensor) -> Tensor:
+        config = self.config
+        linear = torch.exp(-self.velocity_error().square().sum(dim=1) / self.tracking_width)
+        angular = torch.exp(-self.turn_error().square() / self.tracking_width)
+        torque = self.engine.sensordata[:, self._torques].float().square().sum(dim=1)
+        self._terms = {
+            "reward/linear": config.linear_reward * linear,
+            "reward/angular": config.angular_reward * angular,
+            "reward/torque": -config.torque_cost * torque,
+        }
+        return torch.stack(tuple(self._terms.values())).sum(dim=0).clamp(min=0.0)
+
+    def figures(self) -> dict[str, Tensor]:
+        error = self.velocity_error().norm(dim=1)
+        self.totals["steps"] += 1.0
+        self.totals["tracking_error"] += error
+        return self._terms | {
+            "tracking_error": error,
+            "turn_error": self.turn_error().abs(),
+            "episode/tracking_error": self.totals["tracking_error"] / self.totals["steps"],
+            "episode/fell": self.failed().float(),
+        }
