@@ -23,9 +23,15 @@ class Still:
     camera: str = "side"
 
 
+SHADOW_FINGER = (0.0, 0.5, 0.35, 0.26)
+SHADOW_CUBE = (-0.01, -0.364, 0.52, 0.904, 0.02, -0.038, 0.425)
 STILLS = {
     "CartpoleSwingup": Still("cartpole", (-0.35, 0.5)),
     "Hopper": Still("hopper", (0.0, 0.08, 0.12, -0.75, 1.15, -0.3)),
+    # Wrist, three fingers, little finger, thumb; the cube.
+    "ShadowHand": Still(
+        "shadow_hand", (0.0, -0.11, *SHADOW_FINGER * 3, 0.15, *SHADOW_FINGER, 0.3, 0.5, 0.0, 0.1, -0.3, *SHADOW_CUBE)
+    ),
 }
 
 
