@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
+from echelon.tasks.allegro_hand import AllegroHandConfig
+from echelon.tasks.shadow_hand import ShadowHandConfig
 
 HANDS = replace(
     PAPER,
@@ -27,6 +29,7 @@ PRESETS: dict[str, TrainConfig] = {
     "ShadowHand": replace(
         HANDS,
         task="ShadowHand",
+        env=ShadowHandConfig(),
         model=ModelConfig(hidden=(512, 512, 256, 128)),
         update=replace(HANDS.update, entropy_scale=0.005),
         pull=replace(HANDS.pull, beta=1e-3, temperature=0.2),
@@ -35,6 +38,7 @@ PRESETS: dict[str, TrainConfig] = {
     "AllegroHand": replace(
         HANDS,
         task="AllegroHand",
+        env=AllegroHandConfig(),
         model=ModelConfig(hidden=(512, 256, 128)),
         update=replace(HANDS.update, entropy_scale=0.0),
         pull=replace(HANDS.pull, beta=5e-4, temperature=0.1),

@@ -8,11 +8,13 @@ import torch
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env
 from echelon.errors import UserError, nearest
+from echelon.tasks.allegro_hand import AllegroHand, AllegroHandConfig
 from echelon.tasks.anymal import Anymal, AnymalConfig
 from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
 from echelon.tasks.deceptive_reach import DeceptiveReach, DeceptiveReachConfig
 from echelon.tasks.hopper import Hopper, HopperConfig
 from echelon.tasks.humanoid import Humanoid, HumanoidConfig
+from echelon.tasks.shadow_hand import ShadowHand, ShadowHandConfig
 
 
 class TaskClass(Protocol):
@@ -36,6 +38,8 @@ class TaskInfo:
 TASKS: dict[str, TaskInfo] = {
     "Humanoid": TaskInfo(Humanoid, HumanoidConfig, "run on two legs without falling"),
     "Anymal": TaskInfo(Anymal, AnymalConfig, "walk on four legs at a commanded velocity"),
+    "ShadowHand": TaskInfo(ShadowHand, ShadowHandConfig, "turn a cube on the Shadow hand to goal after goal"),
+    "AllegroHand": TaskInfo(AllegroHand, AllegroHandConfig, "turn a cube on the Allegro hand to goal after goal"),
     "CartpoleSwingup": TaskInfo(CartpoleSwingup, CartpoleConfig, "swing a pole up on a cart and hold it there"),
     "Hopper": TaskInfo(Hopper, HopperConfig, "hop forward on one leg without falling"),
     "DeceptiveReach": TaskInfo(DeceptiveReach, DeceptiveReachConfig, "reach a goal behind the wall it seems to be at"),

@@ -117,6 +117,9 @@ class MujocoTask(ABC, Generic[C]):
         """`[N]` each: what to log of the current state, and of the episode so far under `episode/`."""
         return {}
 
+    def proceed(self) -> None:
+        """Change the task within an episode: a new goal for one reached. The state is judged, not yet observed."""
+
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Random numbers `[N, *columns]` from the task's generator."""
         return torch.empty(self.num_envs, *columns, device=self.device).uniform_(low, high, generator=self.generator)
@@ -144,6 +147,7 @@ class MujocoTask(ABC, Generic[C]):
             "quarantined": bad.float(),
             "overflow": (self.engine.overflow - overflow).float(),
         }
+        self.proceed()
         final_obs = self.observe()
         self._begin(terminated | truncated)
         return Step(self.observe(), reward, terminated, truncated, final_obs, log)

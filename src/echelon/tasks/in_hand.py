@@ -1,0 +1,264 @@
+"""Turning a cube in a hand, whatever the hand: what AllegroHand and ShadowHand have in common.
+
+| | |
+|---|---|
+| action | target angles of the servos, [-1, 1] is each joint's range |
+| observation | joints, cube, goal, fingertips where the hand has sensors there, last action; clipped to ±5 |
+| reward | −10 d + 1/(φ + 0.1) − 0.0002 Σa², and 250 when the goal is reached; d, φ: distance and angle to it |
+| success | φ ≤ 0.1 rad, wherever the cube is; the episode goes on with another goal |
+| episode | 599 steps, terminated when the cube is 0.24 m from the goal's position |
+
+All terms are of the state after the step and of the goal that was active in it. A goal reached is replaced within the
+step, so the observation to act on shows the next one, and so does `final_obs`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon import robots
+from echelon.envs.contract import Groups
+from echelon.tasks import quaternions as quat
+from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+
+
+@dataclass(frozen=True)
+class InHandConfig(MujocoTaskConfig):
+    """Settings of the tasks with a cube in a hand."""
+
+    episode_length: int = 599
+    """Control steps after which an episode is truncated. The reference's 600 counts one more than it takes."""
+    success_angle: float = 0.1
+    """The goal is reached within this angle, in radians."""
+    success_bonus: float = 250.0
+    """Reward for reaching a goal."""
+    drop_distance: float = 0.24
+    """The cube counts as dropped at this distance from the goal's position, in metres."""
+    drop_reward: float = 0.0
+    """Reward for dropping the cube."""
+    distance_weight: float = -10.0
+    """Weight of the cube's distance from the goal's position, in metres."""
+    rotation_weight: float = 1.0
+    """Weight of 1/(φ + `rotation_softening`), φ the cube's angle to the goal in radians."""
+    rotation_softening: float = 0.1
+    """Angle in radians that bounds the rotation term."""
+    action_weight: float = -0.0002
+    """Weight of the sum of squared actions."""
+    start_spread: float = 0.01
+    """Largest deviation of the cube's start position along each axis, in metres."""
+    joint_spread: float = 0.2
+    """Joints start at this share of an angle drawn from their range."""
+    observe_torques: bool = True
+    """Observe the servos' torques; False leaves zeros in their place, as the reference does for the Allegro hand."""
+
+
+@dataclass(frozen=True)
+class Hand:
+    """What tells one hand's task from another's. The scene names the cube's body, joint and geom `cube`."""
+
+    scene: str
+    """Name of the scene in `robots`; its only mocap body shows the goal."""
+    joints: tuple[str, ...]
+    """Joints in the order of the observation, which is the model's."""
+    cube_start: tuple[float, float, float]
+    """Where the cube starts, in metres."""
+    goal_position: tuple[float, float, float]
+    """Where the cube should stay, in metres."""
+    tips: tuple[str, ...] = ()
+    """Fingertips whose sensors `<tip>_pos`, `_quat`, `_linvel`, `_angvel`, `_force` and `_torque` are observed."""
+
+
+VELOCITY_SCALE = 0.2
+FORCE_SCALE = 10.0
+OBS_CLIP = 5.0
+
+C = TypeVar("C", bound=InHandConfig)
+
+
+class InHand(MujocoTask[C]):
+    """See the module."""
+
+    hand: ClassVar[Hand]
+
+    def __init__(
+        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        model, hand = self.engine.model, self.hand
+        self.cube = _range(model, "cube", 7), _range(model, "cube", 6, "dof")
+        """Columns of the cube in `qpos` and `qvel`."""
+        self.joints = _columns(model, hand.joints, "qpos"), _columns(model, hand.joints, "dof")
+        """Columns of the hand in `qpos` and `qvel`."""
+        self.obs_spec = {"policy": 3 * len(hand.joints) + 24 + 19 * len(hand.tips) + self.action_dim}
+        self.totals = {"successes": torch.zeros(num_envs, device=device)}
+        self.kept = {
+            "goal": torch.zeros(num_envs, 4, device=device),
+            "action": torch.zeros(num_envs, self.action_dim, device=device),
+        }
+        """`goal`: the orientation to reach, w x y z. `action`: the one that led to this state, zero at a start."""
+        self._terms: dict[str, Tensor] = {}
+        self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
+
+        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
+        def constant(values: object) -> Tensor:
+            return torch.as_tensor(values, dtype=torch.float32, device=device)
+
+        ids = [model.joint(name).id for name in hand.joints]
+        self._low, self._high = constant(model.jnt_range[ids]).unbind(1)
+        self._driven = torch.tensor([ids.index(joint) for joint in model.actuator_trnid[:, 0]], device=device)
+        self._target_low, self._target_high = constant(model.actuator_ctrlrange).unbind(1)
+        self._torque_low, self._torque_high = constant(model.actuator_forcerange).unbind(1)
+        self._stiffness, self._damping = constant(model.actuator_gainprm[:, 0]), constant(-model.actuator_biasprm[:, 2])
+        self._home = constant(model.qpos0)
+        self._cube_start, self._goal_position = constant(hand.cube_start), constant(hand.goal_position)
+        self._tips, self._wrenches = (torch.tensor(ids, device=device) for ids in _tip_sensors(model, hand.tips))
+
+    def model(self) -> mujoco.MjModel:
+        return robots.load(self.hand.scene)
+
+    def start_state(self) -> StartState:
+        spread = self.config.start_spread
+        drawn = self._low + (self._high - self._low) * self.uniform(0.0, 1.0, len(self.hand.joints))
+        qpos = self._home.repeat(self.num_envs, 1)
+        start = self.cube[0].start
+        qpos[:, start : start + 3] = self._cube_start + self.uniform(-spread, spread, 3)
+        qpos[:, start + 3 : start + 7] = self._orientations()
+        # A thumb joint of the Allegro hand has no zero in its range, so a share of an angle in it may be outside.
+        qpos[:, self.joints[0]] = (self.config.joint_spread * drawn).clamp(self._low, self._high)
+        return StartState(qpos, torch.zeros(self.num_envs, self.engine.model.nv, device=self.device))
+
+    def begin(self, mask: Tensor) -> None:
+        self._new_goals(mask)
+        self.kept["action"].masked_fill_(mask[:, None], 0.0)
+        # Targets where the joints are: no torque is observed before the first action.
+        angles = self.engine.qpos[:, self.joints[0]][:, self._driven]
+        self.engine.ctrl.copy_(torch.where(mask[:, None], angles, self.engine.ctrl))
+
+    def control(self, action: Tensor) -> Tensor:
+        self.kept["action"].copy_(action.nan_to_num())
+        return self._target_low + 0.5 * (action + 1.0) * (self._target_high - self._target_low)
+
+    def distance(self) -> Tensor:
+        """`[N]`: the cube's distance from the goal's position, in metres."""
+        return (self._cube_pose()[0] - self._goal_position).norm(dim=1)
+
+    def angle(self) -> Tensor:
+        """`[N]`: the cube's angle to the goal, in radians."""
+        return quat.angle(self._to_goal())
+
+    def failed(self) -> Tensor:
+        return self.distance() >= self.config.drop_distance
+
+    def reward(self, action: Tensor) -> Tensor:
+        config = self.config
+        distance, angle = self.distance(), self.angle()
+        self._reached = (angle <= config.success_angle) & ~self.engine.bad
+        self._terms = {
+            "distance": config.distance_weight * distance,
+            "rotation": config.rotation_weight / (angle + config.rotation_softening),
+            "action": config.action_weight * action.square().sum(dim=1),
+            "success": config.success_bonus * self._reached,
+            "drop": config.drop_reward * (distance >= config.drop_distance),
+        }
+        return torch.stack(list(self._terms.values())).sum(dim=0)
+
+    def figures(self) -> dict[str, Tensor]:
+        """Terms of the reward just computed, zero where a simulation went wrong; goals reached in the episode."""
+        self.totals["successes"] += self._reached
+        terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
+        return terms | {"episode/successes": self.totals["successes"].clone()}
+
+    def proceed(self) -> None:
+        self._new_goals(self._reached)
+
+    def observe(self) -> Groups:
+        qpos, qvel = self.engine.qpos.float(), self.engine.qvel.float()
+        joints, velocities = qpos[:, self.joints[0]], qvel[:, self.joints[1]]
+        position, attitude = self._cube_pose()
+        linear, angular = qvel[:, self.cube[1]].split((3, 3), dim=1)
+        columns = [
+            (2.0 * joints - self._high - self._low) / (self._high - self._low),
+            VELOCITY_SCALE * velocities,
+            FORCE_SCALE * self._torques(joints, velocities),
+            position,
+            quat.xyzw(attitude),
+            linear,
+            VELOCITY_SCALE * quat.rotate(attitude, angular),  # MuJoCo's is in the cube's frame
+            self._goal_position.expand(self.num_envs, 3),
+            quat.xyzw(self.kept["goal"]),
+            quat.xyzw(self._to_goal()),
+        ]
+        if self.hand.tips:
+            sensors = self.engine.sensordata.float()
+            columns += [sensors[:, self._tips], FORCE_SCALE * sensors[:, self._wrenches]]
+        return {"policy": torch.cat((*columns, self.kept["action"]), dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
+
+    def _torques(self, joints: Tensor, velocities: Tensor) -> Tensor:
+        """`[N, joints]`: what the servos exert in the current state, zero at joints without one.
+
+        The servos' law on the current state, rather than a sensor of the last substep: the same on every engine, and
+        free of the episode before.
+        """
+        torques = torch.zeros_like(joints)
+        if self.config.observe_torques:
+            error = self.engine.ctrl.float() - joints[:, self._driven]
+            wanted = self._stiffness * error - self._damping * velocities[:, self._driven]
+            torques.index_copy_(1, self._driven, wanted.clamp(self._torque_low, self._torque_high))
+        return torques
+
+    def _cube_pose(self) -> tuple[Tensor, Tensor]:
+        """Position `[N, 3]` and orientation `[N, 4]` of the cube."""
+        position, attitude = self.engine.qpos[:, self.cube[0]].float().split((3, 4), dim=1)
+        return position, attitude
+
+    def _to_goal(self) -> Tensor:
+        """`[N, 4]`: the rotation from the goal to the cube, in the world's frame."""
+        return quat.multiply(self._cube_pose()[1], quat.conjugate(self.kept["goal"]))
+
+    def _orientations(self) -> Tensor:
+        """`[N, 4]`: random ones, by the reference's law, which is not uniform over all rotations."""
+        return quat.about_x_then_y(*self.uniform(-torch.pi, torch.pi, 2).unbind(1))
+
+    def _new_goals(self, mask: Tensor) -> None:
+        """Draw another goal in the environments of `mask [N]`, and show all of them."""
+        goal = self.kept["goal"]
+        goal.copy_(torch.where(mask[:, None], self._orientations(), goal))
+        self.engine.mocap_quat[:, 0] = goal.to(self.engine.mocap_quat.dtype)
+
+
+def _range(model: mujoco.MjModel, joint: str, width: int, kind: str = "qpos") -> slice:
+    """Columns of one joint in `qpos`, or with `dof` in `qvel`."""
+    start = int(getattr(model.joint(joint), f"{kind}adr")[0])
+    return slice(start, start + width)
+
+
+def _columns(model: mujoco.MjModel, joints: tuple[str, ...], kind: str) -> slice:
+    """Columns of hinges that lie side by side."""
+    starts = [_range(model, joint, 1, kind).start for joint in joints]
+    if starts != list(range(starts[0], starts[0] + len(joints))):
+        raise ValueError(f"the joints {joints} do not lie side by side in {kind}")
+    return slice(starts[0], starts[0] + len(joints))
+
+
+def _tip_sensors(model: mujoco.MjModel, tips: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """Columns of `sensordata`: 13 a tip, position, quaternion as x y z w and velocities; 6 a tip, force and torque."""
+
+    def read(tip: str, name: str, order: tuple[int, ...] = (0, 1, 2)) -> list[int]:
+        start = int(model.sensor(f"{tip}_{name}").adr[0])
+        return [start + i for i in order]
+
+    states = [
+        column
+        for tip in tips
+        for column in (
+            *read(tip, "pos"),
+            *read(tip, "quat", (1, 2, 3, 0)),
+            *read(tip, "linvel"),
+            *read(tip, "angvel"),
+        )
+    ]
+    wrenches = [column for tip in tips for column in (*read(tip, "force"), *read(tip, "torque"))]
+    return states, wrenches
