@@ -1,5 +1,6 @@
 """What every task promises: shapes and types, resets within the step, seeds, resuming, quarantine."""
 
+import importlib.util
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -181,6 +182,7 @@ def test_config_of_another_task_is_refused() -> None:
         tasks.make("Hopper", tasks.info("CartpoleSwingup").config(), NUM_ENVS, CPU, 0)
 
 
-def test_cuda_is_refused_with_advice() -> None:
-    with pytest.raises(UserError, match="--device cpu"):
+@pytest.mark.skipif(importlib.util.find_spec("mujoco_warp") is not None, reason="the gpu extra is installed")
+def test_without_the_gpu_extra_cuda_names_it() -> None:
+    with pytest.raises(UserError, match=r"echelon\[gpu\]"):
         tasks.make("Hopper", tasks.info("Hopper").config(), NUM_ENVS, torch.device("cuda"), 0)

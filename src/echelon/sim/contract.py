@@ -3,7 +3,8 @@
 Every tensor is live: it shows the simulation's state, and a write to `qpos`, `qvel`, `ctrl`, `act`, `mocap_*` or
 `xfrc_applied` is that state. After `step`, `sensordata` and all poses describe the state after the last substep, on
 every engine; only what belongs to accelerations and contact forces (accelerometer, touch) is that of the last substep
-itself. Numbers are in the engine's own precision, so tasks cast with `.float()`.
+itself, and zero in a simulation whose state was set since. Numbers are in the engine's own precision, so tasks cast
+with `.float()`.
 """
 
 from typing import Protocol

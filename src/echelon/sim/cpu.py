@@ -21,8 +21,9 @@ from torch import Tensor
 
 from echelon.envs.contract import State
 from echelon.errors import UserError
+from echelon.sim.sensors import acceleration_sensors
 
-_NONE, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL", "ACC"))
+_NONE, _VEL = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL"))
 _BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC", "CTRL")]
 _FULL = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}FULL")) for name in ("CONTACT", "CNSTR")]
 _logger = logging.getLogger(__name__)
@@ -49,9 +50,10 @@ class CpuEngine:
         self.mocap_pos = self.read("mocap_pos")
         self.mocap_quat = self.read("mocap_quat")
         self.xfrc_applied = self.read("xfrc_applied")
+        self._late = torch.from_numpy(acceleration_sensors(model))
         self.bad = torch.zeros(num_sims, dtype=torch.bool)
         self.overflow = torch.zeros(num_sims, dtype=torch.int64)
-        self._call(lambda: self._batch.reset(stage=_ACC))
+        self._restart(np.arange(num_sims))
 
     def read(self, name: str) -> Tensor:
         """A live `[N, ...]` tensor of a derived MuJoCo field, current after each call once it is bound here."""
@@ -132,8 +134,8 @@ class CpuEngine:
         if qpos is not None and qvel is not None:
             self.qpos[rows] = qpos[rows].double()
             self.qvel[rows] = qvel[rows].double()
-        # All stages, so that touch and force sensors do not show the episode before.
-        self._call(lambda: self._batch.forward(ids, stage=_ACC))
+        self._call(lambda: self._batch.forward(ids, stage=_VEL))
+        self.sensordata[rows] = self.sensordata[rows].masked_fill(self._late, 0.0)
 
     def _call(self, run: Callable[[], None]) -> np.ndarray:
         """Run a batch call; the ids of the simulations in which MuJoCo raised an error, mostly none."""

@@ -19,8 +19,8 @@ from torch import Tensor
 from echelon.config import TaskConfig
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
+from echelon.sim import make_engine
 from echelon.sim.contract import Engine
-from echelon.sim.cpu import CpuEngine
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,6 @@ class MujocoTask(ABC, Generic[C]):
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
     ) -> None:
-        if device.type != "cpu":
-            raise UserError(
-                f"{type(self).__name__} cannot run on {device.type}, because the CUDA engine is not there yet; "
-                "use --device cpu"
-            )
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         if config.episode_length < 1:
@@ -74,7 +69,7 @@ class MujocoTask(ABC, Generic[C]):
         self.num_envs = num_envs
         self.device = device
         self.episode_length = config.episode_length
-        self.engine: Engine = CpuEngine(self.model(), num_envs)
+        self.engine: Engine = make_engine(self.model(), num_envs, device)
         self.action_dim: int = self.engine.model.nu
         self.generator = torch.Generator(device).manual_seed(seed)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)

@@ -1,0 +1,199 @@
+"""The engine on a CUDA GPU: MuJoCo Warp, its arrays shared with torch.
+
+All work is put on torch's current stream and nothing waits for the device, so a whole rollout can be captured as one
+CUDA graph. A step is `substeps` times forward dynamics and integration, then kinematics and sensors once more at the
+new state.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import State
+from echelon.errors import UserError
+from echelon.sim.sensors import acceleration_sensors
+
+try:
+    import mujoco_warp as mjw
+    import warp as wp
+except ImportError as missing:
+    raise UserError(
+        "training on CUDA needs MuJoCo Warp, which is not installed; pip install 'echelon[gpu]'"
+    ) from missing
+
+HUGE = 1e10
+"""A state beyond this has exploded; MuJoCo's own limit."""
+_CAPACITY = int(
+    mjw.OverflowType.NEFC
+    | mjw.OverflowType.NJMAX_NNZ
+    | mjw.OverflowType.BROADPHASE
+    | mjw.OverflowType.NARROWPHASE
+    | mjw.OverflowType.CCD
+)
+"""Overflow bits that mean lost contacts or constraints; a solver at its iteration limit is not one of them."""
+_STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "xfrc_applied", "mocap_pos", "mocap_quat", "time")
+
+
+class WarpEngine:
+    """`num_sims` simulations of one model, in float32.
+
+    `contacts` and `constraints` are the room per simulation; None takes MuJoCo Warp's guess.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        num_sims: int,
+        device: torch.device,
+        contacts: int | None = None,
+        constraints: int | None = None,
+    ) -> None:
+        wp.config.quiet = True
+        wp.init()
+        self.model, self.num_sims, self.device = model, num_sims, device
+        self._warp_device = wp.device_from_torch(device)
+        with self._on_stream():
+            self._model = mjw.put_model(model)
+            self._model.opt.warn_overflow = 0  # the default prints from the device
+            self._data = mjw.make_data(model, nworld=num_sims, nconmax=contacts, njmax=constraints)
+        self.qpos, self.qvel, self.ctrl = self.read("qpos"), self.read("qvel"), self.read("ctrl")
+        self.sensordata = self.read("sensordata")
+        self.mocap_pos, self.mocap_quat = self.read("mocap_pos"), self.read("mocap_quat")
+        self.xfrc_applied = self.read("xfrc_applied")
+        self.bad = torch.zeros(num_sims, dtype=torch.bool, device=device)
+        self.overflow = torch.zeros(num_sims, dtype=torch.int64, device=device)
+        self.limited = torch.zeros(num_sims, dtype=torch.int64, device=device)
+        """`[N]` int: steps in which the solver or its line search stopped at its iteration limit."""
+        self._bits = self.read("overflow")
+        self._state = {name: self.read(name) for name in _STATE}
+        self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
+        self._late = torch.tensor(acceleration_sensors(model), device=device)
+        self._refresh()
+
+    def read(self, name: str) -> Tensor:
+        """A live `[N, ...]` tensor of a MuJoCo field."""
+        return wp.to_torch(getattr(self._data, name))
+
+    def step(self, substeps: int) -> None:
+        """Advance every simulation, then make sensors and poses current; mark and tidy what went wrong."""
+        m, d = self._model, self._data
+        with self._on_stream():
+            for substep in range(substeps):
+                self._forward(sensors=substep == substeps - 1)
+                if m.opt.integrator == mjw.IntegratorType.EULER:
+                    mjw.euler(m, d)
+                else:
+                    mjw.implicit(m, d)
+        self._note_trouble()
+        self._refresh()
+
+    def _forward(self, sensors: bool) -> None:
+        """Accelerations at the current state, and on demand the sensors that depend on them."""
+        m, d = self._model, self._data
+        mjw.fwd_position(m, d)
+        mjw.fwd_velocity(m, d)
+        mjw.fwd_actuation(m, d)
+        mjw.fwd_acceleration(m, d)
+        mjw.solve(m, d)
+        if sensors and self.model.nsensordata:
+            d.sensordata.zero_()  # touch sensors add up contacts
+            if m.sensor_rne_postconstraint:
+                mjw.rne_postconstraint(m, d)
+            mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
+
+    def _refresh(self) -> None:
+        """Poses, velocities and their sensors at the current state."""
+        m, d = self._model, self._data
+        with self._on_stream():
+            mjw.fwd_kinematics(m, d)
+            mjw.com_vel(m, d)
+            mjw.sensor_pos(m, d)
+            mjw.sensor_vel(m, d)
+
+    def _note_trouble(self) -> None:
+        """Read the overflow bits, and put simulations that turned NaN or exploded back to the default state."""
+        self.overflow += (self._bits & _CAPACITY) != 0
+        self.limited += (self._bits & ~_CAPACITY) != 0
+        self._bits.zero_()
+        fine = (self.qpos.abs() < HUGE).all(1) & (self.qvel.abs() < HUGE).all(1)  # NaN compares false
+        torch.logical_not(fine, out=self.bad)
+        self._restart(self.bad)
+
+    def _restart(self, mask: Tensor) -> None:
+        """Everything of the masked simulations to its default."""
+        for name, x in self._state.items():
+            chosen = mask.view(-1, *[1] * (x.dim() - 1))
+            x.copy_(torch.where(chosen, self._defaults[name], x))
+        self.sensordata.masked_fill_(mask[:, None] & self._late, 0.0)
+
+    def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
+        """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
+        self._restart(mask)
+        self.qpos.copy_(torch.where(mask[:, None], qpos, self.qpos))
+        self.qvel.copy_(torch.where(mask[:, None], qvel, self.qvel))
+        self._refresh()
+
+    def expand(self, field: str) -> Tensor:
+        """A model field as a live `[N, ...]` tensor of per-simulation values."""
+        owner, name = (self._model.opt, field[4:]) if field.startswith("opt.") else (self._model, field)
+        shared = getattr(owner, name)
+        values = wp.to_torch(shared)
+        if values.shape[0] != self.num_sims:
+            values = values.expand(self.num_sims, *values.shape[1:]).contiguous()
+            setattr(owner, name, wp.from_torch(values, dtype=shared.dtype))
+        return values
+
+    def set_const(self) -> None:
+        """Recompute the constants that follow from expanded fields."""
+        with self._on_stream():
+            mjw.set_const(self._model, self._data)
+
+    def state_dict(self) -> State:
+        """What MuJoCo integrates, warm start included, and the counters."""
+        return {
+            "state": {name: x.clone() for name, x in self._state.items()},
+            "sensordata": self.sensordata.clone(),
+            "bad": self.bad.clone(),
+            "overflow": self.overflow.clone(),
+            "limited": self.limited.clone(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` returned; on CUDA to rounding."""
+        saved = cast(Mapping[str, Any], state)
+        if saved["state"]["qpos"].shape != self.qpos.shape:
+            raise UserError(
+                f"the saved state holds {tuple(saved['state']['qpos'].shape)} positions and this engine "
+                f"{tuple(self.qpos.shape)}; use the task settings and num_envs it was saved with"
+            )
+        for name, x in self._state.items():
+            x.copy_(saved["state"][name])
+        self._refresh()
+        self.sensordata.copy_(saved["sensordata"])
+        for name in ("bad", "overflow", "limited"):
+            getattr(self, name).copy_(saved[name])
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Let Warp know that torch is capturing its current stream into a CUDA graph."""
+        stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+        wp.capture_begin(stream=stream, external=True)
+        try:
+            yield
+        finally:
+            wp.capture_end(stream=stream)
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """Warp's launches on torch's current stream, in order with torch's own."""
+        if self.device.type != "cuda":
+            with wp.ScopedDevice(self._warp_device):
+                yield
+            return
+        stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+        with wp.ScopedStream(stream, sync_enter=False, sync_exit=False):
+            yield
