@@ -25,7 +25,10 @@ class Still:
 
 SHADOW_FINGER = (0.0, 0.5, 0.35, 0.26)
 SHADOW_CUBE = (-0.01, -0.364, 0.52, 0.904, 0.02, -0.038, 0.425)
+ALLEGRO_CUBE = (-0.016, -0.151, 0.548, 0.959, -0.169, 0.048, 0.224)
+ALLEGRO_HAND = (0.05, 0.4, 0.6, 0.45, 0.0, 0.343, 0.6, 0.45, -0.05, 0.4, 0.6, 0.45, 1.1, 0.6, 0.35, 0.6)
 STILLS = {
+    "AllegroHand": Still("allegro_cube", (*ALLEGRO_CUBE, *ALLEGRO_HAND)),
     "CartpoleSwingup": Still("cartpole", (-0.35, 0.5)),
     "Hopper": Still("hopper", (0.0, 0.08, 0.12, -0.75, 1.15, -0.3)),
     # Wrist, three fingers, little finger, thumb; the cube.

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 
@@ -177,16 +178,16 @@ class InHand(MujocoTask[C]):
     def observe(self) -> Groups:
         qpos, qvel = self.engine.qpos.float(), self.engine.qvel.float()
         joints, velocities = qpos[:, self.joints[0]], qvel[:, self.joints[1]]
-        position, attitude = self._cube_pose()
+        position, orientation = self._cube_pose()
         linear, angular = qvel[:, self.cube[1]].split((3, 3), dim=1)
         columns = [
             (2.0 * joints - self._high - self._low) / (self._high - self._low),
             VELOCITY_SCALE * velocities,
             FORCE_SCALE * self._torques(joints, velocities),
             position,
-            quat.xyzw(attitude),
+            quat.xyzw(orientation),
             linear,
-            VELOCITY_SCALE * quat.rotate(attitude, angular),  # MuJoCo's is in the cube's frame
+            VELOCITY_SCALE * attitude.to_world(orientation, angular),  # MuJoCo's is in the cube's frame
             self._goal_position.expand(self.num_envs, 3),
             quat.xyzw(self.kept["goal"]),
             quat.xyzw(self._to_goal()),
@@ -211,8 +212,8 @@ class InHand(MujocoTask[C]):
 
     def _cube_pose(self) -> tuple[Tensor, Tensor]:
         """Position `[N, 3]` and orientation `[N, 4]` of the cube."""
-        position, attitude = self.engine.qpos[:, self.cube[0]].float().split((3, 4), dim=1)
-        return position, attitude
+        position, orientation = self.engine.qpos[:, self.cube[0]].float().split((3, 4), dim=1)
+        return position, orientation
 
     def _to_goal(self) -> Tensor:
         """`[N, 4]`: the rotation from the goal to the cube, in the world's frame."""

@@ -24,13 +24,6 @@ def conjugate(quat: Tensor) -> Tensor:
     return torch.cat((quat[..., :1], -quat[..., 1:]), dim=-1)
 
 
-def rotate(quat: Tensor, vector: Tensor) -> Tensor:
-    """`vector [..., 3]` turned by `quat`: from the body's frame into the world's, if `quat` is the body's attitude."""
-    axis = quat[..., 1:]
-    turned = 2.0 * torch.linalg.cross(axis, vector)
-    return vector + quat[..., :1] * turned + torch.linalg.cross(axis, turned)
-
-
 def angle(quat: Tensor) -> Tensor:
     """`[...]`: how far `quat` turns, in [0, π], the same for q and -q."""
     return 2.0 * torch.asin(quat[..., 1:].norm(dim=-1).clamp(max=1.0))
