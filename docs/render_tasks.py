@@ -25,6 +25,22 @@ class Still:
 
 SHADOW_FINGER = (0.0, 0.5, 0.35, 0.26)
 SHADOW_CUBE = (-0.01, -0.364, 0.52, 0.904, 0.02, -0.038, 0.425)
+# Root position and orientation, then the joints.
+HUMANOID_RUNNING = (
+    *(0.0, 0.0, 1.3, 0.998, 0.0, 0.06, 0.0),
+    *(0.1, -0.1, 0.0),  # waist
+    *(-0.05, 0.0, -1.05, -1.3, 0.1, 0.0),  # right leg
+    *(-0.05, 0.0, 0.3, -0.45, 0.35, 0.0),  # left leg
+    *(0.6, -0.8, -0.3, 0.0, 0.1, 0.2),  # arms
+)
+ANYMAL_TROTTING = (
+    *(0.0, 0.0, 0.52, 1.0, 0.0, 0.0, 0.0),
+    *(0.03, 0.6, -1.35),
+    *(0.03, -0.5, 0.95),
+    *(-0.03, 0.35, -0.9),
+    *(-0.03, -0.2, 1.2),
+)
+
 ALLEGRO_CUBE = (-0.016, -0.151, 0.548, 0.959, -0.169, 0.048, 0.224)
 ALLEGRO_HAND = (0.05, 0.4, 0.6, 0.45, 0.0, 0.343, 0.6, 0.45, -0.05, 0.4, 0.6, 0.45, 1.1, 0.6, 0.35, 0.6)
 STILLS = {
@@ -35,6 +51,8 @@ STILLS = {
     "ShadowHand": Still(
         "shadow_hand", (0.0, -0.11, *SHADOW_FINGER * 3, 0.15, *SHADOW_FINGER, 0.3, 0.5, 0.0, 0.1, -0.3, *SHADOW_CUBE)
     ),
+    "Humanoid": Still("humanoid", HUMANOID_RUNNING),
+    "Anymal": Still("anymal", ANYMAL_TROTTING),
 }
 
 
