@@ -165,3 +165,17 @@ def test_a_hand_at_rest_stays_and_touches_nothing(model: mujoco.MjModel) -> None
         contacts = max(contacts, data.ncon)
     assert contacts == 0
     np.testing.assert_allclose(data.qpos, POSES[1], atol=1e-3)
+
+
+def test_motors_do_not_exceed_their_speed_limit(model: mujoco.MjModel) -> None:
+    data = mujoco.MjData(model)
+    data.qpos[12] = 0.5
+    data.ctrl[:] = data.qpos
+    data.ctrl[1] = 1.7  # far away: the servo saturates at 0.5 N m
+    speeds = []
+    for _ in range(24):
+        mujoco.mj_step(model, data)
+        speeds.append(data.joint("index_joint_1").qvel[0])
+    assert 6.1 < max(speeds) < 6.283
+    # 0.5 N m = c · (6.283 rad/s)³
+    np.testing.assert_allclose(model.dof_dampingpoly, np.tile([0, 0.5 / 6.283**3], (16, 1)), rtol=1e-3)
