@@ -55,7 +55,8 @@ class WarpEngine:
         wp.config.quiet = True
         wp.init()
         self.model, self.num_sims, self.device = model, num_sims, device
-        self._warp_device = wp.device_from_torch(device)
+        self._warp_device = wp.device_from_torch(str(device))
+        self._streams: dict[int, Any] = {}
         with self._on_stream():
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
@@ -180,7 +181,7 @@ class WarpEngine:
     @contextmanager
     def capturing(self) -> Iterator[None]:
         """Let Warp know that torch is capturing its current stream into a CUDA graph."""
-        stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+        stream = self._stream()
         wp.capture_begin(stream=stream, external=True)
         try:
             yield
@@ -194,6 +195,12 @@ class WarpEngine:
             with wp.ScopedDevice(self._warp_device):
                 yield
             return
-        stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
-        with wp.ScopedStream(stream, sync_enter=False, sync_exit=False):
+        with wp.ScopedStream(self._stream(), sync_enter=False, sync_exit=False):
             yield
+
+    def _stream(self) -> Any:
+        """Torch's current stream as Warp's. Always the same object, because Warp notes on it that it is captured."""
+        current = torch.cuda.current_stream(self.device)
+        if current.cuda_stream not in self._streams:
+            self._streams[current.cuda_stream] = wp.stream_from_torch(current)
+        return self._streams[current.cuda_stream]
