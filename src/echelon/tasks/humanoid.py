@@ -180,8 +180,8 @@ class Humanoid(MujocoTask[HumanoidConfig]):
             "limits": -config.limit_cost * (at_stop * self._strength).sum(dim=1),
         }
         fallen = self.failed()
-        self._terms = {f"reward/{name}": torch.where(fallen, 0.0, value) for name, value in terms.items()}
-        self._terms["reward/fall"] = torch.where(fallen, config.fall_reward, 0.0)
+        self._terms = {f"reward/{name}": value.masked_fill(fallen, 0.0) for name, value in terms.items()}
+        self._terms["reward/fall"] = config.fall_reward * fallen
         return torch.stack(tuple(self._terms.values())).sum(dim=0)
 
     def figures(self) -> dict[str, Tensor]:
