@@ -137,7 +137,7 @@ class MujocoTask(ABC, Generic[C]):
         bad = self.engine.bad.clone()
         terminated = self.failed() | bad
         truncated = (self.clock >= self.episode_length) & ~terminated
-        reward = torch.where(bad, 0.0, self.reward(action).float())
+        reward = self.reward(action).float().masked_fill(bad, 0.0)
         log = self.figures() | {
             "quarantined": bad.float(),
             "overflow": (self.engine.overflow - overflow).float(),
