@@ -156,7 +156,7 @@ def main() -> None:
         for trial in trials.values():
             trial.random(args.num_sims, args.control_steps, seed)
     print(
-        "| variant | control steps/s per core | rest: depth, drift | random: depth 95 %, largest, steps per drop | bad |"
+        "| variant | control steps/s per core | rest: depth, drift | random: depth 95 %, most, steps per drop | bad |"
     )
     print("|---|---|---|---|---|")
     for name, trial in trials.items():
