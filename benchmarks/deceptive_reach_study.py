@@ -44,6 +44,11 @@ def _ppo_entropy(config: TrainConfig) -> TrainConfig:
     return replace(config, algo="ppo", update=update)
 
 
+def _group_scope(config: TrainConfig) -> TrainConfig:
+    """Advantages normalised within each group of rows, instead of over all of them together."""
+    return replace(config, ensemble=replace(config.ensemble, advantage_scope="group"))
+
+
 METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "ppo": lambda config: replace(config, algo="ppo"),
     "sapg": lambda config: replace(config, algo="sapg"),
@@ -53,7 +58,8 @@ METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
 CONTROLS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "ppo_entropy": _ppo_entropy,
     "no_pull": VARIANTS["no_pull"],
-    "cpo_even_pull": VARIANTS["cpo_even_pull"],
+    "cpo_group": lambda config: _group_scope(replace(config, algo="cpo")),
+    "sapg_cpo_steps_group": lambda config: _group_scope(VARIANTS["sapg_cpo_steps"](config)),
 }
 """Not part of the comparison; they say why it came out as it did."""
 
@@ -180,7 +186,7 @@ def main() -> None:
             append(RESULTS / "runs.csv", COLUMNS, [outcome.row])
             row = outcome.row
             print(
-                f"{row['method']:>15} seed {row['seed']:<3} return {row['return_deterministic']:6.2f}  "
+                f"{row['method']:>20} seed {row['seed']:<3} return {row['return_deterministic']:6.2f}  "
                 f"successes {row['successes_deterministic']:.2f}  {row['cpu_s']:5.1f} s",
                 flush=True,
             )

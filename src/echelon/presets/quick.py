@@ -21,8 +21,8 @@ PRESETS: dict[str, TrainConfig] = {
         env_steps=2_000_000,
         env=HopperConfig(),
         model=ModelConfig(hidden=(128, 64)),
-        update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
-        pull=PullConfig(beta=3e-3, temperature=0.1),
+        update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4),
+        pull=PullConfig(beta=5e-3, temperature=0.2),
     ),
     "DeceptiveReach": TrainConfig(
         task="DeceptiveReach",

@@ -1,9 +1,11 @@
 """Does CPO hold the followers near the leader, and the more so the smaller its temperature λ_f?
 
-    python benchmarks/hopper_coupling.py        # 25 runs; goes on where it stopped
+    python benchmarks/coupling.py                                       # Hopper on the CPU, 25 runs
+    python benchmarks/coupling.py --study allegro_hand --workers 5      # AllegroHand on a CUDA GPU
 
-The paper's second table on a quick task: IS-ratio deviation and effective sample size of SAPG, and of CPO with λ_f 0.5,
-0.2, 0.1 and 0.05, and whether the leader is the nearest policy to every follower. Writes `results/hopper_coupling/`.
+The paper's second table on other tasks: IS-ratio deviation and effective sample size of SAPG, and of CPO with λ_f 0.5,
+0.2, 0.1 and 0.05, and whether the leader is the nearest policy to every follower. Goes on where it stopped; writes
+`results/coupling_STUDY/`.
 """
 
 import argparse
@@ -16,19 +18,33 @@ import study
 import torch
 from matplotlib import pyplot as plt
 
-from echelon.config import DiagnosticsConfig
+from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.diagnostics.divergence import nearest_policy
 from echelon.presets import preset
+from echelon.presets.variants import VARIANTS
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
 
 COLUMNS = ["return/leader", "is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader", "lr", "pull/weight"]
 MEASUREMENTS = 11
 """The paper averages over eleven iterations; so do we, over the last eleven measurements."""
-BASE = replace(preset("Hopper"), env_steps=600_000, diagnostics=DiagnosticsConfig(every=2))
-METHODS = {"sapg": replace(BASE, algo="sapg")} | {
-    f"cpo λ_f={value}": replace(BASE, pull=replace(BASE.pull, temperature=value)) for value in (0.5, 0.2, 0.1, 0.05)
+STUDIES = {
+    "hopper": replace(preset("Hopper"), env_steps=600_000, diagnostics=DiagnosticsConfig(every=2)),
+    "allegro_hand": replace(
+        VARIANTS["lambda_f_0.2"](preset("AllegroHand")),  # the paper's ablation: β 0.001 and no adversarial reward
+        num_envs=6144,
+        iterations=150,
+        device="cuda",
+        diagnostics=DiagnosticsConfig(every=5),
+    ),
 }
+
+
+def methods(base: TrainConfig) -> dict[str, TrainConfig]:
+    """SAPG and CPO at the paper's four temperatures."""
+    temperatures = {f"cpo λ_f={value}": replace(base.pull, temperature=value) for value in (0.5, 0.2, 0.1, 0.05)}
+    coupled = {name: replace(base, algo="cpo", pull=pull) for name, pull in temperatures.items()}
+    return {"sapg": replace(base, algo="sapg")} | coupled
 
 
 def nearest(folder: RunFolder) -> dict[str, Any]:
@@ -47,21 +63,25 @@ def nearest(folder: RunFolder) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--study", choices=STUDIES, default="hopper")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    cells = study.grid(METHODS, range(args.seeds))
-    folder = study.run("hopper_coupling", cells, COLUMNS, args.workers, figures=nearest)
-    write_page(folder)
-    draw(folder)
+    base = STUDIES[args.study]
+    cells = study.grid(methods(base), range(args.seeds))
+    folder = study.run(f"coupling_{args.study}", cells, COLUMNS, args.workers, figures=nearest)
+    write_page(folder, base)
+    draw(folder, list(methods(base)))
 
 
-def write_page(folder: Path) -> None:
+def write_page(folder: Path, base: TrainConfig) -> None:
     """The paper's table, with the spread over seeds."""
     rows = study.read(folder / "runs.csv")
     lines = [
-        "# Coupling on Hopper",
+        f"# Coupling on {base.task}",
         "",
-        f"`python benchmarks/hopper_coupling.py` on {study.machine()}, CPU, 0.6 M environment steps, 6 policies.",
+        f"`python benchmarks/coupling.py` on {study.machine()}, {base.device}: {base.num_policies} policies,",
+        f"{base.num_envs} environments, {base.num_iterations * base.num_envs * base.update.horizon / 1e6:.1f} M steps,",
+        f"β {base.pull.beta}, entropy scale {base.update.entropy_scale}, no adversarial reward.",
         "Deviation, ESS and KL: mean over the last quarter of training, then mean ± deviation over seeds.",
         "`all nearest`: seeds in which the leader is the nearest policy to every one of the 5 followers, by the KL",
         f"matrix averaged over the last {MEASUREMENTS} measurements.",
@@ -69,7 +89,7 @@ def write_page(folder: Path) -> None:
         "| method | seeds | IS deviation | ESS | KL to leader | KL to nearest follower | all nearest | return |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for method in METHODS:
+    for method in methods(base):
         mine = [row for row in rows if row["method"] == method]
         if not mine:
             continue
@@ -86,10 +106,10 @@ def _spread(values: list[float], how: str = ".3f") -> str:
     return f"{statistics.mean(values):{how}} ± {deviation:{how}}"
 
 
-def draw(folder: Path) -> None:
+def draw(folder: Path, names: list[str]) -> None:
     """IS deviation and ESS over training."""
     rows = study.read(folder / "curves.csv")
-    colors = dict(zip(METHODS, ("#000000", "#E69F00", "#56B4E9", "#0072B2", "#CC79A7"), strict=True))
+    colors = dict(zip(names, ("#000000", "#E69F00", "#56B4E9", "#0072B2", "#CC79A7"), strict=True))
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     titles = {"is_deviation": "IS-ratio deviation", "ess": "effective sample size", "return/leader": "return"}
     for axis, (column, title) in zip(axes, titles.items(), strict=True):
