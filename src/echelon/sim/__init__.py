@@ -12,6 +12,8 @@ def make_engine(model: mujoco.MjModel, num_sims: int, device: torch.device) -> E
         from echelon.sim.cpu import CpuEngine
 
         return CpuEngine(model, num_sims)
+    from echelon.sim.capacity import probe
     from echelon.sim.warp import WarpEngine  # an optional dependency, and slow to import
 
-    return WarpEngine(model, num_sims, device)
+    room = probe(model)
+    return WarpEngine(model, num_sims, device, room.contacts, room.constraints)

@@ -138,7 +138,8 @@ class MujocoTask(ABC, Generic[C]):
         terminated = self.failed() | bad
         truncated = (self.clock >= self.episode_length) & ~terminated
         reward = self.reward(action).float().masked_fill(bad, 0.0)
-        log = self.figures() | {
+        # Copies, because a figure may be a view of the engine's state, which a reset is about to change.
+        log = {name: x.clone() for name, x in self.figures().items()} | {
             "quarantined": bad.float(),
             "overflow": (self.engine.overflow - overflow).float(),
         }
