@@ -44,6 +44,11 @@ def _ppo_entropy(config: TrainConfig) -> TrainConfig:
     return replace(config, algo="ppo", update=update)
 
 
+def _ppo_cpo_steps(config: TrainConfig) -> TrainConfig:
+    """PPO with as many optimizer steps per iteration as CPO takes."""
+    return replace(config, algo="ppo", update=VARIANTS["sapg_cpo_steps"](config).update)
+
+
 def _group_scope(config: TrainConfig) -> TrainConfig:
     """Advantages normalised within each group of rows, instead of over all of them together."""
     return replace(config, ensemble=replace(config.ensemble, advantage_scope="group"))
@@ -57,6 +62,7 @@ METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
 }
 CONTROLS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "ppo_entropy": _ppo_entropy,
+    "ppo_cpo_steps": _ppo_cpo_steps,
     "no_pull": VARIANTS["no_pull"],
     "cpo_group": lambda config: _group_scope(replace(config, algo="cpo")),
     "sapg_cpo_steps_group": lambda config: _group_scope(VARIANTS["sapg_cpo_steps"](config)),

@@ -16,8 +16,14 @@ from echelon.report.statistics import Scores, bootstrap_interval, interquartile_
 RESULTS = Path("results/deceptive_reach")
 BEGIN, END = "<!-- written by benchmarks/deceptive_reach_summary.py -->", "<!-- end -->"
 COMPARED = ("ppo", "sapg", "sapg_cpo_steps", "cpo")
-COLOURS = {"ppo": "#7f7f7f", "sapg": "#1f77b4", "sapg_cpo_steps": "#17a2b8", "cpo": "#d62728"}
-LABELS = {"ppo": "PPO", "sapg": "SAPG", "sapg_cpo_steps": "SAPG with CPO's steps", "cpo": "CPO"}
+DRAWN = {
+    "ppo": ("PPO", "#7f7f7f", "-"),
+    "sapg": ("SAPG", "#1f77b4", "-"),
+    "sapg_cpo_steps": ("SAPG with CPO's steps", "#17a2b8", "-"),
+    "cpo": ("CPO", "#d62728", "-"),
+    "cpo_group": ("control: CPO, advantages per group", "#d62728", "--"),
+}
+"""Label, colour and line style of the methods in the figure."""
 
 Table = dict[str, dict[str, Scores]]
 """Method, then column, then a value per run in order of seeds; NaN where a cell is empty."""
@@ -60,18 +66,17 @@ def read_curves() -> dict[str, tuple[Scores, Scores]]:
 def scores_table(table: Table) -> list[str]:
     """Markdown: scores with their intervals."""
     lines = [
-        "| method | seeds | deterministic return, IQM (95 %) | sampled return, IQM (95 %) | seeds at the goal "
-        "| successes, mean | optimum found by anybody | CPU s per run |",
-        "|---|---|---|---|---|---|---|---|",
+        "| method | deterministic return, IQM (95 %) | sampled return, IQM (95 %) | runs whose leader solves it "
+        "| runs in which any policy ever reached the goal | CPU s per run |",
+        "|---|---|---|---|---|---|",
     ]
     for method, columns in table.items():
         solved = int((columns["successes_deterministic"] >= 0.5).sum())
         seeds = len(columns["seed"])
         found = int(np.isfinite(columns["first_success_steps"]).sum())
         lines.append(
-            f"| {method} | {seeds} | {_iqm(columns['return_deterministic'])} | {_iqm(columns['return_sampled'])} "
-            f"| {solved}/{seeds} | {columns['successes_deterministic'].mean():.2f} | {found}/{seeds} "
-            f"| {columns['cpu_s'].mean():.1f} |"
+            f"| {method} | {_iqm(columns['return_deterministic'])} | {_iqm(columns['return_sampled'])} "
+            f"| {solved}/{seeds} | {found}/{seeds} | {columns['cpu_s'].mean():.1f} |"
         )
     return lines
 
@@ -81,19 +86,32 @@ def _iqm(scores: Scores) -> str:
     return f"{interquartile_mean(scores):.1f} ({low:.1f} to {high:.1f})"
 
 
-PAIRS = (("cpo", "sapg"), ("cpo", "sapg_cpo_steps"), ("sapg", "ppo"), ("sapg_cpo_steps", "sapg"), ("cpo", "ppo"))
+PAIRS = (
+    ("cpo", "sapg"),
+    ("cpo", "sapg_cpo_steps"),
+    ("cpo", "ppo"),
+    ("sapg", "ppo"),
+    ("sapg_cpo_steps", "sapg"),
+    ("sapg_cpo_steps", "ppo_cpo_steps"),
+    ("cpo_group", "cpo"),
+    ("cpo_group", "sapg_cpo_steps_group"),
+)
 
 
 def improvement_table(table: Table) -> list[str]:
-    """Markdown: how often one method's run beats another's, by deterministic return."""
-    lines = ["| | probability of improvement (95 %) |", "|---|---|"]
+    """Markdown: how often one method's run beats another's. By successes, two runs that both solve it draw."""
+    lines = ["| probability of improvement (95 %) | by return | by successes |", "|---|---|---|"]
     for ours, theirs in PAIRS:
         if ours in table and theirs in table:
-            pair = (table[ours]["return_deterministic"], table[theirs]["return_deterministic"])
-            low, high = bootstrap_interval(*pair, statistic=probability_of_improvement)
-            chance = probability_of_improvement(*pair)
-            lines.append(f"| {ours} over {theirs} | {chance:.2f} ({low:.2f} to {high:.2f}) |")
+            names = ("return_deterministic", "successes_deterministic")
+            cells = [_chance(table[ours][name], table[theirs][name]) for name in names]
+            lines.append(f"| {ours} over {theirs} | {' | '.join(cells)} |")
     return lines
+
+
+def _chance(ours: Scores, theirs: Scores) -> str:
+    low, high = bootstrap_interval(ours, theirs, statistic=probability_of_improvement)
+    return f"{probability_of_improvement(ours, theirs):.2f} ({low:.2f} to {high:.2f})"
 
 
 SHOWN = {
@@ -109,7 +127,7 @@ SHOWN = {
 
 
 def diagnostics_table(table: Table) -> list[str]:
-    """Markdown: diagnostics averaged over training and then over seeds (median, because KL has outliers)."""
+    """Markdown: diagnostics averaged over a run, then the median over seeds."""
     lines = [f"| method | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
     for method, columns in table.items():
         cells = [np.median(columns[name]) for name in SHOWN.values()]
@@ -124,43 +142,42 @@ def draw(table: Table) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), width_ratios=(3, 2), layout="constrained")
-    curves = read_curves()
-    methods = [method for method in COMPARED if method in table]
-    for method in methods:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), width_ratios=(3, 2), layout="constrained")
+    curves, jitter = read_curves(), np.random.default_rng(0)
+    methods = [method for method in DRAWN if method in table]
+    for place, method in enumerate(methods):
+        label, colour, style = DRAWN[method]
         steps, returns = curves[method]
-        bands = np.array([bootstrap_interval(column, resamples=2000) for column in returns.T])
-        left.plot(steps / 1e3, interquartile_mean(returns.T), color=COLOURS[method], label=LABELS[method])
-        left.fill_between(steps / 1e3, bands[:, 0], bands[:, 1], color=COLOURS[method], alpha=0.15, linewidth=0)
+        left.plot(steps / 1e3, interquartile_mean(returns.T), color=colour, linestyle=style, label=label)
+        if method in COMPARED:
+            bands = np.array([bootstrap_interval(column, resamples=2000) for column in returns.T])
+            left.fill_between(steps / 1e3, bands[:, 0], bands[:, 1], color=colour, alpha=0.15, linewidth=0)
+        scores = table[method]["return_deterministic"]
+        right.scatter(place + jitter.uniform(-0.25, 0.25, len(scores)), scores, s=14, color=colour, alpha=0.6)
     seeds = len(table[methods[0]]["seed"])
-    left.set(xlabel="environment steps (thousands)", ylabel="return of the leader", ylim=(0, 55))
+    left.set(xlabel="environment steps (thousands)", ylabel="return of the leader", ylim=(0, 56))
     left.set_title(f"training, IQM of {seeds} seeds and its 95 % interval", fontsize=10)
     left.axhline(4.5, color="black", linewidth=0.8, linestyle=":")
-    left.text(5, 5.2, "the most the trap pays", fontsize=8)
-    left.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0.0, 0.95))
-    shift = np.random.default_rng(0)
-    for place, method in enumerate(methods):
-        scores = table[method]["return_deterministic"]
-        spots = place + shift.uniform(-0.25, 0.25, len(scores))
-        right.scatter(spots, scores, s=14, color=COLOURS[method], alpha=0.7)
-    right.set_xticks(
-        range(len(methods)), [LABELS[method].replace(" with ", "\nwith ") for method in methods], fontsize=8
-    )
-    right.set(ylim=(0, 55), ylabel="return of the deterministic leader")
+    left.text(0, 5.2, "the most the trap pays", fontsize=8)
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+    names = ["PPO", "SAPG", "SAPG,\nCPO's steps", "CPO", "CPO,\nper group"]
+    right.set_xticks(range(len(methods)), names[: len(methods)], fontsize=8)
+    right.set(ylim=(0, 56), ylabel="return of the deterministic leader")
     right.set_title("every run, after training", fontsize=10)
     figure.savefig(RESULTS / "curves.png", dpi=130)
+    plt.close(figure)
 
 
 def write_summary() -> None:
     """Rewrite the README's generated part and the figure."""
     table = read_runs()
     draw(table)
-    parts = [
-        scores_table(table),
-        improvement_table(table),
-        ["![learning curves](curves.png)"],
-        diagnostics_table(table),
-    ]
+    compared = {method: columns for method, columns in table.items() if method in COMPARED}
+    controls = {method: columns for method, columns in table.items() if method not in COMPARED}
+    parts = [scores_table(compared), ["![learning curves](curves.png)"]]
+    if controls:
+        parts += [["Controls:"], scores_table(controls)]
+    parts += [improvement_table(table), ["Diagnostics:"], diagnostics_table(table)]
     generated = "\n\n".join("\n".join(part) for part in parts)
     path = RESULTS / "README.md"
     text = path.read_text() if path.exists() else f"# DeceptiveReach\n\n{BEGIN}\n{END}\n"

@@ -42,7 +42,7 @@ TASKS: dict[str, TaskInfo] = {
     "AllegroHand": TaskInfo(AllegroHand, AllegroHandConfig, "turn a cube on the Allegro hand to goal after goal"),
     "CartpoleSwingup": TaskInfo(CartpoleSwingup, CartpoleConfig, "swing a pole up on a cart and hold it there"),
     "Hopper": TaskInfo(Hopper, HopperConfig, "hop forward on one leg without falling"),
-    "DeceptiveReach": TaskInfo(DeceptiveReach, DeceptiveReachConfig, "reach a goal behind the wall it seems to be at"),
+    "DeceptiveReach": TaskInfo(DeceptiveReach, DeceptiveReachConfig, "go round a wall that the dense reward runs into"),
 }
 
 
