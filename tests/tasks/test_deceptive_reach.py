@@ -321,15 +321,16 @@ def test_on_cuda_it_steps_without_a_sync_in_a_graph_and_as_on_the_cpu() -> None:
     there = DeceptiveReach(here.config, 256, cuda, seed=0)
     there.reset()
     there.position.copy_(here.position)
-    actions = random_actions(100, 256)
+    actions = random_actions(30, 256)
+    theirs = actions.to(cuda)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        rewards = [there.step(action) for action in actions.to(cuda)]
+        steps = [there.step(action) for action in theirs]
     finally:
         torch.cuda.set_sync_debug_mode("default")
     expected = [here.step(action) for action in actions]
     same = ~torch.stack([step.terminated for step in expected]).any(0)  # new starts are drawn by different generators
-    for step, ours in zip(rewards, expected, strict=True):
+    for step, ours in zip(steps, expected, strict=True):
         torch.testing.assert_close(step.obs["policy"].cpu()[same], ours.obs["policy"][same], atol=1e-4, rtol=0.0)
 
     graph, action = torch.cuda.CUDAGraph(), torch.ones(256, 2, device=cuda)
