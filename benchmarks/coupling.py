@@ -68,7 +68,7 @@ def main() -> None:
     args = parser.parse_args()
     base = STUDIES[args.study]
     cells = study.grid(methods(base), range(args.seeds))
-    folder = study.run(f"coupling_{args.study}", cells, COLUMNS, args.workers, figures=nearest)
+    folder = study.run(f"coupling_{args.study}", cells, COLUMNS, args.workers, figures=nearest, episodes=0)
     write_page(folder, base)
     draw(folder, list(methods(base)))
 
@@ -96,7 +96,7 @@ def write_page(folder: Path, base: TrainConfig) -> None:
         names = ("final_is_deviation", "final_ess", "kl_to_leader", "kl_to_nearest_follower")
         figures = " | ".join(_spread([float(row[name]) for row in mine]) for name in names)
         nearest_seeds = sum(row["followers_nearest_to_leader"] == "5" for row in mine)
-        returns = _spread([float(row["return"]) for row in mine], ".0f")
+        returns = _spread([float(row["final_return/leader"]) for row in mine], ".0f")
         lines.append(f"| {method} | {len(mine)} | {figures} | {nearest_seeds} of {len(mine)} | {returns} |")
     (folder / "README.md").write_text("\n".join(lines) + "\n")
 
@@ -122,7 +122,7 @@ def draw(folder: Path, names: list[str]) -> None:
             axis.plot([s / 1e6 for s in steps], [statistics.mean(points[s]) for s in steps], color=color, label=method)
         axis.set(title=title, xlabel="million environment steps")
         axis.grid(alpha=0.3)
-    axes[0].legend(frameon=False)
+    axes[-1].legend(frameon=False)
     figure.savefig(folder / "curves.png", dpi=110)
 
 

@@ -28,6 +28,8 @@ def hidden_velocities(lstm: int) -> TrainConfig:
 METHODS = {
     "cartpole-ppo": replace(preset("CartpoleSwingup"), algo="ppo"),
     "cartpole-cpo": preset("CartpoleSwingup"),
+}
+HIDDEN = {
     "cartpole-hidden-mlp": hidden_velocities(0),
     "cartpole-hidden-lstm": hidden_velocities(64),
 }
@@ -37,9 +39,11 @@ HOPPER = {"hopper-ppo": replace(preset("Hopper"), algo="ppo"), "hopper-cpo": pre
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--hidden-seeds", type=int, default=3)
     parser.add_argument("--hopper-seeds", type=int, default=2)
     args = parser.parse_args()
     cells = study.grid(METHODS, range(args.seeds)) + study.grid(HOPPER, range(args.hopper_seeds))
+    cells += study.grid(HIDDEN, range(args.hidden_seeds))
     folder = study.run("quick_tasks", cells, COLUMNS, workers=1)
     write_page(folder)
     draw(folder)

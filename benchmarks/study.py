@@ -53,10 +53,12 @@ def run(
     workers: int,
     threads: int = 1,
     figures: Figures | None = None,
+    episodes: int = 64,
 ) -> Path:
     """Run the cells that are not in `results/NAME` yet.
 
-    `columns` are the metrics kept of the curves; `figures` finds out more about a finished run, for `runs.csv`.
+    `columns` are the metrics kept of the curves; `figures` finds out more about a finished run, for `runs.csv`; with
+    no `episodes` the result is not evaluated.
     """
     folder = RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,17 +68,14 @@ def run(
     started = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_limit, initargs=(threads,)) as pool:
-        jobs = {pool.submit(_run_cell, name, cell, tuple(columns), figures): cell for cell in left}
+        jobs = {pool.submit(_run_cell, name, cell, tuple(columns), figures, episodes): cell for cell in left}
         for number, job in enumerate(as_completed(jobs), start=1):
             row, curve = job.result()
             append(folder / "curves.csv", curve)
             append(folder / "runs.csv", [row])
             remaining = (time.monotonic() - started) / number * (len(left) - number)
-            print(
-                f"{number}/{len(left)}  {row['method']} seed {row['seed']}: return {row['return']}, "
-                f"{row['seconds']} s; {remaining / 60:.0f} min left",
-                flush=True,
-            )
+            print(f"{number}/{len(left)}  {row['method']} seed {row['seed']}: {row['seconds']} s", end="; ")
+            print(f"{remaining / 60:.0f} min left", flush=True)
     return folder
 
 
@@ -88,33 +87,47 @@ def _limit(threads: int) -> None:
 
 
 def _run_cell(
-    name: str, cell: Cell, columns: tuple[str, ...], figures: Figures | None
+    name: str, cell: Cell, columns: tuple[str, ...], figures: Figures | None, episodes: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Train and evaluate; the row and the curve."""
-    from echelon.evaluate import evaluate
-    from echelon.runs.metrics import read_metrics
     from echelon.train import train
 
     out = SCRATCH / name / f"{cell.method}-s{cell.config.seed}"
     shutil.rmtree(out, ignore_errors=True)
     folder = train(replace(cell.config, out=str(out), checkpoint_every=10**9, keep_checkpoints=1))
+    return summarise(folder, cell, columns, figures, episodes)
+
+
+def summarise(
+    folder: RunFolder, cell: Cell, columns: tuple[str, ...], figures: Figures | None, episodes: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What is kept of a finished run. `final_NAME` is the mean of a metric over the last quarter of training."""
+    from echelon.runs.metrics import read_metrics
+
     lines = read_metrics(folder)
     last = lines[-len(lines) // 4 :]
-    evaluation = evaluate(folder, num_envs=64, seed=10_000)
-    leader, sampled = (s for s in evaluation.scores if s.policy == 0)
-    row = {
-        "method": cell.method,
-        "seed": cell.config.seed,
-        "env_steps": evaluation.env_steps,
-        "return": f"{leader.return_mean:.4g}",
-        "return_sampled": f"{sampled.return_mean:.4g}",
-        "ended_early": f"{leader.terminated:.3f}",
-        **{name: f"{value:.4g}" for name, value in leader.extra.items()},
+    key = {"method": cell.method, "seed": cell.config.seed}
+    row = key | {
+        "env_steps": int(lines[-1]["env_steps"]),
+        **(_score(folder, episodes) if episodes else {}),
         "seconds": f"{lines[-1]['wall_s']:.1f}",
         **{f"final_{column}": _mean([line.get(column, math.nan) for line in last]) for column in columns},
         **(figures(folder) if figures else {}),
     }
-    return row, [{"method": cell.method, "seed": cell.config.seed, **point} for point in _thin(lines, columns)]
+    return row, [key | point for point in _thin(lines, columns)]
+
+
+def _score(folder: RunFolder, episodes: int) -> dict[str, str]:
+    """The leader's evaluation."""
+    from echelon.evaluate import evaluate
+
+    leader, sampled = (s for s in evaluate(folder, num_envs=episodes, seed=10_000).scores if s.policy == 0)
+    return {
+        "return": f"{leader.return_mean:.4g}",
+        "return_sampled": f"{sampled.return_mean:.4g}",
+        "ended_early": f"{leader.terminated:.3f}",
+        **{name: f"{value:.4g}" for name, value in leader.extra.items()},
+    }
 
 
 def _thin(lines: list[dict[str, float]], columns: tuple[str, ...]) -> list[dict[str, Any]]:
