@@ -337,3 +337,14 @@ def test_the_module_runs_and_exits_with_the_code() -> None:
     done = subprocess.run([sys.executable, "-m", "echelon.cli", "trian"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"
+
+
+def test_presets_sized_for_a_gpu_shrink_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    big = TrainConfig(num_envs=24_576, device="cpu")
+    assert cli._fit_to_device(big, []).num_envs == 384
+    assert "384 environments instead of 24,576" in capsys.readouterr().out
+    assert cli._fit_to_device(big, ["--num-envs", "24576"]) == big
+    assert cli._fit_to_device(big, ["--num_envs=24576"]) == big
+    small = TrainConfig(num_envs=256, device="cpu")
+    assert cli._fit_to_device(small, []) == small
+    assert capsys.readouterr().out == ""

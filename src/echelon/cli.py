@@ -10,12 +10,19 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from echelon.errors import UserError, nearest
 
+if TYPE_CHECKING:
+    from echelon.config import TrainConfig
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it."""
+
+LARGE, CPU_ENVS = 1024, 384
+"""Presets with more environments than the first are sized for a GPU; on a CPU they get the second number, which
+divides into every preset's minibatches."""
 
 OVERVIEW = """\
 usage: echelon COMMAND ...
@@ -135,6 +142,7 @@ def _train(arguments: list[str]) -> int:
     if task not in TASKS:
         raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
     config = parse(preset(task), flags, f"echelon train {task}", TASKS[task].description)
+    config = _fit_to_device(config, flags)
     validate(config)
 
     from echelon.train import train
@@ -153,6 +161,20 @@ def _train(arguments: list[str]) -> int:
     print(f"  score it   {shlex.join(['echelon', 'evaluate', str(folder.path)])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
+
+
+def _fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
+    """Presets sized for a GPU get fewer environments on a machine without one, unless the user named a number."""
+    from dataclasses import replace
+
+    import torch
+
+    named = any(flag.split("=")[0].replace("_", "-") == "--num-envs" for flag in flags)
+    on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
+    if named or not on_cpu or config.num_envs <= LARGE:
+        return config
+    print(f"no CUDA GPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number")
+    return replace(config, num_envs=CPU_ENVS)
 
 
 def _evaluate(arguments: list[str]) -> int:
