@@ -1,48 +1,68 @@
-"""Tasks by name. A new one is a class, its config, and a line here."""
+"""Tasks by name. A new one is a module with its class and config, and a line here.
+
+A task's module is imported when the task is asked for, so naming the tasks costs nothing.
+"""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
-from echelon.config import TaskConfig
-from echelon.envs.contract import Env
 from echelon.errors import UserError, nearest
-from echelon.tasks.allegro_hand import AllegroHand, AllegroHandConfig
-from echelon.tasks.anymal import Anymal, AnymalConfig
-from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
-from echelon.tasks.deceptive_reach import DeceptiveReach, DeceptiveReachConfig
-from echelon.tasks.hopper import Hopper, HopperConfig
-from echelon.tasks.humanoid import Humanoid, HumanoidConfig
-from echelon.tasks.shadow_hand import ShadowHand, ShadowHandConfig
+
+if TYPE_CHECKING:
+    import torch
+
+    from echelon.config import TaskConfig
+    from echelon.envs.contract import Env
 
 
 class TaskClass(Protocol):
     """How a task is built. `config` is an instance of the task's own config class."""
 
     def __call__(
-        self, config: Any, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> Env: ...
+        self, config: Any, num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
+    ) -> "Env": ...
 
 
 @dataclass(frozen=True)
 class TaskInfo:
     """What is known of a task before it is built."""
 
-    task: TaskClass
-    config: type[TaskConfig]
+    module: str
+    """Module of this package."""
+    class_name: str
+    config_name: str
     description: str
     """One line for `echelon tasks`."""
 
+    @property
+    def task(self) -> TaskClass:
+        return self._load(self.class_name)
+
+    @property
+    def config(self) -> "type[TaskConfig]":
+        return self._load(self.config_name)
+
+    def _load(self, name: str) -> Any:
+        return getattr(import_module(f"{__name__}.{self.module}"), name)
+
 
 TASKS: dict[str, TaskInfo] = {
-    "Humanoid": TaskInfo(Humanoid, HumanoidConfig, "run on two legs without falling"),
-    "Anymal": TaskInfo(Anymal, AnymalConfig, "walk on four legs at a commanded velocity"),
-    "ShadowHand": TaskInfo(ShadowHand, ShadowHandConfig, "turn a cube on the Shadow hand to goal after goal"),
-    "AllegroHand": TaskInfo(AllegroHand, AllegroHandConfig, "turn a cube on the Allegro hand to goal after goal"),
-    "CartpoleSwingup": TaskInfo(CartpoleSwingup, CartpoleConfig, "swing a pole up on a cart and hold it there"),
-    "Hopper": TaskInfo(Hopper, HopperConfig, "hop forward on one leg without falling"),
-    "DeceptiveReach": TaskInfo(DeceptiveReach, DeceptiveReachConfig, "go round a wall that the dense reward runs into"),
+    info.class_name: info
+    for info in (
+        TaskInfo("shadow_hand", "ShadowHand", "ShadowHandConfig", "turn a cube on the Shadow hand to goal after goal"),
+        TaskInfo("allegro_hand", "AllegroHand", "AllegroHandConfig", "turn a cube on the Allegro hand likewise"),
+        TaskInfo("humanoid", "Humanoid", "HumanoidConfig", "run on two legs without falling"),
+        TaskInfo("anymal", "Anymal", "AnymalConfig", "walk on four legs at a commanded velocity"),
+        TaskInfo("cartpole", "CartpoleSwingup", "CartpoleConfig", "swing a pole up on a cart and hold it there"),
+        TaskInfo("hopper", "Hopper", "HopperConfig", "hop forward on one leg without falling"),
+        TaskInfo(
+            "deceptive_reach",
+            "DeceptiveReach",
+            "DeceptiveReachConfig",
+            "go round a wall that the dense reward runs into",
+        ),
+    )
 }
 
 
@@ -54,8 +74,8 @@ def info(task: str) -> TaskInfo:
 
 
 def make(
-    task: str, config: TaskConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-) -> Env:
+    task: str, config: "TaskConfig", num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
+) -> "Env":
     """`num_envs` copies of a task.
 
     `spread_clocks` starts first episodes at random times of their clock: for training, not for evaluation.
