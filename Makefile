@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/echelon train CartpoleSwingup --out runs/demo
+	$(BIN)/echelon train CartpoleSwingup --env-steps 1600000 --out runs/demo
 	$(BIN)/echelon evaluate runs/demo
 
 test: $(VENV)/.installed
