@@ -42,13 +42,13 @@ STUDIES = {
 NOTES = {
     "Hopper": (
         "Deviation falls and ESS rises in the paper's order. The leader is nearer than the nearest other follower on\n"
-        "average, but rarely for all five at once: with 3 actions and 85 environments a policy, chance brings some two\n"
-        "followers closer, and the stronger the pull, the more all of them have the leader's last step in common.\n"
+        "average, but rarely for all five at once: with 3 actions and 85 environments a policy, chance brings some\n"
+        "two followers closer, and the stronger the pull, the more all of them have the leader's last step in common.\n"
         "[AllegroHand](../coupling_allegro_hand/README.md), with 16 actions, shows it in every seed."
     ),
     "AllegroHand": (
-        "Deviation falls, ESS rises and the leader is the nearest policy to every follower, as in the paper. Times are of\n"
-        "5 to 15 runs sharing the GPU, without captured graphs, and say nothing about speed. Returns are of the first\n"
+        "Deviation falls, ESS rises and the leader is the nearest policy to every follower, as in the paper. Times are\n"
+        "of 5 to 15 runs sharing the GPU, without captured graphs, and say nothing about speed. Returns are of the first\n"
         "episodes: 7.4 M steps are a beginning."
     ),
 }

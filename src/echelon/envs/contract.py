@@ -54,7 +54,10 @@ class Env(Protocol):
         ...
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1]."""
+        """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1].
+
+        Called under `torch.inference_mode`: tensors made here cannot be written in place outside of it.
+        """
         ...
 
     def state_dict(self) -> State:
