@@ -47,9 +47,9 @@ NOTES = {
         "[AllegroHand](../coupling_allegro_hand/README.md), with 16 actions, shows it in every seed."
     ),
     "AllegroHand": (
-        "Deviation falls, ESS rises and the leader is the nearest policy to every follower, as in the paper. Times are\n"
-        "of 5 to 15 runs sharing the GPU, without captured graphs, and say nothing about speed. Returns are of the first\n"
-        "episodes: 7.4 M steps are a beginning."
+        "Deviation falls, ESS rises and the leader is the nearest policy to every follower, as in the paper.\n"
+        "Times are of 5 to 15 runs sharing the GPU, without captured graphs, and say nothing about speed. Returns are\n"
+        "of the first episodes: 7.4 M steps are a beginning."
     ),
 }
 
