@@ -15,6 +15,7 @@ import torch
 from rollout.stub_env import DriftEnv
 
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.errors import UserError
 from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.distances import read_distances
@@ -173,3 +174,11 @@ def test_ctrl_c_saves_the_iteration_and_the_same_command_goes_on(tmp_path: Path)
 def test_the_device_is_there(name: str) -> None:
     expected = "cuda" if name == "auto" and torch.cuda.is_available() else "cpu"
     assert choose_device(name).type == expected
+
+
+def test_sizes_that_do_not_divide_leave_no_folder(tmp_path: Path) -> None:
+    config = replace(tiny(tmp_path / "run", 1), num_envs=11, policies=2, algo="cpo")
+    config = replace(config, update=replace(config.update, minibatches=7))
+    with pytest.raises(UserError, match="equal minibatches"):
+        train(config, make_env=drift)
+    assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ import torch
 
 from echelon.config import TrainConfig
 from echelon.envs.contract import MakeEnv
+from echelon.learning.layout import Layout
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
@@ -14,7 +15,7 @@ from echelon.runs.interrupt import Interrupt
 from echelon.runs.metrics import MetricsWriter
 from echelon.runs.view import NullView, View
 from echelon.tasks import make
-from echelon.trainer import Trainer
+from echelon.trainer import Trainer, make_plan
 
 
 def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
@@ -24,6 +25,7 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     your own a `task` name of your own.
     """
     view = view or NullView()
+    make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
     torch.set_num_threads(config.threads)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)

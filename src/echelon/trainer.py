@@ -39,14 +39,7 @@ class Trainer:
         device, update = env.device, config.update
         algorithm = ALGORITHMS[config.algo]
         self.layout = Layout(env.num_envs, config.num_policies, device)
-        self.plan = Plan(
-            self.layout,
-            update.horizon,
-            update.sequence if config.model.lstm else 1,
-            borrows=algorithm.borrows,
-            pulls=algorithm.pulls,
-            minibatches=update.minibatches or float(update.minibatch_envs),
-        )
+        self.plan = make_plan(self.layout, config)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
             self.model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model).to(device)
@@ -129,6 +122,19 @@ class Trainer:
         self.collector.load_state_dict(state["collector"])
         self.env.load_state_dict(state["env"])
         self.generator.set_state(state["generator"].cpu())
+
+
+def make_plan(layout: Layout, config: TrainConfig) -> Plan:
+    """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
+    algorithm, update = ALGORITHMS[config.algo], config.update
+    return Plan(
+        layout,
+        update.horizon,
+        update.sequence if config.model.lstm else 1,
+        borrows=algorithm.borrows,
+        pulls=algorithm.pulls,
+        minibatches=update.minibatches or float(update.minibatch_envs),
+    )
 
 
 def _read(metrics: dict[str, Tensor], distances: Distances | None) -> Iteration:
