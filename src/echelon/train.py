@@ -45,6 +45,8 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 last = trainer.iteration == config.num_iterations or interrupt.asked
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(score=metrics["return/leader"])
+                if last:
+                    view.message(f"where the time went:\n{trainer.timers.tree()}")
                 if interrupt.asked:
                     view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt

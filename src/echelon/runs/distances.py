@@ -18,9 +18,11 @@ class DistanceWriter:
             replace_durably(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     def write(self, iteration: int, env_steps: int, matrix: list[list[float]]) -> None:
-        """One measurement. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i."""
+        """One measurement. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
+        also names the policy nearest to each."""
         self.path.parent.mkdir(exist_ok=True)
-        line = {"iteration": iteration, "env_steps": env_steps, "kl": matrix}
+        nearest = [min((kl, j) for j, kl in enumerate(row) if j != i)[1] for i, row in enumerate(matrix)]
+        line = {"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
