@@ -5,7 +5,7 @@
 Both run in one process and take turns, so that whatever else the machine does hits both alike; medians are reported.
 rsl_rl trains separate actor and critic networks. Ours shares a trunk; for the comparison it is given a separate critic
 (`critic` observations equal to the policy's), and the shared default is reported as a third column.
-rsl_rl's episode bookkeeping is switched off and ours is not.
+Each side does the bookkeeping per step that its own loop does; the adapter's is switched off.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from rsl_rl.runners import OnPolicyRunner
+from rsl_rl.utils import check_nan
 from rsl_rl_env import RslRlEnv
 from torch import Tensor
 
@@ -109,7 +110,8 @@ class Theirs:
             },
         }
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-            self.algorithm = OnPolicyRunner(self.env, settings, device="cpu").alg
+            self.runner = OnPolicyRunner(self.env, settings, device="cpu")
+        self.algorithm = self.runner.alg
         self.algorithm.train_mode()
         self.obs = self.env.get_observations()
 
@@ -119,7 +121,9 @@ class Theirs:
             for _ in range(self.horizon):
                 action = self.algorithm.act(self.obs)
                 self.obs, reward, done, extras = self.env.step(action)
+                check_nan(self.obs, reward, done)
                 self.algorithm.process_env_step(self.obs, reward, done, extras)
+                self.runner.logger.process_env_step(reward, done, extras, None)
         middle = time.perf_counter()
         with torch.inference_mode():
             self.algorithm.compute_returns(self.obs)
