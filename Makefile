@@ -20,8 +20,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/echelon train CartpoleSwingup --env-steps 1600000 --out runs/demo
-	$(BIN)/echelon evaluate runs/demo
+	$(BIN)/echelon train CartpoleSwingup --device cpu --env-steps 1600000 --out runs/demo
+	$(BIN)/echelon evaluate runs/demo --device cpu
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
