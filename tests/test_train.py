@@ -182,3 +182,10 @@ def test_sizes_that_do_not_divide_leave_no_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="equal minibatches"):
         train(config, make_env=drift)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_that_cannot_work_is_told_from_python_too(tmp_path: Path) -> None:
+    config = tiny(tmp_path / "run", 1)
+    config = replace(config, model=ModelConfig(hidden=(8,), lstm=4), update=replace(config.update, sequence=0))
+    with pytest.raises(UserError, match=r"update\.sequence must be at least 1"):
+        train(config, make_env=drift)

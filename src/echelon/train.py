@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from echelon.config import TrainConfig
+from echelon.config_checks import validate
 from echelon.envs.contract import MakeEnv
 from echelon.learning.layout import Layout
 from echelon.runs import checkpoint
@@ -25,6 +26,7 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     your own a `task` name of your own.
     """
     view = view or NullView()
+    validate(config)
     make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
     torch.set_num_threads(config.threads)
@@ -61,8 +63,8 @@ class _Session:
     def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
         self.trainer, self.folder = trainer, folder
         self.steps = trainer.env.num_envs * trainer.config.update.horizon
-        self.began = self.last = time.perf_counter() - seconds_before
-        self.last += seconds_before
+        self.last = time.perf_counter()
+        self.began = self.last - seconds_before
 
     @property
     def env_steps(self) -> int:

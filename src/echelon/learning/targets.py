@@ -74,8 +74,9 @@ def compute_targets(
             torch.stack([getattr(copy, name) for copy in pulled]) if pulled else None,
         )
 
-    centre = collect("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(collect("advantage"))
-    return Targets(collect("advantage"), collect("returns"), collect("value"), centre)
+    advantage = collect("advantage")
+    centre = collect("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
+    return Targets(advantage, collect("returns"), collect("value"), centre)
 
 
 def _borrow(
