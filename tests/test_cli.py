@@ -14,6 +14,8 @@ import pytest
 import echelon.evaluate
 import echelon.presets
 from echelon import cli
+from echelon.commands.evaluate import EvaluateFlags
+from echelon.commands.train import fit_to_device
 from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.evaluate import Evaluation, PolicyScore
@@ -306,7 +308,7 @@ def test_a_mistyped_run_suggests_the_nearest(capsys: pytest.CaptureFixture[str])
 def test_help_of_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["evaluate", "--help"], ["evaluate", "runs/x", "-h"]):
         text = output(capsys, *arguments)
-        for flag in flags_of(cli.EvaluateFlags()):
+        for flag in flags_of(EvaluateFlags()):
             assert flag in text
 
 
@@ -341,10 +343,10 @@ def test_the_module_runs_and_exits_with_the_code() -> None:
 
 def test_presets_sized_for_a_gpu_shrink_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     big = TrainConfig(num_envs=24_576, device="cpu")
-    assert cli._fit_to_device(big, []).num_envs == 384
+    assert fit_to_device(big, []).num_envs == 384
     assert "384 environments instead of 24,576" in capsys.readouterr().out
-    assert cli._fit_to_device(big, ["--num-envs", "24576"]) == big
-    assert cli._fit_to_device(big, ["--num_envs=24576"]) == big
+    assert fit_to_device(big, ["--num-envs", "24576"]) == big
+    assert fit_to_device(big, ["--num_envs=24576"]) == big
     small = TrainConfig(num_envs=256, device="cpu")
-    assert cli._fit_to_device(small, []) == small
+    assert fit_to_device(small, []) == small
     assert capsys.readouterr().out == ""

@@ -1,0 +1,19 @@
+"""One file per command, each with `run(arguments) -> exit code`.
+
+A command is imported when it is called, and imports what is slow only once its arguments are sound, so that help and
+mistakes are answered at once.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+COMMANDS = ("tasks", "train", "evaluate")
+"""Every command, in the order of the overview. Each is a module of this package."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells count it."""
+
+
+def command(name: str) -> Callable[[list[str]], int]:
+    """What runs the command of that name."""
+    return import_module(f"{__name__}.{name}").run

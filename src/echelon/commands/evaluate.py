@@ -1,0 +1,63 @@
+"""`echelon evaluate`: score every policy of a run."""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from echelon.errors import UserError
+
+
+@dataclass(frozen=True)
+class EvaluateFlags:
+    """Flags of `echelon evaluate`."""
+
+    num_envs: int = 64
+    """Environments per policy; each counts one episode."""
+    seed: int = 1000
+    """Decides the episodes. Not the training seed, so that they are new ones."""
+    json: str | None = None
+    """Where to write the scores; evaluation.json in the run folder unless given."""
+    checkpoint: Literal["newest", "best"] = "newest"
+    """Which checkpoint to score."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to simulate; auto takes CUDA where there is one."""
+
+
+def run(arguments: list[str]) -> int:
+    """Score every policy of a run."""
+    from echelon.flags import parse
+
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if not asks_help and (not arguments or arguments[0].startswith("-")):
+        raise UserError("evaluate needs a run folder first, as in echelon evaluate runs/CartpoleSwingup-cpo-s0")
+    run, *flags = ["RUN", "--help"] if asks_help else arguments
+    given = parse(EvaluateFlags(), flags, f"echelon evaluate {run}", "Score every policy of a run.")
+    if given.num_envs < 1:
+        raise UserError(f"--num-envs must be at least 1, not {given.num_envs}")
+    if given.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {given.seed}")
+
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from echelon.config_checks import require_device
+    from echelon.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+    require_device(given.device)
+
+    from echelon.evaluate import evaluate
+    from echelon.runs.scores import headline, score_table, write_scores
+
+    evaluation = evaluate(folder, given.num_envs, given.seed, given.device, given.checkpoint)
+    target = folder.evaluation if given.json is None else Path(given.json)
+    print(headline(evaluation))
+    # A table in a log is not folded to the 80 columns that rich assumes there.
+    Console(width=None if sys.stdout.isatty() else 240).print(score_table(evaluation))
+    try:
+        write_scores(evaluation, target)
+    except OSError as error:
+        raise UserError(f"the scores cannot be written to {target}: {error.strerror}; choose another --json") from None
+    print(f"Written to {target}")
+    return 0
