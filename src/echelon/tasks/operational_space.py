@@ -1,0 +1,105 @@
+"""Operational-space control of an arm: torques that accelerate its tool as commanded, batched, on every engine.
+
+Khatib's law, without a gravity term (the arm has none) and without Coriolis terms:
+
+    Λ = (J M⁻¹ Jᵀ)⁻¹                        inertia as the tool feels it
+    τ = Jᵀ Λ F + (I − Jᵀ Λ J M⁻¹) M b       F: wanted acceleration of the tool, b: wanted acceleration of the joints
+      = Jᵀ Λ (F − J b) + M b                the same, in the order it is computed here
+
+The engines keep neither M nor J of a tool at hand in the same form, so both come from poses, which are current on
+every engine. All is done in float64: M⁻¹ Jᵀ of a stretched arm loses too much in float32, and TF32 loses it at once.
+"""
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon.sim.contract import Engine
+
+DAMPING = 1e-6
+"""Added to the diagonal of J M⁻¹ Jᵀ, in 1/kg: bounds Λ where the arm is stretched."""
+
+
+def solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """`matrix⁻¹ right` of positive definite matrices `[N, n, n]` and `right [N, n, k]`.
+
+    Gauss-Jordan elimination, which needs no pivoting here, as n rounds of pointwise operations: the batched solvers of
+    a CUDA library may wait for the device, and cannot all be captured in a graph.
+    """
+    n = matrix.shape[-1]
+    unit = torch.eye(n, dtype=matrix.dtype, device=matrix.device)
+    rows = torch.cat((matrix, right), dim=-1)
+    for k in range(n):
+        pivot_row = rows[:, k : k + 1] / rows[:, k : k + 1, k : k + 1]
+        rows = rows - (rows[:, :, k] - unit[k])[:, :, None] * pivot_row  # the pivot's own row becomes `pivot_row`
+    return rows[:, :, n:]
+
+
+class Arm:
+    """A chain of hinges with all that hangs on it, in the engine's current state.
+
+    `joints` are hinges in the order from base to tool, each carried by the one before; bodies further down whose own
+    joints are not listed, such as fingers, count as part of the chain where they are.
+    """
+
+    def __init__(self, engine: Engine, joints: tuple[str, ...]) -> None:
+        model, device = engine.model, engine.device
+        ids = [model.joint(name).id for name in joints]
+        carriers = [int(model.jnt_bodyid[joint]) for joint in ids]
+        bodies = [body for body in range(model.nbody) if carriers[0] in _chain(model, body)]
+        self._joints, self._bodies = slice(ids[0], ids[-1] + 1), slice(bodies[0], bodies[-1] + 1)
+
+        def constant(values: object) -> Tensor:
+            return torch.as_tensor(values, dtype=torch.float64).to(device)
+
+        moved = [[carrier in _chain(model, body) for carrier in carriers] for body in bodies]
+        self._moved = constant(moved)[:, :, None]
+        self._root_mass = constant(model.body_mass[bodies]).sqrt()[:, None, None]
+        self._root_inertia = constant(model.body_inertia[bodies]).sqrt()[:, None]
+        self._armature = torch.diag(constant(model.dof_armature[model.jnt_dofadr[ids]]))
+        self._anchor, self._axis = engine.read("xanchor"), engine.read("xaxis")
+        self._centre, self._frame = engine.read("xipos"), engine.read("ximat")
+
+    def jacobian(self, point: Tensor) -> Tensor:
+        """`[N, 6, J]`: linear, then angular velocity of the tool at `point [N, 3]`, per joint velocity; world axes."""
+        anchor, axis = self._hinges()
+        linear = torch.linalg.cross(axis, point.double()[:, None] - anchor)
+        return torch.cat((linear, axis), dim=2).mT
+
+    def mass_matrix(self) -> Tensor:
+        """`[N, J, J]`: joint-space inertia, armature included.
+
+        The kinetic energy is a sum of squares over the bodies' centres and principal axes, so M is the product of the
+        matrix of their roots with itself: `[J, 6 · bodies]`, a column `√m v` or `√I ω` per unit of joint velocity.
+        """
+        anchor, axis = self._hinges()
+        centre = self._centre[:, self._bodies].double()
+        frame = self._frame[:, self._bodies].reshape(*centre.shape, 3).double()
+        reach = centre[:, :, None] - anchor[:, None]
+        turning = axis[:, None].expand_as(reach)
+        linear = self._root_mass * torch.linalg.cross(turning, reach)
+        angular = self._root_inertia * (turning @ frame)
+        roots = (torch.cat((linear, angular), dim=3) * self._moved).transpose(1, 2).flatten(2)
+        return roots @ roots.mT + self._armature
+
+    def torque(self, point: Tensor, tool: Tensor, joints: Tensor) -> Tensor:
+        """`[N, J]`: accelerate the tool at `point [N, 3]` by `tool [N, 6]`, and beside that the joints by `[N, J]`."""
+        jacobian, mass = self.jacobian(point), self.mass_matrix()
+        mobility = jacobian @ solve(mass, jacobian.mT)
+        mobility = mobility + DAMPING * torch.eye(6, dtype=mobility.dtype, device=mobility.device)
+        beside = joints.double()[:, :, None]
+        force = solve(mobility, tool.double()[:, :, None] - jacobian @ beside)
+        return (jacobian.mT @ force + mass @ beside)[:, :, 0]
+
+    def _hinges(self) -> tuple[Tensor, Tensor]:
+        """Anchors and axes of the joints, `[N, J, 3]` each, in the world."""
+        return self._anchor[:, self._joints].double(), self._axis[:, self._joints].double()
+
+
+def _chain(model: mujoco.MjModel, body: int) -> list[int]:
+    """The body and all that carry it, up to the world."""
+    chain = [body]
+    while body:
+        body = int(model.body_parentid[body])
+        chain.append(body)
+    return chain
