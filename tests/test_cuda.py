@@ -63,7 +63,8 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
 
         monkeypatch.setattr(trainer.plan, "shuffle", shuffle)
         trainer.update.optimizer.rate.fill_(5e-4)
-        trainer.update.optimizer._adam.state.clear()
+        for moment in trainer.update.optimizer._moments.values():
+            moment.zero_()
         metrics = trainer.update.run(given, targets, drawn, trainer.generator)
         results.append((targets, metrics, dict(trainer.model.named_parameters())))
     (targets_cpu, metrics_cpu, model_cpu), (targets_cuda, metrics_cuda, model_cuda) = results

@@ -162,6 +162,10 @@ class TrainConfig:
     """Where to train; auto takes CUDA where there is one."""
     threads: int = 1
     """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
+    capture: bool = True
+    """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
+    precision: Literal["tf32", "fp32"] = "tf32"
+    """Precision of matrix products on CUDA; everything else is FP32."""
     out: str | None = None
     """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
     checkpoint_every: int = 50

@@ -29,7 +29,7 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     validate(config)
     make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
-    torch.set_num_threads(config.threads)
+    set_up_torch(config)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
     trainer = Trainer(make_env(config.num_envs, choose_device(config.device), config.seed), config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
@@ -87,6 +87,12 @@ class _Session:
     def save(self, score: float) -> None:
         state = {"trainer": self.trainer.state_dict(), "seconds": time.perf_counter() - self.began}
         checkpoint.save(self.folder, self.trainer.iteration, state, score)
+
+
+def set_up_torch(config: TrainConfig) -> None:
+    """Torch's settings for the whole process."""
+    torch.set_num_threads(config.threads)
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if config.precision == "tf32" else "ieee"
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,25 +1,29 @@
 """One iteration of training, and everything a run is made of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
+from echelon.capture import Captured
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Env, State
+from echelon.envs.contract import Capturable, Env, State
 from echelon.learning.adversary import Adversary
 from echelon.learning.layout import Layout
 from echelon.learning.plans import Plan
-from echelon.learning.targets import compute_targets
+from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.runs.timers import Timers
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -31,8 +35,21 @@ class Iteration:
     """KL from row to column, when it was measured."""
 
 
+@dataclass
+class Lessons:
+    """What an update learns from."""
+
+    targets: Targets
+    follower: Tensor
+    """Policy id `[1]` of the follower the leader borrows from."""
+    metrics: dict[str, Tensor]
+
+
 class Trainer:
-    """Collect, targets, update: the same lines for every algorithm, which differ by their plan and loss."""
+    """Collect, targets, update: the same lines for every algorithm, which differ by their plan and loss.
+
+    On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
+    """
 
     def __init__(self, env: Env, config: TrainConfig) -> None:
         self.env, self.config = env, config
@@ -47,8 +64,21 @@ class Trainer:
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.collector = Collector(env, self.model, self.layout, update, self.generator)
         self.update = Update(self.model, algorithm, self.plan, config)
-        self.timers = Timers()
+        self._collect = self._captured(lambda: self.collector.collect(), acts=True)
+        self._prepare = self._captured(self._make_lessons)
+        self._learn = self._captured(self._update)
+        self._lessons: Lessons | None = None
+        self.timers = Timers.for_device(device)
         self.iteration = 0
+
+    def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
+        """`run` as a graph. What acts can only be one if the environment can."""
+        env, config = self.env, self.config
+        if not acts:
+            return Captured(run, env.device, (self.generator,), enabled=config.capture)
+        if not isinstance(env, Capturable):
+            return Captured(run, env.device, enabled=False)
+        return Captured(run, env.device, (self.generator, env.generator), env.capturing, enabled=config.capture)
 
     def _build_adversary(self) -> Adversary | None:
         if not self.config.adversary.coef or self.layout.policies == 1 or self.config.algo != "cpo":
@@ -57,27 +87,39 @@ class Trainer:
 
     def iterate(self) -> Iteration:
         """One rollout and all updates on it. The host reads from the device once, at the end."""
-        config, timers = self.config, self.timers
+        timers = self.timers
         timers.reset()
         if self.iteration == 0:
             self.collector.reset()
         with timers("collect"):
-            rollout = self.collector.collect()
+            rollout = self._collect()
         with timers("diagnostics"):
             distances = self._measure(rollout)
         with timers("targets"):
-            adversarial, metrics = self._adversarial_reward(rollout)
-            follower = self.plan.draw_follower(self.generator)
-            targets = compute_targets(
-                self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble
-            )
+            self._lessons = self._prepare()
         with timers("update"):
-            metrics |= self.update.run(rollout, targets, follower, self.generator)
-            self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+            metrics = self._learn()
         self.iteration += 1
-        metrics |= self.collector.episodes.metrics() | self._policy_metrics()
         with timers("read"):
-            return _read(metrics, distances)
+            result = _read(metrics, distances)
+        timers.settle()
+        return result
+
+    def _make_lessons(self) -> Lessons:
+        """Targets of the rollout, at the parameters that collected it."""
+        config, rollout = self.config, self.collector.rollout
+        adversarial, metrics = self._adversarial_reward(rollout)
+        follower = self.plan.draw_follower(self.generator)
+        targets = compute_targets(self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble)
+        return Lessons(targets, follower, metrics)
+
+    def _update(self) -> dict[str, Tensor]:
+        """All gradient steps on the rollout; the iteration's metrics."""
+        lessons, rollout = self._lessons, self.collector.rollout
+        assert lessons is not None
+        metrics = lessons.metrics | self.update.run(rollout, lessons.targets, lessons.follower, self.generator)
+        self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+        return metrics | self.collector.episodes.metrics() | self._policy_metrics()
 
     def _measure(self, rollout: Rollout) -> Distances | None:
         every = self.config.diagnostics.every

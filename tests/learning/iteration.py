@@ -76,7 +76,7 @@ def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: b
     """
     collector, model = trainer.collector, trainer.model
     collector.reset()
-    model.merge_observations(collector.obs)
+    model.merge_observations({name: x[-1] for name, x in collector.rollout.obs.items()})
     for _ in range(rollouts):
         rollout = collector.collect()
     if double:

@@ -83,16 +83,19 @@ def test_a_parent_that_was_never_timed_adds_up_its_children(clock: Clock) -> Non
     assert len(timers.tree().splitlines()) == 3
 
 
-def test_the_device_is_waited_for_at_both_ends(clock: Clock) -> None:
-    """Work started before the block, 5 s of it, is not counted as the block's; its own 1 s is."""
-    pending = 5.0
+def test_moments_are_compared_only_when_somebody_asks(clock: Clock) -> None:
+    """As on CUDA, where a moment is an event that has not happened yet when it is taken."""
+    compared = []
 
-    def wait() -> None:
-        nonlocal pending
-        clock.now += pending
-        pending = 0.0
+    def between(start: float, end: float) -> float:
+        compared.append((start, end))
+        return end - start
 
-    timers = Timers(wait=wait, clock=clock)
+    timers = Timers(clock, between)
     with timers("update"):
-        pending = 1.0
+        clock.now += 1
+    assert compared == []
     assert timers.metrics() == {"time/update": 1}
+    timers.settle()
+    assert compared == [(100.0, 101.0)]
+    assert timers.run["update"].seconds == 1

@@ -5,6 +5,7 @@ returned observation is always one to act on; the observation before the reset t
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -66,6 +67,21 @@ class Env(Protocol):
 
     def load_state_dict(self, state: State) -> None:
         """Go on from what `state_dict` returned."""
+        ...
+
+
+@runtime_checkable
+class Capturable(Protocol):
+    """What an environment has besides if its `step` can be captured as a CUDA graph.
+
+    Such a step has fixed shapes and updates its state in place; see `echelon.capture`.
+    """
+
+    generator: torch.Generator
+    """All that is random comes from it."""
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Entered while torch records its current stream."""
         ...
 
 

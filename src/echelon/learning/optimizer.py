@@ -25,8 +25,14 @@ class Adam:
             p.data = values.view_as(p)
             p.grad = gradient.view_as(p)
         self.rate = torch.tensor(rate, device=flat.device, dtype=flat.dtype)
-        self._flat = flat
-        self._adam = torch.optim.Adam([flat], lr=self.rate, fused=True)
+        self._adam = torch.optim.Adam([flat], lr=self.rate, fused=True, capturable=flat.is_cuda)
+        # As PyTorch would at the first step. Made here, so that loading can be in place: a CUDA graph may know them.
+        self._moments = {
+            "step": torch.zeros((), device=flat.device),
+            "exp_avg": torch.zeros_like(flat),
+            "exp_avg_sq": torch.zeros_like(flat),
+        }
+        self._adam.state[flat] = self._moments
 
     def step(self, loss: Tensor, clip_norm: float = float("inf")) -> Tensor:
         """One step down the gradient of `loss`, its global norm clipped; returns the norm before clipping."""
@@ -39,9 +45,9 @@ class Adam:
 
     def state_dict(self) -> State:
         """The rate, the step count and both moments. PyTorch's own would come back with a rate that is not ours."""
-        return {"rate": self.rate, "moments": dict(self._adam.state[self._flat])}
+        return {"rate": self.rate, "moments": self._moments}
 
     def load_state_dict(self, state: Any) -> None:
         self.rate.copy_(state["rate"])
-        moments = {name: x.to(self._flat.device).clone() for name, x in state["moments"].items()}
-        self._adam.state[self._flat] = moments
+        for name, x in self._moments.items():
+            x.copy_(state["moments"][name])

@@ -25,7 +25,10 @@ class _Cut:
 
 
 class Collector:
-    """Owns what lives on between rollouts: the current observation, recurrent state and episode scores."""
+    """Acts, and owns what lives on between rollouts: the last row of the storage, and episode scores.
+
+    Everything is written in place, so that a rollout can be captured as a CUDA graph (see `echelon.capture`).
+    """
 
     def __init__(
         self, env: Env, model: ActorCritic, layout: Layout, config: UpdateConfig, generator: torch.Generator
@@ -35,14 +38,12 @@ class Collector:
         self.rollout = Rollout.allocate(
             config.horizon, n, env.obs_spec, env.action_dim, model.state_dim, layout.policies, device
         )
+        self.rollout.start.fill_(True)
         self.episodes = Episodes(layout)
-        self.obs: Groups = {}
-        self.state = torch.zeros(n, model.state_dim, device=device)
-        self.start = torch.ones(n, dtype=torch.bool, device=device)
 
     def reset(self) -> None:
         """Start every episode anew: once, when training begins."""
-        self.obs = self.env.reset()
+        self._store_obs(-1, self.env.reset())
 
     @torch.inference_mode()
     def collect(self) -> Rollout:
@@ -50,24 +51,25 @@ class Collector:
         rollout = self.rollout
         rollout.log_std.copy_(self.model.log_std)
         rollout.final_value.zero_()
+        for x in (*rollout.obs.values(), rollout.state, rollout.start):
+            x[0] = x[-1]
         self.episodes.begin()
         cuts: list[_Cut] = []
         for t in range(rollout.horizon):
-            self._store_state(t)
             self._act(t, cuts)
-        self._store_state(rollout.horizon)
-        rollout.value[-1] = self._raw_value(self._evaluate(self.obs, self.state, self.layout.policy_id))
+        obs = {name: x[-1] for name, x in rollout.obs.items()}
+        rollout.value[-1] = self._raw_value(self._evaluate(obs, rollout.state[-1], self.layout.policy_id))
         self._bootstrap(cuts)
         return rollout
 
-    def _store_state(self, t: int) -> None:
-        for name, x in self.obs.items():
-            self.rollout.obs[name][t] = x
-        self.rollout.state[t] = self.state
-        self.rollout.start[t] = self.start
+    def _store_obs(self, t: int, obs: Groups) -> None:
+        for name, x in self.rollout.obs.items():
+            x[t] = obs[name]
 
     def _act(self, t: int, cuts: list["_Cut"]) -> None:
-        rollout, output = self.rollout, self._evaluate(self.obs, self.state, self.layout.policy_id)
+        rollout = self.rollout
+        obs = {name: x[t] for name, x in rollout.obs.items()}
+        output = self._evaluate(obs, rollout.state[t], self.layout.policy_id)
         noise = torch.randn(output.mean.shape, generator=self.generator, device=output.mean.device)
         action = output.mean + output.log_std.exp() * noise
         rollout.action[t], rollout.mean[t] = action[0], output.mean[0]
@@ -78,8 +80,10 @@ class Collector:
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
         self._note_cut(t, step, output.state, cuts)
         self.episodes.record(step)
-        self.obs, self.start = step.obs, step.terminated | step.truncated
-        self.state = output.state * (~self.start).unsqueeze(-1)
+        done = step.terminated | step.truncated
+        self._store_obs(t + 1, step.obs)
+        rollout.start[t + 1] = done
+        rollout.state[t + 1] = output.state * (~done).unsqueeze(-1)
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
         """See to it that rows cut by the time limit are bootstrapped.
@@ -103,7 +107,7 @@ class Collector:
         if not cuts:
             return
         rows = torch.cat([cut.rows for cut in cuts])
-        obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.obs}
+        obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.rollout.obs}
         output = self._evaluate(obs, torch.cat([cut.state for cut in cuts]), self.layout.policy_id[rows])
         values = self._raw_value(output).split([len(cut.rows) for cut in cuts])
         for cut, value in zip(cuts, values, strict=True):
@@ -118,10 +122,16 @@ class Collector:
         return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
 
     def state_dict(self) -> State:
-        return {"obs": self.obs, "state": self.state, "start": self.start, "episodes": self.episodes.state_dict()}
+        rollout = self.rollout
+        return {
+            "obs": {name: x[-1].clone() for name, x in rollout.obs.items()},
+            "state": rollout.state[-1].clone(),
+            "start": rollout.start[-1].clone(),
+            "episodes": self.episodes.state_dict(),
+        }
 
     def load_state_dict(self, state: Any) -> None:
-        self.obs = {name: x.to(self.state.device) for name, x in state["obs"].items()}
-        self.state = state["state"].to(self.state.device)
-        self.start = state["start"].to(self.start.device)
+        self._store_obs(-1, state["obs"])
+        self.rollout.state[-1] = state["state"]
+        self.rollout.start[-1] = state["start"]
         self.episodes.load_state_dict(state["episodes"])

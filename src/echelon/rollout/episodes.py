@@ -17,50 +17,51 @@ COUNTED = ("quarantined", "overflow")
 
 
 class Episodes:
-    """Totals of current episodes, results of the last ones, and sums over a rollout: `[K, N]` each, a row a name."""
+    """Totals of current episodes, results of the last ones, and sums over a rollout: `[K, N]` each, a row a name.
+
+    All tensors are updated in place, so that recording can be captured as a CUDA graph.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         device = layout.policy_id.device
         self.names = ["return", "length"]
-        """Rows of `last`: what the collector adds up itself, then what the task reports under `episode/`."""
-        self.current = torch.zeros(2, layout.num_envs, device=device)
-        self.last = torch.zeros(2, layout.num_envs, device=device)
-        self.finished = torch.zeros(layout.num_envs, dtype=torch.bool, device=device)
+        """Rows of `last`: what is added up here, then what the task reports under `episode/`."""
         self.step_names: list[str] = []
-        self.sums = torch.zeros(0, layout.num_envs, device=device)
-        self.steps = 0
-        self.steps_seen = 0
-        """Steps since the run began; `steps` are those of this rollout."""
+        """Rows of `sums`: what else the task reports."""
+        self.current = torch.zeros(2, layout.num_envs, device=device)
+        self.finished = torch.zeros(layout.num_envs, dtype=torch.bool, device=device)
+        self.steps = torch.zeros((), device=device)
+        """Steps of this rollout."""
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Storage for the names that are known. A task's are, from its first step on."""
+        with torch.inference_mode(False):  # what is made in inference mode could not be loaded into later
+            self.last = torch.zeros(len(self.names), self.layout.num_envs, device=self.current.device)
+            self.sums = torch.zeros(len(self.step_names), self.layout.num_envs, device=self.current.device)
 
     def begin(self) -> None:
         """A new rollout: per-step quantities are averaged from here."""
-        self.sums = torch.zeros_like(self.sums)
-        self.steps = 0
+        self.sums.zero_()
+        self.steps.zero_()
 
     def record(self, step: Step) -> None:
         """Take in one control step of all environments."""
-        if self.steps_seen == 0:
-            self._learn_names(step.log)
-        self.steps_seen += 1
+        if step.log and len(self.names) + len(self.step_names) == 2:
+            self.names += [name.removeprefix("episode/") for name in step.log if name.startswith("episode/")]
+            self.step_names = [name for name in step.log if not name.startswith("episode/")]
+            self._allocate()
         done = step.terminated | step.truncated
-        self.current = self.current + torch.stack((step.reward, torch.ones_like(step.reward)))
+        self.current += torch.stack((step.reward, torch.ones_like(step.reward)))
         reported = [step.log[f"episode/{name}"] for name in self.names[2:]]
         totals = torch.cat((self.current, torch.stack(reported))) if reported else self.current
-        self.last = torch.where(done, totals, self.last)
-        self.current = self.current * ~done
-        self.finished = self.finished | done
+        self.last.copy_(torch.where(done, totals, self.last))
+        self.current.masked_fill_(done, 0.0)
+        self.finished |= done
         if self.step_names:
-            self.sums = self.sums + torch.stack([step.log[name] for name in self.step_names])
+            self.sums += torch.stack([step.log[name] for name in self.step_names])
         self.steps += 1
-
-    def _learn_names(self, log: dict[str, Tensor]) -> None:
-        """What the task reports is known from its first step on."""
-        self.names += [name.removeprefix("episode/") for name in log if name.startswith("episode/")]
-        self.step_names = [name for name in log if not name.startswith("episode/")]
-        device, num_envs = self.last.device, self.layout.num_envs
-        self.last = torch.zeros(len(self.names), num_envs, device=device)
-        self.sums = torch.zeros(len(self.step_names), num_envs, device=device)
 
     def metrics(self) -> dict[str, Tensor]:
         """0-d tensors; NaN for a policy none of whose environments has finished an episode yet."""
@@ -78,18 +79,15 @@ class Episodes:
 
     def state_dict(self) -> State:
         return {
-            "steps_seen": self.steps_seen,
             "names": self.names,
             "step_names": self.step_names,
-            "current": self.current,
-            "last": self.last,
-            "finished": self.finished,
+            "current": self.current.clone(),
+            "last": self.last.clone(),
+            "finished": self.finished.clone(),
         }
 
     def load_state_dict(self, state: Any) -> None:
-        device = self.last.device
-        self.steps_seen = state["steps_seen"]
         self.names, self.step_names = list(state["names"]), list(state["step_names"])
-        self.current, self.last = state["current"].to(device), state["last"].to(device)
-        self.finished = state["finished"].to(device)
-        self.sums = torch.zeros(len(self.step_names), self.layout.num_envs, device=device)
+        self._allocate()
+        for name in ("current", "last", "finished"):
+            getattr(self, name).copy_(state[name])

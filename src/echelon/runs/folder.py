@@ -23,7 +23,16 @@ from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
 
 CONFIG = "config.json"
-MAY_CHANGE = ("iterations", "env_steps", "out", "threads", "checkpoint_every", "keep_checkpoints", "diagnostics")
+MAY_CHANGE = (
+    "iterations",
+    "env_steps",
+    "out",
+    "threads",
+    "capture",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "diagnostics",
+)
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far."""
 
 

@@ -7,6 +7,7 @@ itself, and zero in a simulation whose state was set since. Numbers are in the e
 with `.float()`.
 """
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import mujoco
@@ -58,6 +59,10 @@ class Engine(Protocol):
 
     def set_const(self) -> None:
         """Recompute the constants that follow from expanded fields."""
+        ...
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Entered while torch records its current stream as a CUDA graph that holds steps of this engine."""
         ...
 
     def state_dict(self) -> State:

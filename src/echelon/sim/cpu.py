@@ -10,7 +10,7 @@ reaches the collision code) and counts a warning. A MuJoCo error stops that simu
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import mujoco
@@ -86,6 +86,10 @@ class CpuEngine:
     def set_const(self) -> None:
         """Recompute the constants that follow from expanded fields."""
         self._batch.set_const()
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """There are no graphs on a CPU."""
+        return nullcontext()
 
     def state_dict(self) -> State:
         """Rows of all state MuJoCo integrates (warm start included), per-simulation model values, the two counters."""

@@ -12,6 +12,7 @@ the way round either end of the wall leads through states that pay less. Pure to
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -194,6 +195,10 @@ class DeceptiveReach:
         self.clock.masked_fill_(mask, 0)
         self.trapped_steps.masked_fill_(mask, 0.0)
         self.closest.masked_fill_(mask, torch.inf)
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Nothing but torch runs here, which needs no telling."""
+        return nullcontext()
 
     def state_dict(self) -> State:
         """Bodies, clocks, totals and random generator."""

@@ -9,6 +9,7 @@ step and used where an episode ended. That makes a step capturable as a CUDA gra
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -148,6 +149,10 @@ class MujocoTask(ABC, Generic[C]):
         self._begin(terminated | truncated)
         return Step(self.observe(), reward, terminated, truncated, final_obs, log)
 
+    def capturing(self) -> AbstractContextManager[None]:
+        """Entered while torch records steps as a CUDA graph."""
+        return self.engine.capturing()
+
     def _begin(self, mask: Tensor) -> None:
         """Begin an episode in the environments of `mask [N]`."""
         start = self.start_state()
@@ -176,4 +181,4 @@ class MujocoTask(ABC, Generic[C]):
             total.copy_(saved["totals"][name])
         for name, value in self.kept.items():
             value.copy_(saved["kept"][name])
-        self.generator.set_state(saved["generator"])
+        self.generator.set_state(saved["generator"].cpu())
