@@ -128,3 +128,45 @@ def test_a_captured_step_equals_an_eager_one() -> None:
         graph.replay()
     torch.testing.assert_close(captured.qpos, eager.qpos, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(captured.sensordata, eager.sensordata, rtol=1e-3, atol=1e-3)
+
+
+BOX_ON_TABLE = """
+<mujoco>
+  <option timestep="0.008333"><flag nativeccd="disable"/></option>
+  <worldbody>
+    <geom type="box" size="0.2 0.2 0.1" pos="0 0 -0.1"/>
+    <body name="box" pos="0 0 0.3">
+      <freejoint/>
+      <inertial mass="0.05" pos="0 0 0" diaginertia="2e-5 2e-5 2e-5"/>
+      <geom name="box" type="box" size="0.025 0.025 0.025"/>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_every_simulation_has_a_size_and_a_mass_of_its_own() -> None:
+    """Boxes of 400 kg/m³ with three different sides, from a cube to a stick; MuJoCo's constants, and each at rest."""
+    from echelon.sim.warp import WarpEngine
+
+    model = mujoco.MjModel.from_xml_string(BOX_ON_TABLE)
+    here, there = CpuEngine(model, NUM_SIMS), WarpEngine(model, NUM_SIMS, CUDA)
+    halves = torch.stack([torch.tensor([0.025, 0.025 + 0.002 * i, 0.025 + 0.015 * i]) for i in range(NUM_SIMS)])
+    mass = 3200 * halves.prod(dim=1)
+    square = halves.square()
+    for engine in (here, there):
+        engine.expand("geom_size")[:, 1] = halves.to(engine.device, engine.qpos.dtype)
+        engine.expand("body_mass")[:, 1] = mass.to(engine.device, engine.qpos.dtype)
+        inertia = mass[:, None] / 3 * (square.sum(dim=1, keepdim=True) - square)
+        engine.expand("body_inertia")[:, 1] = inertia.to(engine.device, engine.qpos.dtype)
+        engine.set_const()
+    for field in ("geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0"):
+        found = there.expand(field).cpu().double()
+        torch.testing.assert_close(found, here.expand(field), rtol=1e-4, atol=1e-6, msg=field)
+    state = there.qpos.clone()
+    state[:, 2] = halves[:, 2].cuda() + 0.001
+    there.set_state(torch.ones(NUM_SIMS, dtype=torch.bool, device=CUDA), state, torch.zeros_like(there.qvel))
+    for _ in range(120):
+        there.step(1)
+    torch.testing.assert_close(there.qpos[:, 2].cpu(), halves[:, 2], rtol=0, atol=1e-3)
+    assert not there.overflow.any()

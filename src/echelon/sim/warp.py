@@ -35,6 +35,8 @@ _CAPACITY = int(
     | mjw.OverflowType.CCD
 )
 """Overflow bits that mean lost contacts or constraints; a solver at its iteration limit is not one of them."""
+_DERIVED = ("geom_aabb", "geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0", "actuator_acc0")
+"""Model fields that `set_const` computes, into the storage it finds: without room for every simulation, into one's."""
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "xfrc_applied", "mocap_pos", "mocap_quat", "time")
 
 
@@ -150,6 +152,8 @@ class WarpEngine:
 
     def set_const(self) -> None:
         """Recompute the constants that follow from expanded fields."""
+        for field in _DERIVED:
+            self.expand(field)
         with self._on_stream():
             mjw.set_const(self._model, self._data)
 
