@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-gpu format clean
+.PHONY: help demo test test-gpu format web clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test      lint, types and tests (sets up .venv)"
 	@echo "make test-gpu  the tests that need a CUDA GPU"
 	@echo "make format    let ruff rewrite the layout of the code"
+	@echo "make web       rebuild the replay's script for the browser (needs npm)"
 	@echo "make clean     remove .venv and caches"
 
 # The stamp is newer than both files exactly when the environment was built from them.
@@ -36,5 +37,10 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+WEB := src/echelon/viewing/web
+
+web:
+	cd $(WEB) && npm ci --no-fund --no-audit && npm run build
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WEB)/node_modules .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,177 @@
+"""Recorded episodes: what the policies of a run did, as poses of bodies that a browser can draw.
+
+`replay/replay.json` holds one episode per policy: the scene as primitives, and for every frame the pose of every body.
+Poses are whole numbers, positions in hundredths of a millimetre and quaternions in 1/32767, so a drawn body is within
+0.01 mm of the simulated one however far the robot runs. Per body and component the differences from frame to frame are
+stored, byte planes apart, deflated, in base64: bodies that stand still cost nothing.
+"""
+
+import base64
+import binascii
+import dataclasses
+import json
+import zlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from echelon.errors import UserError
+from echelon.runs.durable import replace_durably
+from echelon.runs.folder import RunFolder
+
+FORMAT = 1
+UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
+"""What one step of a stored number is worth: x y z in metres, then w x y z of the quaternion."""
+
+Vector = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Geom:
+    """A primitive, placed on a body, as MuJoCo sizes it (half lengths, radii)."""
+
+    type: str
+    """sphere, capsule, box, cylinder, ellipsoid or plane."""
+    size: Vector
+    rgba: Vector
+    body: int
+    pos: Vector
+    quat: Vector
+    """w x y z"""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Where to look from at first."""
+
+    eye: Vector
+    target: Vector
+    fovy: float
+    """Vertical field of view, in degrees."""
+    follow: int | None
+    """Body that the camera goes along with, where the robot leaves the place it starts at."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of one policy."""
+
+    policy: int
+    """0 is the leader."""
+    total_return: float
+    length: int
+    """Control steps."""
+    failed: bool
+    """Whether it ended before the time limit."""
+    geoms: tuple[Geom, ...]
+    """Of this episode, since an environment may have sizes and colours of its own."""
+    poses: np.ndarray
+    """`[frames, bodies, 7]`: x y z in metres, then w x y z."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What there is to see of a run."""
+
+    run: str
+    task: str
+    algo: str
+    iteration: int
+    """Iterations the shown policies were trained for."""
+    seed: int
+    """Decides the episodes, which all start in the same state."""
+    frame_s: float
+    """Simulated seconds between two frames."""
+    bodies: tuple[str, ...]
+    camera: Camera
+    episodes: tuple[Episode, ...]
+
+
+def replay_path(folder: RunFolder | Path) -> Path:
+    """Where a run's replay is."""
+    return (folder.path if isinstance(folder, RunFolder) else folder) / "replay" / "replay.json"
+
+
+def write_replay(replay: Replay, path: Path) -> None:
+    """Put the replay into one file, in place of an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_durably(path, replay_json(replay).encode())
+
+
+def read_replay(path: Path) -> Replay:
+    """What `write_replay` wrote, positions within half a unit. A file that is not one is a `UserError`."""
+    try:
+        return _decoded(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError, zlib.error, binascii.Error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is not a whole replay ({reason}); echelon record writes it anew") from None
+
+
+def replay_json(replay: Replay) -> str:
+    """The replay as the text that both the file and a page hold."""
+    document = {"format": FORMAT} | dataclasses.asdict(dataclasses.replace(replay, episodes=()))
+    document["episodes"] = [_encoded(episode) for episode in replay.episodes]
+    return json.dumps(_rounded(document), allow_nan=False, separators=(",", ":"))
+
+
+def viewer_script() -> str:
+    """The script that draws a replay: it defines `EchelonReplay.mount(element, replay, options)`."""
+    return (files("echelon") / "viewing" / "web" / "replay.bundle.js").read_text(encoding="utf-8")
+
+
+def pack(poses: np.ndarray) -> str:
+    """`[frames, bodies, 7]` as text."""
+    steps = np.rint(np.asarray(poses, np.float64) / UNITS).astype("<i4").reshape(len(poses), -1)
+    series = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1])).T  # bodies × 7 rows of frames
+    planes = np.ascontiguousarray(series).view(np.uint8).reshape(-1, 4).T
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+
+
+def unpack(text: str, frames: int, bodies: int) -> np.ndarray:
+    """The inverse of `pack`, to half a unit."""
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), np.uint8)
+    if planes.size != frames * bodies * 7 * 4:
+        raise ValueError(f"{planes.size} bytes of poses instead of {frames * bodies * 7 * 4}")
+    series = np.ascontiguousarray(planes.reshape(4, -1).T).view("<i4").reshape(bodies * 7, frames)
+    return np.cumsum(series, axis=1, dtype=np.int64).T.reshape(frames, bodies, 7) * UNITS
+
+
+def _encoded(episode: Episode) -> dict[str, Any]:
+    """An episode as JSON data."""
+    plain = dataclasses.asdict(dataclasses.replace(episode, poses=np.empty(0)))
+    return plain | {"frames": len(episode.poses), "poses": pack(episode.poses)}
+
+
+def _decoded(document: dict[str, Any]) -> Replay:
+    """A replay from JSON data."""
+    if document["format"] != FORMAT:
+        raise ValueError(f"its format is {document['format']}, known is {FORMAT}")
+    fields = {name: value for name, value in document.items() if name != "format"}
+    bodies = tuple(fields["bodies"])
+    camera = Camera(**{name: _tuples(value) for name, value in fields["camera"].items()})
+    episodes = tuple(_episode(episode, len(bodies)) for episode in fields["episodes"])
+    return Replay(**fields | {"bodies": bodies, "camera": camera, "episodes": episodes})
+
+
+def _episode(data: dict[str, Any], bodies: int) -> Episode:
+    fields = dict(data)
+    poses = unpack(fields["poses"], fields.pop("frames"), bodies)
+    geoms = tuple(Geom(**{name: _tuples(value) for name, value in geom.items()}) for geom in fields["geoms"])
+    return Episode(**fields | {"poses": poses, "geoms": geoms})
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as the tuples they were."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _rounded(value: Any) -> Any:
+    """Micrometres are enough for sizes, and far shorter to write than all digits."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Seeing policies move: replays for the browser, videos, and a live view."""

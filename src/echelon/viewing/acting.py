@@ -1,0 +1,106 @@
+"""A policy of a run, in an environment of one."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env, Groups, MakeEnv, Step
+from echelon.errors import UserError
+from echelon.evaluate import load_model
+from echelon.models.actor_critic import ActorCritic
+from echelon.runs import checkpoint as checkpoints
+from echelon.runs.folder import RunFolder
+from echelon.sim.contract import Engine
+from echelon.tasks import make
+
+CPU = torch.device("cpu")
+
+
+class Simulated(Protocol):
+    """An environment on a physics engine, as all our MuJoCo tasks are."""
+
+    engine: Engine
+    substeps: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's network, and how to make environments for it."""
+
+    config: TrainConfig
+    make_env: MakeEnv
+    model: ActorCritic
+    iteration: int
+
+    @staticmethod
+    def load(
+        folder: RunFolder, checkpoint: Literal["newest", "best"] = "newest", make_env: MakeEnv | None = None
+    ) -> "Trained":
+        """A run's checkpoint, on the CPU, wherever it was trained."""
+        found = checkpoints.load_best(folder) if checkpoint == "best" else checkpoints.load_newest(folder)
+        if found is None:
+            raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+        config = folder.config
+        torch.set_num_threads(config.threads)
+        make_env = make_env or partial(make, config.task, config.env)
+        model = load_model(make_env(1, CPU, 0), config, found.state["trainer"]["model"])
+        return Trained(config, make_env, model, found.iteration)
+
+    def chosen(self, policies: str) -> tuple[int, ...]:
+        """The policies that `leader`, `all` or a number names."""
+        count = self.config.num_policies
+        if policies == "all":
+            return tuple(range(count))
+        policy = 0 if policies == "leader" else int(policies) if policies.isdecimal() else count
+        if policy < count:
+            return (policy,)
+        numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
+        raise UserError(f"--policy is leader, all or {numbers}, not {policies}")
+
+
+class Actor:
+    """One policy acting in one environment, without chance. `reset` it first."""
+
+    def __init__(self, trained: Trained, policy: int, seed: int) -> None:
+        self.env: Env = trained.make_env(1, CPU, seed)
+        self.model = trained.model
+        self.policy = policy
+        self._obs: Groups = {}
+        self._state: Tensor = torch.zeros(1, self.model.state_dim)
+        self._never = torch.zeros(1, 1, dtype=torch.bool)
+
+    @property
+    def simulated(self) -> Simulated:
+        """The environment as one with an engine, which alone can be looked at."""
+        if not hasattr(self.env, "engine"):
+            raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
+        return self.env  # pyright: ignore[reportReturnType]  # what has an engine is a MuJoCo task
+
+    @property
+    def control_s(self) -> float:
+        """Simulated seconds of a control step."""
+        return self.simulated.substeps * float(self.simulated.engine.model.opt.timestep)
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self._obs = self.env.reset()
+        self._state = torch.zeros(1, self.model.state_dim)
+
+    @torch.no_grad()
+    def step(self) -> Step:
+        """One control step. Where it ends the episode, the next one has begun already."""
+        obs = {name: x[None] for name, x in self._obs.items()}
+        output = self.model(obs, torch.tensor([self.policy]), self._state, self._never)
+        step = self.env.step(output.mean[0].clamp(-1, 1))
+        ended = step.terminated | step.truncated
+        self._obs, self._state = step.obs, output.state * (~ended)[:, None]
+        return step
+
+
+def label(policy: int) -> str:
+    """What a policy is called in pictures."""
+    return "leader" if policy == 0 else f"follower {policy}"

@@ -1,0 +1,39 @@
+"""A replay as one page that needs nothing else: it opens from disk, without a network."""
+
+import html
+
+from echelon.runs.replays import Replay, replay_json, viewer_script
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+  html, body {{ height: 100%; margin: 0; }}
+  #replay {{ height: 100%; }}
+</style>
+</head>
+<body>
+<div id="replay"></div>
+<script>{script}</script>
+<script>
+  const replay = {replay};
+  window.handle = EchelonReplay.mount(document.getElementById("replay"), replay);
+</script>
+</body>
+</html>
+"""
+
+
+def replay_page(replay: Replay) -> str:
+    """The page's text."""
+    title = html.escape(f"{replay.task}, {replay.algo}, iteration {replay.iteration:,}: {replay.run}")
+    return _PAGE.format(title=title, script=viewer_script(), replay=embedded(replay_json(replay)))
+
+
+def embedded(document: str) -> str:
+    """JSON as it may stand in a script: nothing in it can end the script or start a comment."""
+    return document.replace("<", "\\u003c")

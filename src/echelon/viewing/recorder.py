@@ -1,0 +1,119 @@
+"""Record an evaluation episode of each policy: poses for the browser, states for the renderer."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import mujoco
+import numpy as np
+import torch
+
+from echelon.envs.contract import MakeEnv
+from echelon.runs.folder import RunFolder
+from echelon.runs.replays import Episode, Replay, replay_path, write_replay
+from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.scene import Looks, body_names, camera, primitives
+
+FRAME_RATE = 30.0
+"""Frames per simulated second to aim at; a frame is a whole number of control steps."""
+SEED = 1000
+"""The seed `echelon evaluate` has too: episodes that the training has not seen."""
+
+
+@dataclass(frozen=True)
+class Tape:
+    """One episode, frame by frame."""
+
+    policy: int
+    model: mujoco.MjModel
+    looks: Looks
+    frame_s: float
+    total_return: float
+    length: int
+    failed: bool
+    qpos: np.ndarray
+    """`[frames, nq]`"""
+    mocap: np.ndarray
+    """`[frames, mocap bodies, 7]`"""
+    poses: np.ndarray
+    """`[frames, bodies, 7]`"""
+
+
+def record_replay(
+    folder: RunFolder,
+    policies: str = "all",
+    seed: int = SEED,
+    checkpoint: Literal["newest", "best"] = "newest",
+    make_env: MakeEnv | None = None,
+) -> Replay:
+    """Record `leader`, `all` or a policy's number, write the replay into the run folder, and return it."""
+    trained = Trained.load(folder, checkpoint, make_env)
+    replay = to_replay(folder.name, trained, seed, record(trained, policies, seed))
+    write_replay(replay, replay_path(folder))
+    return replay
+
+
+def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
+    """An episode of each chosen policy, all from the same start, since each has an environment of the same seed."""
+    return tuple(record_episode(Actor(trained, policy, seed)) for policy in trained.chosen(policies))
+
+
+def record_episode(actor: Actor) -> Tape:
+    """The actor's first episode, up to the last state before the environment begins another."""
+    env, engine = actor.env, actor.simulated.engine
+    stride = max(1, round(1 / (FRAME_RATE * actor.control_s)))
+    xpos, xquat = engine.read("xpos"), engine.read("xquat")
+    markers = np.flatnonzero(engine.model.body_mocapid >= 0)
+    qpos, mocap, poses = [], [], []
+    total, length, ended = 0.0, 0, False
+    actor.reset()  # after the reads, which it fills
+    looks = Looks.of(engine)
+    while True:
+        if length % stride == 0:
+            qpos.append(engine.qpos[0].numpy().copy())
+            mocap.append(torch.cat((engine.mocap_pos[0], engine.mocap_quat[0]), dim=-1).numpy())
+            poses.append(torch.cat((xpos[0], xquat[0]), dim=-1).numpy())
+            # Goals are moved after the physics, which takes note of them in its next step.
+            poses[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
+        step = actor.step()
+        total, length = total + float(step.reward), length + 1
+        if bool(step.terminated | step.truncated) or length == env.episode_length:
+            ended = bool(step.terminated)
+            break
+    return Tape(
+        policy=actor.policy,
+        model=engine.model,
+        looks=looks,
+        frame_s=stride * actor.control_s,
+        total_return=total,
+        length=length,
+        failed=ended,
+        qpos=np.stack(qpos),
+        mocap=np.stack(mocap),
+        poses=np.stack(poses),
+    )
+
+
+def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
+    """What a browser needs of the tapes."""
+    first = tapes[0]
+    return Replay(
+        run=run,
+        task=trained.config.task,
+        algo=trained.config.algo,
+        iteration=trained.iteration,
+        seed=seed,
+        frame_s=first.frame_s,
+        bodies=body_names(first.model),
+        camera=camera(first.model, first.qpos[0]),
+        episodes=tuple(
+            Episode(
+                policy=tape.policy,
+                total_return=tape.total_return,
+                length=tape.length,
+                failed=tape.failed,
+                geoms=primitives(tape.model, tape.looks),
+                poses=tape.poses,
+            )
+            for tape in tapes
+        ),
+    )

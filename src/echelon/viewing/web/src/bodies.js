@@ -1,0 +1,118 @@
+// The robot: one group per body, the body's primitives inside it, moved to the recorded poses.
+import {
+  BoxGeometry,
+  CapsuleGeometry,
+  Color,
+  CylinderGeometry,
+  DoubleSide,
+  Group,
+  Mesh,
+  MeshStandardMaterial,
+  PlaneGeometry,
+  Quaternion,
+  SphereGeometry,
+  SRGBColorSpace,
+  Vector3,
+} from "three";
+import { decodePoses } from "./decode.js";
+
+/** MuJoCo's sizes are half lengths and radii, and its long axis is z where three's is y. */
+function geometry({ type, size }) {
+  const [a, b, c] = size;
+  switch (type) {
+    case "sphere":
+      return new SphereGeometry(a, 40, 28);
+    case "ellipsoid":
+      return new SphereGeometry(1, 40, 28).scale(a, b, c);
+    case "capsule":
+      return new CapsuleGeometry(a, 2 * b, 14, 32).rotateX(Math.PI / 2);
+    case "cylinder":
+      return new CylinderGeometry(a, a, 2 * b, 48).rotateX(Math.PI / 2);
+    case "box":
+      return new BoxGeometry(2 * a, 2 * b, 2 * c);
+    case "plane":
+      return new PlaneGeometry(2 * a, 2 * b);
+  }
+  throw new Error(`the replay has a geom of an unknown type: ${type}`);
+}
+
+/** A plane without end is the ground, which the stage draws. */
+export function isGround(geom) {
+  return geom.type === "plane" && !(geom.size[0] > 0 && geom.size[1] > 0);
+}
+
+function mesh(geom) {
+  const [r, g, b, alpha] = geom.rgba;
+  const material = new MeshStandardMaterial({
+    color: new Color().setRGB(r, g, b, SRGBColorSpace),
+    roughness: 0.62,
+    metalness: 0.0,
+    opacity: alpha,
+    transparent: alpha < 1,
+    depthWrite: alpha === 1,
+    side: geom.type === "plane" ? DoubleSide : undefined,
+  });
+  const found = new Mesh(geometry(geom), material);
+  found.castShadow = alpha === 1;
+  found.receiveShadow = true;
+  found.position.fromArray(geom.pos);
+  const [w, x, y, z] = geom.quat;
+  found.quaternion.set(x, y, z, w);
+  return found;
+}
+
+export class Bodies {
+  /** @param names of the bodies @param episode of the replay */
+  constructor(names, episode) {
+    this.names = names;
+    this.frames = episode.frames;
+    this.poses = decodePoses(episode.poses, episode.frames, names.length);
+    this.root = new Group();
+    this.groups = names.map(() => new Group());
+    for (const group of this.groups) this.root.add(group);
+    for (const geom of episode.geoms) if (!isGround(geom)) this.groups[geom.body].add(mesh(geom));
+    this._here = new Vector3();
+    this._next = new Vector3();
+    this._turn = new Quaternion();
+    this._turned = new Quaternion();
+  }
+
+  /** Where a body is at a time counted in frames; between two of them, on the straight way. */
+  position(body, time, into) {
+    this._read(body, Math.floor(time), into, this._turn);
+    this._read(body, Math.ceil(time), this._next, this._turned);
+    return into.lerp(this._next, time % 1);
+  }
+
+  show(time) {
+    this.groups.forEach((group, body) => {
+      group.position.copy(this.position(body, time, this._here));
+      group.quaternion.copy(this._turn).slerp(this._turned, time % 1);
+    });
+    this.root.updateMatrixWorld(true);
+  }
+
+  /** What is on the screen: position and quaternion (w x y z) of every body, from the matrices that are drawn. */
+  shown() {
+    return this.groups.map((group, body) => {
+      const position = new Vector3();
+      const turn = new Quaternion();
+      group.matrixWorld.decompose(position, turn, new Vector3());
+      return { body: this.names[body], pos: position.toArray(), quat: [turn.w, turn.x, turn.y, turn.z] };
+    });
+  }
+
+  dispose() {
+    this.root.traverse((item) => {
+      item.geometry?.dispose();
+      item.material?.dispose();
+    });
+  }
+
+  _read(body, frame, position, turn) {
+    const at = (Math.min(frame, this.frames - 1) * this.names.length + body) * 7;
+    const [x, y, z, qw, qx, qy, qz] = this.poses.subarray(at, at + 7);
+    position.set(x, y, z);
+    turn.set(qx, qy, qz, qw).normalize();
+  }
+}

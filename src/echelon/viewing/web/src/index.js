@@ -1,0 +1,49 @@
+// EchelonReplay.mount(element, replay, options): draw a replay that echelon/runs/replays.py wrote.
+import { Player } from "./player.js";
+import style from "./style.css";
+
+const STYLE_ID = "echelon-replay-style";
+
+/**
+ * @param element to fill; give it a height
+ * @param replay the parsed JSON
+ * @param options theme: "light" or "dark" (else the page's), policy: shown first (0 is the leader), autoplay: true
+ * @returns a handle: play, pause, seek(frame), choose(policy), setTheme(name), poses(), frame(), destroy()
+ */
+export function mount(element, replay, options = {}) {
+  if (!document.getElementById(STYLE_ID)) {
+    const sheet = document.createElement("style");
+    sheet.id = STYLE_ID;
+    sheet.textContent = style;
+    document.head.append(sheet);
+  }
+  const root = document.createElement("div");
+  root.className = "echelon-replay";
+  element.append(root);
+  let player;
+  try {
+    player = new Player(root, replay, options);
+  } catch (problem) {
+    root.innerHTML = '<p class="er-problem"></p>';
+    root.firstChild.textContent = `The replay cannot be shown here: ${problem.message}`;
+    throw problem;
+  }
+  return {
+    play: () => player.play(),
+    pause: () => player.pause(),
+    frame: () => player.frame,
+    frames: () => player.bodies.frames,
+    seek(frame) {
+      player.pause();
+      player.seek(frame);
+    },
+    choose(policy) {
+      const index = replay.episodes.findIndex((episode) => episode.policy === policy);
+      if (index < 0) throw new Error(`the replay has no episode of policy ${policy}`);
+      player.choose(index);
+    },
+    setTheme: (name) => player.theme(name),
+    poses: () => player.bodies.shown(),
+    destroy: () => player.destroy(),
+  };
+}

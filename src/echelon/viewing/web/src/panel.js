@@ -1,0 +1,77 @@
+// Buttons, slider and choices below the picture, as plain HTML that works with a keyboard and a screen reader.
+
+const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
+const PLAY = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5v11l9-5.5z"/></svg>';
+const PAUSE = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5h3v11H4zM9 2.5h3v11H9z"/></svg>';
+
+export function policyName(policy) {
+  return policy === 0 ? "leader" : `follower ${policy}`;
+}
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function choice(name, options) {
+  const select = element("select", { "aria-label": name, title: name });
+  for (const [value, text] of options) select.append(element("option", { value }, text));
+  return select;
+}
+
+export class Panel {
+  constructor(replay) {
+    this.frame_s = replay.frame_s;
+    this.play = element("button", { type: "button", class: "er-play" });
+    this.slider = element("input", { type: "range", min: 0, step: 1, value: 0, "aria-label": "frame" });
+    this.clock = element("span", { class: "er-clock" });
+    this.speed = choice(
+      "speed",
+      SPEEDS.map((speed) => [speed, `${speed}×`]),
+    );
+    this.speed.value = 1;
+    this.policy = choice(
+      "policy",
+      replay.episodes.map((episode, index) => [index, policyName(episode.policy)]),
+    );
+    this.policy.hidden = replay.episodes.length < 2;
+    this.follow = element("button", { type: "button", "aria-pressed": "false", title: "camera follows (f)" }, "follow");
+    this.follow.hidden = replay.camera.follow === null;
+    this.home = element("button", { type: "button", title: "first view (r)" }, "reset view");
+    this.caption = element("div", { class: "er-caption", "aria-live": "polite" });
+    this.bar = element(
+      "div",
+      { class: "er-bar" },
+      this.play,
+      this.slider,
+      this.clock,
+      this.policy,
+      this.speed,
+      this.follow,
+      this.home,
+    );
+    this.playing(false);
+  }
+
+  episode(episode) {
+    this.frames = episode.frames;
+    this.slider.max = episode.frames - 1;
+    const score = Number(episode.total_return.toPrecision(4)).toLocaleString("en");
+    const end = episode.failed ? `, failed after ${episode.length} steps` : "";
+    this.caption.replaceChildren(element("b", {}, policyName(episode.policy)), ` return ${score}${end}`);
+  }
+
+  time(frame) {
+    this.slider.value = Math.round(frame);
+    this.clock.textContent = `${(frame * this.frame_s).toFixed(2)} s`;
+    this.slider.setAttribute("aria-valuetext", this.clock.textContent);
+  }
+
+  playing(yes) {
+    this.play.innerHTML = yes ? PAUSE : PLAY;
+    this.play.setAttribute("aria-label", yes ? "pause" : "play");
+    this.play.title = `${yes ? "pause" : "play"} (space)`;
+  }
+}

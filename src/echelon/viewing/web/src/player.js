@@ -1,0 +1,210 @@
+// One replay on a page: the clock, what the controls do, and the pictures that are due.
+import { Vector3 } from "three";
+import { Bodies, isGround } from "./bodies.js";
+import { Panel } from "./panel.js";
+import { Stage } from "./stage.js";
+
+const HOLD_S = 0.8; // The last frame stays this long before the episode starts over.
+
+export class Player {
+  constructor(root, replay, options) {
+    this.root = root;
+    this.replay = replay;
+    this.panel = new Panel(replay);
+    this.frame = 0;
+    this.speed = 1;
+    this.running = false;
+    this.due = true;
+    this.bodies = null;
+    this._view = document.createElement("div");
+    this._view.className = "er-view";
+    this.canvas = document.createElement("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", `${replay.task}: drag to turn, scroll to zoom, space to play or pause`);
+    this._view.append(this.canvas, this.panel.caption);
+    root.replaceChildren(this._view, this.panel.bar);
+
+    const ground = replay.episodes[0].geoms.find((geom) => geom.body === 0 && isGround(geom));
+    this.stage = new Stage(this.canvas, replay.camera, ground ? ground.pos[2] : null);
+    this._start = new Vector3();
+    this._offset = new Vector3();
+    this._moved = new Vector3();
+    this.follow(replay.camera.follow !== null);
+    const wanted = replay.episodes.findIndex((episode) => episode.policy === (options.policy ?? 0));
+    this.choose(Math.max(wanted, 0));
+    this._listen();
+    this.theme(options.theme);
+    this._tick = this._tick.bind(this);
+    this._request = requestAnimationFrame(this._tick);
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (options.autoplay ?? !still) this.play();
+  }
+
+  choose(index) {
+    this.index = index;
+    if (this.bodies) {
+      this.stage.scene.remove(this.bodies.root);
+      this.bodies.dispose();
+    }
+    const episode = this.replay.episodes[index];
+    this.bodies = new Bodies(this.replay.bodies, episode);
+    this.stage.scene.add(this.bodies.root);
+    this.panel.policy.value = index;
+    this.panel.episode(episode);
+    if (this.replay.camera.follow !== null) this.bodies.position(this.replay.camera.follow, 0, this._start);
+    this.seek(this.frame);
+  }
+
+  get last() {
+    return this.bodies.frames - 1;
+  }
+
+  seek(frame) {
+    this.frame = Math.min(Math.max(frame, 0), this.last);
+    this._held = 0;
+    this._show();
+  }
+
+  play() {
+    if (this.frame >= this.last) this.seek(0);
+    this.running = true;
+    this._then = null;
+    this.panel.playing(true);
+  }
+
+  pause() {
+    this.running = false;
+    this.panel.playing(false);
+  }
+
+  toggle() {
+    if (this.running) this.pause();
+    else this.play();
+  }
+
+  follow(yes) {
+    this.follows = yes;
+    this.panel.follow.setAttribute("aria-pressed", String(yes));
+    if (this.bodies) this._show();
+  }
+
+  home() {
+    this.stage.home(this._offset);
+    this.due = true;
+  }
+
+  /** Colours come from the page: an option, `data-theme` of the document, or what the system prefers. */
+  theme(name) {
+    if (name) this._theme = name;
+    const page = document.documentElement.dataset.theme;
+    const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    this.root.dataset.theme = this._theme ?? page ?? system;
+    const style = getComputedStyle(this.root);
+    const colour = (variable) => style.getPropertyValue(variable).trim();
+    this.stage.colours({ sky: colour("--er-sky"), ground: colour("--er-ground"), line: colour("--er-line") });
+    this.due = true;
+  }
+
+  destroy() {
+    cancelAnimationFrame(this._request);
+    this._ending.abort();
+    this._sizes.disconnect();
+    this._sights.disconnect();
+    this._themes.disconnect();
+    this.bodies.dispose();
+    this.stage.dispose();
+    this.root.remove();
+  }
+
+  _show() {
+    this.bodies.show(this.frame);
+    this.panel.time(this.frame);
+    if (this.replay.camera.follow !== null) {
+      const where = this.bodies.position(this.replay.camera.follow, this.frame, this._moved).sub(this._start);
+      where.z = 0; // A camera that hops along makes one dizzy.
+      if (!this.follows) where.copy(this._offset);
+      this.stage.move(where.clone().sub(this._offset));
+      this._offset.copy(where);
+    }
+    this.due = true;
+  }
+
+  _tick(now) {
+    this._request = requestAnimationFrame(this._tick);
+    if (this.hidden) {
+      this._then = null;
+      return;
+    }
+    if (this.running) this._advance(this._then == null ? 0 : (now - this._then) / 1000);
+    this._then = now;
+    if (this.due) this.due = this.stage.draw();
+  }
+
+  _advance(seconds) {
+    if (this.frame >= this.last) {
+      this._held += seconds;
+      if (this._held > HOLD_S) this.seek(0);
+      return;
+    }
+    const held = this._held;
+    this.seek(this.frame + (Math.min(seconds, 0.25) * this.speed) / this.replay.frame_s);
+    this._held = held;
+  }
+
+  _listen() {
+    const { panel } = this;
+    this._ending = new AbortController();
+    const on = (target, event, act) => target.addEventListener(event, act, { signal: this._ending.signal });
+    on(panel.play, "click", () => this.toggle());
+    on(panel.slider, "input", () => {
+      this.pause();
+      this.seek(Number(panel.slider.value));
+    });
+    on(panel.speed, "change", () => (this.speed = Number(panel.speed.value)));
+    on(panel.policy, "change", () => this.choose(Number(panel.policy.value)));
+    on(panel.follow, "click", () => this.follow(!this.follows));
+    on(panel.home, "click", () => this.home());
+    on(this.canvas, "keydown", (event) => this._key(event));
+    this.stage.controls.addEventListener("change", () => (this.due = true));
+    for (const event of ["pointerdown", "pointermove", "wheel"]) on(this.canvas, event, () => (this.due = true));
+
+    this._sizes = new ResizeObserver(() => {
+      this.stage.resize(this._view.clientWidth, this._view.clientHeight);
+      this.due = true;
+    });
+    this._sizes.observe(this._view);
+    this._sights = new IntersectionObserver(([seen]) => (this.hidden = !seen.isIntersecting));
+    this._sights.observe(this.root);
+    this._themes = new MutationObserver(() => this.theme());
+    this._themes.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "class"] });
+    on(window.matchMedia("(prefers-color-scheme: dark)"), "change", () => this.theme());
+  }
+
+  /** Keys of the picture: arrows turn, with shift they shift, + and - zoom, space plays, comma and full stop step. */
+  _key(event) {
+    const count = this.replay.episodes.length;
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    const acts = {
+      " ": () => this.toggle(),
+      "+": () => this.stage.zoom(0.9),
+      "=": () => this.stage.zoom(0.9),
+      "-": () => this.stage.zoom(1 / 0.9),
+      ",": () => this.seek(Math.round(this.frame) - 1),
+      ".": () => this.seek(Math.round(this.frame) + 1),
+      "[": () => this.choose((this.index + count - 1) % count),
+      "]": () => this.choose((this.index + 1) % count),
+      Home: () => this.seek(0),
+      End: () => this.seek(this.last),
+      f: () => this.follow(!this.follows),
+      r: () => this.home(),
+    };
+    const arrow = arrows[event.key];
+    if (arrow && event.shiftKey) this.stage.pan(0.06 * arrow[0], 0.06 * arrow[1]);
+    else if (arrow) this.stage.orbit(0.12 * arrow[0], 0.08 * arrow[1]);
+    else if (acts[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) acts[event.key]();
+    else return;
+    event.preventDefault();
+    this.due = true;
+  }
+}

@@ -1,0 +1,128 @@
+"""Recorded poses: small, and right to a hundredth of a millimetre after a way of kilometres."""
+
+import base64
+import json
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from echelon.errors import UserError
+from echelon.runs.folder import RunFolder
+from echelon.runs.replays import (
+    Camera,
+    Episode,
+    Geom,
+    Replay,
+    pack,
+    read_replay,
+    replay_json,
+    replay_path,
+    unpack,
+    viewer_script,
+    write_replay,
+)
+
+
+def course(frames: int, bodies: int, seed: int = 0) -> np.ndarray:
+    """Bodies that wander off by kilometres, turning."""
+    rng = np.random.default_rng(seed)
+    position = np.cumsum(rng.normal(0.0, 3.0, (frames, bodies, 3)), axis=0) * 10
+    turn = rng.normal(size=(frames, bodies, 4))
+    return np.concatenate((position, turn / np.linalg.norm(turn, axis=-1, keepdims=True)), axis=-1)
+
+
+def replay(poses: np.ndarray) -> Replay:
+    geoms = (
+        Geom("box", (0.1, 0.2, 0.3), (1.0, 0.5, 0.0, 1.0), 1, (0.0, 0.0, 0.1), (1.0, 0.0, 0.0, 0.0)),
+        Geom("sphere", (0.05, 0.0, 0.0), (0.0, 0.0, 1.0, 0.5), 0, (0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 0.0)),
+    )
+    leader = Episode(0, 12.5, 7, False, geoms, poses)
+    names = tuple(f"body {i}" for i in range(poses.shape[1]))
+    camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
+    return Replay("a run", "Hopper", "cpo", 40, 1000, 0.04, names, camera, (leader, replace(leader, policy=2)))
+
+
+def test_poses_come_back_within_half_a_unit() -> None:
+    poses = course(frames=300, bodies=5)
+    assert np.abs(poses[..., :3]).max() > 500
+    back = unpack(pack(poses), 300, 5)
+    assert np.abs(back - poses)[..., :3].max() <= 0.5e-5 * (1 + 1e-9) + 1e-12
+    assert np.abs(back - poses)[..., 3:].max() <= 0.5 / 32767 * (1 + 1e-9)
+
+
+def test_the_text_is_what_the_format_says() -> None:
+    """Two frames of one body, packed by hand: differences per component, lowest bytes first, planes apart."""
+    x = [100_000, 100_250]  # 1 m and 1.0025 m in hundredths of a millimetre
+    w = [32767, -32767]
+    series = [x[0], x[1] - x[0], *[0, 0] * 2, w[0], w[1] - w[0], *[0, 0] * 3]
+    words = [struct.pack("<i", value) for value in series]
+    planes = b"".join(bytes(word[place] for word in words) for place in range(4))
+    poses = np.zeros((2, 1, 7))
+    poses[:, 0, 0], poses[:, 0, 3] = (1.0, 1.0025), (1.0, -1.0)
+    assert zlib.decompress(base64.b64decode(pack(poses))) == planes
+    assert unpack(base64.b64encode(zlib.compress(planes)).decode(), 2, 1) == pytest.approx(poses, abs=1e-12)
+
+
+def test_bodies_that_stand_still_cost_nothing() -> None:
+    still = np.repeat(course(1, 20), 300, axis=0)
+    assert len(pack(still)) < 3_000  # 42 000 numbers
+
+
+def test_a_replay_comes_back(tmp_path: Path) -> None:
+    written = replay(course(30, 3))
+    path = tmp_path / "deep" / "replay.json"
+    write_replay(written, path)
+    read = read_replay(path)
+    assert replace(read, episodes=()) == replace(written, episodes=())
+    for before, after in zip(written.episodes, read.episodes, strict=True):
+        assert replace(after, poses=np.empty(0)).geoms == before.geoms
+        assert (after.policy, after.total_return, after.length, after.failed) == (before.policy, 12.5, 7, False)
+        assert after.poses == pytest.approx(before.poses, abs=2e-5)
+
+
+def test_it_is_in_the_run_folder(folder: RunFolder) -> None:
+    assert replay_path(folder) == folder.path / "replay" / "replay.json" == replay_path(folder.path)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda text: text[:-50],
+        lambda text: "[]",
+        lambda text: text.replace('"format":1', '"format":99'),
+        lambda text: text.replace('"frames":30', '"frames":31'),
+        lambda text: text.replace('"poses":"', '"poses":"!'),
+        lambda text: text.replace('"camera"', '"kamera"'),
+    ],
+    ids=["cut", "foreign", "newer", "fewer frames", "not base64", "no camera"],
+)
+def test_a_damaged_replay_is_one_sentence(tmp_path: Path, harm) -> None:
+    path = tmp_path / "replay.json"
+    damaged = harm(replay_json(replay(course(30, 3))))
+    path.write_text(damaged)
+    with pytest.raises(UserError, match=r"replay\.json is not a whole replay \(.+\); echelon record"):
+        read_replay(path)
+
+
+def test_no_replay_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a whole replay"):
+        read_replay(tmp_path / "none.json")
+
+
+def test_the_file_holds_no_numbers_that_json_has_not() -> None:
+    broken = replace(replay(course(2, 3)), frame_s=float("nan"))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replay_json(broken)
+    json.loads(replay_json(replay(course(2, 3))))
+
+
+def test_the_shipped_script_names_its_licences() -> None:
+    script = viewer_script()
+    assert "three.js authors" in script
+    assert "Permission is hereby granted" in script
+    assert "</script" not in script
+    assert len(script) < 600_000

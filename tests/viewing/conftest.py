@@ -1,0 +1,39 @@
+"""Runs to look at: a robot that leaves its place, and a hand with a goal marker, both hardly trained."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from echelon.config import ModelConfig, UpdateConfig
+from echelon.presets import preset
+from echelon.runs.folder import RunFolder
+from echelon.train import train
+
+
+def trained(task: str, out: Path, episode_length: int, lstm: int = 0) -> RunFolder:
+    config = preset(task)
+    return train(
+        replace(
+            config,
+            env=replace(config.env, episode_length=episode_length),
+            policies=3,
+            num_envs=6,
+            iterations=1,
+            device="cpu",
+            out=str(out),
+            checkpoint_every=1,
+            model=ModelConfig(hidden=(8,), lstm=lstm, phi_dim=2),
+            update=UpdateConfig(horizon=4, sequence=2, mini_epochs=1),
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def hopper(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained("Hopper", tmp_path_factory.mktemp("runs") / "hopper", 40, lstm=4)
+
+
+@pytest.fixture(scope="session")
+def allegro(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained("AllegroHand", tmp_path_factory.mktemp("runs") / "allegro", 12)

@@ -1,0 +1,203 @@
+"""What is recorded is what the simulation did."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from rollout.stub_env import DriftEnv
+
+from echelon.config import TaskConfig
+from echelon.envs.contract import Env
+from echelon.errors import UserError
+from echelon.evaluate import load_model
+from echelon.presets import preset
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.runs.replays import read_replay, replay_path
+from echelon.tasks import make
+from echelon.train import train
+from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.recorder import Tape, record, record_episode, record_replay
+from echelon.viewing.scene import Looks, camera, primitives
+
+CPU = torch.device("cpu")
+
+
+def simulated(tape: Tape, frame: int) -> np.ndarray:
+    """`[bodies, 7]` by plain MuJoCo, from the state alone."""
+    data = mujoco.MjData(tape.model)
+    data.qpos[:] = tape.qpos[frame]
+    data.mocap_pos[:], data.mocap_quat[:] = tape.mocap[frame, :, :3], tape.mocap[frame, :, 3:]
+    mujoco.mj_kinematics(tape.model, data)
+    return np.concatenate((data.xpos, data.xquat), axis=1)
+
+
+def test_poses_are_those_of_the_states(hopper: RunFolder, allegro: RunFolder) -> None:
+    for folder in (hopper, allegro):
+        for tape in record(Trained.load(folder)):
+            for frame in range(len(tape.poses)):
+                assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
+
+
+def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder) -> None:
+    """By a loop over a batch in which every policy acts; environment i of each is compared with a recording of its own.
+
+    A frame is two control steps of 0.02 s, the nearest to a thirtieth of a second. The LSTM's state goes along.
+    """
+    config, found = hopper.config, checkpoint.load_newest(hopper)
+    assert found is not None
+    for tape in record(Trained.load(hopper), "all", seed=5):
+        env = make("Hopper", config.env, 1, CPU, 5)
+        model = load_model(env, config, found.state["trainer"]["model"])
+        obs, state, total = env.reset(), torch.zeros(1, model.state_dim), 0.0
+        for t in range(tape.length):
+            if t % 2 == 0:
+                assert tape.qpos[t // 2] == pytest.approx(env.engine.qpos[0].numpy(), abs=1e-12)  # pyright: ignore
+            with torch.no_grad():
+                start = torch.zeros(1, 1, dtype=torch.bool)
+                output = model({"policy": obs["policy"][None]}, torch.tensor([tape.policy]), state, start)
+            step = env.step(output.mean[0].clamp(-1, 1))
+            obs, state, total = step.obs, output.state, total + float(step.reward)
+        assert bool(step.terminated | step.truncated)
+        assert bool(step.terminated) == tape.failed
+        assert tape.total_return == pytest.approx(total, abs=1e-5)
+        assert len(tape.qpos) == (tape.length + 1) // 2
+        assert tape.frame_s == pytest.approx(0.04)
+
+
+def test_policies_start_alike_and_go_their_ways(hopper: RunFolder) -> None:
+    leader, first, second = record(Trained.load(hopper))
+    assert np.array_equal(leader.qpos[0], first.qpos[0])
+    assert np.array_equal(leader.qpos[0], second.qpos[0])
+    shortest = min(len(leader.qpos), len(first.qpos))
+    assert not np.allclose(leader.qpos[shortest - 1], first.qpos[shortest - 1])
+
+
+def test_the_goal_marker_is_recorded(allegro: RunFolder) -> None:
+    """The goal is a mocap body whose orientation is drawn at the start, after the physics was reset."""
+    (tape,) = record(Trained.load(allegro), "leader")
+    goal = tape.model.body("goal").id
+    assert np.abs(tape.poses[0, goal, 3:] - tape.model.body_quat[goal]).max() > 0.01
+    assert tape.poses[0, goal, 3:] == pytest.approx(tape.mocap[0, 0, 3:])
+
+
+def test_sizes_of_one_environment(allegro: RunFolder) -> None:
+    """Geoms that differ between environments are shown as they are in the recorded one."""
+
+    def large_cube(num_envs: int, device: torch.device, seed: int) -> Env:
+        env = make("AllegroHand", allegro.config.env, num_envs, device, seed)
+        engine = env.engine  # pyright: ignore[reportAttributeAccessIssue]  # a MuJoCo task
+        cube = engine.model.geom("cube").id
+        engine.expand("geom_size")[:, cube] *= 1.5
+        engine.expand("geom_rgba")[:, cube] = torch.tensor([0.1, 0.2, 0.3, 1.0])
+        return env
+
+    replay = record_replay(allegro, "leader", make_env=large_cube)
+    (cube,) = (geom for geom in replay.episodes[0].geoms if geom.rgba == pytest.approx((0.1, 0.2, 0.3, 1.0)))
+    assert cube.size == pytest.approx((0.04875,) * 3)
+
+
+def test_the_replay_is_written_into_the_run(hopper: RunFolder) -> None:
+    record_replay(hopper, "2", seed=3)
+    read = read_replay(replay_path(hopper))
+    assert [episode.policy for episode in read.episodes] == [2]
+    assert (read.run, read.task, read.algo, read.iteration, read.seed) == ("hopper", "Hopper", "cpo", 1, 3)
+    assert read.bodies == ("world", "torso", "thigh", "shank", "foot")
+    (tape,) = record(Trained.load(hopper), "2", seed=3)
+    assert np.abs(read.episodes[0].poses[..., :3] - tape.poses[..., :3]).max() < 1e-5
+
+
+def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco(allegro: RunFolder) -> None:
+    """Groups from 3 on are collision shapes. A material's colour counts where the geom has none of its own."""
+    model = mujoco.MjModel.from_xml_string("""
+        <mujoco>
+          <asset><material name="m" rgba="0.1 0.2 0.3 1"/></asset>
+          <worldbody>
+            <geom type="plane" size="0 0 1"/>
+            <body pos="0 0 1"><joint/>
+              <geom type="sphere" size="0.1" material="m"/>
+              <geom type="capsule" size="0.1 0.2" material="m" rgba="1 0 0 1"/>
+              <geom type="box" size="1 2 3" group="3"/>
+              <geom type="cylinder" size="0.1 0.2" rgba="0 0 0 0"/>
+              <geom type="ellipsoid" size="0.1 0.2 0.3" pos="1 2 3" quat="0 1 0 0"/>
+              <site type="sphere" size="0.01" rgba="0 1 0 1"/>
+              <site type="sphere" size="0.01" rgba="0 1 0 1" group="4"/>
+            </body>
+          </worldbody>
+        </mujoco>""")
+    found = primitives(model, Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
+    assert [(geom.type, geom.body) for geom in found] == [
+        *(("plane", 0), ("sphere", 1), ("capsule", 1)),
+        *(("ellipsoid", 1), ("sphere", 1)),
+    ]
+    assert found[1].rgba == pytest.approx((0.1, 0.2, 0.3, 1.0))
+    assert found[2].rgba == pytest.approx((1.0, 0.0, 0.0, 1.0))
+    assert (found[3].pos, found[3].quat) == ((1.0, 2.0, 3.0), (0.0, 1.0, 0.0, 0.0))
+    assert found[4].rgba == pytest.approx((0.0, 1.0, 0.0, 1.0))
+
+
+def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
+    """The hopper's camera tracks the torso; its eye and direction are those MuJoCo computes."""
+    (tape,) = record(Trained.load(hopper), "leader")
+    seen = camera(tape.model, tape.qpos[0])
+    data = mujoco.MjData(tape.model)
+    data.qpos[:] = tape.qpos[0]
+    mujoco.mj_forward(tape.model, data)
+    assert seen.follow == tape.model.body("torso").id
+    assert seen.eye == pytest.approx(data.cam_xpos[0], abs=1e-9)
+    direction = np.array(seen.target) - seen.eye
+    assert direction / np.linalg.norm(direction) == pytest.approx(-data.cam_xmat[0].reshape(3, 3)[:, 2], abs=1e-9)
+    assert abs(np.linalg.norm(direction) - 3.1) < 0.3  # the torso is about 3.1 m from the camera
+    assert seen.fovy == 38.0
+
+
+def test_a_mesh_is_one_sentence() -> None:
+    model = mujoco.MjModel.from_xml_string("""
+        <mujoco>
+          <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
+          <worldbody><geom name="rock" type="mesh" mesh="m"/></worldbody>
+        </mujoco>""")
+    with pytest.raises(UserError, match="geom rock is a mesh"):
+        primitives(model, Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
+
+
+def test_a_policy_that_is_not_there_is_one_sentence(hopper: RunFolder) -> None:
+    run = Trained.load(hopper)
+    assert run.chosen("leader") == (0,)
+    assert run.chosen("all") == (0, 1, 2)
+    assert run.chosen("2") == (2,)
+    for wrong in ("3", "-1", "first", ""):
+        with pytest.raises(UserError, match="--policy is leader, all or a number from 0 to 2"):
+            run.chosen(wrong)
+
+
+def test_a_task_without_bodies_is_one_sentence(tmp_path: Path) -> None:
+    def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+        return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
+
+    config = replace(
+        preset("Hopper"), task="Drift", env=TaskConfig(), num_envs=12, iterations=1, out=str(tmp_path / "d")
+    )
+    folder = train(config, make_env=drift)
+    with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
+        record_replay(folder, make_env=drift)
+
+
+def test_a_run_without_a_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    folder = RunFolder.create_or_resume(replace(preset("Hopper"), out=str(tmp_path / "new")))
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        record_replay(folder)
+
+
+def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
+    """The live view shows episode after episode: the recurrent state starts anew with each."""
+    actor = Actor(Trained.load(hopper), 0, 7)
+    tape = record_episode(actor)
+    first = actor._state
+    assert torch.equal(first, torch.zeros_like(first))
+    again = [actor.step() for _ in range(3)]
+    assert tape.length > 0
+    assert not any(bool(step.terminated) for step in again)
