@@ -84,6 +84,7 @@ def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: py
     )
     trainer = build(config, "cuda")
     trainer.iterate()
+    trainer.iterate()  # recording waits for the device; replaying does not
     reads = 0
     read = trainer_module._read
 

@@ -1,19 +1,21 @@
 """The loop: iterate, log, save."""
 
+import dataclasses
 import time
 from functools import partial
 
 import torch
 
-from echelon.config import TrainConfig
+from echelon.config import TaskConfig, TrainConfig
 from echelon.config_checks import validate
-from echelon.envs.contract import MakeEnv
+from echelon.envs.contract import Env, MakeEnv
 from echelon.learning.layout import Layout
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.interrupt import Interrupt
 from echelon.runs.metrics import MetricsWriter
+from echelon.runs.trouble import TroubleWatch
 from echelon.runs.view import NullView, View
 from echelon.tasks import make
 from echelon.trainer import Trainer, make_plan
@@ -31,17 +33,21 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     folder = RunFolder.create_or_resume(config)
     set_up_torch(config)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    trainer = Trainer(make_env(config.num_envs, choose_device(config.device), config.seed), config)
+    env = make_env(config.num_envs, choose_device(config.device), config.seed)
+    config, folder = _complete(config, folder, env)
+    trainer = Trainer(env, config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
         with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
             distances = DistanceWriter(folder, trainer.iteration)
+            trouble = TroubleWatch(config, view.message)
             while trainer.iteration < config.num_iterations:
                 result = trainer.iterate()
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
+                trouble.look(metrics)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 last = trainer.iteration == config.num_iterations or interrupt.asked
@@ -100,6 +106,15 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainConfig, RunFolder]:
+    """The settings with what the environment chose where they left it open, stored as well."""
+    chosen = getattr(env, "config", config.env)
+    if not isinstance(chosen, TaskConfig) or chosen == config.env:
+        return config, folder
+    config = dataclasses.replace(config, env=chosen)
+    return config, folder.with_config(config)
 
 
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:

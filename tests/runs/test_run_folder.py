@@ -23,6 +23,7 @@ class PendulumConfig(TaskConfig):
 
     velocities: bool = True
     mass: float = 1.0
+    contacts: int | None = None
 
 
 PRESET = TrainConfig(task="Pendulum", env=PendulumConfig(), update=UpdateConfig(horizon=8))
@@ -244,3 +245,12 @@ def test_a_task_of_ones_own_needs_no_preset(tmp_path: Path) -> None:
     config = TrainConfig(task="MyRobot", seed=3, out=str(tmp_path / "run"))
     RunFolder.create_or_resume(config)
     assert RunFolder.open(tmp_path / "run").config == config
+
+
+def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> None:
+    given = replace(PRESET, env=PendulumConfig(), out="run")
+    folder = RunFolder.create_or_resume(given)
+    found = replace(given, env=PendulumConfig(contacts=11))
+    assert folder.with_config(found).config == found
+    assert RunFolder.open("run").config == found
+    assert RunFolder.create_or_resume(given).config == given

@@ -87,7 +87,9 @@ class Episodes:
         }
 
     def load_state_dict(self, state: Any) -> None:
-        self.names, self.step_names = list(state["names"]), list(state["step_names"])
-        self._allocate()
+        names, step_names = list(state["names"]), list(state["step_names"])
+        if (names, step_names) != (self.names, self.step_names):
+            self.names, self.step_names = names, step_names
+            self._allocate()
         for name in ("current", "last", "finished"):
             getattr(self, name).copy_(state[name])

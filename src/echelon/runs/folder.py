@@ -32,6 +32,8 @@ MAY_CHANGE = (
     "checkpoint_every",
     "keep_checkpoints",
     "diagnostics",
+    "env.contacts",
+    "env.constraints",
 )
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far."""
 
@@ -91,6 +93,13 @@ class RunFolder:
             raise UserError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from None
         return RunFolder(path, config)
 
+    def with_config(self, config: TrainConfig) -> "RunFolder":
+        """The same run with settings completed by what was found out when it was built."""
+        document = _read_document(self.path)
+        document["config"] = to_dict(config)
+        replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
+        return RunFolder(self.path, config)
+
     @staticmethod
     def open(path: str | Path) -> "RunFolder":
         """An existing run, to be read."""
@@ -147,7 +156,7 @@ def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
     before, now = settings_of(stored), settings_of(given)
     before["policies"], now["policies"] = stored.num_policies, given.num_policies
     for name in before | now:
-        if name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
+        if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
             continue
         if name == "task":
             raise UserError(

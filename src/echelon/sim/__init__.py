@@ -3,17 +3,19 @@
 import mujoco
 import torch
 
+from echelon.sim.capacity import Capacity
 from echelon.sim.contract import Engine
 
 
-def make_engine(model: mujoco.MjModel, num_sims: int, device: torch.device) -> Engine:
-    """The engine for a device: MuJoCo's thread pool on a CPU, MuJoCo Warp on a CUDA GPU."""
+def make_engine(model: mujoco.MjModel, num_sims: int, device: torch.device, room: Capacity) -> Engine:
+    """The engine for a device: MuJoCo's thread pool on a CPU, MuJoCo Warp on a CUDA GPU.
+
+    `room` is for engines that allocate contacts and constraints ahead; MuJoCo's own takes what it needs.
+    """
     if device.type == "cpu":
         from echelon.sim.cpu import CpuEngine
 
         return CpuEngine(model, num_sims)
-    from echelon.sim.capacity import probe
     from echelon.sim.warp import WarpEngine  # an optional dependency, and slow to import
 
-    room = probe(model)
     return WarpEngine(model, num_sims, device, room.contacts, room.constraints)

@@ -12,10 +12,10 @@ MARGIN = 1.5
 
 @dataclass(frozen=True)
 class Capacity:
-    """Per simulation."""
+    """Per simulation; None where nobody asked."""
 
-    contacts: int
-    constraints: int
+    contacts: int | None
+    constraints: int | None
 
 
 def probe(model: mujoco.MjModel, seed: int = 0) -> Capacity:

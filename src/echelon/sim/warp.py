@@ -7,6 +7,7 @@ new state.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import mujoco
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from echelon.envs.contract import State
 from echelon.errors import UserError
+from echelon.sim.compiling import announced
 from echelon.sim.sensors import acceleration_sensors
 
 try:
@@ -59,6 +61,7 @@ class WarpEngine:
         self.model, self.num_sims, self.device = model, num_sims, device
         self._warp_device = wp.device_from_torch(str(device))
         self._streams: dict[int, Any] = {}
+        self._expanded: dict[str, Tensor] = {}
         with self._on_stream():
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
@@ -75,7 +78,18 @@ class WarpEngine:
         self._state = {name: self.read(name) for name in _STATE}
         self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
         self._late = torch.tensor(acceleration_sensors(model), device=device)
+        with announced(Path(wp.config.kernel_cache_dir)):
+            self._compile()
+
+    def _compile(self) -> None:
+        """One step, so that everything is compiled and loaded, and back to the default state."""
+        self.step(1)
+        self._restart(torch.ones_like(self.bad))
+        for counter in (self.bad, self.overflow, self.limited):
+            counter.zero_()
         self._refresh()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def read(self, name: str) -> Tensor:
         """A live `[N, ...]` tensor of a MuJoCo field."""
@@ -142,13 +156,14 @@ class WarpEngine:
 
     def expand(self, field: str) -> Tensor:
         """A model field as a live `[N, ...]` tensor of per-simulation values."""
-        owner, name = (self._model.opt, field[4:]) if field.startswith("opt.") else (self._model, field)
-        shared = getattr(owner, name)
-        values = wp.to_torch(shared)
-        if values.shape[0] != self.num_sims:
-            values = values.expand(self.num_sims, *values.shape[1:]).contiguous()
+        if field not in self._expanded:
+            owner, name = (self._model.opt, field[4:]) if field.startswith("opt.") else (self._model, field)
+            shared = getattr(owner, name)
+            values = wp.to_torch(shared)
+            values = values.expand(self.num_sims, *values.shape[1:]).clone()
             setattr(owner, name, wp.from_torch(values, dtype=shared.dtype))
-        return values
+            self._expanded[field] = values
+        return self._expanded[field]
 
     def set_const(self) -> None:
         """Recompute the constants that follow from expanded fields."""
@@ -158,8 +173,9 @@ class WarpEngine:
             mjw.set_const(self._model, self._data)
 
     def state_dict(self) -> State:
-        """What MuJoCo integrates, warm start included, and the counters."""
+        """What MuJoCo integrates, warm start included, per-simulation model values, and the counters."""
         return {
+            "model": {name: x.clone() for name, x in self._expanded.items()},
             "state": {name: x.clone() for name, x in self._state.items()},
             "sensordata": self.sensordata.clone(),
             "bad": self.bad.clone(),
@@ -175,8 +191,12 @@ class WarpEngine:
                 f"the saved state holds {tuple(saved['state']['qpos'].shape)} positions and this engine "
                 f"{tuple(self.qpos.shape)}; use the task settings and num_envs it was saved with"
             )
+        for name, x in saved["model"].items():
+            self.expand(name).copy_(x)
         for name, x in self._state.items():
             x.copy_(saved["state"][name])
+        if saved["model"]:
+            self.set_const()
         self._refresh()
         self.sensordata.copy_(saved["sensordata"])
         for name in ("bad", "overflow", "limited"):

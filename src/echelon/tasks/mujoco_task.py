@@ -10,7 +10,7 @@ step and used where an episode ended. That makes a step capturable as a CUDA gra
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import mujoco
@@ -21,6 +21,7 @@ from echelon.config import TaskConfig
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine
+from echelon.sim.capacity import Capacity, probe
 from echelon.sim.contract import Engine
 
 
@@ -30,6 +31,10 @@ class MujocoTaskConfig(TaskConfig):
 
     episode_length: int = 250
     """Control steps after which an episode is truncated."""
+    contacts: int | None = None
+    """Contacts that fit in a simulation on CUDA; found by trying unless given, and then stored with the run."""
+    constraints: int | None = None
+    """Rows of constraints that fit in a simulation on CUDA, likewise."""
 
 
 @dataclass
@@ -66,11 +71,14 @@ class MujocoTask(ABC, Generic[C]):
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         if config.episode_length < 1:
             raise UserError(f"env.episode_length is at least 1, not {config.episode_length}")
+        for name in ("contacts", "constraints"):
+            if (room := getattr(config, name)) is not None and room < 1:
+                raise UserError(f"env.{name} is at least 1, not {room}")
         self.config = config
         self.num_envs = num_envs
         self.device = device
         self.episode_length = config.episode_length
-        self.engine: Engine = make_engine(self.model(), num_envs, device)
+        self.engine: Engine = self._make_engine()
         self.action_dim: int = self.engine.model.nu
         self.generator = torch.Generator(device).manual_seed(seed)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -81,6 +89,14 @@ class MujocoTask(ABC, Generic[C]):
         """What else a task remembers between steps, `[N, ...]` each; saved with the state, renewed by `begin`."""
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
+
+    def _make_engine(self) -> Engine:
+        """The engine; on CUDA with room for what the scene was found to need, which becomes part of the settings."""
+        model, config = self.model(), self.config
+        found = probe(model) if self.device.type == "cuda" else Capacity(None, None)
+        room = Capacity(config.contacts or found.contacts, config.constraints or found.constraints)
+        self.config = replace(config, contacts=room.contacts, constraints=room.constraints)
+        return make_engine(model, self.num_envs, self.device, room)
 
     @abstractmethod
     def model(self) -> mujoco.MjModel:

@@ -1,0 +1,150 @@
+"""How fast a task runs on a CUDA GPU: physics alone, random actions, a policy's rollout, full training; and memory.
+
+    python benchmarks/rates.py AllegroHand ShadowHand Humanoid Anymal [--num-envs 24576] [--algo cpo] [--json FILE]
+
+All in control steps per second over all environments. *Physics* is the engine's substeps with constant controls and
+nothing else, captured as a CUDA graph. *Random* is the task with random actions, a thousand control steps, and counts
+steps that lost contacts (overflow) and simulations that went wrong (quarantined). *Rollout* adds the policy, resets,
+scores and storage, as captured in training. *Training* is whole iterations with the task's preset, the median of
+`--iterations`, with how they split; *memory* is what the process holds on the device then.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from echelon import tasks
+from echelon.capture import Captured
+from echelon.presets import preset
+from echelon.train import set_up_torch
+from echelon.trainer import Trainer
+
+STEPS = 8
+"""Control steps in a graph."""
+RANDOM_STEPS = 1000
+DEVICE = torch.device("cuda")
+
+
+def rate(run: Callable[[], object], steps: int, seconds: float) -> float:
+    """Environment steps per second of a call that makes `steps`; called twice before it is timed."""
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        run()
+        torch.cuda.synchronize()
+        count += steps
+    return count / (time.perf_counter() - began)
+
+
+def random_steps(env: Any) -> dict[str, float]:
+    """A thousand control steps of random actions: their rate, and what went wrong in them."""
+    action = torch.zeros(env.num_envs, env.action_dim, device=DEVICE)
+    totals = torch.zeros(2, device=DEVICE)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            step = env.step(action.uniform_(-1, 1, generator=env.generator))
+            totals.add_(torch.stack((step.log["overflow"].sum(), step.log["quarantined"].sum())))
+
+    captured = Captured(run, DEVICE, (env.generator,), env.capturing)
+    for _ in range(2):
+        captured()
+    torch.cuda.synchronize()
+    totals.zero_()
+    env.engine.limited.zero_()
+    began = time.perf_counter()
+    for _ in range(RANDOM_STEPS // STEPS):
+        captured()
+    torch.cuda.synchronize()
+    steps = RANDOM_STEPS * env.num_envs
+    overflow, quarantined = totals.tolist()
+    return {
+        "random": steps / (time.perf_counter() - began),
+        "overflow": overflow / steps,
+        "quarantined": quarantined,
+        "at_solver_limit": env.engine.limited.sum().item() / steps,
+        "finite": bool(torch.isfinite(env.engine.qpos).all() and torch.isfinite(env.engine.qvel).all()),
+    }
+
+
+def training(trainer: Trainer, iterations: int) -> dict[str, float]:
+    """Medians over whole iterations, timed on the host; parts on the device."""
+    for _ in range(3):  # as it is, recording, a first replay
+        trainer.iterate()
+    seconds: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for _ in range(iterations):
+        began = time.perf_counter()
+        trainer.iterate()
+        seconds.append(time.perf_counter() - began)
+        for name, value in trainer.timers.metrics().items():
+            parts.setdefault(name.replace("time/", "ms_"), []).append(1000 * value)
+    steps = trainer.env.num_envs * trainer.config.update.horizon
+    return {"training": steps / statistics.median(seconds)} | {
+        name: statistics.median(values) for name, values in parts.items()
+    }
+
+
+def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
+    config = dataclasses.replace(preset(task), algo=args.algo, num_envs=args.num_envs)
+    set_up_torch(config)
+    free = torch.cuda.mem_get_info()[0]
+    began = time.perf_counter()
+    env: Any = tasks.make(task, config.env, args.num_envs, DEVICE, 0, spread_clocks=True)
+    env.reset()
+    torch.cuda.synchronize()
+    found: dict[str, Any] = {"task": task, "algo": args.algo, "num_envs": args.num_envs}
+    found |= {"ready_s": time.perf_counter() - began, "contacts": env.config.contacts}
+    found |= {"constraints": env.config.constraints}
+
+    def physics() -> None:
+        for _ in range(STEPS):
+            env.engine.step(env.substeps)
+
+    captured = Captured(physics, DEVICE, around=env.capturing)
+    found["physics"] = rate(captured, STEPS * args.num_envs, args.seconds)
+    found["physics_gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
+    found |= random_steps(env)
+    trainer = Trainer(env, config)
+    trainer.iterate()
+    found["rollout"] = rate(trainer._collect, config.update.horizon * args.num_envs, args.seconds)
+    found |= training(trainer, args.iterations)
+    found["gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="+")
+    parser.add_argument("--num-envs", type=int, default=24576)
+    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="append a line per task to this file")
+    args = parser.parse_args()
+    for task in args.tasks:
+        found = measure(task, args)
+        print(
+            ", ".join(
+                f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in found.items()
+            ),
+            flush=True,
+        )
+        if args.json:
+            with args.json.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Lost contacts are announced with what helps, and not at every iteration."""
+
+import dataclasses
+
+import pytest
+
+from echelon.config import TrainConfig, UpdateConfig
+from echelon.presets import preset
+from echelon.runs.trouble import TroubleWatch
+
+
+def watch(config: TrainConfig) -> tuple[TroubleWatch, list[str]]:
+    said: list[str] = []
+    return TroubleWatch(config, said.append), said
+
+
+def config(contacts: int | None = 20) -> TrainConfig:
+    """1,000 environment steps an iteration."""
+    task = preset("Hopper")
+    env = dataclasses.replace(task.env, contacts=contacts, constraints=contacts and 3 * contacts)
+    return dataclasses.replace(task, num_envs=100, env=env, update=UpdateConfig(horizon=10))
+
+
+@pytest.mark.parametrize(("lost", "warned"), [(0.0, False), (1.0, False), (2.0, True)])
+def test_one_step_in_a_thousand_is_tolerated(lost: float, warned: bool) -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 1, "env/overflow": lost})
+    assert bool(said) == warned
+
+
+def test_the_warning_says_how_much_and_what_to_type() -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 7, "env/overflow": 25.0})
+    (text,) = said
+    assert text.startswith("WARNING: in 2.50 % of the environment steps of iteration 7")
+    assert text.endswith("resume with --env.contacts 40 --env.constraints 120")
+
+
+def test_an_environment_without_such_settings_gets_no_advice() -> None:
+    trouble, said = watch(config(contacts=None))
+    trouble.look({"iteration": 1, "env/overflow": 25.0})
+    assert said[0].endswith("physics is wrong there")
+
+
+def test_it_is_repeated_but_not_at_every_iteration() -> None:
+    trouble, said = watch(config())
+    for iteration in range(1, 102):
+        trouble.look({"iteration": iteration, "env/overflow": 25.0})
+    assert len(said) == 3  # iterations 1, 51, 101
+
+
+def test_metrics_without_overflow_are_fine() -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 1})
+    assert not said

@@ -1,0 +1,34 @@
+"""People who wait are told; others are not."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from echelon.sim import compiling
+
+
+def compile_something(cache: Path, seconds: float) -> None:
+    with compiling.announced(cache):
+        (cache / "module").mkdir()
+        time.sleep(seconds)
+
+
+def test_a_long_compilation_is_announced_and_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "PATIENCE", 0.05)
+    compile_something(tmp_path, 0.2)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "compiling GPU kernels, once for this scene"
+    assert last == f"compiled 1 modules of GPU kernels in 0 s; the next start finds them in {tmp_path}"
+
+
+def test_what_loads_at_once_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    compile_something(tmp_path, 0.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_missing_cache_is_an_empty_one(tmp_path: Path) -> None:
+    with compiling.announced(tmp_path / "none"):
+        pass
