@@ -121,6 +121,9 @@ class MujocoTask(ABC, Generic[C]):
         """The engine's controls `[N, nu]` for a clamped action; as it is, unless the task decodes it."""
         return action
 
+    def judge(self) -> None:
+        """Look at the new state once, before failure, time limit and reward are asked for; may turn back the clock."""
+
     def failed(self) -> Tensor:
         """`[N]` bool: episodes that end in failure in the current state; none, unless the task knows failure."""
         return ~self._everything
@@ -150,6 +153,7 @@ class MujocoTask(ABC, Generic[C]):
         self.engine.ctrl.copy_(self.control(action))
         self.engine.step(self.substeps)
         self.clock += 1
+        self.judge()
 
         bad = self.engine.bad.clone()
         terminated = self.failed() | bad
