@@ -5,15 +5,18 @@ Sequences are 16 long as the table says. The released configs name them by an ob
 
 from dataclasses import replace
 
-from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
+from echelon.config import AdversaryConfig, ModelConfig, TaskConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
+from echelon.tasks.franka_push import FrankaCubePushConfig
+from echelon.tasks.franka_stack import FrankaCubeStackConfig
 
 
-def _franka(task: str) -> TrainConfig:
-    """The two tasks share every setting."""
+def _franka(task: str, env: TaskConfig) -> TrainConfig:
+    """The two tasks share every setting of the training."""
     return replace(
         PAPER,
         task=task,
+        env=env,
         env_steps=steps(iterations=13_000, horizon=16),
         model=ModelConfig(hidden=(256, 128, 64), lstm=256),
         update=replace(
@@ -34,4 +37,7 @@ def _franka(task: str) -> TrainConfig:
     )
 
 
-PRESETS: dict[str, TrainConfig] = {task: _franka(task) for task in ("FrankaCubePush", "FrankaCubeStack")}
+PRESETS: dict[str, TrainConfig] = {
+    "FrankaCubePush": _franka("FrankaCubePush", FrankaCubePushConfig()),
+    "FrankaCubeStack": _franka("FrankaCubeStack", FrankaCubeStackConfig()),
+}

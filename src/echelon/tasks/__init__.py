@@ -52,6 +52,8 @@ TASKS: dict[str, TaskInfo] = {
     for info in (
         TaskInfo("shadow_hand", "ShadowHand", "ShadowHandConfig", "turn a cube on the Shadow hand to goal after goal"),
         TaskInfo("allegro_hand", "AllegroHand", "AllegroHandConfig", "turn a cube on the Allegro hand likewise"),
+        TaskInfo("franka_push", "FrankaCubePush", "FrankaCubePushConfig", "slide a cube to a goal with a Franka arm"),
+        TaskInfo("franka_stack", "FrankaCubeStack", "FrankaCubeStackConfig", "put one cube on another with that arm"),
         TaskInfo("humanoid", "Humanoid", "HumanoidConfig", "run on two legs without falling"),
         TaskInfo("anymal", "Anymal", "AnymalConfig", "walk on four legs at a commanded velocity"),
         TaskInfo("cartpole", "CartpoleSwingup", "CartpoleConfig", "swing a pole up on a cart and hold it there"),

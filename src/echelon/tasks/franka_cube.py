@@ -1,0 +1,204 @@
+"""A Franka arm before a table with a cube: what FrankaCubePush and FrankaCubeStack have in common.
+
+| | |
+|---|---|
+| action | 3 shifts and 3 turns of the grip point in world axes, by operational-space torques; gripper open or shut |
+| observation | 19 numbers: cube A, the way from it to the goal or to cube B, grip point, fingers; clipped to ±5 |
+| start | cubes apart from each other on the table; joints around the default pose; fingers nearly open |
+| episode | 299 steps of 1/60 s |
+
+`docs/tasks/franka_cube.md` has the tables, and where and why they differ from the original.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar, TypeVar
+
+import mujoco
+import torch
+from torch import Tensor
+
+from echelon import robots
+from echelon.envs.contract import Groups
+from echelon.tasks import attitude
+from echelon.tasks import quaternions as quat
+from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+from echelon.tasks.operational_space import Arm
+
+
+@dataclass(frozen=True)
+class FrankaCubeConfig(MujocoTaskConfig):
+    """Settings of both tasks."""
+
+    episode_length: int = 299
+    """Control steps of 1/60 s after which an episode is truncated. The reference's 300 is one more than it takes."""
+    contacts: int | None = 40
+    """Contacts that fit in a simulation on CUDA. Given, since random torques seldom grip a cube while it is tried."""
+    constraints: int | None = 250
+    """Rows of constraints that fit in a simulation on CUDA: six a contact, and joints at their limits."""
+    max_shift: float = 0.1
+    """Shift of the grip point that an action of 1 commands, in metres."""
+    max_turn: float = 0.5
+    """Turn of the grip point that an action of 1 commands, in radians."""
+    lift_height: float = 0.04
+    """Cube A is lifted when its centre is higher than its edge plus this above the table, in metres."""
+    start_spread: float = 0.25
+    """Largest distance of a cube from the table's centre along x and along y at the start, in metres."""
+    start_yaw: float = 0.785
+    """Largest turn of a cube about the vertical at the start, in radians."""
+    joint_spread: float = 0.25
+    """Largest deviation of a joint from the default pose at the start, in radians."""
+
+
+TABLE_TOP = 1.025
+CUBE_A = 0.05
+"""Edge of cube A, in metres."""
+HOME = (0.0, 0.1963, 0.0, -2.618, 0.0, 2.9416, 0.7854)
+"""Default joint angles, in radians."""
+START_OPENING, OPEN = 0.035, 0.04
+"""Travel of a finger from shut, in metres: at the start, and the target of an open gripper."""
+STIFFNESS, POSTURE_STIFFNESS = 150.0, 10.0
+"""Acceleration per commanded shift or turn of the grip point, and per angle from the default pose, in 1/s²."""
+DAMPING, POSTURE_DAMPING = 2.0 * sqrt(STIFFNESS), 2.0 * sqrt(POSTURE_STIFFNESS)
+"""Critical, in 1/s."""
+MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
+SHARPNESS = 10.0
+"""1/m: how fast closeness falls with distance."""
+DRAWS = 16
+"""Places drawn for cube A, of which the first that is far enough counts; fewer than 1 start in 10⁷ finds none."""
+OBS_CLIP = 5.0
+
+C = TypeVar("C", bound=FrankaCubeConfig)
+
+
+class FrankaCube(MujocoTask[C]):
+    """See the module. Coordinates are cube A's, those of a cube B, seven joints and two fingers."""
+
+    substeps = 4
+    scene: ClassVar[str]
+    """Name of the scene in `robots`."""
+    other_edge: ClassVar[float]
+    """Edge of cube B or of the cube that shows the goal, in metres."""
+
+    def __init__(
+        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.action_dim = 7
+        self.obs_spec = {"policy": 19}
+        model = self.engine.model
+        self._arm = Arm(self.engine, tuple(f"panda/joint{i}" for i in range(1, 8)))
+        self._sensors = {model.sensor(i).name: int(model.sensor(i).adr[0]) for i in range(model.nsensor)}
+        self._terms: dict[str, Tensor] = {}
+
+        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
+        def constant(values: object) -> Tensor:
+            return torch.as_tensor(values, dtype=torch.float32, device=device)
+
+        self._home, self._max_torque = constant(HOME), constant(MAX_TORQUE)
+        self._low, self._high = constant(model.jnt_range[-9:-2]).unbind(1)
+        self._reach = constant((config.max_shift,) * 3 + (config.max_turn,) * 3)
+        self._fingers = torch.full((num_envs, 2), START_OPENING, device=device)
+        self._still = torch.zeros(num_envs, model.nv, device=device)
+
+    def model(self) -> mujoco.MjModel:
+        return robots.load(self.scene)
+
+    @abstractmethod
+    def other(self) -> Tensor:
+        """`[N, 3]` m: where cube B or the goal is."""
+
+    @abstractmethod
+    def place_other(self, pose: Tensor) -> Tensor:
+        """Coordinates of cube B for a drawn `pose [N, 7]`: the same, or `[N, 0]` if the goal is no body."""
+
+    @abstractmethod
+    def succeeded(self) -> Tensor:
+        """`[N]` bool: the task is done in the current state, and the episode over."""
+
+    def start_state(self) -> StartState:
+        spread, joint_spread = self.config.start_spread, self.config.joint_spread
+        other = self.uniform(-spread, spread, 2)
+        places = self.uniform(-spread, spread, DRAWS, 2)
+        apart = (places - other[:, None]).norm(dim=2) >= sqrt(2.0) * (CUBE_A + self.other_edge)
+        first = apart.float().argmax(dim=1)
+        cube = places.gather(1, first[:, None, None].expand(-1, 1, 2))[:, 0]
+        joints = self._home + self.uniform(-joint_spread, joint_spread, 7)
+        parts = (
+            self._on_table(cube, CUBE_A),
+            self.place_other(self._on_table(other, self.other_edge)),
+            joints.clamp(self._low, self._high),
+            self._fingers,
+        )
+        return StartState(torch.cat(parts, dim=1), self._still)
+
+    def _on_table(self, place: Tensor, edge: float) -> Tensor:
+        """`[N, 7]`: the pose of a cube that stands at `place [N, 2]`, turned at random."""
+        half = 0.5 * self.uniform(-self.config.start_yaw, self.config.start_yaw, 1)
+        height, none = torch.full_like(half, TABLE_TOP + 0.5 * edge), torch.zeros_like(half)
+        return torch.cat((place, height, half.cos(), none, none, half.sin()), dim=1)
+
+    def control(self, action: Tensor) -> Tensor:
+        """Torques from the state at the beginning of the step, held in it; both fingers have one target."""
+        joints, speeds = self.engine.qpos[:, -9:-2].float(), self.engine.qvel[:, -9:-2].float()
+        tool = STIFFNESS * self._reach * action[:, :6] - DAMPING * self._sensor("grip_linvel", 6)
+        posture = POSTURE_STIFFNESS * attitude.wrapped(self._home - joints) - POSTURE_DAMPING * speeds
+        torque = self._arm.torque(self.grip(), tool, posture).float()
+        opening = OPEN * (action[:, 6:] >= 0.0)
+        return torch.cat((torque.clamp(-self._max_torque, self._max_torque), opening.expand(-1, 2)), dim=1)
+
+    def observe(self) -> Groups:
+        pose = self.engine.qpos[:, :7].float()
+        parts = (
+            quat.xyzw(pose[:, 3:]),
+            pose[:, :3],
+            self.other() - pose[:, :3],
+            self.grip(),
+            quat.xyzw(self._sensor("grip_quat", 4)),
+            self.engine.qpos[:, -2:].float(),
+        )
+        return {"policy": torch.cat(parts, dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
+
+    def cube(self) -> Tensor:
+        """`[N, 3]` m: centre of cube A."""
+        return self.engine.qpos[:, :3].float()
+
+    def grip(self) -> Tensor:
+        """`[N, 3]` m: the point between the fingertips."""
+        return self._sensor("grip_pos", 3)
+
+    def tips(self) -> tuple[Tensor, Tensor]:
+        """`[N, 3]` m: left and right fingertip."""
+        return self._sensor("left_tip_pos", 3), self._sensor("right_tip_pos", 3)
+
+    def height(self) -> Tensor:
+        """`[N]` m: of cube A's centre above the table."""
+        return self.cube()[:, 2] - TABLE_TOP
+
+    def lifted(self) -> Tensor:
+        """`[N]` bool: cube A is well above the table."""
+        return self.height() - CUBE_A > self.config.lift_height
+
+    def aside(self) -> Tensor:
+        """`[N]` m: horizontal distance of cube A from the goal or cube B."""
+        return (self.other() - self.cube())[:, :2].norm(dim=1)
+
+    def figures(self) -> dict[str, Tensor]:
+        """Terms of the reward just computed and what became of the cube; nothing where a simulation went wrong."""
+        fine = ~self.engine.bad
+        return {f"reward/{name}": term.masked_fill(~fine, 0.0) for name, term in self._terms.items()} | {
+            "distance": self.aside(),
+            "lifted": (self.lifted() & fine).float(),
+            "episode/successes": (self.succeeded() & fine).float(),
+        }
+
+    def _sensor(self, name: str, size: int) -> Tensor:
+        """`[N, size]`: what the robot's sensors say from this one on."""
+        start = self._sensors[f"panda/{name}"]
+        return self.engine.sensordata[:, start : start + size].float()
+
+
+def closeness(distance: Tensor) -> Tensor:
+    """1 at no distance, falling to 0."""
+    return 1.0 - torch.tanh(SHARPNESS * distance)

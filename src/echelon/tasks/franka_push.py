@@ -1,0 +1,84 @@
+"""FrankaCubePush: slide a cube over the table to a goal, without lifting it.
+
+| | |
+|---|---|
+| reward | 2 · (1 − tanh 10 e), e: horizontal distance of the cube from the goal in metres |
+| success | e < 5 mm: 4 points for each step that is left, instead, and the episode ends |
+| end | the cube is lifted, or time is up: −5 · tanh 10 e, instead |
+
+What else it has in common with FrankaCubeStack is in `franka_cube`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from echelon.tasks.franka_cube import FrankaCube, FrankaCubeConfig, closeness
+
+
+@dataclass(frozen=True)
+class FrankaCubePushConfig(FrankaCubeConfig):
+    """Settings of FrankaCubePush."""
+
+    align_reward: float = 2.0
+    """Reward of a step with the cube at the goal; it falls with the distance."""
+    success_reward: float = 4.0
+    """Reward for reaching the goal, per step that is left."""
+    success_distance: float = 0.005
+    """The goal is reached within this horizontal distance, in metres."""
+    end_cost: float = 5.0
+    """Cost of an episode's end without success far from the goal; it falls with the distance."""
+
+
+class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
+    """See the module."""
+
+    scene = "franka_push"
+    other_edge = 0.05
+
+    def __init__(
+        self,
+        config: FrankaCubePushConfig,
+        num_envs: int,
+        device: torch.device,
+        seed: int,
+        *,
+        spread_clocks: bool = False,
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.kept = {"goal": torch.zeros(num_envs, 7, device=device)}
+        """Pose of the goal; its orientation is only shown."""
+        self._drawn_goal = self.kept["goal"]
+
+    def other(self) -> Tensor:
+        return self.kept["goal"][:, :3]
+
+    def place_other(self, pose: Tensor) -> Tensor:
+        self._drawn_goal = pose
+        return pose[:, :0]
+
+    def begin(self, mask: Tensor) -> None:
+        goal = self.kept["goal"]
+        goal.copy_(torch.where(mask[:, None], self._drawn_goal, goal))
+        shown = goal.to(self.engine.mocap_pos.dtype)
+        self.engine.mocap_pos[:, 0], self.engine.mocap_quat[:, 0] = shown[:, :3], shown[:, 3:]
+
+    def succeeded(self) -> Tensor:
+        return self.aside() < self.config.success_distance
+
+    def failed(self) -> Tensor:
+        """Success ends an episode as well: no reward is to come."""
+        return self.succeeded() | self.lifted()
+
+    def reward(self, action: Tensor) -> Tensor:
+        config = self.config
+        near, reached = closeness(self.aside()), self.succeeded()
+        over = (self.lifted() | (self.clock >= self.episode_length)) & ~reached
+        left = (self.episode_length + 1 - self.clock).float()
+        self._terms = {
+            "align": (config.align_reward * near).masked_fill(reached | over, 0.0),
+            "success": config.success_reward * left * reached,
+            "end": config.end_cost * (near - 1.0) * over,
+        }
+        return torch.stack(tuple(self._terms.values())).sum(dim=0)

@@ -1,0 +1,96 @@
+"""FrankaCubeStack: put cube A on cube B and let go of it.
+
+| | |
+|---|---|
+| reward | 0.1 · reach + 1.5 if lifted + 2 · align |
+| reach | 1 − tanh 10 d, d: mean distance of grip point and fingertips from cube A; `align` if that is larger |
+| align | 1 − tanh 10 e if cube A is lifted, e: its distance from its place on cube B |
+| success | cube A stands on cube B, the grip point 4 cm away: 16, instead, and the episode ends |
+
+What else it has in common with FrankaCubePush is in `franka_cube`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from echelon.tasks.franka_cube import CUBE_A, FrankaCube, FrankaCubeConfig, closeness
+
+CUBE_B = 0.07
+"""Edge of cube B, in metres."""
+
+
+@dataclass(frozen=True)
+class FrankaCubeStackConfig(FrankaCubeConfig):
+    """Settings of FrankaCubeStack."""
+
+    reach_reward: float = 0.1
+    """Reward of a step with the gripper around cube A; it falls with the distance."""
+    lift_reward: float = 1.5
+    """Reward of a step with cube A lifted."""
+    align_reward: float = 2.0
+    """Reward of a step with cube A lifted to its place on cube B; it falls with the distance."""
+    stack_reward: float = 16.0
+    """Reward for cube A standing on cube B, released."""
+    stack_tolerance: float = 0.02
+    """Largest error of cube A's place on cube B, horizontally and in height, in metres."""
+    release_distance: float = 0.04
+    """Cube A is released when the grip point is farther than this from its centre, in metres."""
+
+
+class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
+    """See the module."""
+
+    scene = "franka_stack"
+    other_edge = CUBE_B
+
+    def __init__(
+        self,
+        config: FrankaCubeStackConfig,
+        num_envs: int,
+        device: torch.device,
+        seed: int,
+        *,
+        spread_clocks: bool = False,
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        self.totals = {"lifted": torch.zeros(num_envs, device=device)}
+        """1 once cube A was lifted."""
+        self._above = torch.tensor((0.0, 0.0, 0.5 * (CUBE_A + CUBE_B)), device=device)
+
+    def other(self) -> Tensor:
+        return self.engine.qpos[:, 7:10].float()
+
+    def place_other(self, pose: Tensor) -> Tensor:
+        return pose
+
+    def succeeded(self) -> Tensor:
+        """The height is counted from the table, as in the original: cube B shall stand there too."""
+        config = self.config
+        high = (self.height() - (CUBE_B + 0.5 * CUBE_A)).abs() < config.stack_tolerance
+        released = (self.cube() - self.grip()).norm(dim=1) > config.release_distance
+        return (self.aside() < config.stack_tolerance) & high & released
+
+    def failed(self) -> Tensor:
+        """Only success ends an episode before its time: no reward is to come."""
+        return self.succeeded()
+
+    def reward(self, action: Tensor) -> Tensor:
+        config, cube, lifted, stacked = self.config, self.cube(), self.lifted(), self.succeeded()
+        distance = (torch.stack((self.grip(), *self.tips())) - cube).norm(dim=2).mean(dim=0)
+        align = closeness((self.other() + self._above - cube).norm(dim=1)) * lifted
+        reach = torch.maximum(closeness(distance), align)
+        self._terms = {
+            "reach": config.reach_reward * reach * ~stacked,
+            "lift": config.lift_reward * (lifted & ~stacked),
+            "align": config.align_reward * align * ~stacked,
+            "stack": config.stack_reward * stacked,
+        }
+        return torch.stack(tuple(self._terms.values())).sum(dim=0)
+
+    def figures(self) -> dict[str, Tensor]:
+        figures = super().figures()
+        lifted = self.totals["lifted"]
+        lifted.copy_(torch.maximum(lifted, figures["lifted"]))
+        return figures | {"episode/lifted": lifted}
