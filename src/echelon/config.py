@@ -15,6 +15,18 @@ import tyro
 from echelon.errors import UserError, nearest
 
 Algo = Literal["ppo", "sapg", "cpo"]
+Mutable = Literal[
+    "learning_rate",
+    "clip",
+    "mini_epochs",
+    "discount",
+    "critic_coef",
+    "bounds_coef",
+    "entropy_coef",
+    "grad_norm",
+    "kl_threshold",
+]
+"""Fields of `UpdateConfig` that may differ between the members of a population."""
 T = TypeVar("T")
 
 
@@ -130,6 +142,38 @@ class AdversaryConfig:
 
 
 @dataclass(frozen=True)
+class PbtConfig:
+    """Population-based training: now and then the worst members copy the best, and try other hyperparameters."""
+
+    interval: int = 20_000_000
+    """Environment steps of each member between two checks of who does badly."""
+    initial_delay: int = 200_000_000
+    """Environment steps of each member before anybody is replaced."""
+    wait: int = 50_000_000
+    """Environment steps a member is left alone after it was replaced."""
+    worst_fraction: float = 0.3
+    """Share of the members that may be replaced at a check, rounded up."""
+    best_fraction: float = 0.3
+    """Share of the members they copy, rounded up."""
+    threshold_std: float = 0.5
+    """A donor is copied if its objective is better by more than this many standard deviations of the population's."""
+    threshold_share: float = 0.05
+    """And by more than this share of the donor's objective; else the member keeps its weights."""
+    mutation_probability: float = 0.15
+    """Chance of each hyperparameter of a replaced member to change."""
+    mutation_low: float = 1.1
+    """Smallest factor by which a hyperparameter is multiplied or divided."""
+    mutation_high: float = 1.5
+    """Largest such factor."""
+    discount_high: float = 1.2
+    """Largest factor for the discount, whose 1 - γ is multiplied or divided."""
+    mutate_at_start: bool = True
+    """Let every member start from hyperparameters that have mutated once."""
+    mutable: tuple[Mutable, ...] = typing.get_args(Mutable)
+    """Fields of `update` that mutate. What a task declares in `mutable` does so too."""
+
+
+@dataclass(frozen=True)
 class DiagnosticsConfig:
     """Measurements of how far the policies are apart."""
 
@@ -179,6 +223,7 @@ class TrainConfig:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     pull: PullConfig = field(default_factory=PullConfig)
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
+    pbt: PbtConfig = field(default_factory=PbtConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 
     @property

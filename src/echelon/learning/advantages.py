@@ -25,14 +25,14 @@ class Trajectory:
         """1 where the episode goes on after this step."""
         return (~(self.terminated | self.truncated)).to(self.reward.dtype)
 
-    def bootstrapped_reward(self, discount: float) -> Tensor:
+    def bootstrapped_reward(self, discount: float | Tensor) -> Tensor:
         """Reward plus the discounted value of what the time limit cut off."""
         cut = (self.truncated & ~self.terminated).to(self.reward.dtype)
         return self.reward + discount * self.final_value * cut
 
 
-def gae(trajectory: Trajectory, value: Tensor, discount: float, smoothing: float) -> Tensor:
-    """Generalised advantage estimate `[T, n]`.
+def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothing: float) -> Tensor:
+    """Generalised advantage estimate `[T, n]`; the discount may be one of each environment, `[n]`.
 
     δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γτ A_{t+1}, each cut where an episode ends.
     """

@@ -7,7 +7,7 @@ FACTOR = 1.5
 LOWEST, HIGHEST = 1e-6, 1e-2
 
 
-def adapt(rate: Tensor, kl: Tensor, threshold: float) -> Tensor:
+def adapt(rate: Tensor, kl: Tensor, threshold: float | Tensor) -> Tensor:
     """The next rate: divided by 1.5 above twice the threshold, multiplied by 1.5 below half of it, within limits."""
     slower = (rate / FACTOR).clamp(min=LOWEST)
     faster = (rate * FACTOR).clamp(max=HIGHEST)

@@ -15,6 +15,7 @@ from echelon.learning.rate import adapt, scheduling_kl
 from echelon.learning.targets import Targets, normalise_advantages, normalise_values
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.lookup import lookup
+from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 
 
@@ -88,7 +89,7 @@ class Data:
     """One iteration's rollout and targets, indexed by minibatches."""
 
     def __init__(
-        self, plan: Plan, rollout: Rollout, targets: Targets, follower: Tensor, model: ActorCritic, config: TrainConfig
+        self, plan: Plan, rollout: Rollout, targets: Targets, follower: Tensor, model: Model, config: TrainConfig
     ) -> None:
         self.plan, self.model, self.follower = plan, model, follower
         self.share = partial(plan.share, follower=follower)
@@ -98,9 +99,13 @@ class Data:
         self.action, self.log_prob = flat(rollout.action), flat(rollout.log_prob)
         self.advantage = normalise_advantages(plan, targets.advantage, config.ensemble.advantage_scope)
         self.centre = targets.centre
-        self.value, self.returns = normalise_values(model.value_norm, targets.value, targets.returns)
+        self.value, self.returns = self._normalise_values(targets)
         self.sliding = config.update.kl_reference == "sliding"
         self.mean, self.log_std = self._behaviour(rollout)
+
+    def _normalise_values(self, targets: Targets) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.model, ActorCritic)
+        return normalise_values(self.model.value_norm, targets.value, targets.returns)
 
     def _behaviour(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Mean and log sigma `[L, size, A]` of the policy that collected each evaluation's rows."""

@@ -95,8 +95,8 @@ class ActorCritic(nn.Module):
         """`evaluate` from raw observations `[L, B, D]`."""
         return self.evaluate(self.project(obs), policy_id, state, start)
 
-    def raw_value(self, value: Tensor) -> Tensor:
-        """Values in the units of (scaled) rewards, from the network's normalised ones."""
+    def raw_value(self, value: Tensor, policy_id: Tensor | None = None) -> Tensor:
+        """Values in the units of (scaled) rewards, from the network's normalised ones; the same for every policy."""
         return self.value_norm.denormalise(value)
 
     def merge_observations(self, obs: Groups) -> None:

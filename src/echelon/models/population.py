@@ -61,6 +61,12 @@ class Population(nn.Module):
         self._stack()
         return self
 
+    @torch.no_grad()
+    def copy(self, donor: int, member: int) -> None:
+        """The member becomes the donor: weights and statistics."""
+        for x in (self.flat, *self._statistics.values()):
+            x[member].copy_(x[donor])
+
     @property
     def log_std(self) -> Tensor:
         """`[M, A]`"""
@@ -139,6 +145,10 @@ class Population(nn.Module):
     def _in_blocks(self, policy_id: Tensor) -> bool:
         rows = len(policy_id)
         return rows % self.policies == 0 and policy_id.equal(torch.arange(rows) * self.policies // max(rows, 1))
+
+
+Model = ActorCritic | Population
+"""What acts and learns in a run."""
 
 
 def _parts(output: Output) -> tuple[Tensor, ...]:

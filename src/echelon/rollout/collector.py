@@ -9,7 +9,8 @@ from torch import Tensor
 from echelon.config import UpdateConfig
 from echelon.envs.contract import Env, Groups, State, Step
 from echelon.learning.layout import Layout
-from echelon.models.actor_critic import ActorCritic, Output
+from echelon.models.actor_critic import Output
+from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.episodes import Episodes
 
@@ -31,7 +32,7 @@ class Collector:
     """
 
     def __init__(
-        self, env: Env, model: ActorCritic, layout: Layout, config: UpdateConfig, generator: torch.Generator
+        self, env: Env, model: Model, layout: Layout, config: UpdateConfig, generator: torch.Generator
     ) -> None:
         self.env, self.model, self.layout, self.config, self.generator = env, model, layout, config, generator
         n, device = env.num_envs, env.device
@@ -58,7 +59,7 @@ class Collector:
         for t in range(rollout.horizon):
             self._act(t, cuts)
         obs = {name: x[-1] for name, x in rollout.obs.items()}
-        rollout.value[-1] = self._raw_value(self._evaluate(obs, rollout.state[-1], self.layout.policy_id))
+        rollout.value[-1] = self._value(obs, rollout.state[-1], self.layout.policy_id)
         self._bootstrap(cuts)
         return rollout
 
@@ -74,7 +75,7 @@ class Collector:
         action = output.mean + output.log_std.exp() * noise
         rollout.action[t], rollout.mean[t] = action[0], output.mean[0]
         rollout.log_prob[t] = output.log_prob(action)[0]
-        rollout.value[t] = self._raw_value(output)
+        rollout.value[t] = self.model.raw_value(output.value[0], self.layout.policy_id)
         step = self.env.step(action[0].clamp(-1, 1))
         rollout.reward[t] = step.reward * self.config.reward_scale
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
@@ -99,7 +100,7 @@ class Collector:
             if len(rows):
                 cuts.append(_Cut(t, rows, {name: x[rows] for name, x in step.final_obs.items()}, state[rows]))
         elif how == "final_obs":
-            final = self._raw_value(self._evaluate(step.final_obs, state, self.layout.policy_id))
+            final = self._value(step.final_obs, state, self.layout.policy_id)
             rollout.final_value[t] = torch.where(cut, final, 0.0)
 
     def _bootstrap(self, cuts: list["_Cut"]) -> None:
@@ -108,13 +109,13 @@ class Collector:
             return
         rows = torch.cat([cut.rows for cut in cuts])
         obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.rollout.obs}
-        output = self._evaluate(obs, torch.cat([cut.state for cut in cuts]), self.layout.policy_id[rows])
-        values = self._raw_value(output).split([len(cut.rows) for cut in cuts])
-        for cut, value in zip(cuts, values, strict=True):
+        values = self._value(obs, torch.cat([cut.state for cut in cuts]), self.layout.policy_id[rows])
+        for cut, value in zip(cuts, values.split([len(cut.rows) for cut in cuts]), strict=True):
             self.rollout.final_value[cut.t, cut.rows] = value
 
-    def _raw_value(self, output: Output) -> Tensor:
-        return self.model.raw_value(output.value[0])
+    def _value(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Tensor:
+        """`[B]` in units of scaled reward."""
+        return self.model.raw_value(self._evaluate(obs, state, policy_id).value[0], policy_id)
 
     def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Output:
         """One step of the network; `state` is already zero where an episode begins."""

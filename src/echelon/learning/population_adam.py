@@ -1,0 +1,68 @@
+"""Adam for a population: M members step at once, each at a rate of its own, or not at all."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from echelon.envs.contract import State
+from echelon.models.population import Population
+
+
+class PopulationAdam:
+    """PyTorch's fused Adam with its defaults, a member at a time on that member's row of all parameters.
+
+    `rate` `[M]` may be moved in place at any time. A member that is not `active` keeps parameters, moments and step
+    count: the kernel is told that its gradient overflowed, which is how it is made to skip a step without the host
+    looking.
+    """
+
+    def __init__(self, population: Population, rate: float) -> None:
+        self.population = population
+        flat = population.flat
+        self.rate = torch.full((population.policies,), rate, dtype=flat.dtype, device=flat.device)
+        self.gradient, self.mean, self.square = (torch.zeros_like(flat) for _ in range(3))
+        self.steps = torch.zeros(population.policies, device=flat.device)
+
+    def step(self, loss: Tensor, clip_norm: Tensor, active: Tensor) -> Tensor:
+        """One step of every `active` `[M]` member down its own gradient of `loss`.
+
+        A member's gradient is clipped to its `clip_norm` `[M]`; returns the norms `[M]` before that.
+        """
+        gradients = torch.autograd.grad(loss, list(self.population.weights.values()))
+        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self.gradient)
+        norm = torch.linalg.vector_norm(self.gradient, dim=1)
+        self.gradient.mul_((clip_norm.to(norm.dtype) * (norm + 1e-6).reciprocal()).clamp(max=1.0)[:, None])
+        skip = (~active).to(self.steps.dtype)
+        for row in range(self.population.policies):
+            adam(
+                [self.population.flat[row]],
+                [self.gradient[row]],
+                [self.mean[row]],
+                [self.square[row]],
+                [],
+                [self.steps[row]],
+                fused=True,
+                found_inf=skip[row],
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.rate[row],
+                weight_decay=0.0,
+                eps=1e-8,
+                maximize=False,
+            )
+        return norm
+
+    def copy(self, donor: int, member: int) -> None:
+        """The member goes on with the donor's moments; its rate is a hyperparameter and stays."""
+        for x in (self.mean, self.square, self.steps):
+            x[member].copy_(x[donor])
+
+    def state_dict(self) -> State:
+        return {name: getattr(self, name).clone() for name in ("rate", "mean", "square", "steps")}
+
+    def load_state_dict(self, state: Any) -> None:
+        for name, x in state.items():
+            getattr(self, name).copy_(x)
