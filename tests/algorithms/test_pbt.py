@@ -1,0 +1,242 @@
+"""PBT's rules against numbers worked out by hand, and their course over a run."""
+
+import math
+from collections.abc import Iterable
+
+import pytest
+
+from echelon.algorithms.pbt import (
+    Evolution,
+    candidates,
+    deviation,
+    donors,
+    group_size,
+    mutate,
+    ranked,
+    worth_copying,
+)
+from echelon.config import PbtConfig
+
+NAN = math.nan
+CONFIG = PbtConfig()
+SIX = [50.0, 10.0, 40.0, 30.0, 60.0, 20.0]
+
+
+def drawing(*numbers: float):
+    """A generator that was told what to draw; drawing more is a mistake."""
+    queue = iter(numbers)
+    return lambda: next(queue)
+
+
+def test_members_rank_by_objective_the_unknown_last() -> None:
+    assert ranked(SIX) == [4, 0, 2, 3, 5, 1]
+    assert ranked([NAN, -5.0, NAN, 2.0]) == [3, 1, 0, 2]
+    assert ranked([1.0, 1.0, 1.0]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "members", "size"),
+    [(0.3, 6, 2), (0.3, 8, 3), (0.125, 8, 1), (0.3, 1, 1), (0.3, 2, 1), (0.3, 10, 3), (0.1, 30, 3), (1.0, 6, 6)],
+)
+def test_groups_are_rounded_up(fraction: float, members: int, size: int) -> None:
+    """0.3 · 6 = 1.8 makes 2; 0.3 · 10 = 3 makes 3, though the float product may lie above."""
+    assert group_size(fraction, members) == size
+
+
+def test_the_best_are_donors_if_they_are_known() -> None:
+    assert donors(SIX, CONFIG) == [4, 0]
+    assert donors([NAN, NAN, 1.0, NAN], CONFIG) == [2]
+
+
+def test_the_worst_are_replaced() -> None:
+    """The top two are 60 and 50, so the bar is 50; members 1 and 5 were never above 20."""
+    assert candidates(SIX, SIX, CONFIG) == [1, 5]
+
+
+def test_a_member_that_was_good_lately_is_left_alone() -> None:
+    lately = [*SIX]
+    lately[1] = 49.9
+    assert candidates(SIX, lately, CONFIG) == [1, 5]
+    lately[1] = 50.0  # as good as the lower of the donors
+    assert candidates(SIX, lately, CONFIG) == [5]
+
+
+def test_unknown_members_occupy_the_last_places_and_stay() -> None:
+    """Two unknown of six fill both places of the worst; with one, the other place is member 5's."""
+    assert candidates([50, NAN, 40, 30, 60, NAN], SIX, CONFIG) == []
+    assert candidates([50, NAN, 40, 30, 60, 20], SIX, CONFIG) == [5]
+
+
+@pytest.mark.parametrize(
+    ("objectives", "expected"),
+    [
+        ([9.0, 8.0, NAN, NAN, NAN, 1.0], []),  # three known of six: not more than max(2, 6 / 2)
+        ([2.0, 1.0], [1]),  # two members: both must be known
+        ([2.0, NAN], []),
+        ([3.0, 2.0, 1.0], [2]),
+        ([3.0, 2.0, NAN], []),
+        ([5.0], []),  # alone: its own donor, and never below itself
+    ],
+)
+def test_most_members_must_be_known(objectives: list[float], expected: list[int]) -> None:
+    assert candidates(objectives, objectives, CONFIG) == expected
+
+
+def test_equal_members_are_left_alone() -> None:
+    assert candidates([7.0] * 6, [7.0] * 6, CONFIG) == []
+
+
+def test_the_deviation_leaves_the_lowest_fifth_out() -> None:
+    """One of six is dropped: 20..60 by tens has mean 40 and variance (400+100+0+100+400)/5 = 200."""
+    assert deviation(SIX) == pytest.approx(math.sqrt(200))
+    # Of four, 0.8 rounds down to none: mean 2.5, variance (2.25+0.25+0.25+2.25)/4 = 1.25. Unknown ones do not count.
+    assert deviation([1.0, NAN, 2.0, 3.0, 4.0]) == pytest.approx(math.sqrt(1.25))
+
+
+def test_a_donor_must_be_better_by_both_thresholds() -> None:
+    """Half the deviation of SIX is 7.07; a twentieth of a donor of 60 is 3, of one of 200 it is 10."""
+    assert worth_copying(52.0, 60.0, SIX, CONFIG)
+    assert not worth_copying(53.0, 60.0, SIX, CONFIG)
+    assert worth_copying(189.0, 200.0, SIX, CONFIG)
+    assert not worth_copying(190.5, 200.0, SIX, CONFIG)
+    # Negative objectives: the share is of the magnitude.
+    assert worth_copying(-211.0, -200.0, SIX, CONFIG)
+    assert not worth_copying(-209.0, -200.0, SIX, CONFIG)
+
+
+def test_a_hyperparameter_is_multiplied_or_divided() -> None:
+    """Draws: mutates (0.1 < 0.15), up (0.2 < 0.5), factor 1.1 + 0.4 · 0.25 = 1.2. Then the same downwards."""
+    assert mutate({"critic_coef": 4.0}, drawing(0.1, 0.2, 0.25), CONFIG) == {"critic_coef": pytest.approx(4.8)}
+    assert mutate({"critic_coef": 4.0}, drawing(0.1, 0.7, 0.25), CONFIG) == {"critic_coef": pytest.approx(4 / 1.2)}
+    assert mutate({"critic_coef": 4.0}, drawing(0.15), CONFIG) == {"critic_coef": 4.0}
+    # A negative reward scale keeps its sign.
+    assert mutate({"env.distance_weight": -10.0}, drawing(0.1, 0.2, 0.25), CONFIG) == {
+        "env.distance_weight": pytest.approx(-12.0)
+    }
+
+
+def test_hyperparameters_mutate_one_by_one() -> None:
+    found = mutate({"grad_norm": 1.0, "kl_threshold": 0.016, "bounds_coef": 1e-4}, drawing(0.9, 0, 0, 0.5, 0.9), CONFIG)
+    assert found == {"grad_norm": 1.0, "kl_threshold": pytest.approx(0.016 * 1.3), "bounds_coef": 1e-4}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "up", "expected"),
+    [
+        ("clip", 0.25, True, 0.3),  # 0.25 · 1.5 = 0.375
+        ("clip", 0.012, False, 0.01),  # 0.012 / 1.5 = 0.008
+        ("learning_rate", 9e-3, True, 1e-2),
+        ("learning_rate", 1.2e-6, False, 1e-6),
+        ("learning_rate", 0.0, True, 1e-6),
+        ("entropy_coef", 0.0, True, 0.0),
+        ("mini_epochs", 8.0, True, 8.0),
+        ("mini_epochs", 5.0, True, 6.0),
+        ("mini_epochs", 5.0, False, 4.0),
+        ("mini_epochs", 1.0, False, 1.0),
+        ("discount", 0.99, True, 1 - 0.01 * 1.2),  # 1 - γ grows
+        ("discount", 0.99, False, 1 - 0.01 / 1.2),
+    ],
+)
+def test_limits(name: str, value: float, up: bool, expected: float) -> None:
+    """The largest factor: 1.5, and 1.2 for the discount."""
+    found = mutate({name: value}, drawing(0.0, 0.0 if up else 0.9, 1.0), CONFIG)
+    assert found[name] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_smallest_factor_is_the_same_for_all() -> None:
+    assert mutate({"discount": 0.9}, drawing(0, 0, 0), CONFIG)["discount"] == pytest.approx(1 - 0.1 * 1.1)
+    assert mutate({"grad_norm": 1.0}, drawing(0, 0, 0), CONFIG)["grad_norm"] == pytest.approx(1.1)
+
+
+SHORT = PbtConfig(interval=100, initial_delay=300, wait=250)
+SETS = [{"clip": 0.2 + 0.01 * i, "grad_norm": 1.0} for i in range(6)]
+
+
+def evolve(evolution: Evolution, steps: int, objectives: Iterable[float]):
+    objectives = list(objectives)
+    evolution.observe(objectives)
+    return evolution.check(steps, objectives, SETS)
+
+
+def test_a_check_is_due_once_an_interval() -> None:
+    evolution = Evolution(6, SHORT, seed=0)
+    assert [evolution.due(steps) for steps in (50, 99, 100, 150)] == [False, False, True, True]
+    evolve(evolution, 110, SIX)
+    assert [evolution.due(steps) for steps in (150, 199, 200)] == [False, False, True]
+
+
+def test_nobody_is_replaced_before_the_initial_delay_or_soon_again() -> None:
+    evolution = Evolution(6, SHORT, seed=0)
+    found = {steps: [t.member for t in evolve(evolution, steps, SIX)] for steps in range(100, 1000, 100)}
+    assert found == {100: [], 200: [], 300: [1, 5], 400: [], 500: [], 600: [1, 5], 700: [], 800: [], 900: [1, 5]}
+
+
+def test_the_best_objective_is_that_since_the_last_check() -> None:
+    evolution = Evolution(6, SHORT, seed=0)
+    evolution.observe([50, 55, 40, 30, 60, NAN])
+    assert evolve(evolution, 300, SIX)[0].member == 5  # member 1 was above 50 for a moment
+    assert [t.member for t in evolve(evolution, 400, SIX)] == [1]  # no longer
+
+
+def test_takeovers_say_who_copied_whom_and_what_changed() -> None:
+    """Over many checks: donors are the two best, alternately; weights come along because 10 and 20 are far below; the
+    hyperparameters are the donor's about as often as the member's own; nobody but the worst is touched."""
+    config = PbtConfig(interval=1, initial_delay=0, wait=0, mutation_probability=0.0)
+    evolution = Evolution(6, config, seed=0)
+    takeovers = [t for steps in range(1, 201) for t in evolve(evolution, steps, SIX)]
+    assert len(takeovers) == 400
+    assert {t.member for t in takeovers} == {1, 5}
+    assert all(t.copied and t.objective == SIX[t.member] and t.donor_objective == SIX[t.donor] for t in takeovers)
+    assert all(t.before == SETS[t.member] and t.after == SETS[t.source] for t in takeovers)
+    assert all(t.source in (t.donor, t.member) for t in takeovers)
+    assert 160 <= sum(t.donor == 4 for t in takeovers) <= 240
+    assert {t.donor for t in takeovers} == {0, 4}
+    assert 160 <= sum(t.source == t.donor for t in takeovers) <= 240
+
+
+def test_a_member_near_its_donor_keeps_its_weights_and_mutates_its_own_hyperparameters() -> None:
+    """All within 5 % of the best: nothing to copy."""
+    config = PbtConfig(interval=1, initial_delay=0, wait=0, mutation_probability=1.0)
+    objectives = [100.0, 97.0, 99.0, 98.5, 99.5, 98.0]
+    evolution = Evolution(6, config, seed=0)
+    takeovers = [t for steps in range(1, 21) for t in evolve(evolution, steps, objectives)]
+    assert {t.member for t in takeovers} == {1, 5}
+    assert not any(t.copied for t in takeovers)
+    assert all(t.source == t.member and t.after != t.before for t in takeovers)
+
+
+def test_the_best_member_is_never_overwritten() -> None:
+    """Whatever the others do: random objectives, every fraction, checks at every step."""
+    import random
+
+    numbers = random.Random(0)
+    for trial in range(200):
+        members = numbers.randint(1, 9)
+        config = PbtConfig(
+            interval=1, initial_delay=0, wait=0, worst_fraction=numbers.random(), best_fraction=1 - numbers.random()
+        )
+        evolution = Evolution(members, config, seed=trial)
+        for steps in range(1, 6):
+            objectives = [numbers.choice([NAN, numbers.gauss(0, 1)]) for _ in range(members)]
+            evolution.observe(objectives)
+            taken = evolution.check(steps, objectives, [{"clip": 0.2}] * members)
+            best = ranked(objectives)[0]
+            assert best not in [t.member for t in taken]
+            assert not {t.donor for t in taken} & {t.member for t in taken}
+
+
+def test_the_start_mutates_each_member_apart_and_a_resumed_evolution_goes_on() -> None:
+    config = PbtConfig(interval=1, initial_delay=0, wait=2)
+    first = Evolution(6, config, seed=3)
+    begun = first.start([{"clip": 0.2, "discount": 0.99}] * 6)
+    assert 1 < len({tuple(values.items()) for values in begun}) <= 6
+    assert Evolution(6, config, seed=3).start([{"clip": 0.2, "discount": 0.99}] * 6) == begun
+    assert Evolution(6, config, seed=4).start([{"clip": 0.2, "discount": 0.99}] * 6) != begun
+    for steps in (1, 2):
+        evolve(first, steps, SIX)
+    first.observe([99.0, 98.0, NAN, 1.0, 2.0, 3.0])
+    second = Evolution(6, config, seed=0)
+    second.load_state_dict(first.state_dict())
+    expected = [evolve(first, steps, SIX) for steps in range(3, 30)]
+    assert [evolve(second, steps, SIX) for steps in range(3, 30)] == expected
+    assert any(expected)
