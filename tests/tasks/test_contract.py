@@ -17,7 +17,16 @@ from echelon.tasks.mujoco_task import MujocoTask
 
 CPU = torch.device("cpu")
 NUM_ENVS = 5
-MUJOCO_TASKS = ["CartpoleSwingup", "Hopper", "Humanoid", "Anymal", "ShadowHand", "AllegroHand"]
+MUJOCO_TASKS = [
+    "CartpoleSwingup",
+    "Hopper",
+    "Humanoid",
+    "Anymal",
+    "ShadowHand",
+    "AllegroHand",
+    "FrankaCubePush",
+    "FrankaCubeStack",
+]
 
 
 def make(task: str, seed: int = 0, spread_clocks: bool = False, **settings: Any) -> MujocoTask[Any]:
