@@ -52,9 +52,12 @@ def contacts(engine: Any) -> Tensor:
     """`[N]`: contacts of each simulation."""
     if isinstance(engine, CpuEngine):
         return engine.read("ncon").float()
+    import mujoco_warp as mjw
     import warp as wp
 
     data = engine._data
+    with engine._on_stream():
+        mjw.collision(engine._model, data)  # a step leaves the contacts of its last substep's beginning
     world, count = wp.to_torch(data.contact.worldid).long(), wp.to_torch(data.nacon)
     real = torch.arange(len(world), device=world.device) < count
     return torch.zeros(engine.num_sims, device=world.device).index_add_(0, world.clamp(min=0), real.float())

@@ -1,0 +1,82 @@
+"""Train a task with its preset for some minutes, or until a figure is reached, and keep every tenth line of metrics.
+
+    python benchmarks/learning.py AllegroHand --minutes 8 --until successes/leader ">=" 1.6 --out results/learning
+
+The clock starts with the first environment step. OUT/TASK gets the run's settings (`config.json`) and `metrics.csv`;
+the run itself lies in `--runs`.
+"""
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import operator
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from echelon.presets import preset
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+from echelon.runs.view import PlainView
+from echelon.train import train
+
+THIN = 10
+"""Iterations between two kept lines."""
+COMPARE = {">=": operator.ge, "<=": operator.le}
+
+
+class Deadline(PlainView):
+    """Interrupts the run, which then saves itself, when its time is up or its aim is reached."""
+
+    def __init__(self, minutes: float, until: list[str] | None) -> None:
+        super().__init__(every=20.0)
+        self._seconds, self._until = 60 * minutes, until
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        super().update(metrics)
+        if metrics["wall_s"] >= self._seconds or self._reached(metrics):
+            signal.raise_signal(signal.SIGINT)
+
+    def _reached(self, metrics: Mapping[str, float]) -> bool:
+        if self._until is None:
+            return False
+        name, relation, value = self._until
+        return COMPARE[relation](metrics.get(name, float("nan")), float(value))
+
+
+def keep(folder: RunFolder, out: Path) -> None:
+    """Settings and thinned metrics of a run."""
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder.path / "config.json", out / "config.json")
+    lines = list(read_metrics(folder))
+    lines = [line for line in lines if line["iteration"] % THIN == 1 or line is lines[-1]]
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    with (out / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        for line in lines:
+            writer.writerow({name: f"{value:.6g}" for name, value in line.items()})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task")
+    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--until", nargs=3, metavar=("METRIC", "RELATION", "VALUE"))
+    parser.add_argument("--name", help="folder in OUT; the task's name unless given")
+    parser.add_argument("--out", type=Path, default=Path("results/learning"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
+    args = parser.parse_args()
+    name = args.name or args.task
+    config = dataclasses.replace(preset(args.task), algo=args.algo, seed=args.seed, out=str(args.runs / name))
+    with contextlib.suppress(KeyboardInterrupt):
+        train(config, Deadline(args.minutes, args.until))
+    keep(RunFolder.open(args.runs / name), args.out / name)
+
+
+if __name__ == "__main__":
+    main()
