@@ -1,0 +1,221 @@
+"""What the Franka tasks share: the arm goes where it is told, the gripper holds, and both tasks can be done."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from tasks.franka_script import successes
+from tasks.franka_states import CPU, HOME, grip, put
+from torch import Tensor
+
+from echelon.config import ModelConfig
+from echelon.presets import preset
+from echelon.runs.metrics import read_metrics
+from echelon.tasks.franka_cube import FrankaCubeConfig
+from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
+from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
+from echelon.train import train
+
+DIRECTIONS = torch.cat((torch.eye(3), -torch.eye(3), torch.tensor([(0.6, 0.8, 0.0), (0.48, -0.6, 0.64)])))
+
+
+def at_home(count: int, device: torch.device = CPU) -> FrankaCubeStack:
+    """The arm in its default pose, the cubes out of its way."""
+    env = FrankaCubeStack(FrankaCubeStackConfig(), count, device, 0)
+    env.reset()
+    aside = torch.tensor((0.0, 0.5, 1.05), device=device).repeat(count, 1)
+    put(env, aside, aside * torch.tensor((1.0, -1.0, 1.0), device=device))
+    return env
+
+
+def follow_lines(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """A target that moves 10 cm in 2.5 s and then stays; the action is the way to it.
+
+    `[T, N]` each: distance from the target, distance from the line, angle of the hand from its start.
+    """
+    env = at_home(len(DIRECTIONS), device)
+    lines, start = DIRECTIONS.to(device), env.grip().clone()
+    turned = env._sensor("grip_quat", 4).clone()
+    from_target, from_line, angle = [], [], []
+    for step in range(180):
+        target = start + 0.1 * min(1.0, step / 150) * lines
+        action = torch.zeros(len(lines), 7, device=device)
+        action[:, :3] = (target - env.grip()) / 0.1
+        env.step(action)
+        moved = env.grip() - start
+        along = (moved * lines).sum(dim=1, keepdim=True)
+        from_target.append((env.grip() - target).norm(dim=1))
+        from_line.append((moved - along * lines).norm(dim=1))
+        angle.append(2 * (env._sensor("grip_quat", 4) * turned).sum(dim=1).abs().clamp(max=1.0).acos())
+    return torch.stack(from_target), torch.stack(from_line), torch.stack(angle)
+
+
+def check_lines(device: torch.device) -> None:
+    from_target, from_line, angle = follow_lines(device)
+    assert from_target.max() < 0.01
+    assert from_line.max() < 0.002
+    assert from_target[-1].max() < 0.002
+    assert angle.max() < 0.02
+
+
+def test_the_grip_point_follows_a_straight_line_of_10_cm() -> None:
+    check_lines(CPU)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_grip_point_follows_a_straight_line_of_10_cm_on_cuda() -> None:
+    check_lines(torch.device("cuda"))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_torques_on_cuda_are_those_of_the_cpu() -> None:
+    here, there = at_home(16), at_home(16, torch.device("cuda"))
+    generator = torch.Generator().manual_seed(0)
+    qpos, qvel = here.engine.qpos.clone(), torch.randn(here.engine.qvel.shape, generator=generator).double()
+    qpos[:, -9:-2] += 0.2 * torch.randn(16, 7, generator=generator)
+    everything = torch.ones(16, dtype=torch.bool)
+    here.engine.set_state(everything, qpos, qvel)
+    there.engine.set_state(everything.cuda(), qpos.float().cuda(), qvel.float().cuda())
+    action = 2 * torch.rand(16, 7, generator=generator) - 1
+    torch.testing.assert_close(there.control(action.cuda()).cpu(), here.control(action), rtol=1e-3, atol=1e-2)
+
+
+def test_a_constant_action_becomes_a_steady_velocity() -> None:
+    """kp/kd of the commanded shift: 150/24.5 · 0.05 m = 0.306 m/s along, and nothing across."""
+    env = at_home(len(DIRECTIONS))
+    action = torch.zeros(len(DIRECTIONS), 7)
+    action[:, :3] = 0.5 * DIRECTIONS
+    start = env.grip()
+    for _ in range(20):
+        env.step(action)
+    velocity = env._sensor("grip_linvel", 3)
+    torch.testing.assert_close(velocity, 0.306 * DIRECTIONS, atol=0.02, rtol=0)
+    moved = env.grip() - start
+    along = (moved * DIRECTIONS).sum(dim=1, keepdim=True)
+    assert along.min() > 0.06
+    assert (moved - along * DIRECTIONS).norm(dim=1).max() < 0.003
+
+
+def test_turns_are_about_the_worlds_axes_through_the_grip_point() -> None:
+    env = at_home(6)
+    action = torch.zeros(6, 7)
+    action[:, 3:6] = 0.2 * torch.cat((torch.eye(3), -torch.eye(3)))
+    start = env.grip()
+    for _ in range(20):
+        env.step(action)
+    spin = env._sensor("grip_angvel", 3)
+    expected = 0.612 * torch.cat((torch.eye(3), -torch.eye(3)))  # 150/24.5 · 0.1 rad
+    torch.testing.assert_close(spin, expected, atol=0.07, rtol=0)
+    assert (env.grip() - start).norm(dim=1).max() < 0.005
+
+
+def test_without_action_the_grip_point_stays_and_the_posture_returns() -> None:
+    env = at_home(1)
+    joints = torch.tensor(HOME, dtype=torch.float64)
+    joints[[0, 2, 4]] += torch.tensor((0.3, -0.3, 0.2))
+    put(env, torch.tensor([(0.0, 0.5, 1.05)]), torch.tensor([(0.0, -0.5, 1.06)]), joints[None])
+    start, away = env.grip(), (joints - torch.tensor(HOME)).norm()
+    for _ in range(120):
+        env.step(torch.zeros(1, 7))
+    assert (env.grip() - start).norm() < 0.01
+    assert (env.engine.qpos[0, -9:-2] - torch.tensor(HOME)).norm() < 0.5 * away
+
+
+def test_gripper_opens_from_zero_on_and_shuts_below() -> None:
+    env = at_home(3)
+    action = torch.zeros(3, 7)
+    action[:, 6] = torch.tensor((0.0, 1.0, -1e-3))
+    control = env.control(action)
+    assert control.shape == (3, 9)
+    torch.testing.assert_close(control[:, 7:], torch.tensor((0.04, 0.04, 0.0))[:, None].expand(3, 2))
+    for _ in range(60):
+        env.step(action)
+    torch.testing.assert_close(env.engine.qpos[:, -2:].float(), control[:, 7:], atol=1e-3, rtol=0)
+
+
+def test_torques_stay_within_the_motors() -> None:
+    env = at_home(40)
+    limits = torch.tensor((87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0))
+    generator = torch.Generator().manual_seed(0)
+    joints = env._low + (env._high - env._low) * torch.rand(40, 7, generator=generator)
+    aside = torch.tensor((0.0, 0.5, 1.05)).repeat(40, 1)
+    put(env, aside, -aside, joints)
+    torque = env.control(2 * torch.rand(40, 7, generator=generator) - 1)[:, :7]
+    assert (torque.abs() <= limits).all()
+    assert (torque.abs() == limits).any(dim=0).sum() > 1
+
+
+def test_torques_by_mujocos_matrices() -> None:
+    """J M⁻¹ τ is the grip point's wanted acceleration; along n, with J n = 0, n τ = n M b, b that of the joints."""
+    env = at_home(5)
+    model, generator = env.engine.model, torch.Generator().manual_seed(0)
+    qpos, qvel = env.engine.qpos.clone(), env.engine.qvel.clone()
+    qpos[:, -9:-2] += 0.2 * torch.randn(5, 7, generator=generator)
+    qvel[:, -9:-2] = 0.1 * torch.randn(5, 7, generator=generator)
+    env.engine.set_state(torch.ones(5, dtype=torch.bool), qpos, qvel)
+    action = 0.1 * torch.randn(5, 7, generator=generator)
+    torque = env.control(action)[:, :7].double().numpy()
+    for row in range(5):
+        data, mass, jacobian = mujoco.MjData(model), np.zeros((model.nv, model.nv)), np.zeros((6, model.nv))
+        data.qpos[:], data.qvel[:] = qpos[row], qvel[row]
+        mujoco.mj_forward(model, data)
+        mujoco.mj_fullM(model, data, mass)
+        mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], model.site("panda/grip").id)
+        mass, jacobian, speed = mass[-9:-2, -9:-2], jacobian[:, -9:-2], data.qvel[-9:-2]
+        scale = np.array((0.1, 0.1, 0.1, 0.5, 0.5, 0.5))
+        wanted = 150 * scale * action[row, :6].numpy() - 24.495 * jacobian @ speed
+        np.testing.assert_allclose(jacobian @ np.linalg.solve(mass, torque[row]), wanted, atol=0.01)
+        free = np.linalg.svd(jacobian)[2][-1]
+        posture = 10 * (np.array(HOME) - data.qpos[-9:-2]) - 6.325 * speed
+        np.testing.assert_allclose(free @ torque[row], free @ mass @ posture, atol=1e-3)
+
+
+def test_the_plane_chain_of_these_tests_agrees_with_the_sheets_pose() -> None:
+    torch.testing.assert_close(grip(HOME), torch.tensor((0.008, 0.0, 1.218)).double(), atol=5e-4, rtol=0)
+
+
+def test_a_script_stacks_the_cubes() -> None:
+    """Cubes up to 15 cm from the table's centre; grasped, lifted, put down, released."""
+    env = FrankaCubeStack(FrankaCubeStackConfig(start_spread=0.15), 8, CPU, 0)
+    stacked, steps = successes(env, above=0.14, target=0.0605)
+    assert stacked.all()
+    assert max(step.log["quarantined"].sum().item() for step in steps) == 0
+
+
+def test_a_script_slides_the_cube_to_the_goal() -> None:
+    """Held by the gripper and carried a centimetre over the table, which is not yet lifting."""
+    env = FrankaCubePush(FrankaCubePushConfig(start_spread=0.15), 8, CPU, 0)
+    pushed, steps = successes(env, above=0.01, target=0.01)
+    assert pushed.all()
+    best = torch.stack([step.reward for step in steps]).amax(dim=0)
+    assert (best > 100).all()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
+@pytest.mark.parametrize("task", ["FrankaCubePush", "FrankaCubeStack"])
+def test_two_iterations_of_training(task: str, algo: str, tmp_path: Path) -> None:
+    config = preset(task)
+    assert isinstance(config.env, FrankaCubeConfig)
+    config = replace(
+        config,
+        algo=algo,
+        policies=1 if algo == "ppo" else 3,
+        num_envs=12,
+        env_steps=None,
+        iterations=2,
+        device="cpu",
+        out=str(tmp_path / "run"),
+        env=replace(config.env, episode_length=5),
+        model=ModelConfig(hidden=(16,), lstm=8, phi_dim=2),
+        update=replace(config.update, horizon=8, sequence=4, mini_epochs=2),
+    )
+    lines = read_metrics(train(config))
+    assert [line["iteration"] for line in lines] == [1, 2]
+    for name in ("successes/leader", "return/leader", "env/distance", "env/lifted", "env/reward/align"):
+        assert math.isfinite(lines[-1][name]), name
