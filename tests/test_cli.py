@@ -114,7 +114,7 @@ T = ["train", "Pendulum"]
     ("arguments", "sentence"),
     [
         (["trian"], "trian is not a command of echelon; did you mean train?"),
-        (["xyz"], "xyz is not a command of echelon; there are tasks, train, evaluate"),
+        (["xyz"], "xyz is not a command of echelon; there are tasks, train, evaluate, "),
         (["--seed", "3"], "--seed is not a command of echelon"),
         (["tasks", "all"], "echelon tasks takes no arguments, but got all"),
         (["train"], "train needs a task"),

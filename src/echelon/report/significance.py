@@ -1,6 +1,7 @@
 """Whether two methods differ: Welch's t-test from means and deviations, and Holm's correction for testing often.
 
-Means, deviations and numbers of runs are all the test needs, so that a published table can be judged like runs of one's own.
+Means, deviations and numbers of runs are all the test needs, so that a published table can be judged like runs of one's
+own.
 """
 
 import math

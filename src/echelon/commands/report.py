@@ -1,0 +1,57 @@
+"""`echelon report`: one page that shows what runs did, with its figures and tables."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from echelon.errors import UserError
+
+if TYPE_CHECKING:
+    from echelon.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class ReportFlags:
+    """Flags of `echelon report`."""
+
+    out: str | None = None
+    """Folder to write to; a folder named report in the run, or beside several runs, unless given."""
+    score: str = "return"
+    """What decides which method is better: return, successes, or whatever else the task logs of an episode."""
+
+
+def run(arguments: list[str]) -> int:
+    """Read the runs, write the report."""
+    from echelon.flags import parse
+
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    paths = arguments[: next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))]
+    if not asks_help and not paths:
+        raise UserError("report needs run folders first, as in echelon report runs/*")
+    flags = ["--help"] if asks_help else arguments[len(paths) :]
+    given = parse(ReportFlags(), flags, "echelon report RUN...", "Show what runs did, in one page.")
+    page = report(paths, given.out, given.score)
+    print(f"The report is {page}  (figures and tables beside it)")
+    return 0
+
+
+def report(paths: list[str], out: str | None, score: str) -> Path:
+    """The report of `paths`; where it is."""
+    from echelon.report.write import read_contents, write_report
+
+    contents = read_contents(paths, score, gradient_steps)
+    folders = [run.path.resolve() for run in contents.runs]
+    target = Path(out) if out else (folders[0] if len(folders) == 1 else folders[0].parent) / "report"
+    return write_report(contents, target)
+
+
+def gradient_steps(config: "TrainConfig") -> int | None:
+    """Optimizer steps of an iteration, which follow from the algorithm's plan."""
+    from echelon.learning.layout import Layout
+    from echelon.trainer import make_plan
+
+    try:
+        plan = make_plan(Layout(config.num_envs, config.num_policies), config)
+    except UserError:
+        return None
+    return plan.minibatches * config.update.mini_epochs

@@ -1,0 +1,85 @@
+"""Curves of several runs taken together, on whichever horizontal axis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from echelon.report.reading import Run
+from echelon.report.statistics import interquartile_mean
+
+POINTS = 300
+"""Points a run's curve is thinned to, each the mean of its share of the iterations."""
+GRID = 200
+"""Points at which runs are compared."""
+RESAMPLES = 1000
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Runs of one method at the same places `[points]`. Where some are shorter, of those that got that far."""
+
+    x: Column
+    mean: Column
+    deviation: Column
+    """Of a sample; 0 for a single run."""
+    iqm: Column
+    low: Column
+    """Bounds of the 95 % bootstrap interval of the IQM."""
+    high: Column
+
+
+def thin(run: Run, name: str, points: int = POINTS) -> Column:
+    """A metric of a run in at most `points` means over equal shares of its lines; NaN where a share has no value."""
+    column = run.columns[name]
+    count = min(points, len(column))
+    share = np.arange(len(column)) * count // len(column)
+    known = np.isfinite(column)
+    totals = np.bincount(share[known], weights=column[known], minlength=count)
+    numbers = np.bincount(share[known], minlength=count)
+    return np.divide(totals, numbers, out=np.full(count, np.nan), where=numbers > 0)
+
+
+def band(curves: Sequence[tuple[Column, Column]]) -> Band | None:
+    """Curves `(x, y)` of the runs of one method; None where none has two points."""
+    known = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in curves]
+    known = [(x, y) for x, y in known if len(x) > 1]
+    if not known:
+        return None
+    grid = np.linspace(min(x[0] for x, _ in known), max(x[-1] for x, _ in known), GRID)
+    values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in known])
+    return _summary(grid, values)
+
+
+def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
+    """Statistics over runs of `values [runs, points]`, for each stretch where the same runs have one."""
+    generator = np.random.default_rng(0)
+    columns = np.full((5, len(grid)), np.nan)
+    present = np.isfinite(values)
+    for pattern in np.unique(present, axis=1).T:
+        runs = values[pattern]
+        if not len(runs):
+            continue
+        where = (present == pattern[:, None]).all(axis=0)
+        stretch = runs[:, where].T  # [points, runs]
+        drawn = stretch[:, generator.integers(len(runs), size=(RESAMPLES, len(runs)))]
+        low, high = np.quantile(interquartile_mean(drawn), (0.025, 0.975), axis=-1)
+        spread = stretch.std(axis=-1, ddof=1) if len(runs) > 1 else np.zeros(len(stretch))
+        columns[:, where] = stretch.mean(axis=-1), spread, interquartile_mean(stretch), low, high
+    kept = present.any(axis=0)
+    return Band(grid[kept], *columns[:, kept])
+
+
+def reaches(curve: Band, score: float) -> float:
+    """Where the mean first gets to `score`, between two points by a straight line; NaN where it never does."""
+    above = np.flatnonzero(curve.mean >= score)
+    if not len(above):
+        return float("nan")
+    first = above[0]
+    if first == 0:
+        return float(curve.x[0])
+    (x0, x1), (y0, y1) = curve.x[first - 1 : first + 1], curve.mean[first - 1 : first + 1]
+    return float(x0 + (score - y0) / (y1 - y0) * (x1 - x0))

@@ -1,0 +1,65 @@
+"""Which runs stand in for each other: a **method** is an algorithm with one set of settings, a run per seed."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from echelon.report.reading import Run
+from echelon.runs.folder import MAY_CHANGE
+
+NOT_THE_METHOD = ("task", "algo", "seed", "device", *MAY_CHANGE)
+"""Settings and groups in which two runs of one method may differ."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A name, and its runs over all tasks."""
+
+    name: str
+    algo: str
+    runs: tuple[Run, ...]
+
+    def on(self, task: str) -> list[Run]:
+        """Its runs of one task."""
+        return [run for run in self.runs if run.task == task]
+
+
+def group_runs(runs: Sequence[Run]) -> list[Method]:
+    """Methods in the order of their first run. Where runs of one algorithm and task differ by more than the seed, the
+    settings they differ in become part of the name."""
+    told_by = {algo: _varied(runs, algo) for algo in dict.fromkeys(run.config.algo for run in runs)}
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        parts = [f"{_short(name)} {worded(run.settings.get(name))}" for name in told_by[run.config.algo]]
+        groups[" · ".join([run.config.algo.upper(), *parts])].append(run)
+    return [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Settings that are not the same in all of `runs`, by name."""
+    names = dict.fromkeys(name for run in runs for name in run.settings)
+    return [name for name in names if len({worded(run.settings.get(name)) for run in runs}) > 1]
+
+
+def _varied(runs: Sequence[Run], algo: str) -> list[str]:
+    """Settings in which runs of one algorithm and one task differ. Tasks differ anyway: each has its preset."""
+    varied: dict[str, None] = {}
+    for task in dict.fromkeys(run.task for run in runs):
+        same = [run for run in runs if (run.task, run.config.algo) == (task, algo)]
+        varied |= dict.fromkeys(differing(same))
+    return [name for name in varied if name.split(".")[0] not in NOT_THE_METHOD]
+
+
+def _short(name: str) -> str:
+    """A setting's own name, its group left out."""
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def worded(value: Any) -> str:
+    """A setting as a person writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(map(worded, value))
+    return "-" if value is None else str(value)

@@ -1,0 +1,103 @@
+"use strict";
+/** The page's data, what the reader chose, and small tools that every other file uses. */
+const Report = {};
+
+Report.data = JSON.parse(document.getElementById("data").textContent);
+Report.data.runs.forEach((run, index) => { run.index = index; });
+
+/** What the reader chose. Everything on the page is drawn from it. */
+Report.choice = {
+  hidden: new Set(), // indices of runs
+  axis: "env_steps",
+  statistic: "mean",
+  metric: Report.data.score,
+  single: false,
+};
+
+Report.drawers = [];
+/** Call `draw` now and after every change. */
+Report.onChange = (draw) => Report.drawers.push(draw);
+Report.changed = () => Report.drawers.forEach((draw) => draw());
+
+Report.visible = () => Report.data.runs.filter((run) => !Report.choice.hidden.has(run.index));
+Report.runsOf = (method, task) => Report.visible().filter((run) => run.method === method && (!task || run.task === task));
+/** Methods with a run that is not hidden, as indices. */
+Report.methods = (task) => Report.data.methods.map((_, index) => index).filter((index) => Report.runsOf(index, task).length);
+Report.tasks = () => Report.data.tasks.filter((task) => Report.visible().some((run) => run.task === task));
+Report.find = (id) => document.getElementById(id);
+
+/** An element: attributes by name (`on` functions are listeners), then children. */
+Report.el = (tag, attributes = {}, ...children) => Report.dress(document.createElement(tag), attributes, children);
+Report.svg = (tag, attributes = {}, ...children) =>
+  Report.dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+Report.dress = (element, attributes, children) => {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+};
+
+/** Numbers the way people read them. */
+Report.count = (number) => {
+  if (!Number.isFinite(number)) return "–";
+  for (const [unit, suffix] of [[1e9, "\u202fG"], [1e6, "\u202fM"], [1e3, "\u202fk"]]) {
+    if (Math.abs(number) >= unit * 0.9995) {
+      const scaled = number / unit;
+      return scaled.toFixed(Math.abs(scaled) < 9.995 ? 2 : Math.abs(scaled) < 99.95 ? 1 : 0) + suffix;
+    }
+  }
+  return number.toFixed(0);
+};
+Report.figure = (number) => {
+  if (!Number.isFinite(number)) return "–";
+  const size = Math.abs(number);
+  if (size === 0) return "0";
+  if (size >= 1e7 || size < 1e-3) return number.toExponential(1);
+  const decimals = Math.max(0, 2 - Math.floor(Math.log10(size)) + (size >= 100 ? 1 : 0));
+  return number.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+};
+Report.duration = (seconds) => {
+  if (!Number.isFinite(seconds)) return "–";
+  const total = Math.round(seconds);
+  const [hours, minutes] = [Math.floor(total / 3600), Math.floor(total / 60) % 60];
+  if (hours >= 48) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  if (hours) return `${hours} h ${String(minutes).padStart(2, "0")} min`;
+  return minutes ? `${minutes} min ${String(total % 60).padStart(2, "0")} s` : `${total} s`;
+};
+Report.probability = (p) => (!Number.isFinite(p) ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
+/** `upright_late/leader` as a reader calls it. */
+Report.metricName = (metric) => metric.replace("/leader", "").replaceAll("_", " ");
+
+/** Colours and dashes by method, the same as in the figures. */
+Report.colour = (method) => `c${Report.data.methods[method].colour}`;
+Report.dashes = ["", "7 3", "2.5 2.5", "9 3 3 3", "5 2", "1 3", "7 2 1 2", "4 4"];
+Report.dash = (method) => Report.dashes[Report.data.methods[method].colour];
+Report.key = (method) =>
+  Report.svg("svg", { class: `key ${Report.colour(method)}`, viewBox: "0 0 24 10", "aria-hidden": "true" },
+    Report.svg("line", { x1: 0, y1: 5, x2: 24, y2: 5, "stroke-dasharray": Report.dash(method) }));
+Report.swatch = (colour) => Report.el("span", { class: `swatch ${colour}`, "aria-hidden": "true" });
+
+/** Buttons of which one is pressed. */
+Report.segments = (label, options, get, set) => {
+  const group = Report.el("div", { class: "segments", role: "group", "aria-label": label });
+  const draw = () => group.replaceChildren(...options().map(([value, name]) => Report.el("button", {
+    type: "button", "aria-pressed": String(get() === value), "data-value": value,
+    onclick: () => { set(value); Report.changed(); group.querySelector(`[data-value="${value}"]`).focus(); },
+  }, name)));
+  Report.onChange(draw);
+  draw();
+  return group;
+};
+/** A list to choose from; it hides itself where there is no choice. */
+Report.select = (label, options, get, set) => {
+  const list = Report.el("select", { "aria-label": label, onchange: () => { set(list.value); Report.changed(); } });
+  const draw = () => {
+    list.replaceChildren(...options().map(([value, name]) => Report.el("option", { value, selected: String(get()) === String(value) }, name)));
+    list.hidden = options().length < 2;
+  };
+  Report.onChange(draw);
+  draw();
+  return list;
+};

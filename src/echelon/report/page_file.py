@@ -1,0 +1,60 @@
+"""One self-contained HTML file: styles, scripts and data inlined, nothing loaded from anywhere."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+SCRIPTS = ("core", "statistics", "chart", "selection", "curves", "tables", "maps", "panels", "main")
+"""`page/NAME.js`, in the order they build on each other."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recorded episode that can be watched in the page."""
+
+    run: str
+    """Name of the run it belongs to."""
+    data: Any
+    """What the player takes, as plain data."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """A script that defines `EchelonReplay.mount(element, replay)`, and what it shall play."""
+
+    script: str
+    replays: Sequence[Replay]
+
+
+def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
+    """The page's whole text."""
+    folder = files("echelon.report") / "page"
+    scripts = [(folder / f"{name}.js").read_text() for name in SCRIPTS]
+    replays = [{"run": replay.run, "replay": replay.data} for replay in player.replays] if player else []
+    parts = {
+        "HEADING": _escaped(heading),
+        "STYLE": (folder / "style.css").read_text(),
+        "DATA": _json(data),
+        "REPLAYS": _json(replays),
+        "PLAYER": _script(player.script) if player and replays else "",
+        "SCRIPT": _script("\n".join(scripts)),
+    }
+    text = (folder / "index.html").read_text()
+    head, *rest = text.split("<!--@")
+    return head + "".join(parts[name] + tail for name, tail in (piece.split("@-->", 1) for piece in rest))
+
+
+def _json(data: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _script(text: str) -> str:
+    """JavaScript that cannot end its element: in strings and comments, where alone it occurs, `<\\/` is `</`."""
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

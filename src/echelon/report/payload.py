@@ -1,0 +1,139 @@
+"""What the page draws, as plain data: runs with their thinned curves, and what they differ in.
+
+The page computes its statistics itself, from the runs that are not hidden.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from echelon.report.contents import Contents
+from echelon.report.curves import thin
+from echelon.report.methods import differing, worded
+from echelon.report.palette import colour_numbers
+from echelon.report.reading import Run
+
+AXES = ("env_steps", "wall_s", "gradient_steps")
+FRAMES = 60
+"""KL maps kept of a run."""
+POLICY_POINTS = 150
+"""Points of the curves of single policies, of which a run has many."""
+COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
+ADVERSARY = ("adversary/loss", "adversary/accuracy")
+NOT_TOLD = ("task", "seed", "out")
+"""Settings that every run has its own of."""
+
+
+def payload(contents: Contents) -> dict[str, Any]:
+    """Everything the page needs to know."""
+    number = {run.name: index for index, method in enumerate(contents.methods) for run in method.runs}
+    return {
+        "score": contents.score,
+        "tasks": contents.tasks,
+        "methods": [
+            {"name": method.name, "colour": colour}
+            for method, colour in zip(contents.methods, colour_numbers(contents.methods), strict=True)
+        ],
+        "runs": [_run(run, number[run.name]) for run in contents.runs],
+        "problems": [{"path": problem.path, "sentence": problem.sentence} for problem in contents.problems],
+        "settings": [settings_table(contents, task) for task in contents.tasks],
+    }
+
+
+def leader_metrics(run: Run) -> list[str]:
+    """What a run tells of its leader's episodes; the return first."""
+    names = [name for name in run.columns if name.endswith("/leader")]
+    return sorted(names, key=lambda name: name != "return/leader")
+
+
+def _run(run: Run, method: int) -> dict[str, Any]:
+    """One run."""
+    shown = [*leader_metrics(run), *COUPLING, *ADVERSARY]
+    policies = [name for name in run.columns if name.startswith("return/policy_")]
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "task": run.task,
+        "method": method,
+        "seed": run.config.seed,
+        "policies": run.config.num_policies,
+        "finished": run.finished,
+        "iterations": run.iterations,
+        "envSteps": run.env_steps,
+        "seconds": _finite(run.columns["wall_s"][-1]) if "wall_s" in run.columns else None,
+        "notes": run.notes,
+        "final": {name: _finite(run.final(name)) for name in shown if name in run.columns},
+        "axes": {name: _rounded(thin(run, name), 7) for name in AXES if name in run.columns},
+        "curves": {name: _rounded(thin(run, name)) for name in shown if name in run.columns},
+        "policySteps": _rounded(thin(run, "env_steps", POLICY_POINTS), 7),
+        "policyReturns": [_rounded(thin(run, name, POLICY_POINTS), 4) for name in policies],
+        "kl": _maps(run),
+        "throughput": throughput(run),
+    }
+
+
+def chosen_maps(run: Run, frames: int = FRAMES) -> list[dict[str, Any]]:
+    """So many KL matrices spread over training; the first and the last are always among them."""
+    last = len(run.distances) - 1
+    chosen = {round(i * last / max(1, frames - 1)) for i in range(frames)} if last >= 0 else ()
+    return [run.distances[i] for i in sorted(chosen)]
+
+
+def _maps(run: Run) -> dict[str, Any]:
+    """KL matrices, flat, row after row."""
+    lines = chosen_maps(run)
+    return {
+        "steps": [line["env_steps"] for line in lines],
+        "maps": [_rounded(np.array(line["kl"], dtype=np.float64).ravel(), 3) for line in lines],
+    }
+
+
+def throughput(run: Run) -> dict[str, Any]:
+    """Environment steps per second of a usual iteration, and where an iteration's time went, in seconds."""
+    parts = {name.removeprefix("time/"): column for name, column in run.columns.items() if name.startswith("time/")}
+    # The median leaves out iterations that compiled kernels or shared the machine; parts have means, since diagnostics
+    # take no time in most iterations.
+    means = {name: float(np.nanmean(column)) for name, column in parts.items() if np.isfinite(column).any()}
+    rates = run.columns.get("fps/total", np.array([math.nan]))
+    known = rates[np.isfinite(rates)]
+    return {"rate": _finite(float(np.median(known)) if len(known) else math.nan), "parts": means}
+
+
+def settings_table(contents: Contents, task: str) -> dict[str, Any]:
+    """What the methods of one task differ in: a row per setting, a column per method."""
+    columns = [(method, method.on(task)) for method in contents.methods if method.on(task)]
+    runs = [run for _, group in columns for run in group]
+    rows = [
+        [name, *(_common([run.settings.get(name) for run in group]) for _, group in columns)]
+        for name in differing(runs)
+        if name not in NOT_TOLD
+    ]
+    machines = dict.fromkeys(name for run in runs for name in run.machine)
+    rows += [
+        [name, *(_common([run.machine.get(name) for run in group]) for _, group in columns)]
+        for name in machines
+        if len({worded(run.machine.get(name)) for run in runs}) > 1
+    ]
+    return {"task": task, "methods": [method.name for method, _ in columns], "rows": rows}
+
+
+def _common(values: Sequence[Any]) -> str:
+    """The value runs share, or all of theirs."""
+    return ", ".join(dict.fromkeys(map(worded, values)))
+
+
+def _rounded(column: np.ndarray, digits: int = 5) -> list[float | None]:
+    """Numbers short enough for a page; what is not finite is null."""
+    return [None if not math.isfinite(x) else _short(x, digits) for x in column.tolist()]
+
+
+def _short(value: float, digits: int) -> float | int:
+    """`value` with so many significant digits, as an integer where it is one."""
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

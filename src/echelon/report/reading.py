@@ -1,0 +1,254 @@
+"""Run folders as a report reads them: what can be read becomes a `Run`, what cannot is named as a `Problem`.
+
+The task's own settings stay plain data, so that neither its class nor a simulator has to be imported, and a run of a
+task that this machine does not know is read like any other.
+"""
+
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from echelon.config import TrainConfig, from_dict
+from echelon.errors import UserError
+from echelon.runs.distances import read_distances
+from echelon.runs.folder import CONFIG, RunFolder
+from echelon.runs.metrics import read_metrics
+
+REPORT = "report.html"
+"""The page. A folder that holds one is a report, not a run."""
+
+FINAL_SHARE = 0.05
+"""A run's final score is the mean over this last part of its iterations, at least one."""
+
+MANY = 12
+"""Runs from which on starting further processes saves time."""
+
+KEPT = re.compile(
+    r"iteration|env_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
+    r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
+)
+"""Metrics a report shows. The others are in `metrics.jsonl` and TensorBoard."""
+
+Column = NDArray[np.float64]
+GradientSteps = Callable[[TrainConfig], int | None]
+"""Optimizer steps of an iteration by a run's settings; None where they are not known."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A folder that is not in the report, and why."""
+
+    path: str
+    sentence: str
+
+
+@dataclass
+class Run:
+    """One run folder, read."""
+
+    name: str
+    """The folder's name; with enough of its path in front where two have the same."""
+    path: Path
+    config: TrainConfig
+    settings: dict[str, Any]
+    """Every setting by its dotted name, the task's own among them."""
+    machine: dict[str, Any]
+    """What the last start of the run ran on."""
+    columns: dict[str, Column]
+    """Metrics `[lines]` by name, NaN where a line has none."""
+    distances: list[dict[str, Any]]
+    """KL matrices, oldest first."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def task(self) -> str:
+        return self.config.task
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done."""
+        return int(self.columns["iteration"][-1])
+
+    @property
+    def finished(self) -> bool:
+        """Whether it did all that its config asks for."""
+        return self.iterations >= self.config.num_iterations
+
+    @property
+    def env_steps(self) -> float:
+        """Environment steps taken."""
+        return float(self.columns["env_steps"][-1])
+
+    def final(self, metric: str) -> float:
+        """Mean of a metric over the last part of the run, NaN where it was never logged there."""
+        column = self.columns.get(metric)
+        if column is None:
+            return math.nan
+        last = column[-max(1, round(len(column) * FINAL_SHARE)) :]
+        last = last[np.isfinite(last)]
+        return float(last.mean()) if len(last) else math.nan
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Path]:
+    """Folders to read: each path itself, or the runs right inside it where it is a folder of runs."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            RunFolder.open(path)  # says so, with the nearest name
+        inside = [] if (path / CONFIG).exists() or not path.is_dir() else _looking_like_runs(path)
+        if not (path / REPORT).exists() or inside:
+            found += inside or [path]
+    return list(dict.fromkeys(found))
+
+
+def _looking_like_runs(path: Path) -> list[Path]:
+    """Subfolders that are runs, or were meant to be."""
+    marks = (CONFIG, "metrics.jsonl", "checkpoints")
+    return sorted(entry for entry in path.iterdir() if any((entry / mark).exists() for mark in marks))
+
+
+def read_runs(paths: Iterable[Path], steps: GradientSteps | None = None) -> tuple[list[Run], list[Problem]]:
+    """All runs that can be read, and what is wrong with the others. Without `steps` no run has that axis."""
+    found = _read_all(list(paths))
+    runs = [one for one in found if isinstance(one, Run)]
+    for run in runs:
+        each = steps(run.config) if steps else None
+        if each is not None:
+            run.columns["gradient_steps"] = run.columns["iteration"] * each
+    _tell_apart(runs)
+    return runs, [one for one in found if isinstance(one, Problem)]
+
+
+def _read_all(paths: list[Path]) -> list[Run | Problem]:
+    """Many runs are read by several processes, since parsing their metrics takes a core for seconds."""
+    if len(paths) < MANY:
+        return [_read_or_name(path) for path in paths]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_read_or_name, paths))
+
+
+def _read_or_name(path: Path) -> Run | Problem:
+    try:
+        return read_run(path)
+    except UserError as error:
+        return Problem(str(path), str(error))
+
+
+def read_run(path: Path) -> Run:
+    """One run. Raises a `UserError` where there is nothing to show."""
+    document = _document(path)
+    config, settings = _config(path, document["config"])
+    folder = RunFolder(path, config)
+    with warnings.catch_warnings(record=True) as damage:
+        warnings.simplefilter("always")
+        try:
+            lines = read_metrics(folder)
+            distances = [line for line in read_distances(folder) if _is_square(line, config.num_policies)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"its metrics cannot be read: {error}") from None
+    if not lines:
+        raise UserError("it has a config but no metrics yet")
+    run = Run(folder.name, path, config, settings, _machine(document), _columns(lines), distances)
+    if damage:
+        run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if not run.finished:
+        run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
+    return run
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """`config.json`, if a run wrote it."""
+    if not path.is_dir():
+        raise UserError("it is a file, not a run folder")
+    if not (path / CONFIG).is_file():
+        empty = not any(path.iterdir())
+        raise UserError("it is empty" if empty else f"it is not a run folder: it has no {CONFIG}")
+    try:
+        document = json.loads((path / CONFIG).read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"its {CONFIG} cannot be read ({str(error).splitlines()[0]})") from None
+    config = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(config, dict) or not isinstance(config.get("task"), str):
+        raise UserError(f"its {CONFIG} was not written by echelon")
+    return document
+
+
+def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, Any]]:
+    """Settings common to all tasks in their own classes, and all of them by name."""
+    try:
+        config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
+    except UserError as error:
+        raise UserError(f"its {CONFIG} cannot be used: {error}") from None
+    return config, _leaves(stored) | {"policies": config.num_policies}
+
+
+def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    leaves: dict[str, Any] = {}
+    for key, value in data.items():
+        leaves |= _leaves(value, f"{group}{key}.") if isinstance(value, dict) else {group + key: value}
+    return leaves
+
+
+def _machine(document: dict[str, Any]) -> dict[str, Any]:
+    """The last session's hardware and versions, as far as they are there."""
+    sessions = document.get("sessions")
+    last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
+    hardware, versions = last.get("hardware") or {}, last.get("versions") or {}
+    return {
+        "device": hardware.get("gpu") or hardware.get("cpu"),
+        "cores": hardware.get("cores"),
+        "revision": last.get("git_revision"),
+        **{f"{name} version": version for name, version in versions.items()},
+    }
+
+
+def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
+    """Lines turned into columns."""
+    names = dict.fromkeys(name for line in lines for name in line)
+    kept = [name for name in names if KEPT.fullmatch(name)]
+    columns = {name: _column(lines, name) for name in kept}
+    if "env_steps" not in columns:
+        columns["env_steps"] = columns["iteration"]
+    return columns
+
+
+def _column(lines: list[dict[str, float]], name: str) -> Column:
+    """A metric over all lines; what is missing or no number is NaN."""
+    values = [line.get(name, math.nan) for line in lines]
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):  # somebody else's line
+        return np.array([float(value) if isinstance(value, int | float) else math.nan for value in values])
+
+
+def _is_square(line: Any, policies: int) -> bool:
+    """Whether a line of `kl.jsonl` holds a matrix of the run's size."""
+    matrix = line.get("kl") if isinstance(line, dict) else None
+    return (
+        isinstance(matrix, list)
+        and len(matrix) == policies
+        and all(isinstance(row, list) and len(row) == policies for row in matrix)
+        and isinstance(line.get("env_steps"), int)
+    )
+
+
+def _tell_apart(runs: list[Run]) -> None:
+    """Names that two runs share get the folders above in front, until no two are the same."""
+    depth = 1
+    while len({run.name for run in runs}) < len(runs) and depth < 20:
+        depth += 1
+        names = [run.name for run in runs]
+        for run in runs:
+            if names.count(run.name) > 1:
+                run.name = "/".join(run.path.resolve().parts[-depth:])

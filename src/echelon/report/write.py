@@ -1,0 +1,56 @@
+"""The report of some runs: one HTML file, with figures and tables beside it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from echelon.errors import UserError, nearest
+from echelon.report.contents import Contents
+from echelon.report.methods import group_runs
+from echelon.report.page_file import Player, page
+from echelon.report.payload import leader_metrics, payload
+from echelon.report.reading import REPORT, GradientSteps, find_runs, read_runs
+from echelon.runs.durable import replace_durably
+
+
+def read_contents(paths: Sequence[str | Path], score: str, steps: GradientSteps | None) -> Contents:
+    """What is in the folders. Raises a `UserError` where none of them can be shown."""
+    runs, problems = read_runs(find_runs(paths), steps)
+    if not runs:
+        named = "; ".join(f"{problem.path}: {problem.sentence}" for problem in problems[:3])
+        raise UserError(f"there is no run to report on ({named or 'no folder has one'})")
+    metric = f"{score.removesuffix('/leader')}/leader"
+    known = dict.fromkeys(name for run in runs for name in leader_metrics(run))
+    if metric not in known:
+        words = [name.removesuffix("/leader") for name in known]
+        raise UserError(
+            f"no run logged {score} of its leader{nearest(score, words) or '; there are ' + ', '.join(words)}"
+        )
+    return Contents(runs, group_runs(runs), problems, metric)
+
+
+def write_report(
+    contents: Contents, out: Path, player: Player | None = None, say: Callable[[str], None] = print
+) -> Path:
+    """Write `report.html`, `figures/` and `csv/` into `out`; the page's path."""
+    from echelon.report.csv_files import write_csv_files
+    from echelon.report.figures import write_figures
+
+    for problem in contents.problems:
+        say(f"not in the report: {problem.path}: {problem.sentence}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        replace_durably(out / REPORT, page(payload(contents), player, _heading(contents)).encode())
+        write_csv_files(contents, out / "csv")
+        write_figures(contents, out / "figures")
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {out}: {error.strerror}; choose another --out") from None
+    return out / REPORT
+
+
+def _heading(contents: Contents) -> str:
+    """What the page calls itself."""
+    if len(contents.runs) == 1:
+        return contents.runs[0].name
+    methods = " · ".join(method.name for method in contents.methods) if len(contents.methods) <= 6 else "Comparison"
+    tasks = contents.tasks
+    return f"{methods} on {tasks[0] if len(tasks) == 1 else f'{len(tasks)} tasks'}"

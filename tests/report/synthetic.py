@@ -1,0 +1,71 @@
+"""Run folders as a trainer would have written them, for reports of any size."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from echelon.config import Algo, TrainConfig, to_dict
+
+LEVELS = {"ppo": 60.0, "pbt": 75.0, "sapg": 90.0, "cpo": 120.0}
+"""Final returns, on the way to which the curves of each algorithm rise."""
+
+
+def write_run(
+    folder: Path,
+    algo: Algo = "cpo",
+    *,
+    task: str = "CartpoleSwingup",
+    seed: int = 0,
+    iterations: int = 40,
+    planned: int | None = None,
+    level: float | None = None,
+    **settings: Any,
+) -> Path:
+    """A run folder named after its task, algorithm and seed, with curves that rise to `level`."""
+    path = folder / f"{task}-{algo}-s{seed}"
+    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, num_envs=96, **settings)
+    session = {"started": "2026-01-01T00:00:00+00:00", "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None}}
+    document = {"created": session["started"], "config": to_dict(config), "sessions": [session]}
+    (path / "diagnostics").mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps(document))
+    generator = np.random.default_rng([seed, len(task), *algo.encode()])
+    lines = [_line(config, i, generator, LEVELS[algo] if level is None else level) for i in range(1, iterations + 1)]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if config.num_policies > 1:
+        maps = [_distances(config, i, generator, iterations) for i in range(1, iterations + 1, 10)]
+        (path / "diagnostics" / "kl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in maps))
+    return path
+
+
+def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: float) -> dict[str, Any]:
+    """One iteration. The first has no finished episode."""
+    grown = level * (1 - math.exp(-4 * i / config.num_iterations))
+    returns = grown * (1 - 0.08 * np.arange(config.num_policies)) + generator.normal(0, 3, config.num_policies)
+    line: dict[str, Any] = {"iteration": i, "env_steps": i * 96 * config.update.horizon, "wall_s": i * 0.25}
+    line |= {"fps/total": 6000 + 50 * generator.normal(), "return/leader": None if i == 1 else returns[0]}
+    line |= {"upright_late/leader": min(1.0, grown / 150), "time/collect": 0.06, "time/update": 0.15 + 0.01 * (i % 3)}
+    line |= {"time/targets": 0.01, "time/diagnostics": 0.02 * (i % 10 == 1), "loss/actor": generator.normal()}
+    if config.num_policies > 1:
+        line |= {f"return/policy_{k}": value for k, value in enumerate(returns)}
+        if i % 10 == 1:
+            spread = (0.9 if config.algo == "sapg" else 0.35) * (1 - math.exp(-6 * i / config.num_iterations))
+            line |= {"is_deviation": spread, "ess": 1 / (1 + spread**2), "kl/follower_to_leader": spread**2}
+            line |= {"nearest_is_leader": 0.4}
+    line |= {f"sigma/policy_{k}": 0.5 + 0.01 * generator.random() for k in range(config.num_policies)}
+    line |= {
+        f"{name}/policy_{k}": generator.random() for k in range(config.num_policies) for name in ("length", "entropy")
+    }
+    line |= {f"loss/{k}": generator.random() for k in range(24)}  # what the report does not show
+    if config.adversary.coef:
+        line |= {"adversary/loss": 1 + 0.79 * math.exp(-i / 10), "adversary/accuracy": 0.5}
+    return line
+
+
+def _distances(config: TrainConfig, i: int, generator: np.random.Generator, iterations: int) -> dict[str, Any]:
+    """Policies on a line that drift apart; some seeds put the leader in their middle."""
+    places = generator.permutation(config.num_policies) * 0.2 * (0.1 + i / iterations)
+    matrix = (places[:, None] - places[None, :]) ** 2 + 0.01 * (1 - np.eye(config.num_policies))
+    return {"iteration": i, "env_steps": i * 96 * config.update.horizon, "kl": matrix.tolist()}
