@@ -20,6 +20,8 @@ commands:
   tasks                      list the tasks
   train TASK [flags]         train, or resume: the same command goes on where it stopped
   evaluate RUN [flags]       score every policy of a run
+  report RUN... [flags]      show what runs did, in one page
+  record RUN [flags]         film its policies, or show them in 3D
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """

@@ -1,7 +1,9 @@
 """A replay as one page that needs nothing else: it opens from disk, without a network."""
 
 import html
+from pathlib import Path
 
+from echelon.runs.durable import replace_durably
 from echelon.runs.replays import Replay, replay_json, viewer_script
 
 _PAGE = """\
@@ -37,3 +39,9 @@ def replay_page(replay: Replay) -> str:
 def embedded(document: str) -> str:
     """JSON as it may stand in a script: nothing in it can end the script or start a comment."""
     return document.replace("<", "\\u003c")
+
+
+def write_page(replay: Replay, path: Path) -> None:
+    """The page as a file, in place of an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_durably(path, replay_page(replay).encode())

@@ -1,0 +1,92 @@
+"""`echelon record`: an episode of a run's policies, as a film or as a page that shows it in 3D."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from echelon.errors import UserError
+
+FORMATS = ("mp4", "gif", "html")
+
+
+@dataclass(frozen=True)
+class RecordFlags:
+    """Flags of `echelon record`."""
+
+    policy: str = "all"
+    """leader, a policy's number, or all of them side by side."""
+    format: Literal["auto", "mp4", "gif", "html"] = "auto"
+    """A film, or a page to look at in 3D. auto takes the ending of --out; without one, mp4 where the video extra is
+    installed, and html where it is not."""
+    out: str | None = None
+    """Where to write it; into the run folder's replay/ unless given."""
+    seed: int = 1000
+    """Decides the episode. Every policy starts in the same state."""
+    checkpoint: Literal["newest", "best"] = "newest"
+    """Which checkpoint to show."""
+
+
+def run(arguments: list[str]) -> int:
+    """Record an episode of a run's policies."""
+    from echelon.flags import parse
+
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if not asks_help and (not arguments or arguments[0].startswith("-")):
+        raise UserError("record needs a run folder first, as in echelon record runs/CartpoleSwingup-cpo-s0")
+    run, *flags = ["RUN", "--help"] if asks_help else arguments
+    given = parse(RecordFlags(), flags, f"echelon record {run}", "Film a run's policies, or show them in 3D.")
+    if given.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {given.seed}")
+    format = _format(given)
+
+    from echelon.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+    if format != "html":
+        from echelon.viewing.video import require_packages
+
+        require_packages(format)
+
+    from echelon.runs.replays import replay_path, write_replay
+    from echelon.viewing.acting import Trained, label
+    from echelon.viewing.recorder import record, to_replay
+
+    trained = Trained.load(folder, given.checkpoint)
+    tapes = record(trained, given.policy, given.seed)
+    out = Path(given.out) if given.out else folder.path / "replay" / f"{given.policy}.{format}"
+    for tape in tapes:
+        end = "failed" if tape.failed else "ended at its time limit"
+        print(f"{label(tape.policy):<12} return {tape.total_return:10.2f}, {end} after {tape.length} steps")
+    try:
+        replay = to_replay(folder.name, trained, given.seed, tapes)
+        write_replay(replay, replay_path(folder))
+        if format == "html":
+            from echelon.viewing.page import write_page
+
+            write_page(replay, out)
+        else:
+            from echelon.viewing.video import draw
+
+            print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames of {len(tapes)} policies ...", flush=True)
+            draw(tapes, out, format)
+    except OSError as error:
+        raise UserError(f"{error.filename or out} cannot be written: {error.strerror}; choose another --out") from None
+    print(f"Written to {out}")
+    return 0
+
+
+def _format(given: RecordFlags) -> Literal["mp4", "gif", "html"]:
+    """What to write, from the flags and what is installed."""
+    from importlib.util import find_spec
+
+    ending = Path(given.out).suffix.removeprefix(".").lower() if given.out else ""
+    if given.format != "auto":
+        if ending in FORMATS and ending != given.format:
+            raise UserError(f"--out ends in .{ending} but --format is {given.format}; leave out one of them")
+        return given.format
+    for format in FORMATS:
+        if ending == format:
+            return format
+    if given.out:
+        raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {given.out} does not")
+    return "mp4" if find_spec("imageio_ffmpeg") and find_spec("PIL") else "html"

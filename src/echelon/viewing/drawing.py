@@ -1,0 +1,154 @@
+"""The process that draws a film: `python -m echelon.viewing.drawing JOB`. See `video.py`.
+
+It needs a job's files and nothing of the run, and leaves `film.<format>` beside them.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NO_OPENGL = 3
+"""Exit status where OpenGL does not start."""
+SIZES = {"mp4": ((720, 480), (480, 320)), "gif": ((480, 320), (320, 208))}
+"""Pixels of a panel that is alone, and of one among several; multiples of 16, as encoders like them."""
+GIF_COLOURS = 128
+SHADOW_PIXELS = 1024
+"""Side of the shadow map. Models ask for 4096, which costs half of the time where a processor draws."""
+INK, PAPER = (255, 255, 255), (20, 23, 28)
+
+
+@dataclass
+class Panel:
+    """One policy's part of the picture."""
+
+    model: Any
+    data: Any
+    renderer: Any
+    camera: int
+    label: str
+    end: str
+    qpos: np.ndarray
+    mocap: np.ndarray
+    picture: np.ndarray | None = None
+
+    def draw(self, frame: int) -> np.ndarray:
+        """The frame's picture `[height, width, 3]`; the last one stays."""
+        if self.picture is None or frame < len(self.qpos):
+            self.picture = self._draw(frame)
+        return self.picture
+
+    def _draw(self, frame: int) -> np.ndarray:
+        import mujoco
+
+        self.data.qpos[:] = self.qpos[frame]
+        self.data.mocap_pos[:] = self.mocap[frame, :, :3]
+        self.data.mocap_quat[:] = self.mocap[frame, :, 3:]
+        mujoco.mj_forward(self.model, self.data)
+        self.renderer.update_scene(self.data, self.camera)
+        return self.renderer.render()
+
+    def caption(self, frame: int) -> str:
+        """Who it is, and how it ended once it has."""
+        over = self.end and frame >= len(self.qpos)
+        return f"{self.label}, {self.end}" if over else self.label
+
+
+def main() -> int:
+    """Draw the job named on the command line."""
+    path = Path(sys.argv[1])
+    job = json.loads(path.read_text())
+    try:
+        panels = _panels(job, path.parent)
+        panels[0].draw(0)
+    except Exception as error:  # a missing library shows itself in as many ways as there are bindings
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return NO_OPENGL
+    film = path.parent / f"film.{job['format']}"
+    frames = _frames(panels)
+    if job["format"] == "gif":
+        _write_gif(film, frames, job["frame_s"])
+    else:
+        _write_mp4(film, frames, job["frame_s"])
+    return 0
+
+
+def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
+    """Models and states, each with a renderer."""
+    import mujoco
+
+    width, height = SIZES[job["format"]][len(job["panels"]) > 1]
+    panels = []
+    for panel in job["panels"]:
+        model = mujoco.MjModel.from_binary_path(str(place / f"{panel['name']}.mjb"))
+        model.vis.global_.offwidth, model.vis.global_.offheight = width, height
+        model.vis.quality.shadowsize = SHADOW_PIXELS
+        states = np.load(place / f"{panel['name']}.npz")
+        renderer = mujoco.Renderer(model, height=height, width=width)
+        panels.append(
+            Panel(
+                model,
+                mujoco.MjData(model),
+                renderer,
+                panel["camera"],
+                panel["label"],
+                panel["end"],
+                states["qpos"],
+                states["mocap"],
+            )
+        )
+    return panels
+
+
+def _frames(panels: list[Panel]) -> "Iterator[Image]":
+    """The whole film: panels in a grid, each with its caption."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    columns = math.ceil(math.sqrt(len(panels)))
+    width, height = panels[0].renderer.width, panels[0].renderer.height
+    size = columns * width, math.ceil(len(panels) / columns) * height
+    font = ImageFont.load_default(size=round(height / 20))
+    for frame in range(max(len(panel.qpos) for panel in panels)):
+        picture = Image.new("RGB", size, PAPER)
+        pen = ImageDraw.Draw(picture)
+        for place, panel in enumerate(panels):
+            corner = place % columns * width, place // columns * height
+            picture.paste(Image.fromarray(panel.draw(frame)), corner)
+            where = corner[0] + height // 40, corner[1] + height // 40
+            box = pen.textbbox(where, panel.caption(frame), font=font)
+            pen.rectangle((box[0] - 5, box[1] - 4, box[2] + 5, box[3] + 4), fill=PAPER)
+            pen.text(where, panel.caption(frame), fill=INK, font=font)
+        yield picture
+
+
+def _write_mp4(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
+    """H.264, which every browser and player knows."""
+    import imageio_ffmpeg
+
+    first = next(frames)
+    encoder = imageio_ffmpeg.write_frames(str(film), first.size, fps=1 / frame_s, quality=7, macro_block_size=2)
+    encoder.send(None)
+    encoder.send(first.tobytes())
+    for frame in frames:
+        encoder.send(frame.tobytes())
+    encoder.close()
+
+
+def _write_gif(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
+    """An endless loop. GIF counts time in hundredths of a second."""
+    from PIL.Image import Dither
+
+    first, *rest = (frame.quantize(GIF_COLOURS, dither=Dither.NONE) for frame in frames)
+    first.save(film, save_all=True, append_images=rest, duration=round(100 * frame_s) * 10, loop=0, optimize=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

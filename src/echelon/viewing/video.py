@@ -1,0 +1,116 @@
+"""Films: tapes drawn by MuJoCo's renderer, policies side by side, in a process of its own.
+
+OpenGL drivers crash, and on machines without a display it takes a try to find one that works. Neither may harm the
+process that holds the policies, so it only writes down what is to be drawn; `drawing.py` draws it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import mujoco
+import numpy as np
+
+from echelon.envs.contract import MakeEnv
+from echelon.errors import UserError
+from echelon.runs.folder import RunFolder
+from echelon.viewing import drawing
+from echelon.viewing.acting import Trained, label
+from echelon.viewing.recorder import SEED, Tape, record
+from echelon.viewing.scene import view_id
+
+Format = Literal["mp4", "gif"]
+PACKAGES = {"mp4": {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "gif": {"PIL": "pillow"}}
+"""What each format needs: modules, and the names they are installed by."""
+BACKENDS = ("egl", "osmesa")
+"""OpenGL without a display, on Linux: the first is a GPU's or Mesa's, the second Mesa's alone."""
+
+
+def render(
+    folder: RunFolder,
+    out: Path | None = None,
+    format: Format = "mp4",
+    policies: str = "all",
+    seed: int = SEED,
+    checkpoint: Literal["newest", "best"] = "newest",
+    make_env: MakeEnv | None = None,
+) -> Path:
+    """Film an episode of the chosen policies; the film's path, `RUN/replay/<policies>.<format>` unless given."""
+    require_packages(format)
+    tapes = record(Trained.load(folder, checkpoint, make_env), policies, seed)
+    out = out or folder.path / "replay" / f"{policies}.{format}"
+    draw(tapes, out, format)
+    return out
+
+
+def require_packages(format: Format) -> None:
+    """What an encoder needs, said before anything is recorded."""
+    for module, package in PACKAGES[format].items():
+        if find_spec(module) is None:
+            other = "--format html" if format == "gif" else "--format gif or html"
+            raise UserError(
+                f"{format} films need the package {package}; install it with "
+                f"pip install 'echelon[video]', or use {other}"
+            )
+
+
+def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
+    """Draw the tapes side by side into one file, which is whole or absent."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}; choose another --out") from None
+    with tempfile.TemporaryDirectory(prefix=".film-", dir=out.parent) as place:
+        job = _write_job(tapes, Path(place), format)
+        for backend in _backends():
+            done = _run(job, backend)
+            if done.returncode == 0:
+                os.replace(Path(place) / f"film.{format}", out)
+                return
+            if done.returncode > 0 and done.returncode != drawing.NO_OPENGL:
+                last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+                raise UserError(f"the film could not be drawn: {last}")
+    raise UserError(_no_opengl())
+
+
+def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
+    """Everything to draw: a model and its states for each policy, and how to label it."""
+    panels = []
+    for tape in tapes:
+        model = tape.model.__copy__()
+        tape.looks.put_into(model)
+        mujoco.mj_saveModel(model, str(place / f"{tape.policy}.mjb"), None)
+        np.savez(place / f"{tape.policy}.npz", qpos=tape.qpos, mocap=tape.mocap)
+        end = f"failed after {len(tape.qpos) * tape.frame_s:.1f} s" if tape.failed else ""
+        panels.append({"name": str(tape.policy), "label": label(tape.policy), "end": end, "camera": view_id(model)})
+    job = place / "job.json"
+    job.write_text(json.dumps({"format": format, "frame_s": tapes[0].frame_s, "panels": panels}))
+    return job
+
+
+def _backends() -> tuple[str | None, ...]:
+    """What to try: the user's choice, or what a machine without a display may have, or the system's own."""
+    chosen = os.environ.get("MUJOCO_GL")
+    return (chosen,) if chosen else BACKENDS if sys.platform == "linux" else (None,)
+
+
+def _run(job: Path, backend: str | None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"MUJOCO_GL": backend} if backend else {})
+    command = [sys.executable, "-m", drawing.__name__, str(job)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def _no_opengl() -> str:
+    """What is missing, and what to do about it."""
+    chosen = os.environ.get("MUJOCO_GL")
+    if chosen:
+        return f"OpenGL by MUJOCO_GL={chosen} does not work here; unset it, or use --format html, which needs none"
+    return (
+        "this machine cannot draw without a display; install the system package libegl1 with a driver such as "
+        "libgl1-mesa-dri, or libosmesa6, or use --format html, which needs none"
+    )

@@ -1,0 +1,75 @@
+"""`echelon record` from the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from echelon.cli import main
+from echelon.commands import record as command
+from echelon.runs.folder import RunFolder
+from echelon.runs.replays import read_replay, replay_path
+
+
+def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", str(hopper.path), "--format", "html", "--policy", "1", "--seed", "4"]) == 0
+    page = hopper.path / "replay" / "1.html"
+    said = capsys.readouterr().out
+    assert said.splitlines()[0].startswith("follower 1 ")
+    assert said.endswith(f"Written to {page}\n")
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "http://" not in text.split("EchelonReplay.mount(")[1]
+    assert text.count("<script>") == 2 == text.count("</script>")
+    replay = read_replay(replay_path(hopper))
+    assert ([episode.policy for episode in replay.episodes], replay.seed) == ([1], 4)
+
+
+def test_a_runs_name_cannot_break_the_page(hopper: RunFolder) -> None:
+    from dataclasses import replace
+
+    from echelon.viewing.page import replay_page
+
+    replay = replace(read_replay(replay_path(hopper)), run="</script><script>alert(1)</script>", task="<b>")
+    page = replay_page(replay)
+    assert page.count("</script>") == 2
+    assert "<b>" not in page.replace("<body>", "").split("<script>")[0]
+
+
+def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(**flags: str) -> str:
+        return command._format(command.RecordFlags(**flags))  # pyright: ignore[reportArgumentType]
+
+    assert chosen(out="film.GIF") == "gif"
+    assert chosen(out="page.html") == "html"
+    assert chosen(out="film.bin", format="mp4") == "mp4"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert chosen() == "html"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    assert chosen() == "mp4"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--policy", "7"], "--policy is leader, all or a number from 0 to 2, not 7"),
+        (["--seed", "-1"], "--seed must be at least 0, not -1"),
+        (["--format", "avi"], "--format takes one of auto, mp4, gif, html, not 'avi'"),
+        (["--out", "film.avi"], "--out must end in .mp4, .gif or .html, or give --format; film.avi does not"),
+        (["--out", "film.gif", "--format", "html"], "--out ends in .gif but --format is html; leave out one of them"),
+        (["--out", "/proc/none/page.html"], "/proc/none"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    hopper: RunFolder, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["record", str(hopper.path), *flags]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record"]) == 2
+    assert "record needs a run folder first" in capsys.readouterr().err
+    assert main(["record", "/nowhere"]) == 2
+    assert "there is no run folder /nowhere" in capsys.readouterr().err

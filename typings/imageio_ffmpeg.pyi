@@ -1,0 +1,4 @@
+# The encoder is an optional dependency.
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...
