@@ -43,6 +43,16 @@ ANYMAL_TROTTING = (
 
 ALLEGRO_CUBE = (-0.016, -0.151, 0.548, 0.959, -0.169, 0.048, 0.224)
 ALLEGRO_HAND = (0.05, 0.4, 0.6, 0.45, 0.0, 0.343, 0.6, 0.45, -0.05, 0.4, 0.6, 0.45, 1.1, 0.6, 0.35, 0.6)
+# The cubes, the arm's joints, the fingers.
+FRANKA_PUSHING = (
+    *(0.05, 0.0, 1.05, 0.995, 0.0, 0.0, 0.0998),
+    *(-0.0671, 0.7747, -0.0229, -2.2266, 0.114, 3.0003, 0.5891, 0.0, 0.0),
+)
+FRANKA_STACKING = (
+    *(0.0986, 0.1197, 1.1886, 0.9801, -0.0003, 0.0039, 0.1986),
+    *(0.1, 0.12, 1.06, 0.9888, 0.0, 0.0, -0.1494),
+    *(0.0207, 0.485, 0.1823, -2.165, -0.1743, 2.6312, 0.7209, 0.0249, 0.0249),
+)
 STILLS = {
     "AllegroHand": Still("allegro_cube", (*ALLEGRO_CUBE, *ALLEGRO_HAND)),
     "CartpoleSwingup": Still("cartpole", (-0.35, 0.5)),
@@ -51,6 +61,8 @@ STILLS = {
     "ShadowHand": Still(
         "shadow_hand", (0.0, -0.11, *SHADOW_FINGER * 3, 0.15, *SHADOW_FINGER, 0.3, 0.5, 0.0, 0.1, -0.3, *SHADOW_CUBE)
     ),
+    "FrankaCubePush": Still("franka_push", FRANKA_PUSHING),
+    "FrankaCubeStack": Still("franka_stack", FRANKA_STACKING),
     "Humanoid": Still("humanoid", HUMANOID_RUNNING),
     "Anymal": Still("anymal", ANYMAL_TROTTING),
 }
