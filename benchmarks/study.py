@@ -121,7 +121,8 @@ def _score(folder: RunFolder, episodes: int) -> dict[str, str]:
     """The leader's evaluation."""
     from echelon.evaluate import evaluate
 
-    leader, sampled = (s for s in evaluate(folder, num_envs=episodes, seed=10_000).scores if s.policy == 0)
+    evaluation = evaluate(folder, num_envs=episodes, seed=10_000)
+    leader, sampled = (score for score in evaluation.scores if score.policy == evaluation.leader)
     return {
         "return": f"{leader.return_mean:.4g}",
         "return_sampled": f"{sampled.return_mean:.4g}",

@@ -15,7 +15,7 @@ import echelon.evaluate
 import echelon.presets
 from echelon import cli
 from echelon.commands.evaluate import EvaluateFlags
-from echelon.commands.train import fit_to_device
+from echelon.commands.train import fit_to_device, fit_to_population
 from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.evaluate import Evaluation, PolicyScore
@@ -138,11 +138,11 @@ T = ["train", "Pendulum"]
         ([*T, "--env-steps", "1e6"], "--env-steps takes a whole number, not '1e6'; write 1000000"),
         ([*T, "--policies", "six"], "--policies takes a whole number, not 'six'"),
         ([*T, "--update.clip", "0,1"], "--update.clip takes a number, not '0,1'"),
-        ([*T, "--algo", "cp0"], "--algo takes one of ppo, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ([*T, "--algo", "cp0"], "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ([*T, "--update.kl-rows", "no-pull"], "not 'no-pull'; did you mean no_pull?"),
         ([*T, "--num-envs"], "--num-envs needs a value: a whole number"),
         ([*T, "--num-envs", "--seed", "1"], "--num-envs needs a value: a whole number"),
-        ([*T, "--algo"], "--algo needs a value: one of ppo, sapg, cpo"),
+        ([*T, "--algo"], "--algo needs a value: one of ppo, pbt, sapg, cpo"),
         ([*T, "--out"], "--out needs a value: a text"),
         ([*T, "--env.velocities", "True"], "--env.velocities takes no value; its opposite is --env.no-velocities"),
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
@@ -349,4 +349,15 @@ def test_presets_sized_for_a_gpu_shrink_on_a_cpu(capsys: pytest.CaptureFixture[s
     assert fit_to_device(big, ["--num_envs=24576"]) == big
     small = TrainConfig(num_envs=256, device="cpu")
     assert fit_to_device(small, []) == small
+    assert capsys.readouterr().out == ""
+
+
+def test_a_population_gets_a_number_of_environments_that_divides(capsys: pytest.CaptureFixture[str]) -> None:
+    """256 = 6 · 42 + 4; a number that the user named is left for the check of settings to refuse."""
+    config = TrainConfig(algo="pbt", num_envs=256)
+    assert fit_to_population(config, []).num_envs == 252
+    assert capsys.readouterr().out == "252 environments instead of 256: as many for each member\n"
+    unchanged = [(config, ["--num-envs", "256"]), (TrainConfig(algo="cpo"), []), (TrainConfig("X", "pbt", 4), [])]
+    for given, flags in unchanged:
+        assert fit_to_population(given, flags) == given
     assert capsys.readouterr().out == ""

@@ -71,7 +71,7 @@ def test_whole_numbers_are_taken_for_fractions_but_not_the_other_way() -> None:
         ({"update": {"klip": 1}}, "update.klip is not a setting; did you mean clip?"),
         ({"env": {"friction": {"slid": 1}}}, "env.friction.slid is not a setting; did you mean slide?"),
         ({"update": 3}, "update takes a group of settings, not 3"),
-        ({"algo": "cp0"}, "algo is one of ppo, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ({"algo": "cp0"}, "algo is one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ({"env": {"level": 3}}, "env.level is one of 1, 2, not 3"),
         ({"seed": True}, "seed takes int, not True"),
         ({"seed": None}, "seed takes int, not None"),

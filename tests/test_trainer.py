@@ -177,4 +177,4 @@ def test_the_smallest_possible_run_learns_something_finite() -> None:
 
 def test_algorithms_are_looked_up_where_they_are_defined() -> None:
     assert trainer.ALGORITHMS is algorithms.ALGORITHMS
-    assert set(trainer.ALGORITHMS) == {"ppo", "sapg", "cpo"}
+    assert set(trainer.ALGORITHMS) == {"ppo", "pbt", "sapg", "cpo"}

@@ -14,7 +14,7 @@ import tyro
 
 from echelon.errors import UserError, nearest
 
-Algo = Literal["ppo", "sapg", "cpo"]
+Algo = Literal["ppo", "pbt", "sapg", "cpo"]
 Mutable = Literal[
     "learning_rate",
     "clip",

@@ -24,7 +24,7 @@ class Range:
 
     def __str__(self) -> str:
         if self.high != math.inf:
-            return f"within {self.low} and {self.high}"
+            return f"{'above' if self.open_low else 'within'} {self.low} and {'at most ' * self.open_low}{self.high}"
         if self.low == -math.inf:
             return "finite"
         return f"above {self.low}" if self.open_low else f"at least {self.low}"
@@ -34,6 +34,8 @@ COUNT = Range(low=1)
 NOT_NEGATIVE = Range(low=0)
 POSITIVE = Range(low=0, open_low=True)
 SHARE = Range(low=0, high=1)
+FRACTION = Range(low=0, high=1, open_low=True)
+FACTOR = Range(low=1)
 ANY = Range()
 
 RANGES: dict[str, Range] = {
@@ -71,6 +73,17 @@ RANGES: dict[str, Range] = {
     "pull.reverse_temperature": NOT_NEGATIVE,
     "adversary.coef": NOT_NEGATIVE,
     "adversary.hidden": COUNT,
+    "pbt.interval": COUNT,
+    "pbt.initial_delay": NOT_NEGATIVE,
+    "pbt.wait": NOT_NEGATIVE,
+    "pbt.worst_fraction": FRACTION,
+    "pbt.best_fraction": FRACTION,
+    "pbt.threshold_std": NOT_NEGATIVE,
+    "pbt.threshold_share": NOT_NEGATIVE,
+    "pbt.mutation_probability": SHARE,
+    "pbt.mutation_low": FACTOR,
+    "pbt.mutation_high": FACTOR,
+    "pbt.discount_high": FACTOR,
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT,
 }
@@ -99,6 +112,12 @@ def _check_policies(config: TrainConfig) -> None:
     """How many policies fit the algorithm and the environments."""
     if config.algo == "ppo" and config.num_policies != 1:
         raise UserError(f"ppo trains one policy, not {config.num_policies}; drop --policies or choose --algo cpo")
+    if config.algo == "pbt" and config.num_envs % config.num_policies:
+        below = config.num_envs // config.num_policies * config.num_policies
+        raise UserError(
+            f"--num-envs {config.num_envs} does not divide between the {config.num_policies} members of a population; "
+            f"{max(below, config.num_policies)} would"
+        )
     if config.num_envs < config.num_policies:
         raise UserError(
             f"--num-envs {config.num_envs} is too few for {config.num_policies} policies, which need one each; "

@@ -10,7 +10,9 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.envs.contract import Env, MakeEnv
 from echelon.errors import UserError
+from echelon.learning.layout import LEADER
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.population import Model, Population
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
@@ -24,7 +26,6 @@ class PolicyScore:
     """One policy, acting one way, over one episode in each of its environments."""
 
     policy: int
-    """0 is the leader."""
     mode: Mode
     episodes: int
     return_mean: float
@@ -46,6 +47,8 @@ class Evaluation:
     env_steps: int
     seed: int
     scores: tuple[PolicyScore, ...]
+    leader: int = 0
+    """The policy that stands for the run: in a population, the one that trained best."""
 
 
 def evaluate(
@@ -72,12 +75,19 @@ def evaluate(
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
     steps = config.num_envs * config.update.horizon * found.iteration
-    return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores))
+    leader = leader_of(found.state["trainer"])
+    return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
 
 
-def load_model(env: Env, config: TrainConfig, state: Any) -> ActorCritic:
-    """A run's network, for an environment like the one it was trained in."""
-    model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model)
+def leader_of(trainer: Any) -> int:
+    """The policy that stands for the run, from a trainer's state."""
+    return trainer["population"]["best"] if "population" in trainer else LEADER
+
+
+def load_model(env: Env, config: TrainConfig, state: Any) -> Model:
+    """A run's network, or its population of them, for an environment like the one it was trained in."""
+    build = Population if config.algo == "pbt" else ActorCritic
+    model = build(env.obs_spec, env.action_dim, config.num_policies, config.model)
     try:
         model.load_state_dict(state)
     except RuntimeError:
@@ -89,7 +99,7 @@ def load_model(env: Env, config: TrainConfig, state: Any) -> ActorCritic:
 
 
 @torch.no_grad()
-def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
+def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
     """Figures `[N]` of every environment's first episode."""
     generator = torch.Generator(env.device).manual_seed(seed)
     obs, state = env.reset(), torch.zeros(env.num_envs, model.state_dim, device=env.device)

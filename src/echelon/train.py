@@ -10,9 +10,11 @@ from echelon.config import TaskConfig, TrainConfig
 from echelon.config_checks import validate
 from echelon.envs.contract import Env, MakeEnv
 from echelon.learning.layout import Layout
+from echelon.population_trainer import PopulationTrainer, make_trainer
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
+from echelon.runs.genealogy import GenealogyWriter
 from echelon.runs.interrupt import Interrupt
 from echelon.runs.metrics import MetricsWriter
 from echelon.runs.trouble import TroubleWatch
@@ -35,12 +37,13 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
     env = make_env(config.num_envs, choose_device(config.device), config.seed)
     config, folder = _complete(config, folder, env)
-    trainer = Trainer(env, config)
+    trainer = make_trainer(env, config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
         with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
             distances = DistanceWriter(folder, trainer.iteration)
+            genealogy = _begin_genealogy(trainer, folder)
             trouble = TroubleWatch(config, view.message)
             while trainer.iteration < config.num_iterations:
                 result = trainer.iterate()
@@ -50,6 +53,8 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 trouble.look(metrics)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
+                if result.check is not None:
+                    genealogy.write(trainer.iteration, session.env_steps, result.check.takeovers)
                 last = trainer.iteration == config.num_iterations or interrupt.asked
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(score=metrics["return/leader"])
@@ -115,6 +120,14 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
         return config, folder
     config = dataclasses.replace(config, env=chosen)
     return config, folder.with_config(config)
+
+
+def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
+    """With what the members of a population start from, if they do."""
+    genealogy = GenealogyWriter(folder, trainer.iteration)
+    if isinstance(trainer, PopulationTrainer) and trainer.iteration == 0:
+        genealogy.begin(trainer.hyperparameters())
+    return genealogy
 
 
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
+from echelon.algorithms.pbt import Check
 from echelon.capture import Captured
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import Distances, measure
@@ -15,10 +16,12 @@ from echelon.envs.contract import Capturable, Env, State
 from echelon.learning.adversary import Adversary
 from echelon.learning.layout import Layout
 from echelon.learning.plans import Plan
+from echelon.learning.population_update import PopulationUpdate
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.runs.timers import Timers
@@ -33,6 +36,8 @@ class Iteration:
     metrics: dict[str, float]
     kl_matrix: list[list[float]] | None
     """KL from row to column, when it was measured."""
+    check: Check | None = None
+    """Who was replaced in a population, when that was looked into."""
 
 
 @dataclass
@@ -54,16 +59,15 @@ class Trainer:
     def __init__(self, env: Env, config: TrainConfig) -> None:
         self.env, self.config = env, config
         device, update = env.device, config.update
-        algorithm = ALGORITHMS[config.algo]
         self.layout = Layout(env.num_envs, config.num_policies, device)
         self.plan = make_plan(self.layout, config)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            self.model = ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model).to(device)
+            self.model = self._build_model().to(device)
             self.adversary = self._build_adversary()
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.collector = Collector(env, self.model, self.layout, update, self.generator)
-        self.update = Update(self.model, algorithm, self.plan, config)
+        self.update = self._build_update()
         self._collect = self._captured(lambda: self.collector.collect(), acts=True)
         self._prepare = self._captured(self._make_lessons)
         self._learn = self._captured(self._update)
@@ -79,6 +83,14 @@ class Trainer:
         if not isinstance(env, Capturable):
             return Captured(run, env.device, enabled=False)
         return Captured(run, env.device, (self.generator, env.generator), env.capturing, enabled=config.capture)
+
+    def _build_model(self) -> Model:
+        env, config = self.env, self.config
+        return ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model)
+
+    def _build_update(self) -> Update | PopulationUpdate:
+        assert isinstance(self.model, ActorCritic)
+        return Update(self.model, ALGORITHMS[self.config.algo], self.plan, self.config)
 
     def _build_adversary(self) -> Adversary | None:
         if not self.config.adversary.coef or self.layout.policies == 1 or self.config.algo != "cpo":
@@ -107,11 +119,13 @@ class Trainer:
 
     def _make_lessons(self) -> Lessons:
         """Targets of the rollout, at the parameters that collected it."""
-        config, rollout = self.config, self.collector.rollout
-        adversarial, metrics = self._adversarial_reward(rollout)
+        adversarial, metrics = self._adversarial_reward(self.collector.rollout)
         follower = self.plan.draw_follower(self.generator)
-        targets = compute_targets(self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble)
-        return Lessons(targets, follower, metrics)
+        return Lessons(self._targets(follower, adversarial), follower, metrics)
+
+    def _targets(self, follower: Tensor, adversarial: Tensor | None) -> Targets:
+        config, rollout = self.config, self.collector.rollout
+        return compute_targets(self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble)
 
     def _update(self) -> dict[str, Tensor]:
         """All gradient steps on the rollout; the iteration's metrics."""
@@ -119,7 +133,7 @@ class Trainer:
         assert lessons is not None
         metrics = lessons.metrics | self.update.run(rollout, lessons.targets, lessons.follower, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
-        return metrics | self.collector.episodes.metrics() | self._policy_metrics()
+        return metrics | self._episode_metrics() | self._policy_metrics()
 
     def _measure(self, rollout: Rollout) -> Distances | None:
         every = self.config.diagnostics.every
@@ -131,10 +145,14 @@ class Trainer:
         """The followers' extra reward, scored before the discriminator learns from the same rows."""
         if self.adversary is None:
             return None, {}
+        assert isinstance(self.model, ActorCritic)
         inputs = self.adversary.inputs(rollout, self.model)
         reward = self.adversary.reward(rollout, inputs)
         metrics = self.adversary.learn(rollout, inputs, self.generator)
         return reward, metrics | {"adversary/reward": self.layout.follower_blocks(reward, 1).mean()}
+
+    def _episode_metrics(self) -> dict[str, Tensor]:
+        return self.collector.episodes.metrics()
 
     @torch.no_grad()
     def _policy_metrics(self) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ class Stepped:
         self.model = Population(self.env.obs_spec, self.env.action_dim, members, config.model)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.collector = Collector(self.env, self.model, layout, config.update, self.generator)
-        self.update = PopulationUpdate(self.model, PPO, self.plan, config)
+        self.update = PopulationUpdate(self.model, PPO, self.plan, config, {})
         self.collector.reset()
 
     def iterate(self) -> dict[str, Tensor]:

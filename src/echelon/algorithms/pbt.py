@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from echelon.algorithms.ppo import actor_loss
 from echelon.config import PbtConfig
 from echelon.envs.contract import State
+from echelon.learning.objective import Algorithm
 from echelon.learning.rate import HIGHEST, LOWEST
 
 LOWEST_DISCARDED = 0.2
@@ -109,6 +111,14 @@ class Takeover:
     after: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Check:
+    """What a check found."""
+
+    objectives: list[float]
+    takeovers: list[Takeover]
+
+
 class Evolution:
     """Who is replaced by whom, over a run. Decides on the host and touches no network."""
 
@@ -181,3 +191,7 @@ class Evolution:
         self.generator.set_state(state["generator"].cpu())
         self.checks = state["checks"]
         self.best_lately, self.left_alone_since = list(state["best_lately"]), list(state["left_alone_since"])
+
+
+PBT = Algorithm("pbt", borrows=False, pulls=False, actor_loss=actor_loss)
+"""Each member's loss is PPO's."""

@@ -21,8 +21,8 @@ usage: echelon train TASK [flags]
 Train TASK, or resume its run: the same command goes on where it stopped.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
-  --algo {ppo,sapg,cpo}      algorithm (default: cpo)
-  --policies M               one leader and M-1 followers (default: 6)
+  --algo {ppo,pbt,sapg,cpo}  algorithm (default: cpo)
+  --policies M               one leader and M-1 followers, or M members of a population (default: 6)
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
   --env-steps S              the same in environment steps
@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     if task not in TASKS:
         raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
     config = parse(preset(task), flags, f"echelon train {task}", TASKS[task].description)
-    config = fit_to_device(config, flags)
+    config = fit_to_population(fit_to_device(config, flags), flags)
     validate(config)
 
     from echelon.train import train
@@ -81,9 +81,23 @@ def fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
 
     import torch
 
-    named = any(flag.split("=")[0].replace("_", "-") == "--num-envs" for flag in flags)
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
-    if named or not on_cpu or config.num_envs <= LARGE:
+    if _names_envs(flags) or not on_cpu or config.num_envs <= LARGE:
         return config
     print(f"no CUDA GPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number")
     return replace(config, num_envs=CPU_ENVS)
+
+
+def fit_to_population(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
+    """A population's members have equally many environments, also where the preset's number does not divide."""
+    from dataclasses import replace
+
+    over = config.num_envs % config.num_policies
+    if config.algo != "pbt" or _names_envs(flags) or not over or config.num_envs < config.num_policies:
+        return config
+    print(f"{config.num_envs - over} environments instead of {config.num_envs}: as many for each member")
+    return replace(config, num_envs=config.num_envs - over)
+
+
+def _names_envs(flags: list[str]) -> bool:
+    return any(flag.split("=")[0].replace("_", "-") == "--num-envs" for flag in flags)

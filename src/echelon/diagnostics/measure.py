@@ -9,7 +9,7 @@ from echelon.diagnostics.divergence import kl_matrix, nearest_policy
 from echelon.diagnostics.importance import ess_rate, is_deviation
 from echelon.learning.layout import LEADER, Layout
 from echelon.models import gaussian
-from echelon.models.actor_critic import ActorCritic
+from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 
 
@@ -37,7 +37,7 @@ class Distances:
 
 
 @torch.no_grad()
-def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -> Distances:
+def measure(model: Model, rollout: Rollout, layout: Layout, states: int) -> Distances:
     """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
 
     A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring

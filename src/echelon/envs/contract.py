@@ -85,5 +85,16 @@ class Capturable(Protocol):
         ...
 
 
+@runtime_checkable
+class Evolvable(Protocol):
+    """What an environment may have besides, for the members of a population to be compared and to differ by."""
+
+    objective: str
+    """The `episode/` figure that says how well a policy does, or `return`."""
+    reward_scales: dict[str, Tensor]
+    """Factors in the reward, `[N]` each, that may be written at any time between steps. Members with other factors have
+    other returns, so only an environment whose objective is not the return should offer them."""
+
+
 MakeEnv = Callable[[int, torch.device, int], Env]
 """Builds an environment from `num_envs`, device and seed."""

@@ -33,12 +33,19 @@ class PopulationUpdate:
     others sit out the last passes: everything is computed, and nothing of theirs moves.
     """
 
-    def __init__(self, model: Population, algorithm: Algorithm, plan: Plan, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        model: Population,
+        algorithm: Algorithm,
+        plan: Plan,
+        config: TrainConfig,
+        reward_scales: Mapping[str, Tensor],
+    ) -> None:
         self.model, self.algorithm, self.plan = model, algorithm, plan
         self.config = replace(config, ensemble=replace(config.ensemble, advantage_scope="policy"))
         self.members = model.policies
         self.optimizer = PopulationAdam(model, config.update.learning_rate)
-        self.hyperparameters = Hyperparameters(config.update, self.optimizer.rate, {}, plan.layout)
+        self.hyperparameters = Hyperparameters(config.update, self.optimizer.rate, reward_scales, plan.layout)
         self.passes = config.update.mini_epochs
         """Passes over the data: the most that any member takes. A part of the recorded graph."""
 
@@ -80,7 +87,7 @@ class PopulationUpdate:
 
     def _metrics(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
         rate = self.optimizer.rate.clone()
-        each = {"lr": rate, "kl": means["kl/rate"], "grad_norm": means["grad_norm"]} if self.members > 1 else {}
+        each = {name: means[name] for name in ("kl/own", "grad_norm")} if self.members > 1 else {}
         per_policy = {f"{name}/policy_{i}": x[i] for name, x in each.items() for i in range(self.members)}
         return {name: x.mean() for name, x in means.items()} | {"lr": rate.mean()} | per_policy
 

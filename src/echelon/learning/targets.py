@@ -13,8 +13,8 @@ from echelon.learning.layout import LEADER
 from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
 from echelon.models import gaussian
-from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import Normaliser
+from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 
 Block = Callable[[Tensor, int], Tensor]
@@ -46,7 +46,7 @@ class _Borrowed:
 def compute_targets(
     plan: Plan,
     rollout: Rollout,
-    model: ActorCritic,
+    model: Model,
     follower: Tensor,
     adversarial: Tensor | None,
     update: UpdateConfig,
@@ -80,7 +80,7 @@ def compute_targets(
 
 
 def _borrow(
-    rollout: Rollout, model: ActorCritic, block: Block, policies: Iterable[int], discount: float, estimator: str
+    rollout: Rollout, model: Model, block: Block, policies: Iterable[int], discount: float, estimator: str
 ) -> list[_Borrowed]:
     """One block's rows under each of `policies`. Environment rewards only.
 
@@ -97,7 +97,7 @@ def _borrow(
     for policy in policies:
         ids = torch.full((state.shape[0],), policy, device=state.device)
         output = model.evaluate(projected, ids, state, start)
-        value = model.raw_value(output.value).view(shape)
+        value = model.raw_value(output.value, ids).view(shape)
         mean = output.mean.view(*shape, -1)[:-1]
         log_ratio = gaussian.log_prob(action, mean, model.log_std[policy]) - behaviour
         if estimator == "vtrace":

@@ -31,6 +31,9 @@ class Episodes:
         """Rows of `sums`: what else the task reports."""
         self.current = torch.zeros(2, layout.num_envs, device=device)
         self.finished = torch.zeros(layout.num_envs, dtype=torch.bool, device=device)
+        self.mixed = torch.zeros_like(self.finished)
+        """Environments whose current episode counts for nobody: its policy was replaced in the middle."""
+        self._leader = torch.full((1,), LEADER, device=device)
         self.steps = torch.zeros((), device=device)
         """Steps of this rollout."""
         self._allocate()
@@ -56,24 +59,41 @@ class Episodes:
         self.current += torch.stack((step.reward, torch.ones_like(step.reward)))
         reported = [step.log[f"episode/{name}"] for name in self.names[2:]]
         totals = torch.cat((self.current, torch.stack(reported))) if reported else self.current
-        self.last.copy_(torch.where(done, totals, self.last))
+        counts = done & ~self.mixed
+        self.last.copy_(torch.where(counts, totals, self.last))
         self.current.masked_fill_(done, 0.0)
-        self.finished |= done
+        self.finished |= counts
+        self.mixed &= ~done
         if self.step_names:
             self.sums += torch.stack([step.log[name] for name in self.step_names])
         self.steps += 1
 
-    def metrics(self) -> dict[str, Tensor]:
-        """0-d tensors; NaN for a policy none of whose environments has finished an episode yet."""
+    def forget(self, policy: int) -> None:
+        """The policy is another from now on: what it has done so far, and what it is in the middle of, is void."""
+        block = self.layout.policy_id == policy
+        self.finished.masked_fill_(block, False)
+        self.mixed.masked_fill_(block, True)
+
+    def objective(self, name: str) -> Tensor:
+        """`[M]`: mean of a figure over each policy's environments; NaN until all of them have finished an episode."""
+        means = self.layout.policy_means(self.last[self.names.index(name)])
+        return means.masked_fill(self.layout.policy_means(~self.finished) > 0, torch.nan)
+
+    def metrics(self, leader: Tensor | None = None) -> dict[str, Tensor]:
+        """0-d tensors; NaN for a policy none of whose environments has finished an episode yet.
+
+        `leader` `[1]` names the policy that stands for the run; it is policy 0 unless given.
+        """
+        leader = self._leader if leader is None else leader
         share = self.layout.policy_means(self.finished)
         result: dict[str, Tensor] = {}
         for name, last in zip(self.names, self.last, strict=True):
             means = self.layout.policy_means(last * self.finished) / share
-            result[f"{name}/leader"] = means[LEADER]
+            result[f"{name}/leader"] = means.index_select(0, leader)[0]
             if self.layout.policies > 1:
                 result |= {f"{name}/policy_{i}": means[i] for i in range(self.layout.policies)}
         for name, total in zip(self.step_names, self.sums, strict=True):
-            mean = self.layout.policy_means(total)[LEADER] / self.steps
+            mean = self.layout.policy_means(total).index_select(0, leader)[0] / self.steps
             result[f"env/{name}"] = total.sum() if name in COUNTED else mean
         return result
 
@@ -84,6 +104,7 @@ class Episodes:
             "current": self.current.clone(),
             "last": self.last.clone(),
             "finished": self.finished.clone(),
+            "mixed": self.mixed.clone(),
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -91,5 +112,5 @@ class Episodes:
         if (names, step_names) != (self.names, self.step_names):
             self.names, self.step_names = names, step_names
             self._allocate()
-        for name in ("current", "last", "finished"):
+        for name in ("current", "last", "finished", "mixed"):
             getattr(self, name).copy_(state[name])

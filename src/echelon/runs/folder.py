@@ -4,6 +4,7 @@ config.json      settings, and for every start: time, command, versions, revisio
 metrics.jsonl    a line per iteration
 checkpoints/     see `echelon.runs.checkpoint`
 diagnostics/     KL matrices, ESS, IS deviation over time
+population/      who copied whom, in a run of PBT
 tensorboard/
 evaluation.json  what `echelon evaluate` found last
 """
@@ -57,6 +58,10 @@ class RunFolder:
     @property
     def diagnostics(self) -> Path:
         return self.path / "diagnostics"
+
+    @property
+    def population(self) -> Path:
+        return self.path / "population"
 
     @property
     def tensorboard(self) -> Path:

@@ -23,7 +23,8 @@ def score_table(evaluation: Evaluation) -> Table:
     for heading in ("length", "ended early", *(_heading(name) for name in extras)):
         table.add_column(heading, justify="right")
     for score in evaluation.scores:
-        table.add_row(*_row(score, extras), style="bold" if score.policy == 0 else None)
+        leads = score.policy == evaluation.leader
+        table.add_row(*_row(score, extras, leads), style="bold" if leads else None)
     return table
 
 
@@ -43,10 +44,10 @@ def write_scores(evaluation: Evaluation, path: Path) -> None:
     replace_durably(path, json.dumps(_finite(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
 
 
-def _row(score: PolicyScore, extras: list[str]) -> list[str]:
+def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
     """The cells of one score."""
     return [
-        "0 leader" if score.policy == 0 else str(score.policy),
+        f"{score.policy} leader" if leads else str(score.policy),
         score.mode,
         f"{figure(score.return_mean)} ± {figure(score.return_std)}",
         figure(score.length_mean),

@@ -10,8 +10,8 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.envs.contract import Env, Groups, MakeEnv, Step
 from echelon.errors import UserError
-from echelon.evaluate import load_model
-from echelon.models.actor_critic import ActorCritic
+from echelon.evaluate import leader_of, load_model
+from echelon.models.population import Model
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.sim.contract import Engine
@@ -33,8 +33,10 @@ class Trained:
 
     config: TrainConfig
     make_env: MakeEnv
-    model: ActorCritic
+    model: Model
     iteration: int
+    leader: int
+    """The policy that stands for the run."""
 
     @staticmethod
     def load(
@@ -48,14 +50,14 @@ class Trained:
         torch.set_num_threads(config.threads)
         make_env = make_env or partial(make, config.task, config.env)
         model = load_model(make_env(1, CPU, 0), config, found.state["trainer"]["model"])
-        return Trained(config, make_env, model, found.iteration)
+        return Trained(config, make_env, model, found.iteration, leader_of(found.state["trainer"]))
 
     def chosen(self, policies: str) -> tuple[int, ...]:
         """The policies that `leader`, `all` or a number names."""
         count = self.config.num_policies
         if policies == "all":
             return tuple(range(count))
-        policy = 0 if policies == "leader" else int(policies) if policies.isdecimal() else count
+        policy = self.leader if policies == "leader" else int(policies) if policies.isdecimal() else count
         if policy < count:
             return (policy,)
         numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
