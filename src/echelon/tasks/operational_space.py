@@ -53,9 +53,9 @@ class Arm:
             return torch.as_tensor(values, dtype=torch.float64).to(device)
 
         moved = [[carrier in _chain(model, body) for carrier in carriers] for body in bodies]
-        self._moved = constant(moved)[:, :, None]
+        self._moved = constant(moved)[:, None, :]
         self._root_mass = constant(model.body_mass[bodies]).sqrt()[:, None, None]
-        self._root_inertia = constant(model.body_inertia[bodies]).sqrt()[:, None]
+        self._root_inertia = constant(model.body_inertia[bodies]).sqrt()[:, :, None]
         self._armature = torch.diag(constant(model.dof_armature[model.jnt_dofadr[ids]]))
         self._anchor, self._axis = engine.read("xanchor"), engine.read("xaxis")
         self._centre, self._frame = engine.read("xipos"), engine.read("ximat")
@@ -70,17 +70,17 @@ class Arm:
         """`[N, J, J]`: joint-space inertia, armature included.
 
         The kinetic energy is a sum of squares over the bodies' centres and principal axes, so M is the product of the
-        matrix of their roots with itself: `[J, 6 · bodies]`, a column `√m v` or `√I ω` per unit of joint velocity.
+        matrix of their roots with itself: `[6 · bodies, J]`, rows of `√m v` and `√I ω` per unit of joint velocity.
         """
         anchor, axis = self._hinges()
         centre = self._centre[:, self._bodies].double()
         frame = self._frame[:, self._bodies].reshape(*centre.shape, 3).double()
         reach = centre[:, :, None] - anchor[:, None]
-        turning = axis[:, None].expand_as(reach)
-        linear = self._root_mass * torch.linalg.cross(turning, reach)
-        angular = self._root_inertia * (turning @ frame)
-        roots = (torch.cat((linear, angular), dim=3) * self._moved).transpose(1, 2).flatten(2)
-        return roots @ roots.mT + self._armature
+        linear = torch.linalg.cross(axis[:, None].expand_as(reach), reach).mT
+        angular = (frame.mT.flatten(1, 2) @ axis.mT).view_as(linear)  # axes as the bodies' principal frames see them
+        roots = torch.cat((self._root_mass * linear, self._root_inertia * angular), dim=2) * self._moved
+        roots = roots.flatten(1, 2)
+        return roots.mT @ roots + self._armature
 
     def torque(self, point: Tensor, tool: Tensor, joints: Tensor) -> Tensor:
         """`[N, J]`: accelerate the tool at `point [N, 3]` by `tool [N, 6]`, and beside that the joints by `[N, J]`."""
