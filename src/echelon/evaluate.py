@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Env, MakeEnv
+from echelon.envs.contract import Adaptive, Env, MakeEnv
 from echelon.errors import UserError
 from echelon.learning.layout import LEADER
 from echelon.models.actor_critic import ActorCritic
@@ -19,6 +19,8 @@ from echelon.tasks import make
 from echelon.train import choose_device
 
 Mode = Literal["deterministic", "sampled"]
+LOOK_EVERY = 16
+"""Steps between two looks at whether all episodes have ended; each look waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def evaluate(
     scores: list[PolicyScore] = []
     for mode in ("deterministic", "sampled"):
         env = make_env(len(policy_id), where, seed)
+        if isinstance(env, Adaptive):
+            env.adopt(found.state["trainer"]["env"])
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
     steps = config.num_envs * config.update.horizon * found.iteration
@@ -106,7 +110,9 @@ def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed:
     never = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
-    for _ in range(env.episode_length):
+    for t in range(getattr(env, "longest_episode", env.episode_length)):
+        if t % LOOK_EVERY == 0 and not running.any():
+            break
         output = model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
         action = output.mean[0]
         if mode == "sampled":

@@ -47,7 +47,8 @@ class Env(Protocol):
     obs_spec: dict[str, int]
     """Width of each observation group."""
     episode_length: int
-    """Control steps after which an episode is truncated."""
+    """Control steps after which an episode is truncated. Where a success turns the clock back, `longest_episode` says
+    after how many control steps every episode has ended."""
     device: torch.device
 
     def reset(self) -> Groups:
@@ -94,6 +95,15 @@ class Evolvable(Protocol):
     reward_scales: dict[str, Tensor]
     """Factors in the reward, `[N]` each, that may be written at any time between steps. Members with other factors have
     other returns, so only an environment whose objective is not the return should offer them."""
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """What an environment has besides if its difficulty follows how well it is done."""
+
+    def adopt(self, state: State) -> None:
+        """Take the difficulty of another copy of the environment, which returned `state`, and stay with it."""
+        ...
 
 
 MakeEnv = Callable[[int, torch.device, int], Env]

@@ -7,13 +7,21 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
+from echelon.tasks.allegro_kuka.settings import (
+    AllegroKukaConfig,
+    AllegroKukaRegraspingConfig,
+    AllegroKukaReorientationConfig,
+    AllegroKukaThrowConfig,
+    AllegroKukaTwoArmsReorientationConfig,
+)
 
 
-def _kuka(task: str, entropy_scale: float, temperature: float) -> TrainConfig:
-    """The four tasks differ in these two numbers."""
+def _kuka(env: AllegroKukaConfig, entropy_scale: float, temperature: float) -> TrainConfig:
+    """The training of the four tasks differs in these two numbers."""
     return replace(
         PAPER,
-        task=task,
+        task=type(env).__name__.removesuffix("Config"),
+        env=env,
         env_steps=steps(iterations=52_000, horizon=16),
         model=ModelConfig(hidden=(768, 512, 256), lstm=768),
         update=replace(
@@ -37,9 +45,9 @@ def _kuka(task: str, entropy_scale: float, temperature: float) -> TrainConfig:
 PRESETS: dict[str, TrainConfig] = {
     config.task: config
     for config in (
-        _kuka("AllegroKukaRegrasping", entropy_scale=0.0, temperature=0.2),
-        _kuka("AllegroKukaReorientation", entropy_scale=0.005, temperature=0.2),
-        _kuka("AllegroKukaThrow", entropy_scale=0.0, temperature=0.1),
-        _kuka("AllegroKukaTwoArmsReorientation", entropy_scale=0.005, temperature=0.2),
+        _kuka(AllegroKukaRegraspingConfig(), entropy_scale=0.0, temperature=0.2),
+        _kuka(AllegroKukaReorientationConfig(), entropy_scale=0.005, temperature=0.2),
+        _kuka(AllegroKukaThrowConfig(), entropy_scale=0.0, temperature=0.1),
+        _kuka(AllegroKukaTwoArmsReorientationConfig(), entropy_scale=0.005, temperature=0.2),
     )
 }

@@ -52,6 +52,25 @@ TASKS: dict[str, TaskInfo] = {
     for info in (
         TaskInfo("shadow_hand", "ShadowHand", "ShadowHandConfig", "turn a cube on the Shadow hand to goal after goal"),
         TaskInfo("allegro_hand", "AllegroHand", "AllegroHandConfig", "turn a cube on the Allegro hand likewise"),
+        TaskInfo(
+            "allegro_kuka",
+            "AllegroKukaRegrasping",
+            "AllegroKukaRegraspingConfig",
+            "grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm",
+        ),
+        TaskInfo(
+            "allegro_kuka",
+            "AllegroKukaReorientation",
+            "AllegroKukaReorientationConfig",
+            "bring a cuboid to pose after pose with that hand and arm",
+        ),
+        TaskInfo("allegro_kuka", "AllegroKukaThrow", "AllegroKukaThrowConfig", "throw cuboids into buckets with them"),
+        TaskInfo(
+            "allegro_kuka",
+            "AllegroKukaTwoArmsReorientation",
+            "AllegroKukaTwoArmsReorientationConfig",
+            "bring a cuboid to poses on both sides of a table with two of them",
+        ),
         TaskInfo("franka_push", "FrankaCubePush", "FrankaCubePushConfig", "slide a cube to a goal with a Franka arm"),
         TaskInfo("franka_stack", "FrankaCubeStack", "FrankaCubeStackConfig", "put one cube on another with that arm"),
         TaskInfo("humanoid", "Humanoid", "HumanoidConfig", "run on two legs without falling"),

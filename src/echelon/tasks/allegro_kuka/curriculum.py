@@ -1,0 +1,39 @@
+"""How near is near enough: a tolerance for all environments together, which shrinks while they succeed."""
+
+import torch
+from torch import Tensor
+
+
+class Tolerance:
+    """Starts at `start` and shrinks by `shrink` down to `target`, in metres.
+
+    It shrinks when `interval` control steps have passed since it last did, and episodes had at least `successes`
+    successes in the mean. All is decided on the device.
+    """
+
+    def __init__(
+        self, start: float, target: float, shrink: float, interval: int, successes: float, device: torch.device
+    ) -> None:
+        self.start, self.target, self.shrink = start, target, shrink
+        self.interval, self.successes = interval, successes
+        self.value = torch.full((), start, device=device)
+        self.steps = torch.zeros((), dtype=torch.int64, device=device)
+        """Control steps since the tolerance last changed."""
+        self.fixed = False
+        """Whether it stays as it is, for evaluation."""
+
+    def advance(self, last_successes: Tensor) -> None:
+        """Take in one control step; `last_successes [N]` are those of the last finished episodes."""
+        if self.fixed:
+            return
+        self.steps += 1
+        due = (self.steps >= self.interval) & (last_successes.mean() >= self.successes)
+        smaller = (self.shrink * self.value).clamp(self.target, self.start)
+        self.value.copy_(torch.where(due, smaller, self.value))
+        self.steps.masked_fill_(due, 0)
+
+    def progress(self) -> Tensor:
+        """How far it has come from `start` to `target`, 0 to 1; 1 if there is no way to go."""
+        if self.start == self.target:
+            return torch.ones_like(self.value)
+        return (self.start - self.value) / (self.start - self.target)

@@ -1,0 +1,37 @@
+"""Forces that push the object now and then, so that a grasp has to hold."""
+
+import math
+
+import torch
+from torch import Tensor
+
+DECAY_PER_SECOND = 0.99 ** (1.0 / 0.08)
+LEAST_CHANCE, MOST_CHANCE = 0.001, 0.1
+"""Of a new force in a control step; drawn log-uniformly in between, once an episode."""
+
+
+class Pushes:
+    """A force on each object `[N, 3]` in newtons, in the object's frame.
+
+    It stays, slowly decaying, until another is drawn from a normal distribution with deviation `scale`.
+    """
+
+    def __init__(self, num_envs: int, scale: float, step: float, generator: torch.Generator) -> None:
+        device = generator.device
+        self.scale, self.decay, self.generator = scale, DECAY_PER_SECOND**step, generator
+        self.force = torch.zeros(num_envs, 3, device=device)
+        self.chance = torch.zeros(num_envs, device=device)
+
+    def begin(self, mask: Tensor) -> None:
+        """No force, and another chance of one, in the environments of `mask [N]`."""
+        low, high = math.log(LEAST_CHANCE), math.log(MOST_CHANCE)
+        drawn = torch.empty_like(self.chance).uniform_(low, high, generator=self.generator).exp()
+        self.chance.copy_(torch.where(mask, drawn, self.chance))
+        self.force.masked_fill_(mask[:, None], 0.0)
+
+    def advance(self) -> None:
+        """The forces of the next control step."""
+        fresh = self.scale * torch.empty_like(self.force).normal_(generator=self.generator)
+        lot = torch.empty_like(self.chance).uniform_(generator=self.generator)
+        self.force.mul_(self.decay)
+        self.force.copy_(torch.where((lot < self.chance)[:, None], fresh, self.force))

@@ -1,0 +1,96 @@
+"""What is paid: coming nearer than ever before, with the fingers to the object, then with the object to the goal.
+
+Distances are kept as the best so far, so that standing still pays nothing and nothing is paid twice.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+START_HEIGHT = 0.63
+"""Of the object's centre, in metres, whatever its size."""
+HEIGHT_OFFSET, LIFTED_HEIGHT, MOST_LIFT = 0.05, 0.15, 0.5
+"""Metres: added to the height above the start; where the object counts as lifted; where lifting stops paying."""
+NEAR = 1.5
+"""Keypoints are this much further from the centre than the corners, and so is the threshold from the tolerance."""
+MOST_REACH, MOST_APPROACH = 10.0, 100.0
+"""Metres that a step's progress is cut at."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Weights of the terms; distances in metres, speeds in rad/s."""
+
+    reach: float
+    lift: float
+    lift_bonus: float
+    keypoint: float
+    goal_bonus: float
+    arm_speed: float
+    hand_speed: float
+    reach_until_lifted: bool
+    """Whether reaching stops paying once the object is lifted."""
+    success_steps: int
+    """Steps near the goal that make a success; they share the bonus."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the reward is computed from."""
+
+    height: Tensor
+    """`[N]`: of the object's centre."""
+    reach: Tensor
+    """`[N, F]`: from each fingertip to the object's centre."""
+    distance: Tensor
+    """`[N]`: the largest from a keypoint of the object to that of the goal."""
+    arm_speed: Tensor
+    """`[N]`: sum of absolute joint velocities."""
+    hand_speed: Tensor
+
+
+class Progress:
+    """What an environment has achieved so far: with this object, with this goal. Updated in place."""
+
+    def __init__(self, num_envs: int, fingertips: int, device: torch.device) -> None:
+        self.lifted = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self.best_reach = torch.zeros(num_envs, fingertips, device=device)
+        self.best_distance = torch.zeros(num_envs, device=device)
+        self.near_steps = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        """Steps near this goal, not necessarily in a row."""
+
+    def new_object(self, mask: Tensor, reach: Tensor) -> None:
+        """The object was placed anew in `mask [N]`, `reach [N, F]` from the fingertips."""
+        self.lifted &= ~mask
+        self.best_reach.copy_(torch.where(mask[:, None], reach, self.best_reach))
+
+    def new_goal(self, mask: Tensor, distance: Tensor) -> None:
+        """There is another goal in `mask [N]`, at `distance [N]`."""
+        self.near_steps.masked_fill_(mask, 0)
+        self.best_distance.copy_(torch.where(mask, distance, self.best_distance))
+
+    def pay(self, seen: Seen, tolerance: Tensor, prices: Prices) -> tuple[dict[str, Tensor], Tensor]:
+        """Terms of the reward by name, and `[N]` bool where the goal is reached. The order of updates matters."""
+        height = HEIGHT_OFFSET + seen.height - START_HEIGHT
+        lifted = self.lifted | (height > LIFTED_HEIGHT)
+        first = lifted & ~self.lifted
+        self.lifted.copy_(lifted)
+
+        nearer = (self.best_reach - seen.reach).clamp(0.0, MOST_REACH).sum(dim=1)
+        self.best_reach.copy_(torch.minimum(self.best_reach, seen.reach))
+        closer = (self.best_distance - seen.distance).clamp(0.0, MOST_APPROACH)
+        self.best_distance.copy_(torch.minimum(self.best_distance, seen.distance))
+
+        near = seen.distance <= NEAR * tolerance
+        self.near_steps += near
+        terms = {
+            "reach": prices.reach * (nearer * ~lifted if prices.reach_until_lifted else nearer),
+            "lift": prices.lift * height.clamp(0.0, MOST_LIFT) * ~lifted,
+            "lift_bonus": prices.lift_bonus * first,
+            "keypoint": prices.keypoint * closer * lifted,
+            "goal": prices.goal_bonus / prices.success_steps * near,
+            "arm_speed": prices.arm_speed * seen.arm_speed,
+            "hand_speed": prices.hand_speed * seen.hand_speed,
+        }
+        return terms, self.near_steps >= prices.success_steps

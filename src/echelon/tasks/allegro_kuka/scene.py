@@ -1,0 +1,128 @@
+"""Where the family's tasks happen: arms around a table, and something that shows the goal."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import mujoco
+import numpy as np
+
+from echelon import robots
+from echelon.robots.kuka_allegro import kuka_allegro
+
+TABLE_CENTRE, TABLE_TOP = 0.38, 0.53
+"""Heights in metres."""
+SUBSTEPS = 2
+"""Physics steps per control step of 1/60 s."""
+WALLS = 8
+"""Sides of the bucket. The reference's pail has twelve; eight touch less often at once."""
+BUCKET_HEIGHT, FLOOR_RADIUS, RIM_RADIUS, THICKNESS = 0.198, 0.0705, 0.103, 0.01
+"""Inner radii at the floor and at the rim, in metres."""
+
+Place = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Where something is drawn: uniform between `low` and `high`, then moved by ±`side` along x, in metres."""
+
+    low: Place
+    high: Place
+    side: float = 0.0
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What tells one scene from another."""
+
+    bases: tuple[tuple[Place, float], ...]
+    """Position [m] and yaw [rad] of each arm."""
+    arm_pose: tuple[float, ...]
+    """The seven angles about which an arm starts, in radians."""
+    table_width: float
+    """Along x, in metres."""
+    object_starts: Volume
+    goals: Volume
+    marker: Literal["ball", "box", "bucket"]
+    """What stands at the goal: a point, a pose, a bucket."""
+    camera: tuple[Place, Place]
+    """Where the picture is taken from, and what it is centred on."""
+
+
+ONE_ARM = Workplace(
+    bases=(((0.0, 0.8, 0.0), 0.0),),
+    arm_pose=(-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358),
+    table_width=0.475,
+    object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65)),
+    goals=Volume((-0.4, 0.0, 0.68), (0.4, 0.35, 1.05)),
+    marker="box",
+    camera=((1.75, -1.05, 1.25), (0.05, 0.28, 0.52)),
+)
+TWO_ARMS = Workplace(
+    bases=(((-1.1, 0.0, 0.0), math.pi / 2), ((1.1, 0.0, 0.0), -math.pi / 2)),
+    arm_pose=(-1.571, 1.571, 0.0, 1.6, 0.0, 1.485, 2.358),
+    table_width=1.1,
+    object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65), side=0.35),
+    goals=Volume((-0.2, -0.5, 0.68), (0.2, 0.5, 1.05), side=0.75),
+    marker="box",
+    camera=((1.2, -2.6, 1.75), (0.0, 0.0, 0.5)),
+)
+
+
+def arm_prefix(arm: int) -> str:
+    """What all names of an arm begin with."""
+    return f"arm{arm}/"
+
+
+def build(place: Workplace) -> mujoco.MjModel:
+    """The scene: first the object's coordinates, then arm by arm."""
+    spec = mujoco.MjSpec.from_file(str(Path(robots.__file__).parent / "kuka_table.xml"))
+    spec.geom("table").size[0] = 0.5 * place.table_width
+    goal = spec.worldbody.add_body(name="goal", mocap=True, pos=(0.0, 0.0, 0.8))
+    _add_bucket(spec, goal) if place.marker == "bucket" else _add_marker(spec, goal, place.marker)
+    for arm, (position, yaw) in enumerate(place.bases):
+        turned = (math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw))
+        spec.attach(kuka_allegro(), prefix=arm_prefix(arm), frame=spec.worldbody.add_frame(pos=position, quat=turned))
+    _add_camera(spec, *place.camera)
+    return spec.compile()
+
+
+def _add_marker(spec: Any, goal: Any, shape: Literal["ball", "box"]) -> None:
+    """A ball or a copy of the object, seen only."""
+    kind = mujoco.mjtGeom.mjGEOM_SPHERE if shape == "ball" else mujoco.mjtGeom.mjGEOM_BOX
+    size = (0.01875, 0.0, 0.0) if shape == "ball" else (0.025, 0.025, 0.025)
+    goal.add_geom(spec.find_default("seen"), name="goal", type=kind, size=size, material="goal")
+
+
+def _add_bucket(spec: Any, goal: Any) -> None:
+    """A floor and tapered walls; the origin is the centre of the underside."""
+    style = spec.find_default("bucket")
+    half = 0.5 * THICKNESS
+    goal.add_geom(style, name="bucket_floor", size=(FLOOR_RADIUS, FLOOR_RADIUS, half), pos=(0.0, 0.0, half))
+    lean = math.atan2(RIM_RADIUS - FLOOR_RADIUS, BUCKET_HEIGHT - THICKNESS)
+    radius = 0.5 * (FLOOR_RADIUS + RIM_RADIUS) + half
+    width = (RIM_RADIUS + THICKNESS) * math.tan(math.pi / WALLS)
+    for wall in range(WALLS):
+        angle = 2.0 * math.pi * wall / WALLS
+        about_z = (math.cos(0.5 * angle), 0.0, 0.0, math.sin(0.5 * angle))
+        about_y = (math.cos(0.5 * lean), 0.0, math.sin(0.5 * lean), 0.0)
+        quat = np.zeros(4)
+        mujoco.mju_mulQuat(quat, np.array(about_z), np.array(about_y))
+        goal.add_geom(
+            style,
+            name=f"bucket_wall_{wall}",
+            size=(half, width, 0.5 * BUCKET_HEIGHT / math.cos(lean)),
+            pos=(radius * math.cos(angle), radius * math.sin(angle), 0.5 * BUCKET_HEIGHT),
+            quat=quat,
+        )
+
+
+def _add_camera(spec: Any, place: Place, centre: Place) -> None:
+    """The camera `side`, upright: x to the right, z away from what is seen."""
+    back = np.subtract(place, centre)
+    right = np.array((-back[1], back[0], 0.0))
+    axes = np.stack([axis / np.linalg.norm(axis) for axis in (right, np.cross(back, right), back)], axis=1)
+    quat = np.zeros(4)
+    mujoco.mju_mat2Quat(quat, axes.ravel())
+    spec.worldbody.add_camera(name="side", pos=place, quat=quat, fovy=35.0)

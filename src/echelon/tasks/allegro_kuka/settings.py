@@ -1,0 +1,100 @@
+"""Settings of the AllegroKuka family: one switchboard, and what each task has set differently."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from echelon.tasks.mujoco_task import MujocoTaskConfig
+
+
+@dataclass(frozen=True)
+class AllegroKukaConfig(MujocoTaskConfig):
+    """Settings of all AllegroKuka tasks; the defaults are Reorientation's."""
+
+    episode_length: int = 599
+    """Control steps without a success after which an episode is truncated; each success starts the count anew. The
+    reference's 600 counts one more than it takes."""
+    keypoints: Literal[1, 4] = 4
+    """Points of the object that must be at the goal's: its centre, or four that tell its orientation too."""
+    success_steps: int = 1
+    """Steps near the goal, not necessarily in a row, that make a success."""
+    max_successes: int = 50
+    """An episode ends with this many."""
+    replace_object: bool = False
+    """Put the object back on the table after a success."""
+    objects: Literal["all", "small"] = "all"
+    """947 cuboids of 50 to 750 g, or those 654 of them up to 125 g."""
+    relative_arm: bool = True
+    """Actions move the arm's target angles; False makes them the targets, as they always are for the fingers."""
+    tolerance: float = 0.075
+    """How near is near enough at first, in metres; keypoints count as near within 1.5 times it."""
+    target_tolerance: float = 0.01
+    """Where the tolerance stops shrinking, in metres."""
+    tolerance_shrink: float = 0.9
+    """Factor by which the tolerance shrinks."""
+    tolerance_interval: int = 3000
+    """Least control steps between two changes of the tolerance."""
+    tolerance_successes: float = 3.0
+    """Mean successes of all environments' last episodes from which on the tolerance shrinks."""
+    force_scale: float = 2.0
+    """Deviation of the random forces on the object, in newtons per kilogram of the first environment's object."""
+    fall_height: float = 0.1
+    """The object has fallen when its centre is below this height, in metres."""
+    hand_distance: float | None = 1.5
+    """An episode ends when a fingertip is further from the object than this, in metres."""
+    reach_weight: float = 50.0
+    """Reward for each metre a fingertip comes nearer to the object than ever before."""
+    reach_until_lifted: bool = True
+    """Reaching pays only while the object has not been lifted."""
+    lift_weight: float = 20.0
+    """Reward in each step for each metre of height, until the object is lifted."""
+    lift_bonus: float = 300.0
+    """Reward for having lifted the object."""
+    keypoint_weight: float = 200.0
+    """Reward for each metre the keypoints come nearer to the goal than ever before, once the object was lifted."""
+    goal_bonus: float = 1000.0
+    """Reward for a success, in equal parts for each of its steps."""
+    arm_speed_weight: float = -0.003
+    """Weight of the sum of the arms' absolute joint velocities, in rad/s."""
+    hand_speed_weight: float = -0.0003
+    """Weight of the sum of the hands' absolute joint velocities, in rad/s."""
+
+
+@dataclass(frozen=True)
+class AllegroKukaReorientationConfig(AllegroKukaConfig):
+    """Settings of AllegroKukaReorientation."""
+
+
+@dataclass(frozen=True)
+class AllegroKukaRegraspingConfig(AllegroKukaConfig):
+    """Settings of AllegroKukaRegrasping."""
+
+    episode_length: int = 399
+    keypoints: Literal[1, 4] = 1
+    success_steps: int = 30
+    replace_object: bool = True
+    hand_distance: float | None = None
+
+
+@dataclass(frozen=True)
+class AllegroKukaThrowConfig(AllegroKukaConfig):
+    """Settings of AllegroKukaThrow."""
+
+    episode_length: int = 299
+    keypoints: Literal[1, 4] = 1
+    success_steps: int = 5
+    replace_object: bool = True
+    objects: Literal["all", "small"] = "small"
+    target_tolerance: float = 0.075
+    force_scale: float = 0.0
+    hand_distance: float | None = None
+
+
+@dataclass(frozen=True)
+class AllegroKukaTwoArmsReorientationConfig(AllegroKukaConfig):
+    """Settings of AllegroKukaTwoArmsReorientation."""
+
+    relative_arm: bool = False
+    reach_until_lifted: bool = False
+    hand_distance: float | None = None
+    arm_speed_weight: float = 0.0
+    hand_speed_weight: float = 0.0

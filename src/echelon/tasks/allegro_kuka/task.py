@@ -1,0 +1,310 @@
+"""What the AllegroKuka tasks have in common: pick up a cuboid and bring it to goal after goal.
+
+| | |
+|---|---|
+| action | arms, then fingers: steps of the arm's target angles or the angles, [-1, 1] is each finger joint's range |
+| observation | joints, palm, object, fingertips, keypoints, best distances so far, clock, successes; clipped to ±10 |
+| reward | for reaching, lifting and approaching the goal further than ever before, and 1000 a goal; see `reward` |
+| success | all keypoints within 1.5 times the tolerance of the goal's for some steps; the episode goes on |
+| episode | until the object falls, 50 successes, or too many steps since the last success |
+
+A goal reached is replaced within the step, and the clock starts anew: the observation to act on shows the next goal.
+Best distances, the lifted flag and successes are observed as they were before the step's reward, as in the reference;
+where the goal changed or an episode began they are the new ones.
+"""
+
+from typing import ClassVar, TypeVar
+
+import mujoco
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from echelon.envs.contract import Groups, State
+from echelon.tasks import attitude
+from echelon.tasks import quaternions as quat
+from echelon.tasks.allegro_kuka import objects, scene
+from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms
+from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.forces import Pushes
+from echelon.tasks.allegro_kuka.goals import Goals, Keypoints
+from echelon.tasks.allegro_kuka.reward import Prices, Progress, Seen
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+
+OBS_CLIP = 10.0
+REWARD_SCALE = 0.01
+"""Of the reward in the observation."""
+CLEARANCE = 0.002
+"""Between the table and an object's lowest corner at a start, in metres."""
+BUCKET_DEPTH = 0.05
+"""Height of the goal's point above the bucket's underside, in metres."""
+
+C = TypeVar("C", bound=AllegroKukaConfig)
+
+
+class AllegroKuka(MujocoTask[C]):
+    """See the module."""
+
+    substeps = scene.SUBSTEPS
+    place: ClassVar[scene.Workplace]
+
+    def __init__(
+        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+    ) -> None:
+        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+        model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
+        known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
+        sized = ("object", "goal") if self.place.marker == "box" else ("object",)
+        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized)
+        """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
+        self.arms = Arms(self.engine, self.place, config.relative_arm, step)
+        self.keypoints = Keypoints(self.scales, config.keypoints)
+        self.goals = Goals(num_envs, device)
+        self.progress = Progress(num_envs, self.arms.count * 4, device)
+        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.generator)
+        self.tolerance = Tolerance(
+            config.tolerance,
+            config.target_tolerance,
+            config.tolerance_shrink,
+            config.tolerance_interval,
+            config.tolerance_successes,
+            device,
+        )
+        self.prices = _prices(config)
+        self.obs_spec = {"policy": self._width()}
+        self.totals = {"lifted": torch.zeros(num_envs, device=device)}
+        self.kept = self._kept()
+        self._body = int(model.body("object").id)
+        self._terms: dict[str, Tensor] = {}
+        self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
+
+        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
+        self._volumes = {
+            name: tuple(torch.tensor(bound, device=device) for bound in (volume.low, volume.high))
+            for name, volume in (("object", self.place.object_starts), ("goal", self.place.goals))
+        }
+        self._home = torch.as_tensor(model.qpos0, dtype=torch.float32, device=device)
+        self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=device)
+        depth = BUCKET_DEPTH if self.place.marker == "bucket" else 0.0
+        self._above_marker = torch.tensor([0.0, 0.0, depth], device=device)
+
+    def _kept(self) -> dict[str, Tensor]:
+        """All that lives on between steps, under the names of the parts it belongs to."""
+        device, told = self.device, 3 + self._told_reaches()
+        return {
+            "target": self.arms.target,
+            "goal_position": self.goals.position,
+            "goal_orientation": self.goals.orientation,
+            "lifted": self.progress.lifted,
+            "best_reach": self.progress.best_reach,
+            "best_distance": self.progress.best_distance,
+            "near_steps": self.progress.near_steps,
+            "force": self.pushes.force,
+            "force_chance": self.pushes.chance,
+            "tolerance": self.tolerance.value,
+            "tolerance_steps": self.tolerance.steps,
+            "successes": torch.zeros(self.num_envs, device=device),
+            "last_successes": torch.zeros(self.num_envs, device=device),
+            "reward": torch.zeros(self.num_envs, device=device),
+            "told": torch.zeros(self.num_envs, told, device=device),
+        }
+
+    @property
+    def longest_episode(self) -> int:
+        """Control steps after which every episode has ended, however often its clock started anew."""
+        return self.config.max_successes * self.episode_length
+
+    def adopt(self, state: State) -> None:
+        """Take the tolerance that training had reached when it returned `state`, and keep it."""
+        self.tolerance.value.copy_(state["kept"]["tolerance"])  # pyright: ignore[reportIndexIssue]
+        self.tolerance.fixed = True
+
+    def model(self) -> mujoco.MjModel:
+        return scene.build(self.place)
+
+    # An episode begins.
+
+    def start_state(self) -> StartState:
+        qpos, qvel = self._home.repeat(self.num_envs, 1), self._home.new_zeros(self.num_envs, self.engine.model.nv)
+        qpos[:, :7] = self._object_starts()
+        joints = self.arms.low.numel()
+        qpos[:, self.arms.qpos] = self.arms.starts(self.uniform(0.0, 1.0, joints))
+        qvel[:, self.arms.qvel] = self.uniform(-START_SPEED, START_SPEED, joints)
+        return StartState(qpos, qvel)
+
+    def begin(self, mask: Tensor) -> None:
+        kept = self.kept
+        kept["last_successes"].copy_(torch.where(mask, kept["successes"], kept["last_successes"]))
+        for name in ("successes", "reward"):
+            kept[name].masked_fill_(mask, 0.0)
+        self.arms.hold(mask)
+        self.pushes.begin(mask)
+        self.progress.new_object(mask, self.reach())
+        self._new_goals(mask)
+
+    def _object_starts(self) -> Tensor:
+        """`[N, 7]`: random poses, none of them in the table."""
+        position, orientation = self._drawn("object", self.place.object_starts.side), self._orientations()
+        w, x, y, z = orientation.unbind(1)
+        upwards = torch.stack((2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)), dim=1)
+        extent = 0.5 * objects.EDGE * (upwards.abs() * self.scales).sum(dim=1)
+        position[:, 2] = torch.maximum(position[:, 2], scene.TABLE_TOP + CLEARANCE + extent)
+        return torch.cat((position, orientation), dim=1)
+
+    def _drawn(self, what: str, side: float) -> Tensor:
+        """`[N, 3]`: places in a volume, on either side."""
+        low, high = self._volumes[what]
+        place = low + (high - low) * self.uniform(0.0, 1.0, 3)
+        place[:, 0] += side * torch.where(self.uniform(0.0, 1.0) < 0.5, -1.0, 1.0)
+        return place
+
+    def _orientations(self) -> Tensor:
+        """`[N, 4]`: uniform over all rotations."""
+        drawn = torch.empty(self.num_envs, 4, device=self.device).normal_(generator=self.generator)
+        return normalize(drawn, dim=1)
+
+    # A step.
+
+    def control(self, action: Tensor) -> Tensor:
+        self.pushes.advance()
+        pushed = self.engine.xfrc_applied
+        pushed[:, self._body, :3] = attitude.to_world(self._pose()[1], self.pushes.force).to(pushed.dtype)
+        return self.arms.control(action)
+
+    def judge(self) -> None:
+        kept, everywhere = self.kept, self._everything
+        self._tell(everywhere)
+        self.tolerance.advance(kept["last_successes"])
+        seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
+        self._terms, reached = self.progress.pay(seen, self.tolerance.value, self.prices)
+        self._reached = reached & ~self.engine.bad
+        kept["successes"] += self._reached
+        self.clock.masked_fill_(self._reached, 0)
+
+    def failed(self) -> Tensor:
+        config = self.config
+        failed = self._pose()[0][:, 2] < config.fall_height
+        if config.hand_distance is not None:
+            failed |= self.reach().amax(dim=1) > config.hand_distance
+        return failed | (self.kept["successes"] >= config.max_successes)
+
+    def reward(self, action: Tensor) -> Tensor:
+        reward = torch.stack(list(self._terms.values())).sum(dim=0).masked_fill(self.engine.bad, 0.0)
+        self.kept["reward"].copy_(reward)
+        return reward
+
+    def figures(self) -> dict[str, Tensor]:
+        """Terms of the reward, what was achieved, and how hard the task is by now."""
+        successes, lifted, progress = self.kept["successes"], self.progress.lifted.float(), self.tolerance.progress()
+        self.totals["lifted"].copy_(torch.maximum(self.totals["lifted"], lifted))
+        terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
+        return terms | {
+            "lifted": lifted,
+            "best_distance": self.progress.best_distance,
+            "tolerance": self.tolerance.value.expand(self.num_envs),
+            "episode/successes": successes,
+            "episode/lifted": self.totals["lifted"],
+            "episode/objective": torch.where(progress < 1.0, 0.01 * successes, successes) + progress,
+        }
+
+    def proceed(self) -> None:
+        reached = self._reached
+        if self.config.replace_object:
+            self._place_object(reached)
+            self.progress.new_object(reached, self.reach())
+        self._new_goals(reached)
+
+    def _place_object(self, mask: Tensor) -> None:
+        """The object on the table again, at rest; nothing else of the simulation changes."""
+        qpos, qvel = self.engine.qpos, self.engine.qvel
+        qpos[:, :7] = torch.where(mask[:, None], self._object_starts().to(qpos.dtype), qpos[:, :7])
+        qvel[:, :6] = qvel[:, :6].masked_fill(mask[:, None], 0.0)
+
+    def _new_goals(self, mask: Tensor) -> None:
+        """Another goal in the environments of `mask [N]`; the marker stands where the goal is."""
+        place = self._drawn("goal", self.place.goals.side) + self._above_marker
+        turned = self._orientations() if self.keypoints.count > 1 else self._upright.expand(self.num_envs, 4)
+        self.goals.change(mask, place, turned)
+        self.progress.new_goal(mask, self.distance())
+        self._tell(mask)
+        marker, turn = self.engine.mocap_pos, self.engine.mocap_quat
+        marker[:, 0] = (self.goals.position - self._above_marker).to(marker.dtype)
+        turn[:, 0] = self.goals.orientation.to(turn.dtype)
+
+    # What is seen.
+
+    def reach(self) -> Tensor:
+        """`[N, F]`: distance of every fingertip from the object's centre, in metres."""
+        tips = self.arms.palms().fingertips.flatten(1, 2)
+        return (tips - self._pose()[0][:, None]).norm(dim=2)
+
+    def distance(self) -> Tensor:
+        """`[N]`: the largest distance of a keypoint from the goal's, in metres."""
+        return self._to_goal().norm(dim=2).amax(dim=1)
+
+    def observe(self) -> Groups:
+        palms, velocity = self.arms.palms(), self.engine.qvel[:, :6].float()
+        position, orientation = self._pose()
+        points = self.keypoints.at(position, orientation)
+        columns = (
+            self.arms.unscaled(),
+            self.arms.velocities(),
+            palms.centre.flatten(1),
+            palms.motion.flatten(1),
+            quat.xyzw(orientation),
+            velocity[:, :3],
+            attitude.to_world(orientation, velocity[:, 3:]),  # MuJoCo's is in the object's frame
+            (palms.fingertips - palms.centre[:, :, None]).flatten(1),
+            (points[:, None] - palms.centre[:, :, None]).flatten(1),
+            self._to_goal().flatten(1),
+            self.scales,
+            self.kept["told"][:, :-1],
+            torch.log1p(0.1 * self.clock.float())[:, None],
+            self.kept["told"][:, -1:],
+            REWARD_SCALE * self.kept["reward"][:, None],
+        )
+        return {"policy": torch.cat(columns, dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
+
+    def _width(self) -> int:
+        arms, joints, points = self.arms.count, self.arms.low.numel(), self.keypoints.count
+        return 2 * joints + arms * (3 + 10 + 12 + 3 * points) + 10 + 3 * points + 3 + (3 + self._told_reaches()) + 2
+
+    def _told_reaches(self) -> int:
+        """Best fingertip distances that are observed: those of one arm, none of two, as in the reference."""
+        return 4 if self.arms.count == 1 else 0
+
+    def _tell(self, mask: Tensor) -> None:
+        """What is observed of the episode so far: what it is now, in the environments of `mask [N]`."""
+        progress, told = self.progress, self.kept["told"]
+        columns = (
+            progress.best_distance[:, None],
+            progress.best_reach[:, : self._told_reaches()],
+            progress.lifted[:, None].float(),
+            torch.log1p(self.kept["successes"])[:, None],
+        )
+        told.copy_(torch.where(mask[:, None], torch.cat(columns, dim=1), told))
+
+    def _pose(self) -> tuple[Tensor, Tensor]:
+        """Position `[N, 3]` and orientation `[N, 4]` of the object."""
+        position, orientation = self.engine.qpos[:, :7].float().split((3, 4), dim=1)
+        return position, orientation
+
+    def _to_goal(self) -> Tensor:
+        """`[N, K, 3]`: keypoints of the object as seen from the goal's."""
+        goal = self.keypoints.at(self.goals.position, self.goals.orientation)
+        return self.keypoints.at(*self._pose()) - goal
+
+
+def _prices(config: AllegroKukaConfig) -> Prices:
+    return Prices(
+        reach=config.reach_weight,
+        lift=config.lift_weight,
+        lift_bonus=config.lift_bonus,
+        keypoint=config.keypoint_weight,
+        goal_bonus=config.goal_bonus,
+        arm_speed=config.arm_speed_weight,
+        hand_speed=config.hand_speed_weight,
+        reach_until_lifted=config.reach_until_lifted,
+        success_steps=config.success_steps,
+    )
