@@ -20,6 +20,7 @@ commands:
   tasks                      list the tasks
   train TASK [flags]         train, or resume: the same command goes on where it stopped
   evaluate RUN [flags]       score every policy of a run
+  compare --tasks TASK ...   train a grid of algorithms and seeds, then report
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
 

@@ -70,7 +70,7 @@ def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
                 return f"{spelling} is not a flag: it is given by its place, as in {prog}"
             return f"{spelling} is not a flag of {prog}{_nearest_flag(spelling, known)}"
         values = [value] if attached else []
-        while not attached and waiting and not _looks_like_a_flag(waiting[0]):
+        while not attached and waiting and not looks_like_a_flag(waiting[0]):
             values.append(waiting.popleft())
         mistake = _mistake(flag, values)
         if mistake is not None:
@@ -119,7 +119,7 @@ def _fixed(config: Any) -> list[str]:
     return [name for name, hint in hints.items() if tyro.conf.Fixed in typing.get_args(hint)]
 
 
-def _looks_like_a_flag(token: str) -> bool:
+def looks_like_a_flag(token: str) -> bool:
     """Negative numbers are values."""
     return token.startswith("-") and not token.lstrip("-")[:1].isdigit() and token[1:2] != "."
 

@@ -1,5 +1,6 @@
 """`echelon report`: one page that shows what runs did, with its figures and tables."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,11 +36,11 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def report(paths: list[str], out: str | None, score: str) -> Path:
-    """The report of `paths`; where it is."""
+def report(paths: list[str], out: str | None, score: str, failures: Mapping[Path, str] | None = None) -> Path:
+    """The report of `paths`; where it is. `failures` are runs that are known to have ended badly, and how."""
     from echelon.report.write import read_contents, write_report
 
-    contents = read_contents(paths, score, gradient_steps)
+    contents = read_contents(paths, score, gradient_steps, failures or {})
     folders = [run.path.resolve() for run in contents.runs]
     target = Path(out) if out else (folders[0] if len(folders) == 1 else folders[0].parent) / "report"
     return write_report(contents, target)

@@ -45,16 +45,10 @@ def run(arguments: list[str]) -> int:
     if task.startswith("-"):
         raise UserError(f"the task comes first, as in echelon train CartpoleSwingup {task}")
     from echelon.config_checks import validate
-    from echelon.flags import parse
-    from echelon.presets import preset
     from echelon.runs.view import choose_view
     from echelon.runs.wording import duration
-    from echelon.tasks import TASKS
 
-    if task not in TASKS:
-        raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
-    config = parse(preset(task), flags, f"echelon train {task}", TASKS[task].description)
-    config = fit_to_population(fit_to_device(config, flags), flags)
+    config = configure(task, flags)
     validate(config)
 
     from echelon.train import train
@@ -73,6 +67,18 @@ def run(arguments: list[str]) -> int:
     print(f"  score it   {shlex.join(['echelon', 'evaluate', str(folder.path)])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
+
+
+def configure(task: str, flags: list[str]) -> "TrainConfig":
+    """The task's preset with `flags` laid over it, in the size that this machine and the algorithm allow."""
+    from echelon.flags import parse
+    from echelon.presets import preset
+    from echelon.tasks import TASKS
+
+    if task not in TASKS:
+        raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
+    config = parse(preset(task), flags, f"echelon train {task}", TASKS[task].description)
+    return fit_to_population(fit_to_device(config, flags), flags)
 
 
 def fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":

@@ -1,6 +1,6 @@
 """The report of some runs: one HTML file, with figures and tables beside it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from echelon.errors import UserError, nearest
@@ -8,13 +8,22 @@ from echelon.report.contents import Contents
 from echelon.report.methods import group_runs
 from echelon.report.page_file import Player, page
 from echelon.report.payload import leader_metrics, payload
-from echelon.report.reading import REPORT, GradientSteps, find_runs, read_runs
+from echelon.report.reading import REPORT, GradientSteps, Problem, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
 
-def read_contents(paths: Sequence[str | Path], score: str, steps: GradientSteps | None) -> Contents:
+def read_contents(
+    paths: Sequence[str | Path], score: str, steps: GradientSteps | None, failures: Mapping[Path, str]
+) -> Contents:
     """What is in the folders. Raises a `UserError` where none of them can be shown."""
-    runs, problems = read_runs(find_runs(paths), steps)
+    missing = [Problem(str(path), failures.get(Path(path), "")) for path in paths if not Path(path).exists()]
+    missing = [problem for problem in missing if problem.sentence]
+    named = {problem.path for problem in missing}
+    runs, problems = read_runs(find_runs(path for path in paths if str(path) not in named), steps)
+    problems = [*missing, *(_explained(problem, failures) for problem in problems)]
+    for run in runs:
+        if run.path in failures:
+            run.notes.append(failures[run.path])
     if not runs:
         named = "; ".join(f"{problem.path}: {problem.sentence}" for problem in problems[:3])
         raise UserError(f"there is no run to report on ({named or 'no folder has one'})")
@@ -26,6 +35,12 @@ def read_contents(paths: Sequence[str | Path], score: str, steps: GradientSteps 
             f"no run logged {score} of its leader{nearest(score, words) or '; there are ' + ', '.join(words)}"
         )
     return Contents(runs, group_runs(runs), problems, metric)
+
+
+def _explained(problem: Problem, failures: Mapping[Path, str]) -> Problem:
+    """With the reason, where it is known."""
+    reason = failures.get(Path(problem.path))
+    return problem if reason is None else Problem(problem.path, reason)
 
 
 def write_report(

@@ -105,6 +105,10 @@ class RunFolder:
         replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
         return RunFolder(self.path, config)
 
+    def require_same(self, config: TrainConfig) -> None:
+        """Raise a `UserError` where `config` describes another run than this one."""
+        _require_same(self.path, self.config, config)
+
     @staticmethod
     def open(path: str | Path) -> "RunFolder":
         """An existing run, to be read."""

@@ -32,3 +32,20 @@ def hold(folder: Path) -> None:
     except OSError:
         pass  # A file system without locks: training there is still better than refusing to.
     _held[path] = handle
+
+
+def is_held(folder: Path) -> bool:
+    """Whether another process trains in `folder`. Only looks: where the lock is free, it stays free."""
+    path = folder.resolve() / ".lock"
+    if sys.platform == "win32" or not path.exists():
+        return False
+    import fcntl
+
+    with path.open("a") as handle:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
+        except OSError:
+            return False
+    return False

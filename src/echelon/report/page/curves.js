@@ -24,18 +24,19 @@
   });
   const format = (axis) => (axis === "wall_s" ? Report.duration : undefined);
 
-  /** One chart per task. */
-  const draw = (host, metric, axis, statistic, marks) => {
-    const tasks = Report.tasks().filter((task) => Report.visible().some((run) => run.task === task && run.curves[metric]));
+  /** One chart per task and metric. Metrics are [name, title]; a title stands before the task's name. */
+  const draw = (host, metrics, axis, statistic, marks) => {
+    const wanted = metrics.flatMap(([metric, title]) => Report.tasks()
+      .filter((task) => Report.visible().some((run) => run.task === task && run.curves[metric])).map((task) => ({ metric, title, task })));
     host.replaceChildren();
-    host.classList.toggle("one", tasks.length === 1);
-    for (const task of tasks) {
+    host.classList.toggle("one", wanted.length === 1);
+    for (const { metric, title, task } of wanted) {
       const lines = series(task, metric, axis, statistic);
       if (!lines.length) continue;
-      Report.card(host, task, {
+      Report.card(host, title ?? task, {
         series: lines, marks: marks?.(task), xLabel: AXES[axis], xFormat: format(axis), interval: statistic === "iqm",
         describe: `${Report.metricName(metric)} on ${task} against ${AXES[axis]}, a line per method`,
-      });
+      }, title ? task : null);
     }
     if (!host.childElementCount) host.append(el("p", { class: "empty" }, "All runs are hidden."));
   };
@@ -56,26 +57,18 @@
       : "interquartile mean over runs, the band its 95 % stratified bootstrap interval";
     find("curves-caption").textContent = `The leader's ${Report.metricName(choice.metric)} against ${AXES[choice.axis].replace("of training", "the time of training")}. `
       + `The line is the ${centre}; where some runs are shorter, of those that got that far.`;
-    draw(find("curves-charts"), choice.metric, choice.axis, choice.statistic);
+    draw(find("curves-charts"), [[choice.metric]], choice.axis, choice.statistic);
   });
 
   const COUPLING = { is_deviation: "IS deviation", ess: "Effective sample size", "kl/follower_to_leader": "KL from followers to the leader" };
   const measured = (metric) => data.runs.some((run) => run.curves[metric]?.some((value) => value !== null));
   const shown = Object.keys(COUPLING).filter(measured);
   find("coupling").hidden = !shown.length;
-  Report.onChange(() => {
-    const host = find("coupling-charts");
-    host.replaceChildren();
-    for (const metric of shown) {
-      const charts = el("div", { class: "charts", "data-metric": metric });
-      host.append(el("h3", {}, COUPLING[metric]), charts);
-      draw(charts, metric, "env_steps", "mean");
-    }
-  });
+  if (shown.length) Report.onChange(() => draw(find("coupling-charts"), shown.map((metric) => [metric, COUPLING[metric]]), "env_steps", "mean"));
 
   find("adversary").hidden = !measured("adversary/loss");
   if (measured("adversary/loss")) {
-    Report.onChange(() => draw(find("adversary-charts"), "adversary/loss", "env_steps", "mean", (task) => {
+    Report.onChange(() => draw(find("adversary-charts"), [["adversary/loss"]], "env_steps", "mean", (task) => {
       const sizes = new Set(Report.visible().filter((run) => run.task === task && run.curves["adversary/loss"]).map((run) => run.policies));
       return [...sizes].map((size) => ({ y: Math.log(size), label: `ln ${size}: a blind guess` }));
     }));

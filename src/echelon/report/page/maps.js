@@ -9,8 +9,9 @@
   const state = Report.mapState = { moment: MOMENTS, timer: null, task: mapped[0].task, seed: mapped[0].seed };
 
   const shown = () => Report.visible().filter((run) => run.kl.maps.length && run.task === state.task && run.seed === Number(state.seed));
-  const values = mapped.flatMap((run) => run.kl.maps.flat()).filter((value) => value > 0);
-  const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, 0]);
+  const values = Float64Array.from(mapped.flatMap((run) => run.kl.maps.flat()).filter((value) => value > 0)).sort();
+  // Policies start out almost equal: a few of those first distances must not use up half of the colours.
+  const [low, high] = [values[Math.floor(values.length * 0.05)], values[values.length - 1]];
   const share = (value) => (value > 0 && high > low ? Math.log(value / low) / Math.log(high / low) : 0);
   const channel = (hex, k) => parseInt(hex.slice(1 + 2 * k, 3 + 2 * k), 16);
   const colour = (value) => {
@@ -91,7 +92,7 @@
   find("maps-controls").append(button, slider, clock,
     Report.select("Task", tasks, () => state.task, (value) => { state.task = value; }), Report.select("Seed", seeds, () => state.seed, (value) => { state.seed = Number(value); }));
   if (values.length) {
-    find("maps-legend").append(`near ${Report.figure(low)}`, el("span", { class: "ramp", style: `background: linear-gradient(90deg, ${VIRIDIS.join()})` }), `${Report.figure(high)} far, logarithmic`);
+    find("maps-legend").append(`near, up to ${Report.figure(low)}`, el("span", { class: "ramp", style: `background: linear-gradient(90deg, ${VIRIDIS.join()})` }), `${Report.figure(high)} far, logarithmic`);
   }
   Report.onChange(draw);
 })();

@@ -16,8 +16,8 @@
       host.classList.toggle("one", runs.length === 1);
       for (const run of runs) {
         const lines = run.policyReturns.map((y, policy) => ({
-          x: run.policySteps, y, name: policy ? `follower ${policy}` : "leader", colour: policy ? "follower" : Report.colour(run.method),
-          weight: policy ? "" : "strong", run: run.index,
+          x: run.policySteps, y, name: policy ? `follower ${policy}` : "leader", colour: Report.colour(run.method),
+          weight: policy ? "faint" : "strong", run: run.index,
         })).reverse();
         Report.card(host, data.methods[run.method].name, { series: lines, xLabel: "environment steps", describe: `Return of each policy of ${run.name}` }, run.name);
       }

@@ -1,0 +1,1 @@
+"""A grid of runs: the cells of a comparison, each trained in a process of its own."""

@@ -1,0 +1,166 @@
+"""How far a grid is, and what a person sees of it: a live table on a terminal, lines elsewhere."""
+
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from echelon.grid.cells import Cell, expected_seconds, pace
+from echelon.runs.wording import count, duration, figure
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+MARKS = {"done": "[green]✓[/]", "running": "[bold cyan]●[/]", "failed": "[red]✗[/]", "left": "[bright_black]·[/]"}
+WORDS = "  ".join(f"{mark} {name}" for name, mark in MARKS.items())
+
+
+class GridProgress:
+    """Which cells are done, which runs, which failed, and what is left."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        self.cells = cells
+        self.running: Cell | None = None
+        self.failed: dict[str, str] = {}
+        """Why, by the name of the cell."""
+        self._done = {cell.name: pace(cell) for cell in cells if cell.done}
+
+    def finish(self, cell: Cell) -> None:
+        """`cell` is done."""
+        self._done[cell.name] = pace(cell)
+
+    def state(self, cell: Cell) -> str:
+        if cell.name in self._done:
+            return "done"
+        if self.running is not None and cell.name == self.running.name:
+            return "running"
+        return "failed" if cell.name in self.failed else "left"
+
+    def number(self, state: str) -> int:
+        """Cells in that state."""
+        return sum(self.state(cell) == state for cell in self.cells)
+
+    @property
+    def share(self) -> float:
+        """Of the running cell that is trained."""
+        if self.running is None:
+            return 0.0
+        return min(1.0, self.running.newest().get("iteration", 0) / self.running.config.num_iterations)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until all cells are done, by what the others took; NaN before anything is known."""
+        known = [(cell, self._done[cell.name]) for cell in self.cells if cell.name in self._done]
+        if self.running is not None:
+            known.append((self.running, pace(self.running)))
+        left = [expected_seconds(cell, known) for cell in self.cells if self.state(cell) == "left"]
+        now = expected_seconds(self.running, known) * (1 - self.share) if self.running is not None else 0.0
+        return math.fsum([*left, now])
+
+    def headline(self) -> str:
+        """All of it in one line."""
+        failed = f", {self.number('failed')} failed" if self.failed else ""
+        return (
+            f"{self.number('done')} of {len(self.cells)} done{failed}, {self.number('running')} running, "
+            f"{self.number('left')} left, time left {duration(self.seconds_left)}"
+        )
+
+    def running_line(self) -> str:
+        """Where the running cell stands."""
+        if self.running is None:
+            return ""
+        newest = self.running.newest()
+        parts = [f"{self.running.name}: {self.share:4.0%}"]
+        if isinstance(newest.get("return/leader"), float):
+            parts.append(f"return {figure(newest['return/leader'])}")
+        if isinstance(newest.get("fps/total"), float):
+            parts.append(f"{count(newest['fps/total'])} steps/s")
+        return "  ".join(parts)
+
+
+class GridView(Protocol):
+    """Told when something happened, and now and then in between."""
+
+    def begin(self) -> None: ...
+
+    def tick(self) -> None:
+        """Time has passed."""
+        ...
+
+    def message(self, text: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class PlainGridView:
+    """A line when a cell starts or ends, and one every half minute between."""
+
+    EVERY_S = 30.0
+
+    def __init__(self, progress: GridProgress) -> None:
+        self._progress = progress
+        self._next = 0.0
+
+    def begin(self) -> None:
+        self.message(self._progress.headline())
+        self._next = time.monotonic() + self.EVERY_S
+
+    def tick(self) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.EVERY_S
+            self.message(f"{self._progress.running_line()}  ({self._progress.headline()})")
+
+    def message(self, text: str) -> None:
+        print(text, flush=True)
+
+    def stop(self) -> None:
+        self.message(self._progress.headline())
+
+
+class LiveGridView:
+    """A table of tasks and algorithms with a mark per seed, redrawn in place."""
+
+    def __init__(self, progress: GridProgress) -> None:
+        from rich.live import Live
+
+        self._live = Live(get_renderable=lambda: grid_table(progress), refresh_per_second=2)
+
+    def begin(self) -> None:
+        self._live.start()
+
+    def tick(self) -> None: ...
+
+    def message(self, text: str) -> None:
+        self._live.console.print(text, markup=False, highlight=False)
+
+    def stop(self) -> None:
+        self._live.stop()
+
+
+def grid_table(progress: GridProgress) -> "RenderableType":
+    """One look: a row per task, a column per algorithm, a mark per seed; below it the cell that trains."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    tasks = list(dict.fromkeys(cell.config.task for cell in progress.cells))
+    algos = list(dict.fromkeys(cell.config.algo for cell in progress.cells))
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="cyan")
+    for heading in ("", *algos):
+        table.add_column(heading, no_wrap=True)
+    for task in tasks:
+        groups = [[c for c in progress.cells if (c.config.task, c.config.algo) == (task, algo)] for algo in algos]
+        table.add_row(task, *(" ".join(MARKS[progress.state(cell)] for cell in group) for group in groups))
+    lines = [table, Text(), Text.from_markup(f"[bright_black]{WORDS}[/]"), Text(progress.running_line())]
+    return Panel(
+        Group(*lines), title=Text(progress.headline(), style="bold"), title_align="left", border_style="bright_black"
+    )
+
+
+def choose_grid_view(progress: GridProgress) -> GridView:
+    """A live table where standard output is a terminal that can draw one, lines elsewhere."""
+    from rich.console import Console
+
+    able = Console().is_terminal and (sys.stdout.encoding or "").lower().startswith("utf")
+    return LiveGridView(progress) if able else PlainGridView(progress)
