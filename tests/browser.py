@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,10 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **given)
         self.call("Input.dispatchKeyEvent", type="keyUp", **given)
 
+    def front(self) -> None:
+        """Make it the tab that is seen: others do not draw."""
+        self.call("Page.bringToFront")
+
     def colour_scheme(self, dark: bool) -> None:
         """What the system is said to prefer."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -147,7 +151,8 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         command = [executable, *FLAGS, f"--user-data-dir={self._folder.name}", "about:blank"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._socket = connect(self._address(), max_size=None, open_timeout=PATIENCE_S)
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(self._address(), max_size=None, open_timeout=PATIENCE_S))
         self._count = 0
         self.listeners: dict[str, Any] = {}
 
@@ -194,7 +199,7 @@ class Browser:
             self.call("Target.closeTarget", {"targetId": target})
 
     def close(self) -> None:
-        self._socket.close()
+        self._open.close()
         self._process.terminate()
         try:
             self._process.wait(10)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rollout.stub_env import DriftEnv
+from viewing.states import simulated
 
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env
@@ -18,21 +19,13 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make
+from echelon.tasks.hopper import HopperConfig
 from echelon.train import train
 from echelon.viewing.acting import Actor, Trained
-from echelon.viewing.recorder import Tape, record, record_episode, record_replay
+from echelon.viewing.recorder import record, record_episode, record_replay
 from echelon.viewing.scene import Looks, camera, primitives
 
 CPU = torch.device("cpu")
-
-
-def simulated(tape: Tape, frame: int) -> np.ndarray:
-    """`[bodies, 7]` by plain MuJoCo, from the state alone."""
-    data = mujoco.MjData(tape.model)
-    data.qpos[:] = tape.qpos[frame]
-    data.mocap_pos[:], data.mocap_quat[:] = tape.mocap[frame, :, :3], tape.mocap[frame, :, 3:]
-    mujoco.mj_kinematics(tape.model, data)
-    return np.concatenate((data.xpos, data.xquat), axis=1)
 
 
 def test_poses_are_those_of_the_states(hopper: RunFolder, allegro: RunFolder) -> None:
@@ -42,15 +35,22 @@ def test_poses_are_those_of_the_states(hopper: RunFolder, allegro: RunFolder) ->
                 assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
 
 
-def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder) -> None:
-    """By a loop over a batch in which every policy acts; environment i of each is compared with a recording of its own.
+@pytest.mark.parametrize("falls", [False, True])
+def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, falls: bool) -> None:
+    """By a plain loop. A frame is two control steps of 0.02 s, the nearest to a thirtieth of a second.
 
-    A frame is two control steps of 0.02 s, the nearest to a thirtieth of a second. The LSTM's state goes along.
+    Where falling ends an episode, what is recorded ends with it. The LSTM's state goes along.
     """
     config, found = hopper.config, checkpoint.load_newest(hopper)
     assert found is not None
-    for tape in record(Trained.load(hopper), "all", seed=5):
-        env = make("Hopper", config.env, 1, CPU, 5)
+    task = HopperConfig(episode_length=40) if falls else config.env
+
+    def hops(num_envs: int, device: torch.device, seed: int) -> Env:
+        return make("Hopper", task, num_envs, device, seed)
+
+    for tape in record(Trained.load(hopper, make_env=hops), "all", seed=5):
+        assert tape.failed == falls
+        env = hops(1, CPU, 5)
         model = load_model(env, config, found.state["trainer"]["model"])
         obs, state, total = env.reset(), torch.zeros(1, model.state_dim), 0.0
         for t in range(tape.length):
