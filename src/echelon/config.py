@@ -170,7 +170,7 @@ class PbtConfig:
     mutate_at_start: bool = True
     """Let every member start from hyperparameters that have mutated once."""
     mutable: tuple[Mutable, ...] = typing.get_args(Mutable)
-    """Fields of `update` that mutate. What a task declares in `mutable` does so too."""
+    """Fields of `update` that mutate. Reward scales that the task declares as mutable do so too."""
 
 
 @dataclass(frozen=True)

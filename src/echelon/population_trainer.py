@@ -24,7 +24,8 @@ class PopulationTrainer(Trainer):
 
     What an iteration records as a CUDA graph never changes shape: takeovers write into the stacked tensors, after the
     rollout that was collected has been learned from. The environments of a member that takes over other weights go on
-    where they are; its memory is cleared, and the episodes in progress count for nobody.
+    where they are; its memory is cleared, the episodes in progress count for nobody, and until others have ended it has
+    the scores of the member it copied.
     """
 
     model: Population  # pyright: ignore[reportIncompatibleVariableOverride]  # narrower, and set once
@@ -92,7 +93,7 @@ class PopulationTrainer(Trainer):
         member = takeover.member
         if takeover.copied:
             self.update.copy(takeover.donor, member)
-            self.collector.forget(member)
+            self.collector.inherit(takeover.donor, member)
         self._set([takeover.after if i == member else {} for i in range(self.layout.policies)])
 
     def _set(self, rows: list[Mapping[str, float]] | list[dict[str, float]]) -> None:

@@ -26,6 +26,16 @@ CHANGES: dict[str, dict[str, Any]] = {
     "policies_6": {"policies": 6},
     "policies_8": {"policies": 8},
     "policies_12": {"policies": 12},
+    # 20,447,232,000 steps: 3,407,872,000 of each member, a check after each sixtieth.
+    "pbt_short": {
+        "algo": "pbt",
+        "pbt.interval": 56_797_866,
+        "pbt.initial_delay": 227_191_466,
+        "pbt.wait": 227_191_466,
+        "pbt.mutation_probability": 0.5,
+        "pbt.mutation_low": 1.2,
+        "pbt.mutation_high": 3.0,
+    },
     # 2·N·8 rows of CPO in minibatches of 4·N.
     "sapg_cpo_steps": {"algo": "sapg", "update.minibatches": 4},
     "sapg_shifted_clip": {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},

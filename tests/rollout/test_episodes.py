@@ -103,3 +103,35 @@ def test_a_saved_score_goes_on() -> None:
         one.record(step([5.0, 5.0], cut="01", episode__successes=[3.0, 4.0]))
     assert numbers(other) == numbers(episodes)
     assert numbers(other)["return/leader"] == pytest.approx((1 + 7) / 2)
+
+
+def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end() -> None:
+    """Two policies of two environments. Policy 1 becomes a copy of policy 0 in the middle of its second episode: that
+    one ends unnoticed, the next one counts."""
+    episodes = Episodes(Layout(4, 2))
+    episodes.record(step([1.0, 2.0, 30.0, 40.0], ended="1111"))
+    episodes.record(step([5.0, 5.0, 500.0, 500.0]))
+    episodes.inherit(0, 1)
+    assert episodes.last[0].tolist() == [1.0, 2.0, 1.0, 2.0]
+    assert episodes.objective("return").tolist() == [1.5, 1.5]
+    episodes.record(step([1.0, 1.0, 1.0, 1.0], cut="1010"))
+    assert episodes.last[0].tolist() == [6.0, 2.0, 1.0, 2.0]  # 501 counts for nobody
+    assert episodes.mixed.tolist() == [False, False, False, True]
+    episodes.record(step([7.0, 0.0, 8.0, 0.0], ended="001"))
+    assert episodes.last[0].tolist() == [6.0, 2.0, 8.0, 2.0]
+
+
+def test_an_objective_is_known_when_every_environment_has_finished() -> None:
+    episodes = Episodes(Layout(4, 2))
+    episodes.record(step([1.0, 2.0, 3.0, 4.0], ended="111"))
+    objective = episodes.objective("return")
+    assert objective[0].item() == 1.5
+    assert objective[1].isnan()
+    assert episodes.metrics()["return/policy_1"].item() == 3.0
+
+
+def test_the_leader_can_be_another_policy() -> None:
+    episodes = Episodes(Layout(4, 2))
+    episodes.record(step([1.0, 2.0, 3.0, 4.0], cut="1111"))
+    assert episodes.metrics()["return/leader"].item() == 1.5
+    assert episodes.metrics(torch.tensor([1]))["return/leader"].item() == 3.5

@@ -266,3 +266,19 @@ def test_a_goal_survives_saving() -> None:
     assert torch.equal(other.kept["goal"], env.kept["goal"])
     assert other.totals["successes"].tolist() == [0.0, 3.0, 0.0]
     assert torch.equal(other.observe()["policy"], env.observe()["policy"])
+
+
+def test_reward_scales_of_single_environments_reach_the_reward() -> None:
+    """What a population may mutate: twice the weights in the second environment make twice each of these terms."""
+    env = in_the_air(2)
+    assert env.objective == "successes"
+    assert set(env.reward_scales) == {"distance_weight", "rotation_weight", "action_weight", "success_bonus"}
+    state = env.state_dict()
+    first = env.step(torch.full((2, env.action_dim), 0.5)).log
+    env.load_state_dict(state)
+    for scale in env.reward_scales.values():
+        scale[1] *= 2
+    second = env.step(torch.full((2, env.action_dim), 0.5)).log
+    for name in ("distance", "rotation", "action"):
+        assert second[f"reward/{name}"][0] == first[f"reward/{name}"][0] != 0
+        assert second[f"reward/{name}"][1].item() == pytest.approx(2 * first[f"reward/{name}"][1].item(), rel=1e-6)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
+from echelon.presets.population import short
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,17 @@ def _cpo_sapg_scale(config: TrainConfig) -> TrainConfig:
     return replace(config, ensemble=replace(config.ensemble, loss_scale=2 * blocks / (blocks + 1)))
 
 
+def _pbt_short(config: TrainConfig) -> TrainConfig:
+    """Members have equally many environments, so what the division leaves over is dropped."""
+    config = replace(config, algo="pbt")
+    members = config.num_policies
+    return replace(
+        config,
+        num_envs=config.num_envs // members * members,
+        pbt=short(config.num_iterations * config.num_envs * config.update.horizon, members),
+    )
+
+
 VARIANTS: dict[str, Variant] = {
     # The paper's ablations.
     "no_pull": Variant("CPO without the KL term (β = 0); its rows stay in the plan, so this is not SAPG", _no_pull),
@@ -97,6 +109,7 @@ VARIANTS: dict[str, Variant] = {
     # How many policies to split one batch between.
     "policies_1": Variant("one policy, which leaves PPO", _policies(1)),
     **{f"policies_{m}": Variant(f"{m} policies share the environments", _policies(m)) for m in (2, 4, 6, 8, 12)},
+    "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", _pbt_short),
     # Controls.
     "sapg_cpo_steps": Variant("SAPG with as many optimizer steps per iteration as CPO takes", _sapg_cpo_steps),
     "sapg_shifted_clip": Variant(

@@ -122,12 +122,12 @@ class Collector:
         never = torch.zeros(1, len(policy_id), dtype=torch.bool, device=state.device)
         return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
 
-    def forget(self, policy: int) -> None:
-        """The policy is another from now on: it remembers nothing, and its episodes so far are not its own."""
+    def inherit(self, donor: int, policy: int) -> None:
+        """The policy is a copy of another from now on. Its environments go on where they are, without its memory."""
         block = self.layout.policy_id == policy
         self.rollout.state[-1].masked_fill_(block[:, None], 0.0)
         self.rollout.start[-1].masked_fill_(block, True)
-        self.episodes.forget(policy)
+        self.episodes.inherit(donor, policy)
 
     def state_dict(self) -> State:
         rollout = self.rollout

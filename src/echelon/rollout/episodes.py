@@ -68,11 +68,13 @@ class Episodes:
             self.sums += torch.stack([step.log[name] for name in self.step_names])
         self.steps += 1
 
-    def forget(self, policy: int) -> None:
-        """The policy is another from now on: what it has done so far, and what it is in the middle of, is void."""
-        block = self.layout.policy_id == policy
-        self.finished.masked_fill_(block, False)
-        self.mixed.masked_fill_(block, True)
+    def inherit(self, donor: int, policy: int) -> None:
+        """The policy is a copy of another from now on, whose scores are the best guess at its own until its episodes
+        end. Those it is in the middle of are void. Both have equally many environments."""
+        for x in (self.last, self.finished):
+            blocks = x.unflatten(-1, (self.layout.policies, -1))
+            blocks[..., policy, :].copy_(blocks[..., donor, :])
+        self.mixed.unflatten(0, (self.layout.policies, -1))[policy].fill_(True)
 
     def objective(self, name: str) -> Tensor:
         """`[M]`: mean of a figure over each policy's environments; NaN until all of them have finished an episode."""

@@ -83,6 +83,8 @@ class InHand(MujocoTask[C]):
     """See the module."""
 
     hand: ClassVar[Hand]
+    objective = "successes"
+    mutable = ("distance_weight", "rotation_weight", "action_weight", "success_bonus")
 
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
@@ -154,14 +156,14 @@ class InHand(MujocoTask[C]):
         return self.distance() >= self.config.drop_distance
 
     def reward(self, action: Tensor) -> Tensor:
-        config = self.config
+        config, scales = self.config, self.reward_scales
         distance, angle = self.distance(), self.angle()
         self._reached = (angle <= config.success_angle) & ~self.engine.bad
         self._terms = {
-            "distance": config.distance_weight * distance,
-            "rotation": config.rotation_weight / (angle + config.rotation_softening),
-            "action": config.action_weight * action.square().sum(dim=1),
-            "success": config.success_bonus * self._reached,
+            "distance": scales["distance_weight"] * distance,
+            "rotation": scales["rotation_weight"] / (angle + config.rotation_softening),
+            "action": scales["action_weight"] * action.square().sum(dim=1),
+            "success": scales["success_bonus"] * self._reached,
             "drop": config.drop_reward * (distance >= config.drop_distance),
         }
         return torch.stack(list(self._terms.values())).sum(dim=0)

@@ -62,6 +62,10 @@ class MujocoTask(ABC, Generic[C]):
 
     substeps: ClassVar[int]
     """Physics steps per control step."""
+    objective: ClassVar[str] = "return"
+    """What the members of a population are judged by: an `episode/` figure, or the return."""
+    mutable: ClassVar[tuple[str, ...]] = ()
+    """Settings that scale terms of the reward and may differ between members; for tasks judged by something else."""
     obs_spec: dict[str, int]
 
     def __init__(
@@ -87,6 +91,10 @@ class MujocoTask(ABC, Generic[C]):
         """What a task adds up over an episode, `[N]` each; zeroed when an episode begins, saved with the state."""
         self.kept: dict[str, Tensor] = {}
         """What else a task remembers between steps, `[N, ...]` each; saved with the state, renewed by `begin`."""
+        self.reward_scales = {
+            name: torch.full((num_envs,), float(getattr(config, name)), device=device) for name in self.mutable
+        }
+        """The values of `mutable`, `[N]` each."""
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
 
