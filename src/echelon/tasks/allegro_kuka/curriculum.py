@@ -32,8 +32,11 @@ class Tolerance:
         self.value.copy_(torch.where(due, smaller, self.value))
         self.steps.masked_fill_(due, 0)
 
-    def progress(self) -> Tensor:
-        """How far it has come from `start` to `target`, 0 to 1; 1 if there is no way to go."""
-        if self.start == self.target:
-            return torch.ones_like(self.value)
-        return (self.start - self.value) / (self.start - self.target)
+    def objective(self, successes: Tensor) -> Tensor:
+        """`[N]`: how well episodes with that many `successes [N]` were, across tolerances.
+
+        What has been gained in tolerance counts first, from 0 to 1; successes count in full only at the target.
+        """
+        way = self.start - self.target
+        gained = (self.start - self.value) / way if way > 0.0 else torch.ones_like(self.value)
+        return gained + torch.where(self.value > self.target, 0.01, 1.0) * successes

@@ -16,6 +16,8 @@ EDGE = 0.05
 """Edge of the cube of scale 1, in metres."""
 DENSITY = 400.0
 """kg/m³: 0.05 kg for the cube of scale 1."""
+SPIN_DAMPING = 0.5
+"""1/s, by which an object's turning fades."""
 Scales = tuple[float, float, float]
 
 SMALL_SIDES = (1.0, 0.5, 0.66, 0.75, 0.9, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
@@ -61,6 +63,9 @@ def give(engine: Engine, objects: Sequence[Scales], geoms: Sequence[str]) -> tup
     for field, value in (("body_mass", mass), ("body_inertia", inertia)):
         values = engine.expand(field)
         values[:, body] = value.to(values.dtype)
+    damping, first = engine.expand("dof_damping"), int(engine.model.joint("object").dofadr[0])
+    damping[:, first : first + 3] = 0.0
+    damping[:, first + 3 : first + 6] = (SPIN_DAMPING * inertia).to(damping.dtype)
     sizes = engine.expand("geom_size")
     for name in geoms:
         sizes[:, int(engine.model.geom(name).id)] = (0.5 * sides).to(sizes.dtype)

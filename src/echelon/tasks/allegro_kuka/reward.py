@@ -17,6 +17,9 @@ NEAR = 1.5
 MOST_REACH, MOST_APPROACH = 10.0, 100.0
 """Metres that a step's progress is cut at."""
 
+TERMS = ("reach", "lift", "lift_bonus", "keypoint", "goal", "arm_speed", "hand_speed")
+"""What the reward is the sum of."""
+
 
 @dataclass(frozen=True)
 class Prices:

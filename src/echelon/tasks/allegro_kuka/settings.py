@@ -13,6 +13,10 @@ class AllegroKukaConfig(MujocoTaskConfig):
     episode_length: int = 599
     """Control steps without a success after which an episode is truncated; each success starts the count anew. The
     reference's 600 counts one more than it takes."""
+    contacts: int | None = 28
+    """Contacts that fit in a simulation on CUDA: twice the most that hard grasps were seen to make."""
+    constraints: int | None = 112
+    """Rows of constraints that fit in a simulation on CUDA, likewise."""
     keypoints: Literal[1, 4] = 4
     """Points of the object that must be at the goal's: its centre, or four that tell its orientation too."""
     success_steps: int = 1
@@ -93,6 +97,8 @@ class AllegroKukaThrowConfig(AllegroKukaConfig):
 class AllegroKukaTwoArmsReorientationConfig(AllegroKukaConfig):
     """Settings of AllegroKukaTwoArmsReorientation."""
 
+    contacts: int | None = 40
+    constraints: int | None = 160
     relative_arm: bool = False
     reach_until_lifted: bool = False
     hand_distance: float | None = None

@@ -18,7 +18,6 @@ from typing import ClassVar, TypeVar
 import mujoco
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from echelon.envs.contract import Groups, State
 from echelon.tasks import attitude
@@ -26,19 +25,16 @@ from echelon.tasks import quaternions as quat
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.draws import Draws
 from echelon.tasks.allegro_kuka.forces import Pushes
 from echelon.tasks.allegro_kuka.goals import Goals, Keypoints
-from echelon.tasks.allegro_kuka.reward import Prices, Progress, Seen
+from echelon.tasks.allegro_kuka.reward import TERMS, Prices, Progress, Seen
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 OBS_CLIP = 10.0
 REWARD_SCALE = 0.01
 """Of the reward in the observation."""
-CLEARANCE = 0.002
-"""Between the table and an object's lowest corner at a start, in metres."""
-BUCKET_DEPTH = 0.05
-"""Height of the goal's point above the bucket's underside, in metres."""
 
 C = TypeVar("C", bound=AllegroKukaConfig)
 
@@ -48,6 +44,7 @@ class AllegroKuka(MujocoTask[C]):
 
     substeps = scene.SUBSTEPS
     place: ClassVar[scene.Workplace]
+    objective = "objective"
 
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
@@ -60,6 +57,7 @@ class AllegroKuka(MujocoTask[C]):
         """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
         self.arms = Arms(self.engine, self.place, config.relative_arm, step)
         self.keypoints = Keypoints(self.scales, config.keypoints)
+        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.generator)
         self.goals = Goals(num_envs, device)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
         self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.generator)
@@ -72,22 +70,15 @@ class AllegroKuka(MujocoTask[C]):
             device,
         )
         self.prices = _prices(config)
+        self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
+        """Factors of the reward's terms, for the members of a population to differ by."""
         self.obs_spec = {"policy": self._width()}
         self.totals = {"lifted": torch.zeros(num_envs, device=device)}
         self.kept = self._kept()
         self._body = int(model.body("object").id)
         self._terms: dict[str, Tensor] = {}
         self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
-
-        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
-        self._volumes = {
-            name: tuple(torch.tensor(bound, device=device) for bound in (volume.low, volume.high))
-            for name, volume in (("object", self.place.object_starts), ("goal", self.place.goals))
-        }
         self._home = torch.as_tensor(model.qpos0, dtype=torch.float32, device=device)
-        self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=device)
-        depth = BUCKET_DEPTH if self.place.marker == "bucket" else 0.0
-        self._above_marker = torch.tensor([0.0, 0.0, depth], device=device)
 
     def _kept(self) -> dict[str, Tensor]:
         """All that lives on between steps, under the names of the parts it belongs to."""
@@ -127,7 +118,7 @@ class AllegroKuka(MujocoTask[C]):
 
     def start_state(self) -> StartState:
         qpos, qvel = self._home.repeat(self.num_envs, 1), self._home.new_zeros(self.num_envs, self.engine.model.nv)
-        qpos[:, :7] = self._object_starts()
+        qpos[:, :7] = self.draws.starts()
         joints = self.arms.low.numel()
         qpos[:, self.arms.qpos] = self.arms.starts(self.uniform(0.0, 1.0, joints))
         qvel[:, self.arms.qvel] = self.uniform(-START_SPEED, START_SPEED, joints)
@@ -143,27 +134,6 @@ class AllegroKuka(MujocoTask[C]):
         self.progress.new_object(mask, self.reach())
         self._new_goals(mask)
 
-    def _object_starts(self) -> Tensor:
-        """`[N, 7]`: random poses, none of them in the table."""
-        position, orientation = self._drawn("object", self.place.object_starts.side), self._orientations()
-        w, x, y, z = orientation.unbind(1)
-        upwards = torch.stack((2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)), dim=1)
-        extent = 0.5 * objects.EDGE * (upwards.abs() * self.scales).sum(dim=1)
-        position[:, 2] = torch.maximum(position[:, 2], scene.TABLE_TOP + CLEARANCE + extent)
-        return torch.cat((position, orientation), dim=1)
-
-    def _drawn(self, what: str, side: float) -> Tensor:
-        """`[N, 3]`: places in a volume, on either side."""
-        low, high = self._volumes[what]
-        place = low + (high - low) * self.uniform(0.0, 1.0, 3)
-        place[:, 0] += side * torch.where(self.uniform(0.0, 1.0) < 0.5, -1.0, 1.0)
-        return place
-
-    def _orientations(self) -> Tensor:
-        """`[N, 4]`: uniform over all rotations."""
-        drawn = torch.empty(self.num_envs, 4, device=self.device).normal_(generator=self.generator)
-        return normalize(drawn, dim=1)
-
     # A step.
 
     def control(self, action: Tensor) -> Tensor:
@@ -173,11 +143,12 @@ class AllegroKuka(MujocoTask[C]):
         return self.arms.control(action)
 
     def judge(self) -> None:
-        kept, everywhere = self.kept, self._everything
-        self._tell(everywhere)
+        kept = self.kept
+        self._tell(self._everything)
         self.tolerance.advance(kept["last_successes"])
         seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
-        self._terms, reached = self.progress.pay(seen, self.tolerance.value, self.prices)
+        terms, reached = self.progress.pay(seen, self.tolerance.value, self.prices)
+        self._terms = {name: self.reward_scales[name] * term for name, term in terms.items()}
         self._reached = reached & ~self.engine.bad
         kept["successes"] += self._reached
         self.clock.masked_fill_(self._reached, 0)
@@ -196,7 +167,7 @@ class AllegroKuka(MujocoTask[C]):
 
     def figures(self) -> dict[str, Tensor]:
         """Terms of the reward, what was achieved, and how hard the task is by now."""
-        successes, lifted, progress = self.kept["successes"], self.progress.lifted.float(), self.tolerance.progress()
+        successes, lifted = self.kept["successes"], self.progress.lifted.float()
         self.totals["lifted"].copy_(torch.maximum(self.totals["lifted"], lifted))
         terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
         return terms | {
@@ -205,7 +176,7 @@ class AllegroKuka(MujocoTask[C]):
             "tolerance": self.tolerance.value.expand(self.num_envs),
             "episode/successes": successes,
             "episode/lifted": self.totals["lifted"],
-            "episode/objective": torch.where(progress < 1.0, 0.01 * successes, successes) + progress,
+            "episode/objective": self.tolerance.objective(successes),
         }
 
     def proceed(self) -> None:
@@ -218,18 +189,16 @@ class AllegroKuka(MujocoTask[C]):
     def _place_object(self, mask: Tensor) -> None:
         """The object on the table again, at rest; nothing else of the simulation changes."""
         qpos, qvel = self.engine.qpos, self.engine.qvel
-        qpos[:, :7] = torch.where(mask[:, None], self._object_starts().to(qpos.dtype), qpos[:, :7])
+        qpos[:, :7] = torch.where(mask[:, None], self.draws.starts().to(qpos.dtype), qpos[:, :7])
         qvel[:, :6] = qvel[:, :6].masked_fill(mask[:, None], 0.0)
 
     def _new_goals(self, mask: Tensor) -> None:
         """Another goal in the environments of `mask [N]`; the marker stands where the goal is."""
-        place = self._drawn("goal", self.place.goals.side) + self._above_marker
-        turned = self._orientations() if self.keypoints.count > 1 else self._upright.expand(self.num_envs, 4)
-        self.goals.change(mask, place, turned)
+        self.goals.change(mask, *self.draws.goals())
         self.progress.new_goal(mask, self.distance())
         self._tell(mask)
         marker, turn = self.engine.mocap_pos, self.engine.mocap_quat
-        marker[:, 0] = (self.goals.position - self._above_marker).to(marker.dtype)
+        marker[:, 0] = (self.goals.position - self.draws.above_marker).to(marker.dtype)
         turn[:, 0] = self.goals.orientation.to(turn.dtype)
 
     # What is seen.
