@@ -127,6 +127,11 @@ def test_without_action_the_grip_point_stays_and_the_posture_returns() -> None:
     assert (env.engine.qpos[0, -9:-2] - torch.tensor(HOME)).norm() < 0.5 * away
 
 
+def test_a_control_step_is_a_sixtieth_of_a_second() -> None:
+    env = at_home(1)
+    assert env.substeps * env.engine.model.opt.timestep == pytest.approx(1 / 60)
+
+
 def test_gripper_opens_from_zero_on_and_shuts_below() -> None:
     env = at_home(3)
     action = torch.zeros(3, 7)
