@@ -82,3 +82,28 @@ def test_a_seed_decides_the_resamples() -> None:
     scores = np.arange(20.0) ** 2
     assert bootstrap_interval(scores, seed=3) == bootstrap_interval(scores, seed=3)
     assert bootstrap_interval(scores, seed=3) != bootstrap_interval(scores, seed=4)
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 4, 5, 7, 8, 11, 40])
+def test_interquartile_mean_is_a_trimmed_mean(runs: int) -> None:
+    """Computed another way: drop the smallest and the largest by turns, a quarter of the runs of each."""
+    scores = np.random.default_rng(runs).normal(size=runs).tolist()
+    left = list(scores)
+    for _ in range(int(runs * 0.25)):
+        left.remove(min(left))
+        left.remove(max(left))
+    assert interquartile_mean(scores) == pytest.approx(sum(left) / len(left))
+
+
+def test_bootstrap_intervals_cover_at_the_stated_rate() -> None:
+    """Of 400 intervals at 80 %, about 80 % hold the truth; the share's own deviation is 2 %, and an interval from 60
+    runs is a little short."""
+    generator = np.random.default_rng(0)
+    held = 0
+    for trial in range(400):
+        low, high = bootstrap_interval(
+            generator.normal(3.0, 1.0, 30), generator.normal(-3.0, 2.0, 30), statistic=mean, confidence=0.8,
+            resamples=400, seed=trial,
+        )  # fmt: skip
+        held += low <= 0.0 <= high
+    assert 0.74 <= held / 400 <= 0.85

@@ -16,8 +16,8 @@ class Replay:
 
     run: str
     """Name of the run it belongs to."""
-    data: Any
-    """What the player takes, as plain data."""
+    text: str
+    """What the player takes, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
     """The page's whole text."""
     folder = files("echelon.report") / "page"
     scripts = [(folder / f"{name}.js").read_text() for name in SCRIPTS]
-    replays = [{"run": replay.run, "replay": replay.data} for replay in player.replays] if player else []
+    replays = [f'{{"run":{json.dumps(one.run)},"replay":{one.text}}}' for one in player.replays] if player else []
     parts = {
         "HEADING": _escaped(heading),
         "STYLE": (folder / "style.css").read_text(),
-        "DATA": _json(data),
-        "REPLAYS": _json(replays),
+        "DATA": _embedded(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        "REPLAYS": _embedded(f"[{','.join(replays)}]"),
         "PLAYER": _script(player.script) if player and replays else "",
         "SCRIPT": _script("\n".join(scripts)),
     }
@@ -46,9 +46,9 @@ def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
     return head + "".join(parts[name] + tail for name, tail in (piece.split("@-->", 1) for piece in rest))
 
 
-def _json(data: Any) -> str:
+def _embedded(document: str) -> str:
     """JSON that cannot end the script element it stands in."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return document.replace("<", "\\u003c")
 
 
 def _script(text: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from echelon.errors import UserError, nearest
 from echelon.report.contents import Contents
 from echelon.report.methods import group_runs
-from echelon.report.page_file import Player, page
+from echelon.report.page_file import page
 from echelon.report.payload import leader_metrics, payload
+from echelon.report.player import find_player
 from echelon.report.reading import REPORT, GradientSteps, Problem, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
@@ -43,13 +44,12 @@ def _explained(problem: Problem, failures: Mapping[Path, str]) -> Problem:
     return problem if reason is None else Problem(problem.path, reason)
 
 
-def write_report(
-    contents: Contents, out: Path, player: Player | None = None, say: Callable[[str], None] = print
-) -> Path:
+def write_report(contents: Contents, out: Path, say: Callable[[str], None] = print) -> Path:
     """Write `report.html`, `figures/` and `csv/` into `out`; the page's path."""
     from echelon.report.csv_files import write_csv_files
     from echelon.report.figures import write_figures
 
+    player = find_player(contents)
     for problem in contents.problems:
         say(f"not in the report: {problem.path}: {problem.sentence}")
     try:

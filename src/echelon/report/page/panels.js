@@ -30,11 +30,14 @@
   let [handle, playing] = [null, null];
   const shown = () => replays.filter((one) => !Report.choice.hidden.has(one.index));
   const state = { run: replays[0].run };
-  find("replay-controls").append(Report.select("Run", () => shown().map((one) => [one.run, one.run]), () => state.run, (value) => { state.run = value; }));
+  const title = el("span");
+  find("replay-controls").append(Report.select("Run", () => shown().map((one) => [one.run, one.run]), () => state.run, (value) => { state.run = value; }), title);
   Report.onChange(() => {
     const one = shown().find((item) => item.run === state.run) ?? shown()[0];
     find("replay").hidden = !one;
     if (one === playing) return;
+    const run = data.runs[one?.index];
+    title.replaceChildren(...(run ? [Report.swatch(Report.colour(run.method)), `${data.methods[run.method].name} on ${run.task}, `, el("span", { class: "muted" }, `run ${run.name}`)] : []));
     handle?.destroy();
     [handle, playing] = [null, one];
     if (one) handle = EchelonReplay.mount(find("replay-stage"), one.replay);
