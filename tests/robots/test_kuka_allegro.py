@@ -1,39 +1,12 @@
 """The iiwa 7 with the Allegro hand against its fact table: kinematics, masses, limits, servos, collision filters."""
 
-import math
-
 import mujoco
 import numpy as np
 import pytest
+from robots.kuka_chain import FINGERS, fingertip, last_link
 
 from echelon.robots.kuka_allegro import kuka_allegro
 
-# Frames as origin [m] and roll, pitch, yaw [rad] in the parent: R = Rz(yaw) Ry(pitch) Rx(roll). Joints turn about z.
-PI, HALF = math.pi, math.pi / 2
-Frame = tuple[tuple[float, float, float], tuple[float, float, float]]
-ARM: list[Frame] = [
-    ((0, 0, 0.15), (0, 0, 0)),
-    ((0, 0, 0.19), (HALF, 0, PI)),
-    ((0, 0.21, 0), (HALF, 0, PI)),
-    ((0, 0, 0.19), (HALF, 0, 0)),
-    ((0, 0.21, 0), (-HALF, PI, 0)),
-    ((0, 0.0607, 0.19), (HALF, 0, 0)),
-    ((0, 0.081, 0.0607), (-HALF, PI, 0)),
-]
-PALM: list[Frame] = [((0, 0, 0.071), (0, 0, 0)), ((0.008219, -0.02063, 0.08086), (0, -HALF, PI / 4))]
-REST: list[Frame] = [((0, 0, 0), (PI, -HALF, HALF)), ((0.054, 0, 0), (0, 0, 0)), ((0.0384, 0, 0), (0, 0, 0))]
-FINGERS: dict[str, list[Frame]] = {
-    "index": [((0.05143, -0.03632, -0.0113), (PI, -HALF, -0.08726)), *REST],
-    "middle": [((0.053738, 0.008777, -0.0113), (PI, -HALF, 0)), *REST],
-    "ring": [((0.05143, 0.053875, -0.0113), (PI, -HALF, 0.08726)), *REST],
-    "thumb": [
-        ((-0.036748, -0.008128, -0.0295), (-HALF, -HALF, 1.48349)),
-        ((0.005, 0, 0), (HALF, 0, 0)),
-        ((0, 0, 0.0554), (PI, -HALF, 0)),
-        ((0.0514, 0, 0), (0, 0, 0)),
-    ],
-}
-REFERENCE = dict.fromkeys(("index", "middle", "ring"), (0.05, 0.005, 0.0)) | {"thumb": (0.06, 0.005, 0.0)}
 FLEX = (-0.27924, 1.72782)
 LIMITS = np.array(
     [
@@ -57,42 +30,6 @@ POSES = np.concatenate(
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
     return kuka_allegro().compile()
-
-
-def turn(axis: int, angle: float) -> np.ndarray:
-    """`[4, 4]`: rotation about a coordinate axis."""
-    one, two = (axis + 1) % 3, (axis + 2) % 3
-    matrix = np.eye(4)
-    matrix[one, one] = matrix[two, two] = math.cos(angle)
-    matrix[two, one], matrix[one, two] = math.sin(angle), -math.sin(angle)
-    return matrix
-
-
-def placed(frame: Frame) -> np.ndarray:
-    """`[4, 4]`: parent from child."""
-    position, (roll, pitch, yaw) = frame
-    matrix = turn(2, yaw) @ turn(1, pitch) @ turn(0, roll)
-    matrix[:3, 3] = position
-    return matrix
-
-
-def last_link(angles: np.ndarray) -> np.ndarray:
-    """`[4, 4]`: the base from link 7, by the chain of the fact table."""
-    matrix = np.eye(4)
-    for frame, angle in zip(ARM, angles[:7], strict=True):
-        matrix = matrix @ placed(frame) @ turn(2, angle)
-    return matrix
-
-
-def fingertip(finger: str, angles: np.ndarray) -> np.ndarray:
-    """Where the chain puts the reference point of a finger, in the base's frame."""
-    matrix = last_link(angles)
-    for frame in PALM:
-        matrix = matrix @ placed(frame)
-    first = 7 + 4 * list(FINGERS).index(finger)
-    for frame, angle in zip(FINGERS[finger], angles[first : first + 4], strict=True):
-        matrix = matrix @ placed(frame) @ turn(2, angle)
-    return (matrix @ [*REFERENCE[finger], 1.0])[:3]
 
 
 @pytest.mark.parametrize("pose", range(len(POSES)))

@@ -1,0 +1,119 @@
+"""Actions and starts of the arms."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from robots.kuka_chain import FINGERS, fingertip, last_link, placed
+from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
+
+ARM = torch.tensor([(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3 + [(-3.05433, 3.05433)])
+FLEX = (-0.27924, 1.72782)
+HAND = torch.tensor(
+    [(-0.55849, 0.55849), FLEX, FLEX, FLEX] * 3 + [(0.27924, 1.57075), (-0.3316, 1.15188), FLEX, (-0.27924, 1.76273)]
+)
+DEFAULT = torch.tensor([-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358])
+
+
+def test_arm_actions_move_the_target_and_hand_actions_are_it() -> None:
+    env = begun(REORIENTATION, 2)
+    before = env.arms.target.clone()
+    torch.testing.assert_close(before, env.engine.qpos[:, 7:].float())  # targets start where the joints are
+    action = torch.full((2, 23), 0.5)
+    action[1] = -1.0
+    env.step(action)
+    # 10 rad/s for 1/60 s at full action
+    torch.testing.assert_close(env.arms.target[0, :7], before[0, :7] + 0.5 / 6)
+    torch.testing.assert_close(env.arms.target[1, :7], before[1, :7] - 1 / 6)
+    low, high = HAND.unbind(1)
+    torch.testing.assert_close(env.arms.target[0, 7:], low + 0.75 * (high - low))
+    torch.testing.assert_close(env.arms.target[1, 7:], low)
+    env.step(action)
+    torch.testing.assert_close(env.arms.target[0, :7], before[0, :7] + 1 / 6)  # from the target, not from the joint
+    env.arms.target[0, :7], env.arms.target[1, :7] = ARM[:, 1] - 0.01, ARM[:, 0] + 0.01
+    env.arms.control(action)
+    torch.testing.assert_close(env.arms.target[:, :7], ARM.T.flip(0))  # not beyond the joints' ranges
+
+
+def test_with_two_arms_all_actions_are_targets() -> None:
+    env = begun(TWO_ARMS, 1)
+    action = torch.linspace(-1, 1, 46)[None]
+    env.step(action)
+    low, high = torch.cat((ARM, HAND, ARM, HAND)).unbind(1)
+    torch.testing.assert_close(env.arms.target[0], low + 0.5 * (action[0] + 1) * (high - low))
+
+
+@pytest.mark.parametrize("task", [REORIENTATION, TWO_ARMS])
+def test_servos_are_led_no_further_than_their_speed_limit(task: str) -> None:
+    """kp Δ = kd v: 1.25 rad ahead is 10 rad/s for an arm, 0.785 rad is 6.283 rad/s for a finger."""
+    env = begun(task, 2)
+    angles = env.engine.qpos[:, 7:].clone()
+    action = torch.ones(2, env.action_dim)
+    env.arms.target[:] = env.arms.high
+    env.engine.ctrl.copy_(env.arms.control(action))
+    lead = torch.tensor(([1.25] * 7 + [0.785375] * 16) * env.arms.count)
+    ahead = (env.engine.ctrl - angles).float()
+    torch.testing.assert_close(ahead, torch.minimum(env.arms.high - angles.float(), lead.expand_as(ahead)))
+    assert (ahead > 1.24).any()
+
+
+def test_fingers_keep_to_their_speed_limit() -> None:
+    """Nearly: a finger that is hit, or dragged along by its neighbour, may be faster."""
+    env = begun(REORIENTATION, 32)
+    action, speeds = idle(env), []
+    for step in range(45):
+        action[:, 7:] = 1.0 if (step // 15) % 2 else -1.0
+        env.step(action)
+        speeds.append(env.engine.qvel[:, 13:].abs().flatten().clone())
+    every = torch.cat(speeds)
+    assert every.quantile(0.99) < 1.05 * 6.283
+    assert every.quantile(0.9) > 5.0
+
+
+def test_starts_of_one_arm() -> None:
+    env = begun(REGRASPING, 3000)
+    joints, speeds = env.engine.qpos[:, 7:].float(), env.engine.qvel[:, 6:].float()
+    low, high = ARM.unbind(1)
+    least, most = DEFAULT + 0.1 * (low - DEFAULT), DEFAULT + 0.1 * (high - DEFAULT)
+    assert (joints[:, :7] >= least - 1e-5).all()
+    assert (joints[:, :7] <= most + 1e-5).all()
+    torch.testing.assert_close(joints[:, :7].mean(dim=0), (least + most) / 2, rtol=0, atol=0.015)
+    low, high = HAND.unbind(1)
+    assert (joints[:, 7:] >= torch.maximum(low, 0.1 * low) - 1e-5).all()  # the thumb has no zero in its range
+    assert (joints[:, 7:] <= torch.maximum(low, 0.1 * high) + 1e-5).all()
+    assert (speeds.abs() <= 0.5).all()
+    assert (speeds.abs().amax(dim=0) > 0.49).all()
+    # Published for this law.
+    palm = env.arms.palms().centre[:, 0]
+    torch.testing.assert_close(palm.mean(dim=0), torch.tensor([0.116, 0.123, 0.781]), rtol=0, atol=0.008)
+    torch.testing.assert_close(palm.std(dim=0), torch.tensor([0.136, 0.074, 0.096]), rtol=0, atol=0.008)
+
+
+def test_starts_of_two_arms() -> None:
+    palm = begun(TWO_ARMS, 2000).arms.palms().centre
+    torch.testing.assert_close(palm[:, 0].mean(dim=0), torch.tensor([-0.505, 0.104, 0.834]), rtol=0, atol=0.01)
+    torch.testing.assert_close(palm[:, 0].std(dim=0), torch.tensor([0.084, 0.130, 0.086]), rtol=0, atol=0.01)
+    # The other arm looks the other way: turned by half a turn about z.
+    torch.testing.assert_close(palm[:, 1].mean(dim=0), torch.tensor([0.505, -0.104, 0.834]), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("task", [REORIENTATION, TWO_ARMS])
+def test_palms_and_fingertips_by_the_chain(task: str) -> None:
+    """In the world, at ten starts: the bases' places and yaws, then the arm's and the hand's frames."""
+    env = begun(task, 10)
+    palms, joints = env.arms.palms(), env.engine.qpos[:, 7:].numpy()
+    bases = [((0.0, 0.8, 0.0), (0.0, 0.0, 0.0))]
+    if task == TWO_ARMS:
+        bases = [((-1.1, 0.0, 0.0), (0.0, 0.0, math.pi / 2)), ((1.1, 0.0, 0.0), (0.0, 0.0, -math.pi / 2))]
+    for i in range(10):
+        for arm, base in enumerate(bases):
+            angles, world = joints[i, 23 * arm : 23 * arm + 23], placed(base)
+            link = world @ last_link(angles)
+            np.testing.assert_allclose(palms.centre[i, arm], (link @ [0, -0.02, 0.16, 1])[:3], rtol=0, atol=1e-4)
+            for place, finger in enumerate(FINGERS):
+                tip = (world @ [*fingertip(finger, angles), 1])[:3]
+                np.testing.assert_allclose(palms.fingertips[i, arm, place], tip, rtol=0, atol=1e-4)
+            x, y, z, w = palms.motion[i, arm, :4].tolist()
+            first = [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)]  # where x goes
+            np.testing.assert_allclose(first, link[:3, 0], rtol=0, atol=1e-4)
