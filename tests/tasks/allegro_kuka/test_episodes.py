@@ -1,0 +1,270 @@
+"""Goals, clocks, ends and curricula of the AllegroKuka tasks, in states put there by hand."""
+
+import math
+
+import pytest
+import torch
+from tasks.allegro_kuka.states import (
+    FAMILY,
+    REGRASPING,
+    REORIENTATION,
+    THROW,
+    TWO_ARMS,
+    aim,
+    begun,
+    idle,
+    put,
+    turn,
+)
+
+from echelon import tasks
+from echelon.envs.contract import Adaptive, Evolvable
+from echelon.tasks.allegro_kuka.task import AllegroKuka
+
+AIR = torch.tensor([0.0, -0.6, 1.0])
+"""Out of the hand's reach, and not for long where it is: 1/60 s of free fall is 1.4 mm."""
+
+
+def in_the_air(task: str, num_envs: int, reached: list[bool], **settings) -> AllegroKuka:
+    """Objects in the air; the goal is there too, or half a metre away."""
+    env = begun(task, num_envs, **({"force_scale": 0.0} | settings))
+    put(env, AIR)
+    aim(env, AIR + torch.tensor([[0.0, 0.0, 0.0 if at else 0.5] for at in reached]))
+    env.progress.new_object(torch.ones(num_envs, dtype=torch.bool), env.reach())
+    env.progress.new_goal(torch.ones(num_envs, dtype=torch.bool), env.distance())
+    return env
+
+
+def test_switchboard() -> None:
+    def row(task: str) -> list:
+        c, t = tasks.info(task).config(), tasks.info(task).task
+        base = [c.episode_length, c.keypoints, c.success_steps, c.max_successes, c.replace_object, c.objects]
+        base += [c.tolerance, c.target_tolerance, c.force_scale, c.relative_arm, c.reach_until_lifted]
+        return [*base, c.arm_speed_weight, c.hand_speed_weight, c.hand_distance, len(t.place.bases), t.place.marker]
+
+    speeds = [-0.003, -0.0003]
+    assert row(REGRASPING) == [399, 1, 30, 50, True, "all", 0.075, 0.01, 2.0, True, True, *speeds, None, 1, "ball"]
+    assert row(REORIENTATION) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, True, True, *speeds, 1.5, 1, "box"]
+    assert row(THROW) == [299, 1, 5, 50, True, "small", 0.075, 0.075, 0.0, True, True, *speeds, None, 1, "bucket"]
+    assert row(TWO_ARMS) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, False, False, 0, 0, None, 2, "box"]
+
+
+def test_a_goal_reached_is_paid_counted_and_replaced_within_the_step() -> None:
+    env = in_the_air(REORIENTATION, 3, [True, False, True])
+    env.clock[:] = 100
+    env.progress.lifted[:] = True
+    env.progress.best_reach[:] = 0.2
+    before, target = env.goals.position.clone(), env.arms.target.clone()
+    step = env.step(idle(env))
+    reached = torch.tensor([True, False, True])
+    assert torch.equal(step.log["reward/goal"], 1000.0 * reached)
+    assert torch.equal(step.log["episode/successes"], reached.float())
+    assert env.clock.tolist() == [0, 101, 0]
+    assert not (step.terminated | step.truncated).any()
+    assert torch.equal((env.goals.position != before).any(dim=1), reached)
+    assert env.progress.near_steps.tolist() == [0, 0, 0]
+    assert env.progress.lifted.all()  # the object stays where it is
+    torch.testing.assert_close(env.progress.best_reach, torch.full((3, 4), 0.2))
+    torch.testing.assert_close(env.progress.best_distance[reached], env.distance()[reached])
+    torch.testing.assert_close(env.arms.target[:, :7], target[:, :7])
+    torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), env.goals.position)
+    torch.testing.assert_close(env.engine.mocap_quat[:, 0].float(), env.goals.orientation)
+    # The observation to act on shows the goal to act for, its distance, the clock of it, and the success.
+    obs = step.obs["policy"]
+    assert torch.equal(obs, step.final_obs["policy"])
+    torch.testing.assert_close(obs[:, 93:105], env._to_goal().flatten(1))
+    torch.testing.assert_close(obs[reached, 108], env.distance()[reached])
+    torch.testing.assert_close(obs[:, 114], torch.tensor([0.0, math.log(11.1), 0.0]))
+    torch.testing.assert_close(obs[:, 115], math.log(2.0) * reached)
+    again = env.step(idle(env))
+    assert again.log["episode/successes"].tolist() == [1.0, 0.0, 1.0]
+
+
+def test_fifty_successes_end_an_episode() -> None:
+    env = in_the_air(REORIENTATION, 3, [True, True, False])
+    env.kept["successes"][:] = torch.tensor([49.0, 48.0, 49.0])
+    step = env.step(idle(env))
+    assert step.terminated.tolist() == [True, False, False]
+    assert step.log["episode/successes"].tolist() == [50.0, 49.0, 49.0]
+    assert env.kept["successes"].tolist() == [0.0, 49.0, 49.0]
+    assert env.kept["last_successes"].tolist() == [50.0, 0.0, 0.0]
+    assert env.longest_episode == 50 * 599
+
+
+def test_time_runs_out_unless_a_success_turns_it_back() -> None:
+    env = in_the_air(REORIENTATION, 3, [True, False, False])
+    env.clock[:] = torch.tensor([598, 598, 597])
+    step = env.step(idle(env))
+    assert step.truncated.tolist() == [False, True, False]
+    assert not step.terminated.any()
+    assert env.clock.tolist() == [0, 0, 598]
+
+
+def test_a_fallen_object_and_a_far_hand_end_an_episode() -> None:
+    for task, far in ((REORIENTATION, True), (REGRASPING, False), (TWO_ARMS, False)):
+        env = begun(task, 3, force_scale=0.0)
+        put(env, torch.tensor([[0.5, -0.5, 0.09], [0.5, -0.5, 0.4], [0.9, -2.6, 0.9]]))
+        step = env.step(idle(env))
+        assert step.terminated.tolist() == [True, False, far]
+        assert not step.truncated.any()
+
+
+def test_hand_distance_is_that_of_the_furthest_fingertip() -> None:
+    env = begun(REORIENTATION, 2)
+    reach = env.reach()
+    palm = env.arms.palms()
+    # 1.5 m from the thumb along a line away from it: the other fingers are nearer.
+    thumb = palm.fingertips[:, 0, 3]
+    away = thumb + torch.tensor([[0.0, -1.45, 0.0], [0.0, -1.55, 0.0]])
+    put(env, away)
+    assert env.reach().argmax(dim=1).tolist() == [3, 3]
+    assert reach.shape == (2, 4)
+    assert env.failed().tolist() == [False, True]
+
+
+def test_regrasping_puts_the_object_back_on_the_table() -> None:
+    env = in_the_air(REGRASPING, 3, [True, True, False])
+    env.progress.near_steps[:] = torch.tensor([29, 10, 29])
+    env.progress.lifted[:] = True
+    joints, force = env.engine.qpos[:, 7:].clone(), torch.tensor([0.1, 0.0, 0.0])
+    env.pushes.force[:] = force
+    env.pushes.chance[:] = 0.0
+    step = env.step(idle(env))
+    assert step.log["reward/goal"].tolist() == pytest.approx([1000 / 30, 1000 / 30, 0.0])
+    assert step.log["episode/successes"].tolist() == [1.0, 0.0, 0.0]
+    place = env.engine.qpos[:, :3].float()
+    offset = place[0] - torch.tensor([0.0, 0.0, 0.63])
+    assert (offset[:2].abs() <= 0.1).all()
+    torch.testing.assert_close(place[1:], AIR.expand(2, 3), rtol=0, atol=3e-3)
+    assert not env.engine.qvel[0, :6].any()
+    assert env.engine.qvel[1, 2] < -0.1
+    assert env.progress.lifted.tolist() == [False, True, True]
+    assert env.progress.near_steps.tolist() == [0, 11, 29]
+    torch.testing.assert_close(env.progress.best_reach[0], env.reach()[0])
+    assert (env.engine.qpos[:, 7:] - joints).abs().max() < 0.1  # the arm goes on
+    torch.testing.assert_close(env.pushes.force, force.expand(3, 3), rtol=0.01, atol=0)
+    torch.testing.assert_close(step.obs["policy"][0, 91:95], env.reach()[0])
+    # The simulation goes on from there.
+    before = env.engine.qpos[:, :3].clone()
+    env.step(idle(env))
+    assert (env.engine.qpos[0, :3] - before[0]).norm() < 5e-3
+
+
+def test_a_bucket_catches_what_falls_into_it() -> None:
+    """Dropped from above the rim, not too long: near within 0.1125 m of the point 5 cm above the underside."""
+    env = begun(THROW, 24)
+    small = [i for i in range(24) if env.scales[i].amax() <= 2.0]
+    assert len(small) > 5
+    env.goals.position[:] = torch.tensor([0.7, -0.4, 0.55])
+    env._new_goals(torch.zeros(24, dtype=torch.bool))
+    torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), torch.tensor([0.7, -0.4, 0.5]).expand(24, 3))
+    put(env, torch.tensor([0.7, -0.4, 0.62]))
+    env.engine.mocap_pos[:, 0] = torch.tensor([0.7, -0.4, 0.5], dtype=torch.float64)
+    env.engine.mocap_quat[:, 0] = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)
+    env.progress.near_steps[:] = -1000  # stay with this bucket
+    for _ in range(60):
+        env.step(idle(env))
+    inside = env.engine.qpos[small, :3].float() - torch.tensor([0.7, -0.4, 0.5])
+    assert (inside[:, :2].norm(dim=1) < 0.06).all()
+    assert ((inside[:, 2] > 0.01) & (inside[:, 2] < 0.12)).all()
+    assert env.engine.qvel[small, :3].norm(dim=1).max() < 0.3
+    env.progress.near_steps[:] = 0
+    for count in range(5):
+        assert env.kept["successes"][small].eq(0).all(), count
+        env.step(idle(env))
+    assert env.kept["successes"][small].eq(1).all()
+    assert (env.engine.qpos[small, 0].abs() <= 0.1).all()  # back on the table
+
+
+def test_forces_turn_with_the_object() -> None:
+    env = begun(REORIENTATION, 2)
+    put(env, AIR, turn((0.0, 0.0, 1.0), math.pi / 2))
+    env.pushes.force[:] = torch.tensor([0.3, 0.0, 0.1])
+    env.pushes.chance[:] = 0.0
+    env.control(idle(env))
+    wrench = env.engine.xfrc_applied[:, env.engine.model.body("object").id].float()
+    expected = 0.9979083 * torch.tensor([0.0, 0.3, 0.1, 0.0, 0.0, 0.0])
+    torch.testing.assert_close(wrench, expected.expand(2, 6), rtol=1e-5, atol=1e-6)
+    assert env.pushes.scale == pytest.approx(0.3)  # 2 N/kg times the 0.15 kg of the first object
+    assert begun(THROW, 1).pushes.scale == 0.0
+
+
+def test_terms_add_up_and_can_be_scaled() -> None:
+    env = in_the_air(REORIENTATION, 4, [True, False, True, False])
+    assert isinstance(env, Evolvable)
+    env.reward_scales["goal"][:2] = 0.5
+    env.reward_scales["lift_bonus"][1] = 3.0
+    step = env.step(torch.rand(4, 23, generator=torch.Generator().manual_seed(1)))
+    terms = [value for name, value in step.log.items() if name.startswith("reward/")]
+    assert len(terms) == 7
+    torch.testing.assert_close(torch.stack(terms).sum(dim=0), step.reward)
+    assert step.log["reward/goal"].tolist() == [500.0, 0.0, 1000.0, 0.0]
+    assert step.log["reward/lift_bonus"].tolist() == [300.0, 900.0, 300.0, 300.0]
+    assert step.log["lifted"].tolist() == [1.0] * 4
+    speeds = env.engine.qvel[:, 6:].abs().float()
+    torch.testing.assert_close(step.log["reward/arm_speed"], -0.003 * speeds[:, :7].sum(dim=1))
+    torch.testing.assert_close(step.log["reward/hand_speed"], -0.0003 * speeds[:, 7:].sum(dim=1))
+
+
+def test_two_arms_are_paid_for_reaching_with_eight_fingers_and_not_for_being_slow() -> None:
+    env = in_the_air(TWO_ARMS, 1, [False])
+    env.progress.lifted[:] = True
+    env.progress.best_reach[:] = env.reach() + 0.1
+    step = env.step(idle(env))
+    assert env.progress.best_reach.shape == (1, 8)
+    assert step.log["reward/reach"].item() == pytest.approx(50 * 0.8, rel=0.1)
+    assert step.log["reward/arm_speed"].item() == step.log["reward/hand_speed"].item() == 0.0
+
+
+def test_the_tolerance_shrinks_with_successes_is_saved_and_can_be_adopted() -> None:
+    env = in_the_air(REORIENTATION, 2, [True, False], tolerance_interval=2)
+    env.kept["successes"][:] = torch.tensor([49.0, 0.0])
+    first = env.step(idle(env))  # an episode with 50 successes ends: 25 in the mean
+    assert first.log["tolerance"].tolist() == pytest.approx([0.075, 0.075])
+    second = env.step(idle(env))
+    assert second.log["tolerance"].tolist() == pytest.approx([0.0675, 0.0675])
+    state = env.state_dict()
+    fresh = begun(REORIENTATION, 2, tolerance_interval=2)
+    fresh.load_state_dict(state)
+    assert fresh.tolerance.value.item() == pytest.approx(0.0675)
+    assert fresh.kept["last_successes"].tolist() == [50.0, 0.0]
+    other = begun(REORIENTATION, 5, tolerance_interval=2)  # of any size
+    assert isinstance(other, Adaptive)
+    other.adopt(state)
+    other.kept["last_successes"][:] = 50.0
+    for _ in range(3):
+        step = other.step(idle(other))
+    assert step.log["tolerance"].tolist() == pytest.approx([0.0675] * 5)
+
+
+def test_the_tolerance_of_a_step_is_the_one_after_its_change() -> None:
+    """Half a metre is near at a tolerance of 0.34, and not at 0.9 of it: 0.51 and 0.459."""
+    env = in_the_air(REGRASPING, 2, [False, False], tolerance=0.34, tolerance_interval=2)
+    env.kept["last_successes"][:] = 3.0
+    near = [env.step(idle(env)).log["reward/goal"].gt(0).tolist() for _ in range(2)]
+    assert near == [[True, True], [False, False]]
+
+
+def test_episode_lifted_remembers() -> None:
+    env = in_the_air(REORIENTATION, 2, [False, False])
+    env.step(idle(env))
+    put(env, torch.tensor([0.0, -0.6, 0.5]))
+    env.progress.lifted[:] = False
+    step = env.step(idle(env))
+    assert step.log["lifted"].tolist() == [0.0, 0.0]
+    assert step.log["episode/lifted"].tolist() == [1.0, 1.0]
+    put(env, torch.tensor([0.0, -0.6, 0.05]))
+    env.step(idle(env))
+    assert not env.totals["lifted"].any()
+
+
+@pytest.mark.parametrize("task", FAMILY)
+def test_all_that_lives_between_steps_stays_in_its_storage(task: str) -> None:
+    """A recorded CUDA graph goes on with the storage it saw."""
+    env = begun(task, 3, episode_length=2)
+    places = {name: value.data_ptr() for name, value in env.kept.items()}
+    for _ in range(4):
+        env.step(torch.rand(3, env.action_dim))
+    parts = (env.arms.target, env.goals.position, env.progress.best_distance, env.pushes.force, env.tolerance.value)
+    assert {part.data_ptr() for part in parts} <= set(places.values())
+    assert {name: value.data_ptr() for name, value in env.kept.items()} == places
