@@ -72,6 +72,7 @@
   const start = () => {
     if (state.moment >= MOMENTS) state.moment = 0;
     button.textContent = "❚❚ Pause";
+    draw();
     state.timer = setInterval(() => {
       state.moment = Math.min(MOMENTS, state.moment + 1);
       draw();

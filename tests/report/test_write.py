@@ -1,0 +1,128 @@
+"""What a report writes: files, tables, figures, and one page that needs nothing else."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report.conftest import ODD, Written
+from report.synthetic import write_run
+
+from echelon.config import AdversaryConfig
+from echelon.errors import UserError
+from echelon.report.comparison import score_table
+from echelon.report.page_file import Player, Replay, page
+from echelon.report.payload import payload
+from echelon.report.write import read_contents, write_report
+
+
+def rows(written: Written, name: str) -> list[dict[str, str]]:
+    with (written.page.parent / "csv" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_figure_is_there_as_png_and_pdf(written: Written) -> None:
+    figures = written.page.parent / "figures"
+    names = {"curves_env_steps", "curves_wall_s", "curves_gradient_steps", "is_deviation", "ess", "adversary_loss"}
+    names |= {"kl_maps", "policies", "throughput"}
+    assert {path.name for path in figures.iterdir()} == {f"{name}.{end}" for name in names for end in ("png", "pdf")}
+    assert all(path.stat().st_size > 5000 for path in figures.iterdir())
+
+
+def test_tables_hold_what_was_computed(written: Written) -> None:
+    cells = score_table(written.contents)
+    found = rows(written, "scores")
+    assert [(row["task"], row["method"]) for row in found] == [(cell.task, cell.method) for cell in cells]
+    assert [float(row["mean"]) for row in found] == pytest.approx([cell.sample.mean for cell in cells])
+    assert [row["p"] == "" for row in found] == [cell.best for cell in cells]
+    runs = rows(written, "runs")
+    assert len(runs) == 20
+    assert [row["run"] for row in runs if row["finished"] == "no"] == ["Hopper-ppo-s3"]
+    assert ODD in {row["run"] for row in runs}
+    assert rows(written, "problems") == [
+        {"folder": written.contents.problems[0].path, "problem": written.contents.problems[0].sentence}
+    ]
+    curves = rows(written, "curves_by_gradient_steps")
+    steps = {row["method"]: float(row["gradient_steps"]) for row in curves if row["task"] == "CartpoleSwingup"}
+    assert steps == {"CPO": 600, "PPO": 300, "SAPG": 300}  # the last row of each
+    first = rows(written, "kl")[0]
+    assert (first["run"], first["env_steps"], first["from"], first["to"]) == (
+        "CartpoleSwingup-cpo-s0",
+        "1536",
+        "0",
+        "1",
+    )
+    assert {row["setting"] for row in rows(written, "settings")} == {"algo", "policies", "adversary.coef"}
+
+
+def test_clock_times_stand_apart(written: Written) -> None:
+    """The files that an interrupted comparison writes again to the byte have no time in them."""
+    folder = written.page.parent / "csv"
+    timed = {path.name for path in folder.iterdir() if re.search("wall|_per_s|collect", path.read_text())}
+    assert timed == {"wall_clock.csv", "throughput.csv"}
+
+
+def test_what_is_missing_is_said(written: Written) -> None:
+    assert len(written.said) == 1
+    assert "broken: its config.json cannot be read" in written.said[0]
+
+
+class References(HTMLParser):
+    """Addresses that a page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href", "data", "srcset")]
+
+
+def test_the_page_refers_to_nothing_outside(written: Written) -> None:
+    parser = References()
+    parser.feed(written.page.read_text())
+    assert set(parser.found) == {"data:,", "#main"}
+    assert "@import" not in written.page.read_text()
+
+
+def test_a_name_cannot_leave_its_script(written: Written) -> None:
+    data = payload(written.contents)
+    data["runs"][0]["name"] = "</script><script>alert(1)</script><!--"
+    replay = Replay("</script>", '{"a": "</script>"}')
+    text = page(data, Player("var a = '</script>';", [replay]), "<h1> & co")
+    assert text.count("</script>") == 4
+    assert "<title>&lt;h1> &amp; co" in text
+
+
+def test_forty_runs_fit_into_five_megabytes(tmp_path: Path) -> None:
+    """Curves have 300 points and maps 60 frames, however long a run is; 600 iterations fill both. Five stand for forty,
+    and half of the page is left for the player and its replays."""
+    for seed in range(5):
+        write_run(tmp_path, "cpo", seed=seed, iterations=600, adversary=AdversaryConfig(coef=0.1))
+    contents = read_contents([tmp_path], "return", lambda config: 5, {})
+    data = payload(contents)
+    assert len(data["runs"][0]["curves"]["return/leader"]) == 300
+    assert len(data["runs"][0]["kl"]["maps"]) == 60
+    assert len(json.dumps(data["runs"], separators=(",", ":"))) * 8 < 2_500_000
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"there is no run to report on \(.*empty: it is empty\)"):
+        read_contents([tmp_path / "empty"], "return", None, {})
+    path = write_run(tmp_path, "ppo", iterations=3)
+    with pytest.raises(UserError, match="no run logged retrun of its leader; did you mean return"):
+        read_contents([path], "retrun", None, {})
+    contents = read_contents([path], "upright_late", None, {})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"the report cannot be written to .*; choose another --out"):
+        write_report(contents, tmp_path / "file")
+
+
+def test_known_failures_are_told(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "ppo", iterations=3)
+    contents = read_contents([path, tmp_path / "never"], "return", None, {path: "it broke", tmp_path / "never": "why"})
+    assert contents.runs[0].notes == ["it broke"]
+    assert [(one.path, one.sentence) for one in contents.problems] == [(str(tmp_path / "never"), "why")]
