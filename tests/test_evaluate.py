@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rollout.stub_env import DriftEnv
+from rollout.stub_env import DriftEnv, ScriptedEnv
 
 from echelon import evaluate as module
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.evaluate import Evaluation, PolicyScore, evaluate, load_model
+from echelon.models.actor_critic import ActorCritic
 from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -139,6 +140,21 @@ def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
             obs, returns = step.obs, returns + step.reward
         for score, mine in zip(scores_of(evaluation, "deterministic"), returns.view(POLICIES, -1), strict=True):
             assert score.return_mean == pytest.approx(mine.mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("longest", "expected", "taken"), [(None, [20.0, 20.0], 20), (90, [40.0, 70.0], 80)])
+def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: list[float], taken: int) -> None:
+    """Episodes of 40 and 70 steps beyond a clock of 20: counted whole, and then it stops, at the next look."""
+    ends = torch.zeros(100, 2, dtype=torch.bool)
+    ends[39, 0] = ends[69, 1] = True
+    rest = torch.zeros(100, 2)
+    env = ScriptedEnv(torch.zeros(101, 2), rest, ends, torch.zeros_like(ends), rest, episode_length=20)
+    if longest is not None:
+        env.longest_episode = longest
+    model = ActorCritic(env.obs_spec, 1, 1, ModelConfig(hidden=(4,)))
+    figures = module._first_episodes(env, model, torch.zeros(2, dtype=torch.int64), "deterministic", seed=0)
+    assert figures["length"].tolist() == expected
+    assert env.t == taken
 
 
 def test_the_same_seed_gives_the_same_scores_and_sampling_differs_from_the_mean(cartpole: RunFolder) -> None:

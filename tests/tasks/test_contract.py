@@ -24,6 +24,10 @@ MUJOCO_TASKS = [
     "Anymal",
     "ShadowHand",
     "AllegroHand",
+    "AllegroKukaRegrasping",
+    "AllegroKukaReorientation",
+    "AllegroKukaThrow",
+    "AllegroKukaTwoArmsReorientation",
     "FrankaCubePush",
     "FrankaCubeStack",
 ]
