@@ -31,7 +31,6 @@ test: $(VENV)/.installed
 	$(BIN)/pytest -rs
 
 test-gpu: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,gpu]'
 	$(BIN)/pytest -rs -m cuda
 
 format: $(VENV)/.installed

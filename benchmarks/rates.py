@@ -13,6 +13,8 @@ import argparse
 import dataclasses
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -131,19 +133,18 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--json", type=Path, help="append a line per task to this file")
     args = parser.parse_args()
-    for task in args.tasks:
-        found = measure(task, args)
-        print(
-            ", ".join(
-                f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
-                for name, value in found.items()
-            ),
-            flush=True,
-        )
-        if args.json:
-            with args.json.open("a") as file:
-                file.write(json.dumps(found) + "\n")
-        torch.cuda.empty_cache()
+    if len(args.tasks) > 1:  # a process each, so that memory is that of one
+        options = [
+            f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value and name != "tasks"
+        ]
+        for task in args.tasks:
+            subprocess.run([sys.executable, __file__, task, *options], check=True)
+        return
+    found = measure(args.tasks[0], args)
+    print(json.dumps(found, indent=1), flush=True)
+    if args.json:
+        with args.json.open("a") as file:
+            file.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 ROLLOUTS, STEPS = 16, 400
-MARGIN = 1.5
+MARGIN = 2.0
 """Room beyond the most that the probe met. Trained policies press harder than random ones."""
 
 

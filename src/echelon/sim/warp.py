@@ -56,7 +56,7 @@ class WarpEngine:
         contacts: int | None = None,
         constraints: int | None = None,
     ) -> None:
-        wp.config.quiet = True
+        wp.config.log_level = wp.LOG_WARNING  # a line for every kernel module otherwise
         wp.init()
         self.model, self.num_sims, self.device = model, num_sims, device
         self._warp_device = wp.device_from_torch(str(device))
