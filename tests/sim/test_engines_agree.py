@@ -16,8 +16,8 @@ pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
-TASKS = ("AllegroHand", "ShadowHand", "Humanoid", "Anymal")
-SCENES = ("allegro_cube", "shadow_hand", "humanoid", "anymal")
+TASKS = ("AllegroHand", "ShadowHand", "Humanoid", "Anymal", "FrankaCubePush", "FrankaCubeStack")
+SCENES = ("allegro_cube", "shadow_hand", "humanoid", "anymal", "franka_push", "franka_stack")
 EPISODES, STEPS = 1000, 120
 KOLMOGOROV = 1.95
 """Two samples of one distribution differ by more than this times √(2/n) once in a thousand times."""
