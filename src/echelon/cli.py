@@ -23,6 +23,7 @@ commands:
   compare --tasks TASK ...   train a grid of algorithms and seeds, then report
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
+  play RUN [flags]           show a policy live in the browser
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """

@@ -40,10 +40,21 @@ def replay(poses: np.ndarray) -> Replay:
         Geom("box", (0.1, 0.2, 0.3), (1.0, 0.5, 0.0, 1.0), 1, (0.0, 0.0, 0.1), (1.0, 0.0, 0.0, 0.0)),
         Geom("sphere", (0.05, 0.0, 0.0), (0.0, 0.0, 1.0, 0.5), 0, (0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 0.0)),
     )
-    leader = Episode(0, 12.5, 7, False, geoms, poses)
+    leader = Episode(0, "leader", 12.5, 7, False, geoms, poses)
     names = tuple(f"body {i}" for i in range(poses.shape[1]))
     camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
-    return Replay("a run", "Hopper", "cpo", 40, 1000, 0.04, names, camera, (leader, replace(leader, policy=2)))
+    return Replay(
+        "a run",
+        "Hopper",
+        "cpo",
+        40,
+        1000,
+        0,
+        0.04,
+        names,
+        camera,
+        (leader, replace(leader, policy=2, name="follower 2")),
+    )
 
 
 def test_poses_come_back_within_half_a_unit() -> None:
@@ -80,7 +91,8 @@ def test_a_replay_comes_back(tmp_path: Path) -> None:
     assert replace(read, episodes=()) == replace(written, episodes=())
     for before, after in zip(written.episodes, read.episodes, strict=True):
         assert replace(after, poses=np.empty(0)).geoms == before.geoms
-        assert (after.policy, after.total_return, after.length, after.failed) == (before.policy, 12.5, 7, False)
+        assert (after.policy, after.name) == (before.policy, before.name)
+        assert (after.total_return, after.length, after.failed) == (12.5, 7, False)
         assert after.poses == pytest.approx(before.poses, abs=2e-5)
 
 

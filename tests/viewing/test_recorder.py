@@ -22,7 +22,7 @@ from echelon.tasks import make
 from echelon.tasks.hopper import HopperConfig
 from echelon.train import train
 from echelon.viewing.acting import Actor, Trained
-from echelon.viewing.recorder import record, record_episode, record_replay
+from echelon.viewing.recorder import record, record_episode, record_replay, to_replay
 from echelon.viewing.scene import Looks, camera, primitives
 
 CPU = torch.device("cpu")
@@ -174,6 +174,17 @@ def test_a_policy_that_is_not_there_is_one_sentence(hopper: RunFolder) -> None:
             run.chosen(wrong)
 
 
+def test_names_follow_the_leader(hopper: RunFolder) -> None:
+    run = Trained.load(hopper)
+    assert [run.name(policy) for policy in range(3)] == ["leader", "follower 1", "follower 2"]
+    population = replace(run, config=replace(run.config, algo="pbt"), leader=1)
+    assert [population.name(policy) for policy in range(3)] == ["policy 0", "leader", "policy 2"]
+    assert population.chosen("leader") == (1,)
+    (tape,) = record(population, "leader")
+    replay = to_replay("run", population, 0, (tape,))
+    assert (replay.leader, replay.episodes[0].policy, replay.episodes[0].name) == (1, 1, "leader")
+
+
 def test_a_task_without_bodies_is_one_sentence(tmp_path: Path) -> None:
     def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
         return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
@@ -195,7 +206,7 @@ def test_a_run_without_a_checkpoint_is_one_sentence(tmp_path: Path) -> None:
 def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     """The live view shows episode after episode: the recurrent state starts anew with each."""
     actor = Actor(Trained.load(hopper), 0, 7)
-    tape = record_episode(actor)
+    tape = record_episode(actor, "leader")
     first = actor._state
     assert torch.equal(first, torch.zeros_like(first))
     again = [actor.step() for _ in range(3)]

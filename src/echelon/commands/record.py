@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
         require_packages(format)
 
     from echelon.runs.replays import replay_path, write_replay
-    from echelon.viewing.acting import Trained, label
+    from echelon.viewing.acting import Trained
     from echelon.viewing.recorder import record, to_replay
 
     trained = Trained.load(folder, given.checkpoint)
@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
     out = Path(given.out) if given.out else folder.path / "replay" / f"{given.policy}.{format}"
     for tape in tapes:
         end = "failed" if tape.failed else "ended at its time limit"
-        print(f"{label(tape.policy):<12} return {tape.total_return:10.2f}, {end} after {tape.length} steps")
+        print(f"{tape.name:<12} return {tape.total_return:10.2f}, {end} after {tape.length} steps")
     try:
         replay = to_replay(folder.name, trained, given.seed, tapes)
         write_replay(replay, replay_path(folder))

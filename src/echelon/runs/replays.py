@@ -60,7 +60,8 @@ class Episode:
     """One episode of one policy."""
 
     policy: int
-    """0 is the leader."""
+    name: str
+    """What the policy is called: leader, follower 3."""
     total_return: float
     length: int
     """Control steps."""
@@ -83,6 +84,8 @@ class Replay:
     """Iterations the shown policies were trained for."""
     seed: int
     """Decides the episodes, which all start in the same state."""
+    leader: int
+    """The policy to show first."""
     frame_s: float
     """Simulated seconds between two frames."""
     bodies: tuple[str, ...]

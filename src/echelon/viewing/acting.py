@@ -52,6 +52,12 @@ class Trained:
         model = load_model(make_env(1, CPU, 0), config, found.state["trainer"]["model"])
         return Trained(config, make_env, model, found.iteration, leader_of(found.state["trainer"]))
 
+    def name(self, policy: int) -> str:
+        """What a policy is called in pictures. In a population nobody follows."""
+        if policy == self.leader:
+            return "leader"
+        return f"policy {policy}" if self.config.algo == "pbt" else f"follower {policy}"
+
     def chosen(self, policies: str) -> tuple[int, ...]:
         """The policies that `leader`, `all` or a number names."""
         count = self.config.num_policies
@@ -101,8 +107,3 @@ class Actor:
         ended = step.terminated | step.truncated
         self._obs, self._state = step.obs, output.state * (~ended)[:, None]
         return step
-
-
-def label(policy: int) -> str:
-    """What a policy is called in pictures."""
-    return "leader" if policy == 0 else f"follower {policy}"

@@ -24,6 +24,7 @@ class Tape:
     """One episode, frame by frame."""
 
     policy: int
+    name: str
     model: mujoco.MjModel
     looks: Looks
     frame_s: float
@@ -54,10 +55,11 @@ def record_replay(
 
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """An episode of each chosen policy, all from the same start, since each has an environment of the same seed."""
-    return tuple(record_episode(Actor(trained, policy, seed)) for policy in trained.chosen(policies))
+    chosen = trained.chosen(policies)
+    return tuple(record_episode(Actor(trained, policy, seed), trained.name(policy)) for policy in chosen)
 
 
-def record_episode(actor: Actor) -> Tape:
+def record_episode(actor: Actor, name: str) -> Tape:
     """The actor's first episode, up to the last state before the environment begins another."""
     env, engine = actor.env, actor.simulated.engine
     stride = max(1, round(1 / (FRAME_RATE * actor.control_s)))
@@ -81,6 +83,7 @@ def record_episode(actor: Actor) -> Tape:
             break
     return Tape(
         policy=actor.policy,
+        name=name,
         model=engine.model,
         looks=looks,
         frame_s=stride * actor.control_s,
@@ -102,12 +105,14 @@ def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) ->
         algo=trained.config.algo,
         iteration=trained.iteration,
         seed=seed,
+        leader=trained.leader,
         frame_s=first.frame_s,
         bodies=body_names(first.model),
         camera=camera(first.model, first.qpos[0]),
         episodes=tuple(
             Episode(
                 policy=tape.policy,
+                name=tape.name,
                 total_return=tape.total_return,
                 length=tape.length,
                 failed=tape.failed,

@@ -17,6 +17,8 @@ SHOWN_GROUPS = 3
 """MuJoCo's viewers show groups 0, 1 and 2 unless asked for more; collision shapes are usually in 3."""
 UNSET = np.array([0.5, 0.5, 0.5, 1.0])
 """A geom of this colour was given none, and takes its material's."""
+FIELDS = ("size", "pos", "quat", "rgba")
+"""What an environment may have its own of, each `geom_...` of a model."""
 VIEW = "side"
 """The camera that shows a scene best, by the custom of our models."""
 
@@ -33,12 +35,16 @@ class Looks:
     @staticmethod
     def of(engine: Engine, sim: int = 0) -> "Looks":
         """As they are now."""
-        fields = (engine.expand(f"geom_{name}")[sim] for name in ("size", "pos", "quat", "rgba"))
+        fields = (engine.expand(f"geom_{name}")[sim] for name in FIELDS)
         return Looks(*(field.double().cpu().numpy().copy() for field in fields))
+
+    def same(self, other: "Looks") -> bool:
+        """Whether nothing differs to the eye."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in FIELDS)
 
     def put_into(self, model: mujoco.MjModel) -> None:
         """Make the model's geoms look like these."""
-        for name in ("size", "pos", "quat", "rgba"):
+        for name in FIELDS:
             getattr(model, f"geom_{name}")[:] = getattr(self, name)
 
 

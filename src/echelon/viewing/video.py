@@ -20,7 +20,7 @@ from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
-from echelon.viewing.acting import Trained, label
+from echelon.viewing.acting import Trained
 from echelon.viewing.recorder import SEED, Tape, record
 from echelon.viewing.scene import view_id
 
@@ -87,7 +87,7 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
         mujoco.mj_saveModel(model, str(place / f"{tape.policy}.mjb"), None)
         np.savez(place / f"{tape.policy}.npz", qpos=tape.qpos, mocap=tape.mocap)
         end = f"failed after {len(tape.qpos) * tape.frame_s:.1f} s" if tape.failed else ""
-        panels.append({"name": str(tape.policy), "label": label(tape.policy), "end": end, "camera": view_id(model)})
+        panels.append({"name": str(tape.policy), "label": tape.name, "end": end, "camera": view_id(model)})
     job = place / "job.json"
     job.write_text(json.dumps({"format": format, "frame_s": tapes[0].frame_s, "panels": panels}))
     return job

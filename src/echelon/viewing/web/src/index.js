@@ -7,7 +7,7 @@ const STYLE_ID = "echelon-replay-style";
 /**
  * @param element to fill; give it a height
  * @param replay the parsed JSON
- * @param options theme: "light" or "dark" (else the page's), policy: shown first (0 is the leader), autoplay: true
+ * @param options theme: "light" or "dark" (else the page's), policy: shown first (else the leader), autoplay: true
  * @returns a handle: play, pause, seek(frame), choose(policy), setTheme(name), poses(), frame(), destroy()
  */
 export function mount(element, replay, options = {}) {

@@ -4,10 +4,6 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const PLAY = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5v11l9-5.5z"/></svg>';
 const PAUSE = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5h3v11H4zM9 2.5h3v11H9z"/></svg>';
 
-export function policyName(policy) {
-  return policy === 0 ? "leader" : `follower ${policy}`;
-}
-
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -34,7 +30,7 @@ export class Panel {
     this.speed.value = 1;
     this.policy = choice(
       "policy",
-      replay.episodes.map((episode, index) => [index, policyName(episode.policy)]),
+      replay.episodes.map((episode, index) => [index, episode.name]),
     );
     this.policy.hidden = replay.episodes.length < 2;
     this.follow = element("button", { type: "button", "aria-pressed": "false", title: "camera follows (f)" }, "follow");
@@ -60,7 +56,7 @@ export class Panel {
     this.slider.max = episode.frames - 1;
     const score = Number(episode.total_return.toPrecision(4)).toLocaleString("en");
     const end = episode.failed ? `, failed after ${episode.length} steps` : "";
-    this.caption.replaceChildren(element("b", {}, policyName(episode.policy)), ` return ${score}${end}`);
+    this.caption.replaceChildren(element("b", {}, episode.name), ` return ${score}${end}`);
   }
 
   time(frame) {

@@ -31,7 +31,7 @@ export class Player {
     this._offset = new Vector3();
     this._moved = new Vector3();
     this.follow(replay.camera.follow !== null);
-    const wanted = replay.episodes.findIndex((episode) => episode.policy === (options.policy ?? 0));
+    const wanted = replay.episodes.findIndex((episode) => episode.policy === (options.policy ?? replay.leader));
     this.choose(Math.max(wanted, 0));
     this._listen();
     this.theme(options.theme);

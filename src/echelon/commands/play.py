@@ -1,0 +1,47 @@
+"""`echelon play`: a policy of a run, live in the browser."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from echelon.errors import UserError
+
+
+@dataclass(frozen=True)
+class PlayFlags:
+    """Flags of `echelon play`."""
+
+    policy: str = "leader"
+    """leader, or a policy's number; the page can change it."""
+    port: int = 0
+    """Where the page is served; 0 takes the first free one from 8080 on. It listens to this machine alone."""
+    seed: int = 1000
+    """Decides the episodes."""
+    checkpoint: Literal["newest", "best"] = "newest"
+    """Which checkpoint to show."""
+
+
+def run(arguments: list[str]) -> int:
+    """Show a policy of a run, live in the browser."""
+    from echelon.flags import parse
+
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if not asks_help and (not arguments or arguments[0].startswith("-")):
+        raise UserError("play needs a run folder first, as in echelon play runs/CartpoleSwingup-cpo-s0")
+    run, *flags = ["RUN", "--help"] if asks_help else arguments
+    given = parse(PlayFlags(), flags, f"echelon play {run}", "Show a policy of a run, live in the browser.")
+    if given.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {given.seed}")
+    if not 0 <= given.port < 65536:
+        raise UserError(f"--port must be from 0 to 65535, not {given.port}")
+    if given.policy == "all":
+        raise UserError("play shows one policy at a time, so --policy is leader or a number; the page changes it")
+
+    from echelon.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+
+    from echelon.viewing.acting import Trained
+    from echelon.viewing.live import play
+
+    play(Trained.load(folder, given.checkpoint), given.policy, given.seed, given.port)
+    return 0

@@ -1,0 +1,182 @@
+"""The live view: the environment's state reaches the viewer at the asked pace, and the page is served."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("mujoco.studio.web_viewer", reason="this MuJoCo has no web viewer")
+
+from mujoco.studio import messages, sim
+
+from echelon.cli import main
+from echelon.envs.contract import Env
+from echelon.runs.folder import RunFolder
+from echelon.tasks import make
+from echelon.viewing.acting import Trained
+from echelon.viewing.live import EpisodeSnapshot, PolicyEvent, Simulation
+from echelon.viewing.recorder import record
+
+
+class Handle:
+    """What the simulation needs of a viewer."""
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.sent: list[messages.Message] = []
+        self.set_model(model)
+
+    def set_model(self, model: mujoco.MjModel) -> None:
+        self.model, self.data = model, mujoco.MjData(model)
+
+    def send_to_viewer(self, message: messages.Message) -> None:
+        self.sent.append(message)
+
+
+@pytest.fixture
+def hopping(hopper: RunFolder) -> Simulation:
+    start = Simulation(Trained.load(hopper), 0, seed=5)
+    start.handle = Handle(start.model())
+    return start
+
+
+def test_the_viewer_sees_the_recorded_course(hopper: RunFolder, hopping: Simulation) -> None:
+    """The same seed gives the recording's first episode: ten steps are its fifth frame."""
+    (tape,) = record(Trained.load(hopper), "leader", seed=5)
+    data = hopping.handle.data
+    hopping.advance(0.2 + 1e-6, data)  # ten control steps of 0.02 s
+    hopping.show(data)
+    assert data.qpos == pytest.approx(tape.qpos[5], abs=1e-12)
+    assert data.time == pytest.approx(0.2)
+    hopping.on_step(messages.StepEvent(model=hopping.handle.model, data=data))
+    shown = hopping.handle.sent[-1]
+    assert isinstance(shown, EpisodeSnapshot)
+    assert (shown.policy, shown.episode) == (0, 1)
+    assert shown.total_return != 0
+
+
+def test_pause_speed_and_single_steps(hopping: Simulation) -> None:
+    data = hopping.handle.data
+    hopping.on_pace(messages.StepControlSnapshot(pause_state=sim.PauseState.UNPAUSED, speed=50.0))
+    hopping.advance(0.1 + 1e-6, data)
+    assert hopping.steps == 2  # half of the speed: 0.05 s are two and a half steps
+    hopping.on_pace(messages.StepControlSnapshot(pause_state=sim.PauseState.NORMAL_PAUSED, speed=50.0))
+    hopping.advance(10.0, data)
+    assert hopping.steps == 2
+    hopping.on_single_step(messages.SingleStepEvent())
+    assert hopping.steps == 3
+
+
+def test_a_simulation_that_is_late_does_not_run_after_the_clock(hopping: Simulation) -> None:
+    hopping.advance(60.0, hopping.handle.data)
+    assert hopping.steps <= 10  # 0.2 s
+
+
+def test_a_chosen_policy_begins_an_episode(hopper: RunFolder, hopping: Simulation) -> None:
+    hopping.advance(0.1, hopping.handle.data)
+    hopping.on_policy(PolicyEvent(2))
+    assert (hopping.actor.policy, hopping.episode, hopping.steps, hopping.total_return) == (2, 2, 0, 0.0)
+    for begin in (hopping.on_reset, hopping.on_load):
+        hopping.advance(0.1, hopping.handle.data)
+        before = hopping.episode
+        event = messages.ResetEvent() if begin == hopping.on_reset else messages.LoadModelEvent(path="other.xml")
+        assert begin(event) is True  # or the viewer would load the other model
+        assert (hopping.episode, hopping.steps) == (before + 1, 0)
+
+
+def test_the_next_episode_begins_by_itself(hopping: Simulation) -> None:
+    for _ in range(41):
+        hopping.step(hopping.handle.data)
+    assert (hopping.episode, hopping.steps) == (2, 1)
+
+
+def test_the_mouse_pushes(hopping: Simulation) -> None:
+    """A force that the viewer applies reaches the engine, and ends with the mouse."""
+    data = hopping.handle.data
+    data.xfrc_applied[1, 2] = 30.0
+    hopping.step(data)
+    assert hopping.engine.xfrc_applied[0, 1, 2] == 30.0
+    data.xfrc_applied[:] = 0.0
+    hopping.step(data)
+    assert not hopping.engine.xfrc_applied.any()
+
+
+def test_an_object_of_another_size_is_shown(allegro: RunFolder) -> None:
+    """Sizes that change with an episode reach the viewer as another model."""
+    envs: list[Env] = []
+
+    def kept(num_envs: int, device: torch.device, seed: int) -> Env:
+        envs.append(make("AllegroHand", allegro.config.env, num_envs, device, seed))
+        return envs[-1]
+
+    start = Simulation(Trained.load(allegro, make_env=kept), 0, 5)
+    start.handle = Handle(start.model())
+    cube = start.engine.model.geom("cube").id
+    first = start.handle.model
+    start.on_step(messages.StepEvent(model=first, data=start.handle.data))
+    assert start.handle.model is first
+    start.engine.expand("geom_size")[:, cube] = 0.05
+    start.on_episode(None)
+    start.on_step(messages.StepEvent(model=first, data=start.handle.data))
+    assert start.handle.model is not first
+    assert np.allclose(start.handle.model.geom_size[cube], 0.05)
+
+
+def test_the_page_is_served_on_this_machine_alone(hopper: RunFolder, tmp_path: Path) -> None:
+    """Really started, and ended by Ctrl-C."""
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "echelon.cli", "play", str(hopper.path)]
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | {"MUJOCO_GL": ""})
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := re.search(r"http://localhost:(\d+)/", log.read_text())):
+            assert time.monotonic() < deadline, log.read_text()
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        port = int(found[1])
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as page:
+            assert page.status == 200
+            assert b"<html" in page.read().lower()
+        listening = socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET, socket.SOCK_STREAM)
+        outside = [address for *_, address in listening if not address[0].startswith("127.")]
+        for address in outside:
+            with socket.socket() as tried:
+                tried.settimeout(2)
+                assert tried.connect_ex(address) != 0
+        assert main(["play", str(hopper.path), "--port", str(port)]) == 2
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--policy", "all"], "play shows one policy at a time"),
+        (["--policy", "9"], "--policy is leader, all or a number from 0 to 2, not 9"),
+        (["--port", "70000"], "--port must be from 0 to 65535, not 70000"),
+        (["--seed", "-2"], "--seed must be at least 0, not -2"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    hopper: RunFolder, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["play", str(hopper.path), *flags]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play"]) == 2
+    assert "play needs a run folder first" in capsys.readouterr().err
