@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -21,6 +22,32 @@ class Still:
     robot: str
     qpos: tuple[float, ...]
     camera: str = "side"
+
+    def model(self) -> Any:
+        from echelon import robots
+
+        return robots.load(self.robot)
+
+
+@dataclass(frozen=True)
+class KukaStill(Still):
+    """A pose of an AllegroKuka task, which `robot` names; its scene is put together in Python."""
+
+    scales: tuple[float, ...] = ()
+    """Edges of the object in units of 5 cm."""
+    goal: tuple[float, ...] = ()
+    """Position and quaternion of what shows the goal."""
+
+    def model(self) -> Any:
+        from echelon import tasks
+        from echelon.tasks.allegro_kuka import scene
+
+        place = tasks.info(self.robot).task.place
+        model = scene.build(place)
+        for name in ("object", "goal") if place.marker == "box" else ("object",):
+            model.geom(name).size = [0.025 * scale for scale in self.scales]
+        model.body("goal").pos, model.body("goal").quat = self.goal[:3], self.goal[3:]
+        return model
 
 
 SHADOW_FINGER = (0.0, 0.5, 0.35, 0.26)
@@ -53,7 +80,37 @@ FRANKA_STACKING = (
     *(0.1, 0.12, 1.06, 0.9888, 0.0, 0.0, -0.1494),
     *(0.0207, 0.485, 0.1823, -2.165, -0.1743, 2.6312, 0.7209, 0.0249, 0.0249),
 )
+# The object's pose, the arm, the hand. Grasps that were seen to hold.
+KUKA_BOX = (
+    *(0.073, 0.076, 0.745, 0.086, -0.166, -0.982, -0.022),
+    *(-1.55, 0.744, -0.035, 0.159, -0.002, 1.155, 2.392),
+    *(-0.005, 0.713, 0.909, 0.21, 0.0, 0.812, 0.962, 0.213, 0.0, 0.816, 0.964, 0.214, 1.248, 0.156, -0.28, 0.747),
+)
+KUKA_STICK = (
+    *(0.066, 0.002, 0.763, 0.706, -0.244, -0.016, 0.665),
+    *(-1.528, 0.788, 0.004, 0.065, -0.079, 1.152, 2.46),
+    *(0.212, 1.438, 1.131, 0.268, -0.095, 1.443, 1.135, 0.269, 0.001, 1.44, 1.132, 0.268, 1.44, 0.396, 0.583, 0.794),
+)
+KUKA_OPEN = (0.0, 0.5, 0.5, 0.4) * 3 + (1.2, 0.3, 0.3, 0.4)
+KUKA_PAIR = (
+    *(-0.33, 0.0, 0.5925, 1.0, 0.0, 0.0, 0.0),
+    *(-1.571, 1.671, 0.0, 1.5, 0.0, 1.685, 2.358, *KUKA_OPEN),
+    *(-1.571, 1.571, 0.0, 1.6, 0.0, 1.485, 2.358, *KUKA_OPEN),
+)
+TURNED = (0.8, 0.4, 0.3, 0.3)
 STILLS = {
+    "AllegroKukaRegrasping": KukaStill(
+        "AllegroKukaRegrasping", KUKA_STICK, scales=(0.66, 0.75, 3.0), goal=(-0.1, -0.05, 0.95, 1.0, 0.0, 0.0, 0.0)
+    ),
+    "AllegroKukaReorientation": KukaStill(
+        "AllegroKukaReorientation", KUKA_BOX, scales=(2.5, 1.5, 2.5), goal=(-0.1, -0.15, 0.98, *TURNED)
+    ),
+    "AllegroKukaThrow": KukaStill(
+        "AllegroKukaThrow", KUKA_STICK, scales=(0.66, 0.75, 3.0), goal=(0.62, -0.35, 0.45, 1.0, 0.0, 0.0, 0.0)
+    ),
+    "AllegroKukaTwoArmsReorientation": KukaStill(
+        "AllegroKukaTwoArmsReorientation", KUKA_PAIR, scales=(1.5, 1.5, 2.5), goal=(0.55, -0.25, 0.95, *TURNED)
+    ),
     "AllegroHand": Still("allegro_cube", (*ALLEGRO_CUBE, *ALLEGRO_HAND)),
     "CartpoleSwingup": Still("cartpole", (-0.35, 0.5)),
     "Hopper": Still("hopper", (0.0, 0.08, 0.12, -0.75, 1.15, -0.3)),
@@ -73,10 +130,8 @@ def draw(task: str) -> None:
     import matplotlib.image
     import mujoco
 
-    from echelon import robots
-
     still = STILLS[task]
-    model = robots.load(still.robot)
+    model = still.model()
     data = mujoco.MjData(model)
     data.qpos[:] = still.qpos
     mujoco.mj_forward(model, data)

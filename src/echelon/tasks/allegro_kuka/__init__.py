@@ -48,7 +48,12 @@ class AllegroKukaReorientation(AllegroKuka[AllegroKukaReorientationConfig]):
 class AllegroKukaThrow(AllegroKuka[AllegroKukaThrowConfig]):
     """Grasp, lift and throw into a bucket; then into another."""
 
-    place = replace(ONE_ARM, marker="bucket", goals=Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7))
+    place = replace(
+        ONE_ARM,
+        marker="bucket",
+        goals=Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7),
+        camera=((1.65, -1.3, 1.3), (0.25, 0.12, 0.55)),
+    )
 
 
 class AllegroKukaTwoArmsReorientation(AllegroKuka[AllegroKukaTwoArmsReorientationConfig]):

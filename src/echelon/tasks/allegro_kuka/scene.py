@@ -57,7 +57,7 @@ ONE_ARM = Workplace(
     object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65)),
     goals=Volume((-0.4, 0.0, 0.68), (0.4, 0.35, 1.05)),
     marker="box",
-    camera=((1.75, -1.05, 1.25), (0.05, 0.28, 0.52)),
+    camera=((1.25, -0.85, 1.15), (0.0, 0.33, 0.62)),
 )
 TWO_ARMS = Workplace(
     bases=(((-1.1, 0.0, 0.0), math.pi / 2), ((1.1, 0.0, 0.0), -math.pi / 2)),
@@ -66,7 +66,7 @@ TWO_ARMS = Workplace(
     object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65), side=0.35),
     goals=Volume((-0.2, -0.5, 0.68), (0.2, 0.5, 1.05), side=0.75),
     marker="box",
-    camera=((1.2, -2.6, 1.75), (0.0, 0.0, 0.5)),
+    camera=((0.4, -2.35, 1.45), (0.0, 0.0, 0.56)),
 )
 
 
