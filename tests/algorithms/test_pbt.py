@@ -36,10 +36,10 @@ def test_members_rank_by_objective_the_unknown_last() -> None:
 
 @pytest.mark.parametrize(
     ("fraction", "members", "size"),
-    [(0.3, 6, 2), (0.3, 8, 3), (0.125, 8, 1), (0.3, 1, 1), (0.3, 2, 1), (0.3, 10, 3), (0.1, 30, 3), (1.0, 6, 6)],
+    [(0.3, 6, 2), (0.3, 8, 3), (0.125, 8, 1), (0.3, 1, 1), (0.3, 2, 1), (0.3, 10, 3), (0.07, 100, 7), (1.0, 6, 6)],
 )
 def test_groups_are_rounded_up(fraction: float, members: int, size: int) -> None:
-    """0.3 · 6 = 1.8 makes 2; 0.3 · 10 = 3 makes 3, though the float product may lie above."""
+    """0.3 · 6 = 1.8 makes 2; 0.07 · 100 makes 7, though the float product lies above."""
     assert group_size(fraction, members) == size
 
 
@@ -80,6 +80,13 @@ def test_unknown_members_occupy_the_last_places_and_stay() -> None:
 )
 def test_most_members_must_be_known(objectives: list[float], expected: list[int]) -> None:
     assert candidates(objectives, objectives, CONFIG) == expected
+
+
+def test_half_of_the_members_is_not_enough_even_if_all_could_be_replaced() -> None:
+    config = PbtConfig(worst_fraction=1.0)
+    three, four = [9.0, 8.0, NAN, NAN, NAN, 1.0], [9.0, 8.0, 2.0, NAN, NAN, 1.0]
+    assert candidates(three, three, config) == []
+    assert candidates(four, four, config) == [2, 5]
 
 
 def test_equal_members_are_left_alone() -> None:
