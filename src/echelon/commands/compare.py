@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import shlex
 import typing
 from collections.abc import Iterator
@@ -155,7 +156,7 @@ def _flags(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
     starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word)]
     if arguments and starts[:1] != [0]:
         raise UserError(f"{arguments[0]!r} stands where a flag was expected; see echelon compare --help")
-    for start, end in zip(starts, [*starts[1:], len(arguments)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(arguments)]):
         yield arguments[start], arguments[start + 1 : end]
 
 

@@ -1,0 +1,198 @@
+"""`echelon compare` as a user meets it: mistakes, failed cells, kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from echelon import cli
+from echelon.commands.compare import plan_cells, read_order
+from echelon.errors import UserError
+from echelon.grid.process import CellProcess
+from echelon.grid.progress import GridProgress, PlainGridView
+from echelon.grid.train_cells import train_cells
+from echelon.runs.lock import is_held
+
+TINY = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu", "--policies", "2"]
+TINY += ["--diagnostics.every", "3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "compare needs tasks"),
+        (["Hopper"], "'Hopper' stands where a flag was expected"),
+        (["--tasks"], "--tasks needs a value"),
+        (["--tasks", "Hoper"], "Hoper is not a task; did you mean Hopper?"),
+        (
+            ["--tasks", "Hopper", "--algos", "cp0"],
+            "not 'cp0'; did you mean cpo?",
+        ),
+        (["--tasks", "Hopper", "--algo", "cpo"], "--algo is not a flag of echelon compare; did you mean --algos?"),
+        (["--tasks", "Hopper", "--seed", "1"], "--seed is not a flag of echelon compare; did you mean --seeds?"),
+        (["--tasks", "Hopper", "--seeds", "0"], "--seeds takes how many seeds, a whole number of at least 1, not '0'"),
+        (["--tasks", "Hopper", "--seeds", "1", "2"], "--seeds takes one value, not 2: 1 2"),
+        (["--tasks", "Hopper", "--num-env", "64"], "--num-env is not a flag of echelon train Hopper; did you mean"),
+        (["--tasks", "Hopper", "--algos", "cpo", "--num-envs", "7"], "do not split"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["compare", *arguments]) == 2
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(flag in text for flag in ("--tasks", "--algos", "--seeds", "--out", "--score"))
+
+
+def test_the_grid(tmp_path: Path) -> None:
+    """Seeds outermost; --policies is for the ensembles; the flags make the config when they are typed."""
+    words = ["--tasks", "CartpoleSwingup", "Hopper", "--algos=ppo", "cpo", "--seeds", "2", "--out", str(tmp_path)]
+    cells = plan_cells(read_order([*words, *TINY, "--env.episode-length", "50"]))
+    names = [
+        f"{task}-{algo}-s{seed}" for seed in (0, 1) for task in ("CartpoleSwingup", "Hopper") for algo in ("ppo", "cpo")
+    ]
+    assert [cell.name for cell in cells] == names
+    assert [cell.config.num_policies for cell in cells[:2]] == [1, 2]
+    from echelon.commands.train import configure
+
+    for cell in cells:
+        assert configure(cell.config.task, list(cell.flags)) == cell.config
+
+
+def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None:
+    from echelon.config_checks import validate
+    from echelon.runs.folder import RunFolder
+
+    words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
+    (cell,) = plan_cells(read_order(words))
+    validate(cell.config)
+    RunFolder.create_or_resume(cell.config)
+    assert plan_cells(read_order([*words, "--env-steps", "999"]))[0].config.env_steps == 999
+    with pytest.raises(UserError, match=r"update.clip is 0.2 in .* but 0.3 here"):
+        plan_cells(read_order([*words, "--update.clip", "0.3"]))
+
+
+def script(body: str) -> list[str]:
+    return [sys.executable, "-c", body]
+
+
+def test_a_cell_that_fails_is_marked_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Processes that save the last state, fail, are killed, or end without a word."""
+    words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "5", "--out", str(tmp_path), *TINY]
+    cells = plan_cells(read_order([*words, "--iterations", "4"]))
+    saved = "import os; os.makedirs({!r} + '/checkpoints/00000004')"
+    bodies = {
+        cells[0].name: saved.format(str(cells[0].path)),
+        cells[1].name: "import sys; print('no more memory'); sys.exit(3)",
+        cells[2].name: "import os; os.kill(os.getpid(), 9)",
+        cells[3].name: "pass",
+        cells[4].name: saved.format(str(cells[4].path)) + "; 1 / 0",
+    }
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: popen(script(next(
+        body for name, body in bodies.items() if f"{tmp_path}/{name}" in command)), **more))  # fmt: skip
+    progress = GridProgress(cells)
+    train_cells(progress, tmp_path / "logs", PlainGridView(progress))
+    assert [progress.state(cell) for cell in cells] == ["done", "failed", "failed", "failed", "done"]
+    assert progress.failed[cells[1].name] == "its process ended with exit code 3: no more memory"
+    assert progress.failed[cells[2].name] == "its process ended with signal SIGKILL"
+    assert progress.failed[cells[3].name].startswith("it ended before it was done; see ")
+    bodies.clear()  # nothing may start for what is done
+    train_cells(GridProgress([cells[0], cells[4]]), tmp_path / "logs", PlainGridView(progress))
+    assert "failed: its process ended with exit code 3" in capsys.readouterr().out
+
+
+COMPARE = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "cpo", "--seeds", "1", *TINY, "--iterations", "80"]
+COMPARE += ["--checkpoint-every", "7"]
+
+
+def compare(out: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "echelon.cli", "compare", *COMPARE, "--out", str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for_iteration(folder: Path, iteration: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        metrics = folder / "metrics.jsonl"
+        if metrics.exists() and metrics.read_text().count("\n") >= iteration:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{folder} did not get to iteration {iteration}")
+
+
+def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> None:
+    """All tables but those of clock times are equal to the byte, and so is every metric that is no time."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert compare(whole).wait(300) == 0
+    first = compare(killed)
+    wait_for_iteration(killed / "CartpoleSwingup-cpo-s0", 10)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    metrics = killed / "CartpoleSwingup-cpo-s0" / "metrics.jsonl"
+    ppo = (killed / "CartpoleSwingup-ppo-s0" / "metrics.jsonl").stat()
+    second = compare(killed)
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, said
+    assert "1 of 2 done" in said
+    assert "CartpoleSwingup-cpo-s0 goes on" in said
+    assert (killed / "CartpoleSwingup-ppo-s0" / "metrics.jsonl").stat().st_mtime_ns == ppo.st_mtime_ns
+    document = json.loads((metrics.parent / "config.json").read_text())
+    assert len(document["sessions"]) == 2
+    assert document["sessions"][0]["command"][:2] == ["echelon", "train"]
+    for name in ("ppo", "cpo"):
+        assert timeless(whole, name) == timeless(killed, name)
+    equal = {path.name for path in (whole / "report" / "csv").iterdir()} - {"wall_clock.csv", "throughput.csv"}
+    assert len(equal) == 10
+    for name in equal:
+        assert table(whole, name) == table(killed, name), name
+
+
+def table(folder: Path, name: str) -> list[str]:
+    """A table's lines. Somebody may commit while this runs, and runs of two revisions differ in that."""
+    lines = (folder / "report" / "csv" / name).read_text().splitlines()
+    return [line for line in lines if ",revision," not in line]
+
+
+def timeless(folder: Path, algo: str) -> list[dict[str, float]]:
+    """A run's metrics without those that a clock made."""
+    lines = (folder / f"CartpoleSwingup-{algo}-s0" / "metrics.jsonl").read_text().splitlines()
+    clocks = ("wall_s", "fps/", "time/")
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith(clocks)} for line in lines]
+
+
+def test_a_cell_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
+    """It saves what it has and gives the folder back."""
+    words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
+    (cell,) = plan_cells(read_order([*words, "--iterations", "100000"]))
+    process = CellProcess(cell, tmp_path / "log")
+    wait_for_iteration(cell.path, 2)
+    assert is_held(cell.path)
+    process.stop()
+    assert process.ended()
+    assert not is_held(cell.path)
+    assert any((cell.path / "checkpoints").iterdir())
+    assert not cell.done
+    assert "exit code 130" in (process.failure() or "")
