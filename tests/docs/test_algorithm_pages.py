@@ -10,8 +10,8 @@ from echelon.config_checks import settings_of
 from echelon.presets.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("sapg.md", "cpo.md", "paper-vs-code.md")
-GROUPS = "model|update|ensemble|pull|adversary|diagnostics"
+PAGES = ("sapg.md", "cpo.md", "pbt.md", "paper-vs-code.md")
+GROUPS = "model|update|ensemble|pull|adversary|pbt|diagnostics"
 
 
 def page(name: str) -> str:
@@ -33,7 +33,7 @@ def test_variants_exist(name: str) -> None:
     assert named <= set(VARIANTS)
 
 
-@pytest.mark.parametrize("name", ["sapg.md", "cpo.md"])
+@pytest.mark.parametrize("name", ["sapg.md", "cpo.md", "pbt.md"])
 def test_functions_exist(name: str) -> None:
     pointers = re.findall(r"((?:`\w+`(?:, )?)+) in `([\w/]+\.py)`", page(name))
     assert pointers
