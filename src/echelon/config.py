@@ -216,6 +216,8 @@ class TrainConfig:
     """Iterations between two checkpoints."""
     keep_checkpoints: int = 3
     """Newest checkpoints kept, besides the best."""
+    wandb: Literal["off", "online", "offline"] = "off"
+    """Metrics to Weights & Biases too; needs the wandb extra. They are always in metrics.jsonl and TensorBoard."""
     env: TaskConfig = field(default_factory=TaskConfig)
     """Settings of the task."""
     model: ModelConfig = field(default_factory=ModelConfig)

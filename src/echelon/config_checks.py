@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from echelon.config import TrainConfig
@@ -106,6 +107,10 @@ def validate(config: TrainConfig) -> None:
             "which training an LSTM needs; change one of them"
         )
     require_device(config.device)
+    if config.wandb != "off" and find_spec("wandb") is None:
+        raise UserError(
+            "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
+        )
 
 
 def _check_policies(config: TrainConfig) -> None:

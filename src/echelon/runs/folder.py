@@ -6,6 +6,8 @@ checkpoints/     see `echelon.runs.checkpoint`
 diagnostics/     KL matrices, ESS, IS deviation over time
 population/      who copied whom, in a run of PBT
 tensorboard/
+wandb/           where --wandb asks for it
+replay/          recorded episodes, and films of them
 evaluation.json  what `echelon evaluate` found last
 """
 
@@ -32,6 +34,7 @@ MAY_CHANGE = (
     "capture",
     "checkpoint_every",
     "keep_checkpoints",
+    "wandb",
     "diagnostics",
     "env.contacts",
     "env.constraints",

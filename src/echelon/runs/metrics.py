@@ -1,4 +1,4 @@
-"""Metrics of a run: `metrics.jsonl`, a line per iteration, and TensorBoard beside it.
+"""Metrics of a run: `metrics.jsonl`, a line per iteration, and beside it TensorBoard and, if asked for, W&B.
 
 Every line has `iteration`, the number of iterations done when it was written, so the first is 1. A value that is not
 finite is written as null and read back as NaN.
@@ -32,6 +32,11 @@ class MetricsWriter:
         self._path = folder.metrics
         self._file = folder.metrics.open("a")
         self._board = SummaryWriter(str(folder.tensorboard), purge_step=_step(kept[-1]) + 1 if kept else 0)
+        self._wandb = None
+        if folder.config.wandb != "off":
+            from echelon.runs.weights_and_biases import WeightsAndBiases
+
+            self._wandb = WeightsAndBiases(folder)
 
     def write(self, metrics: Mapping[str, float]) -> None:
         """One iteration. TensorBoard's horizontal axis is `env_steps`, on which different runs compare."""
@@ -43,11 +48,15 @@ class MetricsWriter:
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._board.add_scalar(name, value, _step(metrics))
+        if self._wandb:
+            self._wandb.write(metrics)
 
     def close(self) -> None:
         """Write what is still held back."""
         self._file.close()
         self._board.close()
+        if self._wandb:
+            self._wandb.close()
 
     def __enter__(self) -> "MetricsWriter":
         return self

@@ -1,0 +1,72 @@
+"""A run's metrics in Weights & Biases, where `--wandb online` or `offline` asks for it; needs the wandb extra.
+
+One run folder is one run there: its id is kept in `wandb/id`, so a resumed run goes on in the same curves. The
+horizontal axis is `env_steps`, as in TensorBoard. Offline runs lie in `wandb/` until `wandb sync` sends them.
+"""
+
+import math
+import uuid
+import warnings
+from collections.abc import Callable, Mapping
+
+from echelon.config import to_dict
+from echelon.errors import UserError
+from echelon.runs.durable import replace_durably
+from echelon.runs.folder import RunFolder
+
+PROJECT = "echelon"
+
+
+class WeightsAndBiases:
+    """Sends metrics; a failure of the service costs the curves there, never the training."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        import wandb
+
+        config = folder.config
+        try:
+            self._run = wandb.init(
+                project=PROJECT,
+                name=folder.name,
+                id=_run_id(folder),
+                resume="allow",
+                dir=str(folder.path),
+                mode=config.wandb,
+                config=to_dict(config),
+                tags=[config.task, config.algo],
+                settings=wandb.Settings(silent=True, console="off", disable_git=True),
+            )
+        except Exception as error:  # wandb has errors of its own for every way this can fail
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"Weights & Biases does not start ({reason}); log in with wandb login, or use --wandb offline"
+            ) from None
+        self._run.define_metric("env_steps")
+        self._run.define_metric("*", step_metric="env_steps")
+        self._works = True
+
+    def write(self, metrics: Mapping[str, float]) -> None:
+        """One iteration. Values that are not finite are left out, as in TensorBoard."""
+        self._attempt(lambda: self._run.log({name: x for name, x in metrics.items() if math.isfinite(x)}))
+
+    def close(self) -> None:
+        """Wait until everything is stored or sent."""
+        self._attempt(self._run.finish)
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        if not self._works:
+            return
+        try:
+            act()
+        except Exception as error:  # see the class
+            self._works = False
+            warnings.warn(f"Weights & Biases is left out from here on: {error}", UserWarning, stacklevel=3)
+
+
+def _run_id(folder: RunFolder) -> str:
+    """The run's name at Weights & Biases, drawn once."""
+    path = folder.path / "wandb" / "id"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        replace_durably(path, uuid.uuid4().hex[:12].encode())
+    return path.read_text().strip()
