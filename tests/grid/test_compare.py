@@ -12,11 +12,15 @@ import pytest
 
 from echelon import cli
 from echelon.commands.compare import plan_cells, read_order
+from echelon.commands.report import gradient_steps
 from echelon.errors import UserError
 from echelon.grid.process import CellProcess
 from echelon.grid.progress import GridProgress, PlainGridView
 from echelon.grid.train_cells import train_cells
+from echelon.report.csv_files import write_csv_files
+from echelon.report.write import read_contents
 from echelon.runs.lock import is_held
+from echelon.train import train
 
 TINY = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu", "--policies", "2"]
 TINY += ["--diagnostics.every", "3"]
@@ -144,9 +148,14 @@ def wait_for_iteration(folder: Path, iteration: int) -> None:
 
 
 def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> None:
-    """All tables but those of clock times are equal to the byte, and so is every metric that is no time."""
+    """All tables but those of clock times are equal to the byte, and so is every metric that is no time. The whole one
+    is trained here, without processes or anything to interrupt."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert compare(whole).wait(300) == 0
+    cells = plan_cells(read_order([*COMPARE, "--out", str(whole)]))
+    for cell in cells:
+        train(cell.config)
+    contents = read_contents([cell.path for cell in cells], "return", gradient_steps, {})
+    write_csv_files(contents, whole / "report" / "csv")
     first = compare(killed)
     wait_for_iteration(killed / "CartpoleSwingup-cpo-s0", 10)
     first.send_signal(signal.SIGKILL)
@@ -159,6 +168,8 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     assert "1 of 2 done" in said
     assert "CartpoleSwingup-cpo-s0 goes on" in said
     assert (killed / "CartpoleSwingup-ppo-s0" / "metrics.jsonl").stat().st_mtime_ns == ppo.st_mtime_ns
+    assert "recorded CartpoleSwingup-cpo-s0" in said
+    assert "EchelonReplay" in (killed / "report" / "report.html").read_text()
     document = json.loads((metrics.parent / "config.json").read_text())
     assert len(document["sessions"]) == 2
     assert document["sessions"][0]["command"][:2] == ["echelon", "train"]

@@ -11,6 +11,7 @@ from echelon.report.comparison import improvements, reach_table, score_table
 from echelon.report.contents import Contents
 from echelon.report.methods import group_runs
 from echelon.report.palette import COLOURS, colour_numbers
+from echelon.report.player import best_runs
 from echelon.report.reading import read_run
 from echelon.report.significance import student_p
 
@@ -84,6 +85,19 @@ def test_steps_to_reach_the_final_score_of_another(tmp_path: Path) -> None:
     assert found["CPO", "PPO"].steps == pytest.approx(500, rel=0.01)
     assert found["CPO", "PPO"].share == pytest.approx(0.25, rel=0.01)
     assert math.isnan(found["PPO", "CPO"].steps)
+
+
+def test_the_best_run_of_each_method_and_winners_first(tmp_path: Path) -> None:
+    given: dict[tuple[str, str], list[float]] = {("A", "ppo"): [1, 3, 2], ("A", "cpo"): [5, 4], ("B", "ppo"): [8, 9]}
+    given |= {("B", "cpo"): [7], ("C", "ppo"): [6]}
+    both = contents(tmp_path, given)
+    found = [run.name for run in best_runs(both, lambda run: run.task != "C")]
+    assert found == ["A-cpo-s0", "B-ppo-s1", "A-ppo-s1", "B-cpo-s0"]
+    assert [run.name for run in best_runs(both, lambda run: run.config.seed == 1)] == [
+        "A-cpo-s1",
+        "B-ppo-s1",
+        "A-ppo-s1",
+    ]
 
 
 def test_algorithms_keep_their_colours(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import itertools
 import shlex
+import subprocess
+import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +17,7 @@ from echelon.errors import UserError
 
 if TYPE_CHECKING:
     from echelon.grid.cells import Cell
+    from echelon.report.contents import Contents
 
 USAGE = """\
 usage: echelon compare --tasks TASK ... [flags]
@@ -56,7 +59,7 @@ def run(arguments: list[str]) -> int:
     order = read_order(arguments)
     cells = plan_cells(order)
 
-    from echelon.commands.report import report
+    from echelon.commands.report import gradient_steps
     from echelon.grid.progress import GridProgress, choose_grid_view
     from echelon.grid.train_cells import train_cells
 
@@ -71,7 +74,12 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     view.stop()
     failures = {cell.path: progress.failed[cell.name] for cell in cells if cell.name in progress.failed}
-    page = report([str(cell.path) for cell in cells], str(order.out / "report"), order.score, failures)
+
+    from echelon.report.write import read_contents, write_report
+
+    contents = read_contents([cell.path for cell in cells], order.score, gradient_steps, failures)
+    record_best(contents, order.out / "logs")
+    page = write_report(contents, order.out / "report")
     print(f"The report is {page}  (figures and tables beside it)")
     return 1 if failures else 0
 
@@ -135,6 +143,23 @@ def plan_cells(order: Order) -> "list[Cell]":
     for note in said:
         print(note)
     return cells
+
+
+def record_best(contents: "Contents", logs: Path) -> None:
+    """Record an episode of the runs whose replay the report will show. Each in a process of its own, since a report
+    without moving pictures is better than none."""
+    from echelon.report.player import MOST, best_runs
+    from echelon.runs.replays import replay_path
+
+    for run in best_runs(contents, lambda run: run.finished)[:MOST]:
+        replay, metrics = replay_path(run.path), run.path / "metrics.jsonl"
+        if replay.exists() and replay.stat().st_mtime >= metrics.stat().st_mtime:
+            continue
+        log = logs / f"{run.path.name}.record.log"
+        command = [sys.executable, "-m", "echelon.cli", "record", str(run.path), "--format", "html"]
+        with log.open("wb") as out:
+            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+        print(f"recorded {run.name}" if code == 0 else f"{run.name} could not be recorded; see {log}", flush=True)
 
 
 def _spelled(config: typing.Any) -> Iterator[str]:

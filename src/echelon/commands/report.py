@@ -1,6 +1,5 @@
 """`echelon report`: one page that shows what runs did, with its figures and tables."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,19 +30,15 @@ def run(arguments: list[str]) -> int:
         raise UserError("report needs run folders first, as in echelon report runs/*")
     flags = ["--help"] if asks_help else arguments[len(paths) :]
     given = parse(ReportFlags(), flags, "echelon report RUN...", "Show what runs did, in one page.")
-    page = report(paths, given.out, given.score)
-    print(f"The report is {page}  (figures and tables beside it)")
-    return 0
 
-
-def report(paths: list[str], out: str | None, score: str, failures: Mapping[Path, str] | None = None) -> Path:
-    """The report of `paths`; where it is. `failures` are runs that are known to have ended badly, and how."""
     from echelon.report.write import read_contents, write_report
 
-    contents = read_contents(paths, score, gradient_steps, failures or {})
+    contents = read_contents(paths, given.score, gradient_steps, {})
     folders = [run.path.resolve() for run in contents.runs]
-    target = Path(out) if out else (folders[0] if len(folders) == 1 else folders[0].parent) / "report"
-    return write_report(contents, target)
+    beside = folders[0] if len(folders) == 1 else folders[0].parent
+    page = write_report(contents, Path(given.out) if given.out else beside / "report")
+    print(f"The report is {page}  (figures and tables beside it)")
+    return 0
 
 
 def gradient_steps(config: "TrainConfig") -> int | None:

@@ -1,6 +1,7 @@
 """Which recorded episodes the page plays: that of the best run of each method and task, as far as there is room."""
 
 import math
+from collections.abc import Callable
 
 from echelon.errors import UserError
 from echelon.report.contents import Contents
@@ -18,7 +19,7 @@ def find_player(contents: Contents) -> Player | None:
     """The player with its replays; None where no run has one. A broken replay becomes a note on its run."""
     found: list[Replay] = []
     room = ROOM
-    for run in _best_first(contents):
+    for run in best_runs(contents, lambda run: replay_path(run.path).exists()):
         text = _replay_text(run)
         if text is not None and len(text) <= room and len(found) < MOST:
             found.append(Replay(run.name, text))
@@ -26,18 +27,19 @@ def find_player(contents: Contents) -> Player | None:
     return Player(viewer_script(), found) if found else None
 
 
-def _best_first(contents: Contents) -> list[Run]:
-    """The best run of each method and task that has a replay, the best methods of each task first."""
+def best_runs(contents: Contents, among: Callable[[Run], bool]) -> list[Run]:
+    """The best run of each method and task, of those that count: first the winners of all tasks, then who follows."""
 
     def score(run: Run) -> float:
         final = run.final(contents.score)
         return final if math.isfinite(final) else -math.inf
 
-    chosen: list[Run] = []
+    ranked: list[tuple[int, Run]] = []
     for task in contents.tasks:
-        groups = [[run for run in method.on(task) if replay_path(run.path).exists()] for method in contents.methods]
-        chosen += sorted((max(group, key=score) for group in groups if group), key=score, reverse=True)
-    return chosen
+        groups = [[run for run in method.on(task) if among(run)] for method in contents.methods]
+        best = sorted((max(group, key=score) for group in groups if group), key=score, reverse=True)
+        ranked += enumerate(best)
+    return [run for _, run in sorted(ranked, key=lambda item: item[0])]
 
 
 def _replay_text(run: Run) -> str | None:
