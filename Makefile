@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      train, evaluate and look at a small run (sets up .venv)"
+	@echo "make demo      train and evaluate a small run, and write its report (sets up .venv)"
 	@echo "make test      lint, types and tests (sets up .venv)"
 	@echo "make test-gpu  the tests that need a CUDA GPU"
 	@echo "make format    let ruff rewrite the layout of the code"
@@ -23,6 +23,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(BIN)/echelon train CartpoleSwingup --device cpu --env-steps 1600000 --out runs/demo
 	$(BIN)/echelon evaluate runs/demo --device cpu
+	$(BIN)/echelon record runs/demo --format html
+	$(BIN)/echelon report runs/demo
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
