@@ -81,11 +81,12 @@ def test_align_is_the_distance_from_the_place_on_cube_b_once_lifted() -> None:
     assert expected[0] == 3.6
     torch.testing.assert_close(env.reward(torch.zeros(3, 7)), torch.tensor(expected), **CLOSE)
     torch.testing.assert_close(env.figures()["reward/align"], torch.tensor([2 * a for a in align]), **CLOSE)
-    # On the table it is worth nothing, however near.
-    low = at(FAR[0], FAR[1], TABLE + 0.089)
+    # Below the lifting height it is worth nothing, however near.
+    low = at(FAR[0], FAR[1], TABLE + 0.06)
     env = stacked([low], [low - at(0, 0, 0.06)])
-    env.reward(torch.zeros(1, 7))
+    assert env.reward(torch.zeros(1, 7)) < 0.01
     assert env.figures()["reward/align"] == 0
+    assert not env.succeeded()
 
 
 def test_stacked_pays_16_and_ends() -> None:
