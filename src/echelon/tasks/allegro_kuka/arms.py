@@ -53,7 +53,7 @@ class Arms:
         self._relative = torch.tensor([relative and arm for arm in is_arm], device=device)
         self._stride = ARM_SPEED * control_step
         limits = constant([ARM_SPEED if arm else HAND_SPEED for arm in is_arm])
-        self._lead = limits * DAMPING / STIFFNESS
+        self.lead = limits * DAMPING / STIFFNESS
         """How far ahead of a joint its servo's target may be for the servo not to exceed the speed limit."""
         self.target = torch.zeros(engine.num_sims, len(ids), device=device)
         """`[N, 23 A]`: where the policy wants the joints."""
@@ -101,7 +101,7 @@ class Arms:
         moved = (self.target + self._stride * action).clamp(self.low, self.high)
         self.target.copy_(torch.where(self._relative, moved, absolute))
         angles = self.angles()
-        return self.target.clamp(angles - self._lead, angles + self._lead)
+        return self.target.clamp(angles - self.lead, angles + self.lead)
 
 
 def _sensors(model: mujoco.MjModel, prefixes: list[str]) -> tuple[list[int], list[int], list[int]]:
