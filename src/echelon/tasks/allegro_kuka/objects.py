@@ -87,8 +87,9 @@ def _is_plate(scales: Scales) -> bool:
 
 
 def _is_stick(scales: Scales) -> bool:
-    shortest, middle, longest = sorted(scales)
-    return longest > 3.0 * shortest and longest > 3.0 * middle
+    """Whether the longest side is more than three times the next."""
+    _, middle, longest = sorted(scales)
+    return longest > 3.0 * middle
 
 
 def _name(index: int, scales: Scales) -> str:
