@@ -84,4 +84,4 @@ def test_methods_are_algorithms_unless_settings_differ(tmp_path: Path) -> None:
     weak = read("b", pull=PullConfig(temperature=0.5, cap=3.0))
     longer = read("c", seed=7, planned=50)
     names = [method.name for method in group_runs([*plain, weak, longer, read("a", algo="ppo")])]
-    assert names == ["CPO · temperature 0.2 · cap 100.0", "CPO · temperature 0.5 · cap 3.0", "PPO"]
+    assert names == ["PPO", "CPO · temperature 0.2 · cap 100.0", "CPO · temperature 0.5 · cap 3.0"]

@@ -110,8 +110,9 @@ def _first_of_each(contents: Contents) -> list[Run]:
 
 def _kl_maps(runs: list[Run]) -> Figure:
     """A row per run: its KL map early, halfway and late; the policy nearest to each is circled."""
-    figure = Figure(figsize=(2.2 * MAPS + 1, 2.1 * len(runs) + 0.4), layout="constrained")
+    figure = Figure(figsize=(2.2 * MAPS + 1.6, 2.3 * len(runs) + 0.4))
     grid = figure.subplots(len(runs), MAPS, squeeze=False)
+    figure.subplots_adjust(left=0.1, right=0.82, top=1 - 0.35 / figure.get_figheight(), bottom=0.02, hspace=0.22)
     values = np.concatenate([np.ravel(line["kl"]) for run in runs for line in chosen_maps(run, MAPS)])
     positive = values[np.isfinite(values) & (values > 0)]
     norm = LogNorm(*((positive.min(), positive.max()) if len(positive) else (0.1, 1)))
@@ -120,17 +121,23 @@ def _kl_maps(runs: list[Run]) -> Figure:
         for axes in row:
             axes.set_axis_off()
         for axes, line in zip(row, chosen_maps(run, MAPS), strict=False):
-            matrix = np.array(line["kl"], dtype=np.float64)
-            axes.set_axis_on()
-            image = axes.imshow(np.where(matrix > 0, matrix, np.nan), cmap="viridis", norm=norm)
-            axes.grid(visible=False)
-            others = np.where(np.eye(len(matrix), dtype=bool), np.inf, matrix)
-            axes.plot(others.argmin(axis=1), range(len(matrix)), "o", ms=9, mfc="none", mec="white")
-            axes.set(title=f"{line['env_steps']:,} steps", xticks=range(len(matrix)), yticks=range(len(matrix)))
-        row[0].set_ylabel(run.name)
+            image = _draw_map(axes, line, norm)
+        row[0].set(ylabel=run.name, yticks=range(run.config.num_policies))
     if image is not None:
-        figure.colorbar(image, ax=grid, shrink=0.6, label="KL from row to column")
+        figure.colorbar(image, cax=figure.add_axes((0.86, 0.3, 0.02, 0.4)), label="KL from row to column")
     return figure
+
+
+def _draw_map(axes: Any, line: dict[str, Any], norm: LogNorm) -> Any:
+    """One matrix. Rows are numbered at the left edge of the figure only: many labels are slow to lay out."""
+    matrix = np.array(line["kl"], dtype=np.float64)
+    axes.set_axis_on()
+    axes.grid(visible=False)
+    others = np.where(np.eye(len(matrix), dtype=bool), np.inf, matrix)
+    image = axes.imshow(np.where(matrix > 0, matrix, np.nan), cmap="viridis", norm=norm)
+    axes.plot(others.argmin(axis=1), range(len(matrix)), "o", ms=9, mfc="none", mec="white")
+    axes.set(title=f"{line['env_steps']:,} steps", xticks=[], yticks=[])
+    return image
 
 
 def _policies(runs: list[Run]) -> Figure:

@@ -1,10 +1,12 @@
 """Which runs stand in for each other: a **method** is an algorithm with one set of settings, a run per seed."""
 
+import typing
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from echelon.config import Algo
 from echelon.report.reading import Run
 from echelon.runs.folder import MAY_CHANGE
 
@@ -26,14 +28,15 @@ class Method:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Method]:
-    """Methods in the order of their first run. Where runs of one algorithm and task differ by more than the seed, the
-    settings they differ in become part of the name."""
+    """Methods, ordered by algorithm as the config lists them. Where runs of one algorithm and task differ by more than
+    the seed, the settings they differ in become part of the name."""
     told_by = {algo: _varied(runs, algo) for algo in dict.fromkeys(run.config.algo for run in runs)}
     groups: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         parts = [f"{_short(name)} {worded(run.settings.get(name))}" for name in told_by[run.config.algo]]
         groups[" · ".join([run.config.algo.upper(), *parts])].append(run)
-    return [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
+    methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
+    return sorted(methods, key=lambda method: typing.get_args(Algo).index(method.algo))
 
 
 def differing(runs: Sequence[Run]) -> list[str]:

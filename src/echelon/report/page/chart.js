@@ -139,7 +139,7 @@ Report.chart = (() => {
     const width = Math.max(240, host.clientWidth);
     const named = spec.series.filter((line) => line.label);
     const longest = Math.max(0, ...named.map((line) => line.label.length));
-    const right = width - (named.length && width > 380 && longest < 14 ? 14 + longest * 7.2 : 12);
+    const right = width - (named.length && width > 260 && longest < (width > 380 ? 14 : 6) ? 14 + longest * 7.2 : 12);
     const edges = { left: 46, right, top: 10, bottom: HEIGHT - 38 };
     const range = extent(spec);
     const place = {

@@ -36,7 +36,7 @@
       Report.card(host, title ?? task, {
         series: lines, marks: marks?.(task), xLabel: AXES[axis], xFormat: format(axis), interval: statistic === "iqm",
         describe: `${Report.metricName(metric)} on ${task} against ${AXES[axis]}, a line per method`,
-      }, title ? task : null);
+      }, title && Report.tasks().length > 1 ? task : null);
     }
     if (!host.childElementCount) host.append(el("p", { class: "empty" }, "All runs are hidden."));
   };

@@ -95,9 +95,10 @@
 
   Report.onChange(() => {
     const methods = Report.methods();
+    const several = data.tasks.length > 1;
     const rows = Report.tasks().flatMap((task) => Report.methods(task).map((method) => {
       const curve = Report.methodBand(method, task, data.score, "env_steps", "mean");
-      return [{ value: task }, { value: data.methods[method].name, content: named(method) }, ...methods.map((other) => {
+      return [...(several ? [{ value: task }] : []), { value: data.methods[method].name, content: named(method) }, ...methods.map((other) => {
         const values = Report.scores(other, task);
         const theirs = values.length && other !== method ? Report.methodBand(other, task, data.score, "env_steps", "mean") : null;
         if (!curve || !theirs) return { value: NaN, content: other === method ? "" : "–", off: true };
@@ -106,7 +107,7 @@
         return { value: steps, content: `${Report.count(steps)} (${(steps / theirs.x[theirs.x.length - 1]).toFixed(2)} ×)` };
       })];
     }));
-    table("reach-table", [{ title: "Task", text: true }, { title: "Method", text: true },
+    table("reach-table", [...(several ? [{ title: "Task", text: true }] : []), { title: "Method", text: true },
       ...methods.map((method) => ({ title: `${data.methods[method].name}'s score`, swatch: Report.colour(method) }))], rows);
   });
 
