@@ -159,6 +159,15 @@ def test_a_member_whose_passes_are_over_stays_as_it_is() -> None:
         assert not before[2].equal(after[2])
 
 
+def test_every_rate_follows_its_own_threshold() -> None:
+    """κ = 0.02 lies in the band of 0.016, above twice 0.004 and below half of 0.1; the last member sits out."""
+    population = Stepped(small_config("ppo", None, num_envs=4 * ENVS), 4)
+    update = population.update
+    update.hyperparameters.write([{"kl_threshold": x, "learning_rate": 1e-3} for x in (0.016, 0.004, 0.1, 0.1)])
+    update._adapt(torch.full((4,), 0.02), torch.tensor([True, True, True, False]))
+    assert update.optimizer.rate.tolist() == pytest.approx([1e-3, 1e-3 / 1.5, 1.5e-3, 1e-3], rel=1e-6)
+
+
 def test_a_learning_rate_of_zero_stands_still() -> None:
     population = Stepped(small_config("ppo", None, num_envs=2 * ENVS), 2)
     population.update.hyperparameters.write([{"learning_rate": 0.0}, {}])
@@ -171,8 +180,10 @@ def test_a_learning_rate_of_zero_stands_still() -> None:
 def test_a_copy_goes_on_exactly_as_its_donor_would() -> None:
     """With the donor's data and hyperparameters too: the next update of both is the same."""
     population = Stepped(small_config("ppo", None, 8, num_envs=3 * ENVS), 3)
+    population.update.hyperparameters.write([{}, {"mini_epochs": 1.0}, {}])
     for _ in range(2):
         population.iterate()
+    population.update.hyperparameters.write([{}, {"mini_epochs": 2.0}, {}])
     optimizer, flat = population.update.optimizer, population.model.flat
     bystander = flat[0].clone()
     assert not flat[1].equal(flat[2])
