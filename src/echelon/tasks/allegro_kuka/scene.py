@@ -11,8 +11,10 @@ import numpy as np
 from echelon import robots
 from echelon.robots.kuka_allegro import kuka_allegro
 
-TABLE_CENTRE, TABLE_TOP = 0.38, 0.53
-"""Heights in metres."""
+TABLE_TOP = 0.53
+"""Height in metres."""
+HARDNESS = (0.95, 0.99)
+"""First numbers of every contact's `solimp`. With MuJoCo's own, objects slip out of the hand; beyond these some fly."""
 SUBSTEPS = 2
 """Physics steps per control step of 1/60 s."""
 WALLS = 8
@@ -84,6 +86,8 @@ def build(place: Workplace) -> mujoco.MjModel:
     for arm, (position, yaw) in enumerate(place.bases):
         turned = (math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw))
         spec.attach(kuka_allegro(), prefix=arm_prefix(arm), frame=spec.worldbody.add_frame(pos=position, quat=turned))
+    for geom in spec.geoms:
+        geom.solimp[:2] = HARDNESS
     _add_camera(spec, *place.camera)
     return spec.compile()
 
