@@ -34,7 +34,7 @@ def trained(task: str, out: Path, lstm: int = 0, **env: float) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def hopper(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return trained("Hopper", tmp_path_factory.mktemp("runs") / "hopper", lstm=4, episode_length=40, **LYING_COUNTS)
+    return trained("Hopper", tmp_path_factory.mktemp("runs") / "hopper", lstm=4, episode_length=24, **LYING_COUNTS)
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,7 @@ def test_a_chosen_policy_begins_an_episode(hopper: RunFolder, hopping: Simulatio
 
 
 def test_the_next_episode_begins_by_itself(hopping: Simulation) -> None:
-    for _ in range(41):
+    for _ in range(25):
         hopping.step(hopping.handle.data)
     assert (hopping.episode, hopping.steps) == (2, 1)
 

@@ -43,7 +43,7 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
     """
     config, found = hopper.config, checkpoint.load_newest(hopper)
     assert found is not None
-    task = HopperConfig(episode_length=40) if falls else config.env
+    task = HopperConfig(episode_length=24) if falls else config.env
 
     def hops(num_envs: int, device: torch.device, seed: int) -> Env:
         return make("Hopper", task, num_envs, device, seed)

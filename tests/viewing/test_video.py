@@ -71,7 +71,8 @@ def test_mp4(hopper: RunFolder, opengl: Path) -> None:
 
 
 def test_the_caption_says_how_an_episode_ended() -> None:
-    panel = drawing.Panel(None, None, None, 0, "leader", "failed after 0.2 s", np.zeros((5, 1)), np.zeros((5, 0, 7)))
+    states = np.zeros((5, 1)), np.zeros((5, 0, 7))
+    panel = drawing.Panel(None, None, None, 0, None, "leader", "failed after 0.2 s", *states)
     assert [panel.caption(frame) for frame in (0, 4, 5)] == ["leader", "leader", "leader, failed after 0.2 s"]
 
 

@@ -34,6 +34,7 @@ class Panel:
     data: Any
     renderer: Any
     camera: int
+    follow: int | None
     label: str
     end: str
     qpos: np.ndarray
@@ -53,6 +54,8 @@ class Panel:
         self.data.mocap_pos[:] = self.mocap[frame, :, :3]
         self.data.mocap_quat[:] = self.mocap[frame, :, 3:]
         mujoco.mj_forward(self.model, self.data)
+        if self.follow is not None:  # shadows reach only so far from the light, which therefore goes along
+            self.data.light_xpos[:, :2] += self.data.xpos[self.follow, :2]
         self.renderer.update_scene(self.data, self.camera)
         return self.renderer.render()
 
@@ -91,6 +94,7 @@ def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
         model = mujoco.MjModel.from_binary_path(str(place / f"{panel['name']}.mjb"))
         model.vis.global_.offwidth, model.vis.global_.offheight = width, height
         model.vis.quality.shadowsize = SHADOW_PIXELS
+        model.vis.quality.offsamples = 2 if len(job["panels"]) > 1 else 4
         states = np.load(place / f"{panel['name']}.npz")
         renderer = mujoco.Renderer(model, height=height, width=width)
         panels.append(
@@ -99,6 +103,7 @@ def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
                 mujoco.MjData(model),
                 renderer,
                 panel["camera"],
+                panel["follow"],
                 panel["label"],
                 panel["end"],
                 states["qpos"],

@@ -89,10 +89,9 @@ def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
     view = view_id(model)
     if view < 0:
         eye = centre + extent * np.array([0.9, -1.6, 0.7])
-        return Camera(_numbers(eye), _numbers(centre), float(model.vis.global_.fovy), _root(model))
+        return Camera(_numbers(eye), _numbers(centre), float(model.vis.global_.fovy), followed(model))
     eye, forward = data.cam_xpos[view], -data.cam_xmat[view].reshape(3, 3)[:, 2]
-    tracks = int(model.cam_mode[view]) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
-    follow = int(model.cam_bodyid[view]) if tracks else None
+    follow = followed(model)
     subject = centre if follow is None else data.xpos[follow]
     distance = max(float(forward @ (subject - eye)), 0.1 * extent)
     return Camera(_numbers(eye), _numbers(eye + distance * forward), float(model.cam_fovy[view]), follow)
@@ -109,8 +108,12 @@ def body_names(model: mujoco.MjModel) -> tuple[str, ...]:
     return tuple(model.body(i).name or f"body {i}" for i in range(model.nbody))
 
 
-def _root(model: mujoco.MjModel) -> int | None:
-    """The body to follow in a model without a camera: the first one, where it is free to leave."""
+def followed(model: mujoco.MjModel) -> int | None:
+    """The body that the camera goes along with; in a model without a camera the first one, if it is free to leave."""
+    view = view_id(model)
+    if view >= 0:
+        tracks = int(model.cam_mode[view]) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
+        return int(model.cam_bodyid[view]) if tracks else None
     free = int(mujoco.mjtJoint.mjJNT_FREE)
     return int(model.jnt_bodyid[0]) if model.njnt and int(model.jnt_type[0]) == free else None
 

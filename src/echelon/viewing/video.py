@@ -22,7 +22,7 @@ from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
 from echelon.viewing.acting import Trained
 from echelon.viewing.recorder import SEED, Tape, record
-from echelon.viewing.scene import view_id
+from echelon.viewing.scene import followed, view_id
 
 Format = Literal["mp4", "gif"]
 PACKAGES = {"mp4": {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "gif": {"PIL": "pillow"}}
@@ -87,7 +87,8 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
         mujoco.mj_saveModel(model, str(place / f"{tape.policy}.mjb"), None)
         np.savez(place / f"{tape.policy}.npz", qpos=tape.qpos, mocap=tape.mocap)
         end = f"failed after {len(tape.qpos) * tape.frame_s:.1f} s" if tape.failed else ""
-        panels.append({"name": str(tape.policy), "label": tape.name, "end": end, "camera": view_id(model)})
+        seen = {"camera": view_id(model), "follow": followed(model)}
+        panels.append({"name": str(tape.policy), "label": tape.name, "end": end} | seen)
     job = place / "job.json"
     job.write_text(json.dumps({"format": format, "frame_s": tapes[0].frame_s, "panels": panels}))
     return job

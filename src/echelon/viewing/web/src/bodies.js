@@ -84,6 +84,15 @@ export class Bodies {
     return into.lerp(this._next, time % 1);
   }
 
+  /** Mean height of a body over some frames before and after a time. */
+  height(body, time, about) {
+    const first = Math.max(0, Math.round(time - about));
+    const last = Math.min(this.frames - 1, Math.round(time + about));
+    let sum = 0;
+    for (let frame = first; frame <= last; frame++) sum += this.poses[(frame * this.names.length + body) * 7 + 2];
+    return sum / (last - first + 1);
+  }
+
   show(time) {
     this.groups.forEach((group, body) => {
       group.position.copy(this.position(body, time, this._here));

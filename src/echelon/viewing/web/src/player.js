@@ -122,7 +122,8 @@ export class Player {
     this.panel.time(this.frame);
     if (this.replay.camera.follow !== null) {
       const where = this.bodies.position(this.replay.camera.follow, this.frame, this._moved).sub(this._start);
-      where.z = 0; // A camera that hops along makes one dizzy.
+      const about = 0.5 / this.replay.frame_s; // A camera that hops along makes one dizzy: a second's mean height.
+      where.z = this.bodies.height(this.replay.camera.follow, this.frame, about) - this._start.z;
       if (!this.follows) where.copy(this._offset);
       this.stage.move(where.clone().sub(this._offset));
       this._offset.copy(where);
