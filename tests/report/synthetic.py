@@ -27,7 +27,11 @@ def write_run(
     """A run folder named after its task, algorithm and seed, with curves that rise to `level`."""
     path = folder / f"{task}-{algo}-s{seed}"
     config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, num_envs=96, **settings)
-    session = {"started": "2026-01-01T00:00:00+00:00", "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None}}
+    session: dict[str, Any] = {
+        "started": "2026-01-01T00:00:00+00:00",
+        "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None},
+    }
+    session["git_revision"] = "0123456789abcdef+changes"
     document = {"created": session["started"], "config": to_dict(config), "sessions": [session]}
     (path / "diagnostics").mkdir(parents=True)
     (path / "config.json").write_text(json.dumps(document))

@@ -37,6 +37,7 @@ def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     assert run.settings["update.horizon"] == 16
     assert run.settings["policies"] == 6  # what the default stands for
     assert run.machine["device"] == "a CPU"
+    assert run.machine["revision"] == "0123456789+changes"
     assert "unshown/0" not in run.columns
 
 

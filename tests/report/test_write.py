@@ -5,6 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report.conftest import ODD, Written
@@ -14,7 +15,8 @@ from echelon.config import AdversaryConfig
 from echelon.errors import UserError
 from echelon.report.comparison import score_table
 from echelon.report.page_file import Player, Replay, page
-from echelon.report.payload import payload
+from echelon.report.payload import payload, policy_metrics
+from echelon.report.reading import read_run
 from echelon.report.write import read_contents, write_report
 
 
@@ -106,6 +108,16 @@ def test_forty_runs_fit_into_five_megabytes(tmp_path: Path) -> None:
     assert len(data["runs"][0]["curves"]["return/leader"]) == 300
     assert len(data["runs"][0]["kl"]["maps"]) == 60
     assert len(json.dumps(data["runs"], separators=(",", ":"))) * 8 < 2_500_000
+
+
+def test_the_leader_of_a_population_is_whoever_does_best(tmp_path: Path) -> None:
+    def found(algo: Any) -> tuple[int, str]:
+        followers, leader = policy_metrics(read_run(write_run(tmp_path, algo, iterations=3)))
+        return len(followers), leader
+
+    assert found("pbt") == (6, "return/leader")
+    assert found("cpo") == (5, "return/policy_0")
+    assert found("ppo") == (0, "return/leader")
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:

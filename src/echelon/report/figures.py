@@ -9,10 +9,12 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from echelon.report.contents import Contents
+from echelon.report.curves import thin
 from echelon.report.palette import COLOURS, DASHES, colour_numbers
-from echelon.report.payload import chosen_maps, throughput
+from echelon.report.payload import chosen_maps, policy_metrics, throughput
 from echelon.report.reading import Run
 
 AXIS_NAMES = {"env_steps": "environment steps", "wall_s": "seconds of training", "gradient_steps": "gradient steps"}
@@ -51,8 +53,9 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
             yield metric.replace("/", "_"), _curves(contents, metric, "env_steps")
     if any(run.distances for run in contents.runs):
         yield "kl_maps", _kl_maps([run for run in _first_of_each(contents) if run.distances])
-    if any(run.config.num_policies > 1 for run in contents.runs):
-        yield "policies", _policies([run for run in _first_of_each(contents) if run.config.num_policies > 1])
+    several = [run for run in _first_of_each(contents) if policy_metrics(run)[0]]
+    if several:
+        yield "policies", _policies(several)
     yield "throughput", _throughput(_first_of_each(contents))
 
 
@@ -67,13 +70,16 @@ def _curves(contents: Contents, metric: str, axis: str) -> Figure:
         _draw_methods(contents, grid[:, column], task, metric, axis)
         grid[0, column].set_title(task)
         grid[1, column].set_xlabel(AXIS_NAMES[axis])
+        grid[1, column].xaxis.set_major_formatter(EngFormatter())
     name = METRIC_NAMES.get(metric, metric.removesuffix("/leader").replace("_", " "))
     grid[0, 0].set_ylabel(f"{name}\nmean ± deviation")
     grid[1, 0].set_ylabel(f"{name}\nIQM, 95 % interval")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
     if metric == "adversary/loss":
         _mark_chance(grid, contents, tasks)
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    named: dict[str, Any] = {}
+    for axes in grid[0]:
+        named |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4)
     return figure
 
 
@@ -82,7 +88,6 @@ def _draw_methods(contents: Contents, axes: Any, task: str, metric: str, axis: s
         curve = contents.band(method, task, metric, axis)
         style: dict[str, Any] = {"color": COLOURS[number], "ls": DASHES[number], "lw": 1.6, "label": method.name}
         if curve is None:
-            axes[0].plot([], [], **style)
             continue
         shade: dict[str, Any] = {"color": COLOURS[number], "alpha": 0.18, "lw": 0}
         axes[0].plot(curve.x, curve.mean, **style)
@@ -99,7 +104,7 @@ def _mark_chance(grid: Any, contents: Contents, tasks: Sequence[str]) -> None:
         }
         for size in sizes:
             for axes in grid[:, column]:
-                axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":")
+                axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":", label=f"ln {size}, a blind guess")
 
 
 def _first_of_each(contents: Contents) -> list[Run]:
@@ -148,14 +153,13 @@ def _policies(runs: list[Run]) -> Figure:
     for axes in panels[len(runs) :]:
         axes.set_axis_off()
     for axes, run in zip(panels, runs, strict=False):
-        for policy in reversed(range(run.config.num_policies)):
-            returns = run.columns.get(f"return/policy_{policy}")
-            if returns is not None:
-                style: dict[str, Any] = (
-                    {"color": COLOURS[0], "lw": 2} if policy == 0 else {"color": "#56B4E9", "lw": 0.9}
-                )
-                axes.plot(run.columns["env_steps"], returns, **style)
-        axes.set(title=run.name, xlabel="environment steps", ylabel="return")
+        followers, leader = policy_metrics(run)
+        for name in followers:
+            axes.plot(thin(run, "env_steps"), thin(run, name), color="#56B4E9", lw=0.9)
+        axes.plot(thin(run, "env_steps"), thin(run, leader), color=COLOURS[0], lw=2)
+        axes.set_title(run.name)
+        axes.xaxis.set_major_formatter(EngFormatter())
+    panels[0].set(xlabel="environment steps", ylabel="return")
     return figure
 
 
@@ -171,6 +175,5 @@ def _throughput(runs: list[Run]) -> Figure:
         left += width
     axes.invert_yaxis()
     axes.set_xlabel("seconds of an iteration")
-    if found and any(found):
-        axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.25))
+    figure.legend(loc="outside lower center", ncols=5)
     return figure

@@ -48,10 +48,19 @@ def leader_metrics(run: Run) -> list[str]:
     return sorted(names, key=lambda name: name != "return/leader")
 
 
+def policy_metrics(run: Run) -> tuple[list[str], str]:
+    """The returns of a run's followers, none with a single policy, and that of its leader. In a population, all members
+    are among the first: its leader is whichever does best at the time."""
+    population = run.config.algo == "pbt"
+    policies = [name for name in run.columns if name.startswith("return/policy_")]
+    leader = "return/leader" if population or not policies else policies[0]
+    return [name for name in policies if name != leader], leader
+
+
 def _run(run: Run, method: int) -> dict[str, Any]:
     """One run."""
     shown = [*leader_metrics(run), *COUPLING, *ADVERSARY]
-    policies = [name for name in run.columns if name.startswith("return/policy_")]
+    followers, leader = policy_metrics(run)
     return {
         "name": run.name,
         "path": str(run.path),
@@ -68,10 +77,16 @@ def _run(run: Run, method: int) -> dict[str, Any]:
         "axes": {name: _rounded(thin(run, name), 7) for name in AXES if name in run.columns},
         "curves": {name: _rounded(thin(run, name)) for name in shown if name in run.columns},
         "policySteps": _rounded(thin(run, "env_steps", POLICY_POINTS), 7),
-        "policyReturns": [_rounded(thin(run, name, POLICY_POINTS), 4) for name in policies],
+        "leaderReturn": _rounded(thin(run, leader, POLICY_POINTS), 4) if followers else [],
+        "followerReturns": [_rounded(thin(run, name, POLICY_POINTS), 4) for name in followers],
+        "followerNames": [f"{_follower(run)} {name.removeprefix('return/policy_')}" for name in followers],
         "kl": _maps(run),
         "throughput": throughput(run),
     }
+
+
+def _follower(run: Run) -> str:
+    return "member" if run.config.algo == "pbt" else "follower"
 
 
 def chosen_maps(run: Run, frames: int = FRAMES) -> list[dict[str, Any]]:

@@ -208,7 +208,7 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "device": hardware.get("gpu") or hardware.get("cpu"),
         "cores": hardware.get("cores"),
-        "revision": last.get("git_revision"),
+        "revision": re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", last.get("git_revision") or "") or None,
         **{f"{name} version": version for name, version in versions.items()},
     }
 

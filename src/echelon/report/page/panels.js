@@ -1,7 +1,7 @@
 /** The policies of single runs, and their replays. */
 (() => {
   const { el, data, find } = Report;
-  const several = data.runs.filter((run) => run.policyReturns.length > 1);
+  const several = data.runs.filter((run) => run.followerReturns.length);
   find("policies").hidden = !several.length;
   if (several.length) {
     const state = { task: several[0].task, seed: several[0].seed };
@@ -11,14 +11,13 @@
       Report.select("Seed", seeds, () => state.seed, (value) => { state.seed = Number(value); }));
     Report.onChange(() => {
       const host = find("policies-charts");
-      const runs = Report.visible().filter((run) => run.policyReturns.length > 1 && run.task === state.task && run.seed === state.seed);
+      const runs = Report.visible().filter((run) => run.followerReturns.length && run.task === state.task && run.seed === state.seed);
       host.replaceChildren();
       host.classList.toggle("one", runs.length === 1);
       for (const run of runs) {
-        const lines = run.policyReturns.map((y, policy) => ({
-          x: run.policySteps, y, name: policy ? `follower ${policy}` : "leader", colour: Report.colour(run.method),
-          weight: policy ? "faint" : "strong", run: run.index,
-        })).reverse();
+        const look = { x: run.policySteps, colour: Report.colour(run.method), run: run.index };
+        const followers = run.followerReturns.map((y, k) => ({ ...look, y, name: run.followerNames[k], weight: "faint" }));
+        const lines = [...followers, { ...look, y: run.leaderReturn, name: "leader", weight: "strong" }];
         Report.card(host, data.methods[run.method].name, { series: lines, xLabel: "environment steps", describe: `Return of each policy of ${run.name}` }, run.name);
       }
       if (!runs.length) host.append(el("p", { class: "empty" }, "No run with this task and seed is shown."));
