@@ -51,7 +51,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """What PPO, SAPG and CPO have in common: targets, surrogate, critic, step size."""
+    """What all algorithms have in common: targets, surrogate, critic, step size."""
 
     horizon: int = 16
     """Control steps collected from every environment per iteration."""
@@ -193,7 +193,7 @@ class TrainConfig:
     algo: Algo = "cpo"
     """Algorithm."""
     policies: int | None = None
-    """Number of policies M, one leader and M-1 followers; 6 unless given, and always 1 with PPO."""
+    """Number of policies M: one leader and M-1 followers, or the members of a population; 6 unless given, 1 with PPO."""
     num_envs: int = 256
     """Environments simulated side by side."""
     iterations: int | None = None
