@@ -193,7 +193,7 @@ class TrainConfig:
     algo: Algo = "cpo"
     """Algorithm."""
     policies: int | None = None
-    """Number of policies M: one leader and M-1 followers, or the members of a population; 6 unless given, 1 with PPO."""
+    """Number of policies M: one leader and M-1 followers, or members of a population; 6 unless given, 1 with PPO."""
     num_envs: int = 256
     """Environments simulated side by side."""
     iterations: int | None = None
