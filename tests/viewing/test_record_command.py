@@ -24,6 +24,21 @@ def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[
     assert ([episode.policy for episode in replay.episodes], replay.seed) == ([1], 4)
 
 
+def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A film of one policy must not take the others out of the report; without a replay it leaves its own."""
+    drawn: list[int] = []
+    monkeypatch.setattr("echelon.viewing.video.require_packages", lambda format: None)
+    monkeypatch.setattr("echelon.viewing.video.draw", lambda tapes, out, format: drawn.append(len(tapes)))
+    assert main(["record", str(hopper.path), "--format", "html"]) == 0
+    film = ["record", str(hopper.path), "--policy", "1", "--out", str(tmp_path / "film.gif")]
+    assert main(film) == 0
+    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [0, 1, 2]
+    replay_path(hopper).unlink()
+    assert main(film) == 0
+    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [1]
+    assert drawn == [1, 1]
+
+
 def test_a_runs_name_cannot_break_the_page(hopper: RunFolder) -> None:
     from dataclasses import replace
 

@@ -135,9 +135,15 @@ def test_keys_step_choose_and_play(hopping: Page) -> None:
 
 
 def picture(page: Page, path: Path) -> np.ndarray:
-    image = pytest.importorskip("PIL.Image")
-    time.sleep(0.5)  # damped motion of the camera comes to rest
-    return np.asarray(image.open(page.screenshot(path)).convert("RGB")).astype(float)
+    """The window once nothing in it moves any more: the camera's motion is damped, and a busy machine draws slowly."""
+    image, before = pytest.importorskip("PIL.Image"), None
+    for _ in range(60):
+        time.sleep(0.2)
+        now = np.asarray(image.open(page.screenshot(path)).convert("RGB")).astype(float)
+        if before is not None and np.array_equal(now, before):
+            return now
+        before = now
+    raise AssertionError("the picture does not come to rest")
 
 
 def test_the_mouse_turns_and_zooms_and_the_first_view_comes_back(hopping: Page, tmp_path: Path) -> None:

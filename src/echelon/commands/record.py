@@ -59,7 +59,8 @@ def run(arguments: list[str]) -> int:
         print(f"{tape.name:<12} return {tape.total_return:10.2f}, {end} after {tape.length} steps")
     try:
         replay = to_replay(folder.name, trained, given.seed, tapes)
-        write_replay(replay, replay_path(folder))
+        if format == "html" or not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
+            write_replay(replay, replay_path(folder))
         if format == "html":
             from echelon.viewing.page import write_page
 
