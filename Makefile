@@ -24,6 +24,7 @@ demo: $(VENV)/.installed
 	$(BIN)/echelon train CartpoleSwingup --device cpu --env-steps 1600000 --out runs/demo
 	$(BIN)/echelon evaluate runs/demo --device cpu
 	$(BIN)/echelon record runs/demo --format html
+	$(BIN)/echelon record runs/demo --policy leader --format gif || true  # where OpenGL is, and it says so where not
 	$(BIN)/echelon report runs/demo
 
 test: $(VENV)/.installed
