@@ -83,16 +83,12 @@ def test_resuming_goes_on_as_if_never_stopped(name: str, tmp_path: Path) -> None
     for result in expected[7:]:
         again = second.iterate()
         assert_same_metrics(again.metrics, result.metrics)
-        assert _takeovers(again) == _takeovers(result)
+        assert again.takeovers == result.takeovers
     assert_same(second.state_dict(), whole.state_dict())
     assert second.update.passes == whole.update.passes
-    copied = [any(t.copied for t in _takeovers(result)) for result in expected]
+    copied = [any(t.copied for t in result.takeovers) for result in expected]
     assert any(copied[:7])
     assert any(copied[7:])
-
-
-def _takeovers(result: Any) -> list[Takeover]:
-    return result.check.takeovers if result.check else []
 
 
 def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> None:
@@ -108,7 +104,7 @@ def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> No
         rates = one.update.optimizer.rate.tolist()
         result = one.iterate()
         best = one.best
-        taken = {t.member: t for t in _takeovers(result)}
+        taken = {t.member: t for t in result.takeovers}
         assert best not in taken
         if not replaced:
             assert before[1].equal(frozen)

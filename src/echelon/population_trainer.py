@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
-from echelon.algorithms.pbt import Check, Evolution, Takeover, ranked
+from echelon.algorithms.pbt import Evolution, Takeover, ranked
 from echelon.config import TrainConfig
 from echelon.envs.contract import Env, Evolvable, State
 from echelon.errors import UserError
@@ -76,10 +76,9 @@ class PopulationTrainer(Trainer):
         self.evolution.observe(objectives)
         steps = self.iteration * self.config.update.horizon * self.layout.follower_envs
         if self.evolution.due(steps):
-            takeovers = self.evolution.check(steps, objectives, self.hyperparameters())
-            for takeover in takeovers:
+            result.takeovers = self.evolution.check(steps, objectives, self.hyperparameters())
+            for takeover in result.takeovers:
                 self._apply(takeover)
-            result.check = Check(objectives, takeovers)
         return result
 
     def hyperparameters(self) -> list[dict[str, float]]:

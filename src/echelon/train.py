@@ -53,8 +53,8 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 trouble.look(metrics)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
-                if result.check is not None:
-                    genealogy.write(trainer.iteration, session.env_steps, result.check.takeovers)
+                if result.takeovers:
+                    genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
                 last = trainer.iteration == config.num_iterations or interrupt.asked
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(score=metrics["return/leader"])

@@ -1,6 +1,6 @@
 """One iteration of training, and everything a run is made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
-from echelon.algorithms.pbt import Check
+from echelon.algorithms.pbt import Takeover
 from echelon.capture import Captured
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import Distances, measure
@@ -36,8 +36,8 @@ class Iteration:
     metrics: dict[str, float]
     kl_matrix: list[list[float]] | None
     """KL from row to column, when it was measured."""
-    check: Check | None = None
-    """Who was replaced in a population, when that was looked into."""
+    takeovers: Sequence[Takeover] = ()
+    """Who was replaced in a population."""
 
 
 @dataclass

@@ -111,14 +111,6 @@ class Takeover:
     after: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Check:
-    """What a check found."""
-
-    objectives: list[float]
-    takeovers: list[Takeover]
-
-
 class Evolution:
     """Who is replaced by whom, over a run. Decides on the host and touches no network."""
 
