@@ -1,0 +1,63 @@
+"""A scripted policy picks objects up through the task's own actions: servos, friction and contacts allow it."""
+
+import torch
+from tasks.allegro_kuka.states import REORIENTATION, begun
+from torch import Tensor
+
+from echelon.tasks.allegro_kuka import objects
+from echelon.tasks.allegro_kuka.task import AllegroKuka
+
+OPEN = [0.0, 0.1, 0.1, 0.1] * 3 + [1.3, 0.2, 0.1, 0.1]
+# A cube of 6.25 cm and one of 8.75 × 7.5 × 3.75 cm, both 98 g. Grasps found by benchmarks/allegro_kuka_grasps.py.
+SCALES = [(1.25, 1.25, 1.25), (0.75, 1.5, 1.75)]
+QUARTER = (2**-0.5, 0.0, 0.0, 2**-0.5)
+ABOVE = [
+    [-1.5391, 1.2323, -0.1524, 0.9465, -0.2211, 1.5082, 2.561],
+    [-1.5594, 0.9065, -0.0285, 0.4225, -0.1001, 1.4607, 2.4301],
+]
+AT = [
+    [-1.5615, 1.7092, -0.1543, 1.3392, -0.2694, 1.4345, 2.6049],
+    [-1.5742, 1.4945, -0.0342, 1.1051, -0.0954, 1.5558, 2.4315],
+]
+CLOSED = [
+    [0.0, 0.806, 1.115, 0.504] * 3 + [1.372, 0.223, 0.746, 1.078],
+    [0.0, 0.807, 0.425, 0.475] * 3 + [1.334, 0.465, 0.707, 0.575],
+]
+
+
+def go(env: AllegroKuka, steps: int, arm: Tensor, hand: Tensor) -> dict[str, Tensor]:
+    """Move there in two thirds of the time; what the rewards were in sum."""
+    low, high, begin = env.arms.low[7:], env.arms.high[7:], env.arms.target.clone()
+    end, paid = torch.cat((arm, hand), dim=1), {}
+    for step in range(steps):
+        wanted = begin + (end - begin) * min(1.0, 1.5 * (step + 1) / steps)
+        wanted[:, :4] -= 0.15 * env.arms.velocities()[:, :4]  # the servos damp the large joints little
+        shift = 6.0 * (wanted - env.arms.target)[:, :7]
+        share = 2.0 * (wanted[:, 7:] - low) / (high - low) - 1.0
+        log = env.step(torch.cat((shift, share), dim=1)).log
+        paid = {name: paid.get(name, 0.0) + value for name, value in log.items()}
+    return paid
+
+
+def test_objects_can_be_lifted_and_held() -> None:
+    env = begun(REORIENTATION, 2, force_scale=0.0)
+    scales, _ = objects.give(env.engine, SCALES, ("object", "goal"))
+    above, at, closed, opened = (torch.tensor(rows) for rows in (ABOVE, AT, CLOSED, [OPEN, OPEN]))
+    qpos = torch.tensor(env.engine.model.qpos0).repeat(2, 1)
+    qpos[:, 2] = 0.53 + 0.025 * scales[:, 2]
+    qpos[1, 3:7] = torch.tensor(QUARTER)  # the shorter side between fingers and thumb
+    qpos[:, 7:] = torch.cat((above, opened), dim=1)
+    everything = torch.ones(2, dtype=torch.bool)
+    env.engine.set_state(everything, qpos, torch.zeros_like(env.engine.qvel))
+    env.arms.hold(everything)
+    env.goals.position[:] = torch.tensor([0.0, 0.0, 5.0])
+    env.progress.new_object(everything, env.reach())
+    reached = go(env, 90, at, opened)
+    assert (reached["reward/reach"] > 0).all()
+    go(env, 45, at, closed)
+    lifted = go(env, 120, above, closed)
+    assert lifted["reward/lift_bonus"].tolist() == [300.0, 300.0]
+    held = go(env, 60, above, closed)
+    assert (env.engine.qpos[:, 2] > 0.68).all()
+    assert held["lifted"].tolist() == [60.0, 60.0]
+    assert env.reach().amax(dim=1).max() < 0.2
