@@ -23,6 +23,8 @@ OPEN = (0.0, 0.1, 0.1, 0.1) * 3 + (1.3, 0.2, 0.1, 0.1)
 LIFT = np.array([0.0, 0.05, 0.2])
 LIFTED = 0.1
 """Metres above where the object lay."""
+FLUNG = 5.0
+"""m/s; such an object is not held, wherever it is."""
 Change = Callable[[mujoco.MjModel], None]
 
 
@@ -143,14 +145,14 @@ def carry_out(grasps: Grasps, changes: list[Change]) -> str:
     go(90, grasps.at, opened)
     go(45, grasps.at, grasps.closed)
     go(120, grasps.above, grasps.closed)
-    up = engine.qpos[:, 2] - start[:, 2] > LIFTED
+    up = (engine.qpos[:, 2] - start[:, 2] > LIFTED) & (fastest < FLUNG)
     seen = (engine.qpos[:, :3] - engine.sensordata[:, :3]).clone()
     go(120, grasps.above, grasps.closed)
-    held = up & (engine.qpos[:, 2] - start[:, 2] > LIFTED)
+    held = up & (engine.qpos[:, 2] - start[:, 2] > LIFTED) & (fastest < FLUNG)
     moved = 1e3 * (engine.qpos[:, :3] - engine.sensordata[:, :3] - seen).norm(dim=1)[held]
     heavy = 1e3 * mass[held].amax() if held.any() else 0.0
     middle = moved.median() if held.any() else float("nan")
-    return f"{int(up.sum())} | {int(held.sum())} | {middle:.1f} mm | {heavy:.0f} g | {int((fastest > 5).sum())}"
+    return f"{int(up.sum())} | {int(held.sum())} | {middle:.1f} mm | {heavy:.0f} g | {int((fastest >= FLUNG).sum())}"
 
 
 def main() -> None:
