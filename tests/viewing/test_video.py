@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -68,6 +70,15 @@ def test_mp4(hopper: RunFolder, opengl: Path) -> None:
     assert about["fps"] == 25
     (tape,) = record(Trained.load(hopper), "1")
     assert len(list(reader)) == len(tape.qpos)
+
+
+def test_a_film_shows_the_environments_own_sizes(hopper: RunFolder, tmp_path: Path) -> None:
+    (tape,) = record(Trained.load(hopper), "leader")
+    sizes = 1.5 * tape.looks.size
+    video._write_job((replace(tape, looks=replace(tape.looks, size=sizes)),), tmp_path, "gif")
+    drawn = mujoco.MjModel.from_binary_path(str(tmp_path / "0.mjb"))
+    assert drawn.geom_size == pytest.approx(sizes)
+    assert np.array_equal(np.load(tmp_path / "0.npz")["qpos"], tape.qpos)
 
 
 def test_the_caption_says_how_an_episode_ended() -> None:
