@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from echelon.envs.contract import State
+from echelon.models.flat import places
 
 
 class Adam:
@@ -18,12 +19,13 @@ class Adam:
 
     def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
         tensors = list(parameters)
-        flat = nn.Parameter(torch.cat([p.detach().flatten() for p in tensors]))
+        slices, length = places(p.numel() for p in tensors)
+        flat = nn.Parameter(tensors[0].new_zeros(length))
         self.gradient = flat.grad = torch.zeros_like(flat)
-        sizes = [p.numel() for p in tensors]
-        for p, values, gradient in zip(tensors, flat.detach().split(sizes), self.gradient.split(sizes), strict=True):
-            p.data = values.view_as(p)
-            p.grad = gradient.view_as(p)
+        for p, place in zip(tensors, slices, strict=True):
+            values = flat.detach()[place].view_as(p)
+            p.data = values.copy_(p.detach())
+            p.grad = self.gradient[place].view_as(p)
         self.rate = torch.tensor(rate, device=flat.device, dtype=flat.dtype)
         self._adam = torch.optim.Adam([flat], lr=self.rate, fused=True, capturable=flat.is_cuda)
         # As PyTorch would at the first step. Made here, so that loading can be in place: a CUDA graph may know them.

@@ -31,7 +31,8 @@ class PopulationAdam:
         A member's gradient is clipped to its `clip_norm` `[M]`; returns the norms `[M]` before that.
         """
         gradients = torch.autograd.grad(loss, list(self.population.weights.values()))
-        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self.gradient)
+        for place, gradient in zip(self.population.places, gradients, strict=True):
+            self.gradient[:, place].copy_(gradient.flatten(1))
         norm = torch.linalg.vector_norm(self.gradient, dim=1)
         self.gradient.mul_((clip_norm.to(norm.dtype) * (norm + 1e-6).reciprocal()).clamp(max=1.0)[:, None])
         skip = (~active).to(self.steps.dtype)

@@ -10,6 +10,7 @@ from torch.func import functional_call, vmap
 from echelon.config import ModelConfig
 from echelon.envs.contract import Groups
 from echelon.models.actor_critic import ActorCritic, Output, Projected
+from echelon.models.flat import places
 from echelon.models.normaliser import EPSILON
 
 
@@ -36,15 +37,14 @@ class Population(nn.Module):
     def _stack(self) -> None:
         """Move all members into rows: of `flat` `[M, P]`, which `weights` look into, and of stacked statistics."""
         tables = [list(member.parameters()) for member in self.members]
-        self.flat = torch.stack([torch.cat([p.detach().flatten() for p in table]) for table in tables])
+        self.places, length = places(p.numel() for p in tables[0])
+        self.flat = tables[0][0].new_zeros(self.policies, length)
         self.weights: dict[str, Tensor] = {}
         """Every parameter of all members, `[M, ...]`: the leaves that gradients are taken of."""
-        offset = 0
         for position, (name, parameter) in enumerate(self.member(0).named_parameters()):
-            columns = slice(offset, offset := offset + parameter.numel())
-            leaf = self.flat[:, columns].unflatten(1, parameter.shape)
+            leaf = self.flat[:, self.places[position]].unflatten(1, parameter.shape)
             for table, values in zip(tables, leaf, strict=True):
-                table[position].data = values
+                table[position].data = values.copy_(table[position].detach())
             self.weights[name] = leaf.requires_grad_()
         self._statistics: dict[str, Tensor] = {}
         for name, _ in self.member(0).named_buffers():
