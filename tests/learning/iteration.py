@@ -8,8 +8,8 @@ from torch import Tensor
 
 from echelon.config import AdversaryConfig, DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.learning.batch import Batch
+from echelon.learning.data import Data
 from echelon.learning.targets import Targets, compute_targets
-from echelon.learning.update import Data
 from echelon.rollout.buffer import Rollout
 from echelon.trainer import Trainer
 

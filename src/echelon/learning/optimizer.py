@@ -38,8 +38,16 @@ class Adam:
 
     def step(self, loss: Tensor, clip_norm: float = float("inf")) -> Tensor:
         """One step down the gradient of `loss`, its global norm clipped; returns the norm before clipping."""
+        self.backward(loss)
+        return self.descend(clip_norm)
+
+    def backward(self, loss: Tensor) -> None:
+        """The gradient of `loss`, and of nothing before it."""
         self.gradient.zero_()
         loss.backward()
+
+    def descend(self, clip_norm: float = float("inf")) -> Tensor:
+        """One step down the gradient that is there."""
         norm = torch.linalg.vector_norm(self.gradient)
         self.gradient.mul_((clip_norm / (norm + 1e-6)).clamp(max=1.0))
         self._adam.step()

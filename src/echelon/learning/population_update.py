@@ -11,13 +11,13 @@ from torch.func import vmap
 from echelon.config import TrainConfig
 from echelon.learning.advantages import gae
 from echelon.learning.batch import Batch
+from echelon.learning.data import Data
 from echelon.learning.hyperparameters import Hyperparameters
 from echelon.learning.objective import Algorithm, Loss, total_loss
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.population_adam import PopulationAdam
 from echelon.learning.rate import adapt
 from echelon.learning.targets import Targets, normalise_values
-from echelon.learning.update import Data
 from echelon.models.actor_critic import Output
 from echelon.models.population import Population
 from echelon.rollout.buffer import Rollout
