@@ -24,6 +24,7 @@ commands:
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
+  bench TASK [flags]         show where an iteration's time goes
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """

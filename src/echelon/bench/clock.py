@@ -1,0 +1,60 @@
+"""How long a piece of device work takes, alone."""
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from echelon.capture import Captured
+
+
+class Clock:
+    """Median milliseconds of repeated calls. On CUDA the work is captured as a graph, as in training."""
+
+    def __init__(self, device: torch.device, generators: Iterable[torch.Generator], repeats: int) -> None:
+        self.device, self._generators, self._repeats = device, tuple(generators), repeats
+
+    def milliseconds(
+        self, run: Callable[[], object], around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> float:
+        """Of one call. `around` is entered while it is captured."""
+        captured = Captured(run, self.device, self._generators, around)
+        for _ in range(3):  # as it is, recording, a first replay
+            captured()
+        return statistics.median(self.once(captured) for _ in range(self._repeats))
+
+    def once(self, run: Callable[[], object]) -> float:
+        """Of this call, as it is, from the device's standstill to its standstill."""
+        began = self._now()
+        run()
+        return 1000 * (self._now() - began)
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+
+def synchronisations(run: Callable[[], object], device: torch.device) -> int | None:
+    """How often the host waits for the device in `run`, as far as torch notices; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(warning.message) for warning in noticed)
+
+
+def memory(device: torch.device) -> int | None:
+    """Bytes of the device in use, by torch, Warp and graphs alike; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free

@@ -1,0 +1,188 @@
+"""Measure an iteration as a whole, then its parts alone, on the data of the last rollout.
+
+A part inside a graph cannot be timed from outside. So physics, the task, the policy, and the pieces of a gradient step
+are run once more by themselves, as graphs of their own; what a whole has beyond its measured parts is its rest. Parts
+that run alone find other things in the caches than they do in company, so a rest can be a little off.
+"""
+
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from echelon.bench.clock import Clock, memory, synchronisations
+from echelon.config import TrainConfig
+from echelon.diagnostics.measure import measure as measure_distances
+from echelon.learning.update import Update
+from echelon.population_trainer import make_trainer
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import MetricsWriter
+from echelon.tasks import make
+from echelon.train import choose_device, set_up_torch
+from echelon.trainer import Trainer
+
+Say = Callable[[str], None]
+BEFORE = 3
+"""Iterations before the clock starts: as they are, recording, a first replay."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Milliseconds of an iteration and of its parts; `update/forward` is a part of `update`."""
+
+    config: TrainConfig
+    device: str
+    iteration: float
+    parts: dict[str, float]
+    physics_rate: float | None
+    """Control steps per second if there were nothing but physics; None where there is none."""
+    memory: int | None
+    """Bytes on the device; None on a CPU."""
+    synchronisations: int | None
+    """Times the host waits for the device in an iteration; None on a CPU."""
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of an iteration."""
+        return self.config.num_envs * self.config.update.horizon
+
+    @property
+    def rate(self) -> float:
+        """Environment steps per second of training."""
+        return 1000 * self.steps / self.iteration
+
+
+def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
+    """Train for some iterations and measure. Nothing of it is kept."""
+    set_up_torch(config)
+    device = choose_device(config.device)
+    held = memory(device)
+    say("building")
+    env = make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
+    trainer = make_trainer(env, config)
+    for number in range(BEFORE):
+        say(f"iteration {number + 1} of {BEFORE}, not timed")
+        trainer.iterate()
+    generators = [g for g in (trainer.generator, getattr(env, "generator", None)) if g is not None]
+    clock = Clock(device, generators, max(3, iterations // 2))
+    whole, parts = _iterations(trainer, clock, iterations, say)
+    waits = synchronisations(trainer.iterate, device)
+    used = memory(device)
+    say("physics, task and policy")
+    parts |= _collecting(trainer, clock)
+    say("gather, forward, backward, optimizer")
+    parts |= _updating(trainer, clock)
+    say("diagnostics and logging")
+    parts |= _besides(trainer, clock)
+    physics = parts.get("collect/physics")
+    rate = 1000 * config.num_envs * config.update.horizon / physics if physics else None
+    taken = used - held if used is not None and held is not None else None
+    return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits)
+
+
+def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tuple[float, dict[str, float]]:
+    """Medians of whole iterations, as the host sees them, and of their parts, as the device does."""
+    whole: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for number in range(iterations):
+        say(f"iteration {number + 1} of {iterations}")
+        whole.append(clock.once(trainer.iterate))
+        for name, value in trainer.timers.metrics().items():
+            parts.setdefault(name.removeprefix("time/"), []).append(1000 * value)
+    parts.pop("diagnostics")  # most iterations have none: see `_besides`
+    return statistics.median(whole), {name: statistics.median(values) for name, values in parts.items()}
+
+
+def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
+    """Physics, task logic and policy of one rollout."""
+    env: Any = trainer.env
+    collector, rollout = trainer.collector, trainer.collector.rollout
+    action = rollout.action[0].clamp(-1, 1).clone()
+    around = getattr(env, "capturing", None)
+    arguments = {} if around is None else {"around": around}
+
+    def policy() -> None:
+        for t in range(rollout.horizon):
+            obs = {name: x[t] for name, x in rollout.obs.items()}
+            output = collector._evaluate(obs, rollout.state[t], collector.layout.policy_id)
+            output.log_prob(output.mean + output.log_std.exp() * torch.randn_like(output.mean))
+
+    def task() -> None:
+        for _ in range(rollout.horizon):
+            env.step(action)
+
+    def physics() -> None:
+        for _ in range(rollout.horizon):
+            env.engine.step(env.substeps)
+
+    with torch.inference_mode():
+        parts = {"policy": clock.milliseconds(policy)}
+        stepping = clock.milliseconds(task, **arguments) if around is not None else clock.once(task)
+        engine = clock.milliseconds(physics, **arguments) if hasattr(env, "engine") else 0.0
+    parts |= {"physics": engine, "task logic": max(0.0, stepping - engine)}
+    return {f"collect/{name}": value for name, value in parts.items() if value}
+
+
+def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
+    """The pieces of all gradient steps. A population's are not taken apart."""
+    update, lessons, rollout = trainer.update, trainer._lessons, trainer.collector.rollout
+    if not isinstance(update, Update) or lessons is None:
+        return {}
+    data = update.prepare(rollout, lessons.targets, lessons.follower)
+    minibatch = next(iter(update.plan.shuffle(lessons.follower, trainer.generator)))
+    gathered = data.gather(minibatch)
+    clip = update.config.update.grad_norm
+
+    def forward() -> torch.Tensor:
+        return update.loss(data.evaluate(gathered, update.reads_leader)).total
+
+    both = clock.milliseconds(lambda: update.optimizer.backward(forward()))
+    parts = {
+        "gather": clock.milliseconds(lambda: data.gather(minibatch)),
+        "forward": clock.milliseconds(lambda: forward().detach()),
+        "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip)),
+    }
+    parts["backward"] = max(0.0, both - parts["forward"])
+    count = update.plan.minibatches * update.config.update.mini_epochs
+    return {f"update/{name}": count * value for name, value in parts.items()}
+
+
+def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
+    """An iteration's share of the diagnostics, and what it takes to write a line of metrics."""
+    config, layout = trainer.config, trainer.layout
+    parts: dict[str, float] = {}
+    every = config.diagnostics.every
+    if every and layout.policies > 1 and isinstance(trainer.update, Update):
+        rollout = trainer.collector.rollout
+        spent = clock.once(lambda: measure_distances(trainer.model, rollout, layout, config.diagnostics.states))
+        parts["diagnostics"] = spent / every
+    metrics = {"iteration": trainer.iteration} | trainer.iterate().metrics
+    with tempfile.TemporaryDirectory() as place:
+        folder = RunFolder.create_or_resume(dataclasses.replace(config, out=f"{place}/run"))
+        with MetricsWriter(folder, 0) as log:
+            began = time.perf_counter()
+            log.write(metrics)
+            parts["logging"] = 1000 * (time.perf_counter() - began)
+    return parts
+
+
+def _with_rests(parts: dict[str, float]) -> dict[str, float]:
+    """Every whole is followed by its parts, the largest first, and by what they leave over."""
+    result: dict[str, float] = {}
+    names = {"collect": "storage and scores", "update": "shuffling, KL and metrics"}
+    for name in (name for name in parts if "/" not in name):
+        result[name] = parts[name]
+        inner = {key: value for key, value in parts.items() if key.startswith(f"{name}/")}
+        if inner:
+            inner[f"{name}/{names[name]}"] = max(0.0, parts[name] - sum(inner.values()))
+        result |= dict(sorted(inner.items(), key=lambda item: -item[1]))
+    return result
+
+
+def _named(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

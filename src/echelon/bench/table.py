@@ -1,0 +1,50 @@
+"""A bench for people, and for programs."""
+
+import json
+from typing import Any
+
+from echelon.bench.measure import Bench
+from echelon.config import to_dict
+from echelon.runs.wording import count
+
+
+def table(found: Bench) -> str:
+    """Lines of text: milliseconds, share of the iteration, and the rate if there were nothing but this part."""
+    lines = [f"{'':<32}{'ms':>10}{'share':>9}{'steps/s':>12}"]
+    lines += [_line(name, value, found) for name, value in found.parts.items()]
+    lines.append(_line("iteration", found.iteration, found))
+    lines.append("")
+    if found.physics_rate is not None:
+        share = found.rate / found.physics_rate
+        lines.append(f"training runs at {share:.0%} of the rate of physics alone")
+    if found.memory is not None:
+        lines.append(f"{found.memory / 2**30:.1f} GiB on the device")
+    if found.synchronisations is not None:
+        times = "once" if found.synchronisations == 1 else f"{found.synchronisations} times"
+        lines.append(f"the host waits for the device {times} in an iteration")
+    return "\n".join(lines)
+
+
+def _line(name: str, milliseconds: float, found: Bench) -> str:
+    depth, label = name.count("/"), name.rpartition("/")[2]
+    rate = 1000 * found.steps / milliseconds if milliseconds else float("nan")
+    share = milliseconds / found.iteration
+    return f"{'  ' * depth + label:<32}{milliseconds:>10.2f}{share:>9.1%}{count(rate) if milliseconds else '-':>12}"
+
+
+def document(found: Bench) -> str:
+    """JSON of everything that was measured, with the settings."""
+    figures: dict[str, Any] = {
+        "task": found.config.task,
+        "algo": found.config.algo,
+        "num_envs": found.config.num_envs,
+        "device": found.device,
+        "iteration_ms": found.iteration,
+        "parts_ms": found.parts,
+        "steps_per_s": found.rate,
+        "physics_steps_per_s": found.physics_rate,
+        "memory_bytes": found.memory,
+        "synchronisations": found.synchronisations,
+        "config": to_dict(found.config),
+    }
+    return json.dumps(figures, indent=2) + "\n"

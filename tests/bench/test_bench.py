@@ -1,0 +1,120 @@
+"""The parts of an iteration, their rests and their table; and the command on a real task."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from echelon.bench.clock import Clock, memory, synchronisations
+from echelon.bench.measure import Bench, _with_rests
+from echelon.bench.table import document, table
+from echelon.cli import main
+from echelon.config import TrainConfig, UpdateConfig
+
+CPU = torch.device("cpu")
+
+
+def found(**changes: object) -> Bench:
+    """100 environments × 10 steps in 50 ms: 20,000 steps a second."""
+    config = TrainConfig(num_envs=100, update=UpdateConfig(horizon=10))
+    parts = {"collect": 30.0, "collect/physics": 25.0, "collect/storage and scores": 5.0, "update": 20.0}
+    values: dict = {"physics_rate": 40_000.0, "memory": 3 * 2**30, "synchronisations": 1} | changes
+    return Bench(config, "cpu", 50.0, parts, **values)
+
+
+def test_what_parts_leave_over_is_the_rest_and_parts_are_sorted() -> None:
+    parts = {"collect": 30.0, "targets": 1.0, "update": 9.0, "collect/policy": 5.0, "collect/physics": 20.0}
+    assert list(_with_rests(parts).items()) == [
+        ("collect", 30.0),
+        ("collect/physics", 20.0),
+        ("collect/policy", 5.0),
+        ("collect/storage and scores", 5.0),
+        ("targets", 1.0),
+        ("update", 9.0),
+    ]
+
+
+def test_parts_that_alone_take_longer_leave_no_negative_rest() -> None:
+    assert _with_rests({"update": 1.0, "update/forward": 2.0})["update/shuffling, KL and metrics"] == 0.0
+
+
+def test_the_table_by_hand() -> None:
+    lines = table(found()).splitlines()
+    assert lines[1].split() == ["collect", "30.00", "60.0%", "33.3", "k"]  # 1,000 steps in 30 ms
+    assert lines[2].split() == ["physics", "25.00", "50.0%", "40.0", "k"]
+    assert lines[2].startswith("  physics")
+    assert lines[5].split() == ["iteration", "50.00", "100.0%", "20.0", "k"]
+    assert lines[7:] == [
+        "training runs at 50% of the rate of physics alone",
+        "3.0 GiB on the device",
+        "the host waits for the device once in an iteration",
+    ]
+
+
+def test_what_a_cpu_does_not_have_is_not_mentioned() -> None:
+    text = table(found(physics_rate=None, memory=None, synchronisations=None))
+    assert "physics alone" not in text
+    assert "GiB" not in text
+    assert "host" not in text
+    assert memory(CPU) is None
+    assert synchronisations(lambda: None, CPU) is None
+
+
+def test_the_document_holds_figures_and_settings() -> None:
+    figures = json.loads(document(found()))
+    assert figures["steps_per_s"] == 20_000
+    assert figures["parts_ms"]["collect/physics"] == 25.0
+    assert figures["config"]["update"]["horizon"] == 10
+
+
+def test_the_clock_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, times = Clock(CPU, (), 3), iter([5.0, 1.0, 2.0])
+    calls = []
+    monkeypatch.setattr(clock, "once", lambda run: next(times))
+    assert clock.milliseconds(lambda: calls.append(1)) == 2.0
+    assert len(calls) == 3  # before the clock starts
+
+
+@pytest.mark.parametrize("algo", ["cpo", "pbt"])
+def test_a_task_is_measured(algo: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "figures" / "here.json"
+    words = ["CartpoleSwingup", "--algo", algo, "--num-envs", "48", "--policies", "2", "--repeats", "2"]
+    assert main(["bench", *words, "--json", str(path), "--device", "cpu"]) == 0
+    figures = json.loads(path.read_text())
+    parts = figures["parts_ms"]
+    assert {"collect", "collect/physics", "collect/policy", "targets", "update", "read", "logging"} <= set(parts)
+    assert ("update/backward" in parts) == (algo == "cpo")
+    assert all(value >= 0 for value in parts.values())
+    wholes = sum(parts[name] for name in ("collect", "targets", "update", "read"))
+    assert 0.3 < wholes / figures["iteration_ms"] < 2  # loosely: the machine may be busy
+    assert figures["num_envs"] == 48
+    assert f"Written to {path}" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "bench needs a task"),
+        (["--algo", "ppo"], "the task comes first"),
+        (["Hoper"], "did you mean Hopper?"),
+        (["Hopper", "--repeats", "no"], "--repeats takes a whole number of at least 1, not 'no'"),
+        (["Hopper", "--repeats", "0"], "--repeats takes a whole number of at least 1, not '0'"),
+        (["Hopper", "--json"], "--json needs a value"),
+        (["Hopper", "--json", "--algo"], "--json needs a value"),
+        (["Hopper", "--clip", "1"], "--clip is not a flag"),
+    ],
+)
+def test_mistakes_are_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["bench", *words]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.splitlines()) == 1
+
+
+def test_help_lists_the_tasks(capsys: pytest.CaptureFixture) -> None:
+    assert main(["bench", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--repeats K" in out
+    assert "AllegroHand" in out
