@@ -205,3 +205,21 @@ def test_the_follower_is_drawn_uniformly_from_all_but_the_leader() -> None:
     assert set(drawn) == {1, 2, 3}
     assert all(150 < count < 250 for count in drawn.values())
     assert Case("cpo", 4, 1, 2).plan().draw_follower(generator).tolist() == [1]
+
+
+@pytest.mark.parametrize(("borrows", "pulls"), [(True, False), (True, True), (False, True), (False, False)])
+@pytest.mark.parametrize("follower", [1, 2])
+def test_the_gradient_of_sharing_is_that_of_its_parts(borrows: bool, pulls: bool, follower: int) -> None:
+    """Against PyTorch's own derivative of the plain layout, for blocks of unequal size; second dimension in units."""
+    plan = Plan(Layout(8, 3), 4, 2, borrows=borrows, pulls=pulls, minibatches=2)
+    drawn = torch.tensor([follower])
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, plan.leader_units + 2 * plan.follower_units, 3, generator=generator, dtype=torch.float64)
+    x.requires_grad_()
+    weight = torch.randn(2, sum(plan.counts), 3, generator=generator, dtype=torch.float64)
+    shared = plan.share(x, drawn)
+    plain = plan.lay_out(x, drawn) if borrows or pulls else x
+    assert shared.equal(plain)
+    (found,) = torch.autograd.grad((shared * weight).sum(), x)
+    (expected,) = torch.autograd.grad((plain * weight).sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -21,6 +21,7 @@ layer once, for every algorithm, and policy ids and groups are constants.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -149,19 +150,36 @@ class Plan:
         return first + torch.arange(self.length, device=unit.device)[:, None] * num_envs
 
     def share(self, x: Tensor, follower: Tensor) -> Tensor:
-        """A minibatch's gathered units `[L, n, ...]` laid out for its evaluations `[L, B, ...]`.
+        """A minibatch's gathered units `[L, n, ...]` laid out for its evaluations `[L, B, ...]`."""
+        if not self.borrowed and not self.pulled:
+            return x
+        if not x.requires_grad:
+            return self.lay_out(x, follower)
+        shared: Any = _Share.apply(x, follower, self)
+        return shared
 
-        Slices and expansions only, so the backward pass sums instead of scattering.
-        """
+    def lay_out(self, x: Tensor, follower: Tensor) -> Tensor:
+        """`share`, without its gradient."""
         leader, followers = x.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
         parts = [x]
         if self.borrowed:
             blocks = followers.unflatten(1, (self.layout.followers, self.follower_units))
             parts.append(blocks.index_select(1, follower - 1).squeeze(1))
         if self.pulled:
-            shape = (x.shape[0], self.layout.followers, *leader.shape[1:])
-            parts.append(leader.unsqueeze(1).expand(shape).flatten(1, 2))
-        return torch.cat(parts, dim=1) if len(parts) > 1 else x
+            parts += [leader] * self.layout.followers
+        return torch.cat(parts, dim=1)
+
+    def gather_back(self, grad: Tensor, follower: Tensor) -> Tensor:
+        """The transpose of `lay_out`: `[L, B, ...] -> [L, n, ...]`, each unit the sum of its evaluations."""
+        own, borrowed, pulled = grad.split(self.counts, dim=1)
+        units = own.clone()
+        leader, followers = units.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
+        if self.borrowed:
+            blocks = followers.unflatten(1, (self.layout.followers, self.follower_units))
+            blocks.index_add_(1, follower - 1, borrowed.unsqueeze(1))
+        if self.pulled:
+            leader += pulled.unflatten(1, (self.layout.followers, self.leader_units)).sum(1)
+        return units
 
     def by_unit(self, x: Tensor) -> Tensor:
         """A table over steps and environments, `[T, n, ...]`, by units: `[L, C·n, ...]`."""
@@ -193,3 +211,19 @@ class Plan:
             policy.append(torch.arange(1, layout.policies, device=device).repeat_interleave(len(leader)))
         counts = torch.tensor((self.own, self.borrowed, self.pulled), device=device)
         return torch.cat(unit), torch.cat(policy), torch.arange(3, device=device).repeat_interleave(counts)
+
+
+class _Share(torch.autograd.Function):
+    """`lay_out`. Derived from its parts, the gradient of a large table would be padded with zeros and added up once for
+    every part; here each number is read once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, follower: Tensor, plan: Plan) -> Tensor:
+        ctx.save_for_backward(follower)
+        ctx.plan = plan
+        return plan.lay_out(x, follower)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (follower,) = ctx.saved_tensors
+        return ctx.plan.gather_back(grads[0], follower), None, None
