@@ -1,6 +1,7 @@
 """The page in a real browser: what a reader sees and does."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,7 +58,8 @@ def test_every_section_is_there_and_named(page: Page) -> None:
     assert texts(page, "#contents a") == [*names, "Speed", "Settings", "Runs"]
     assert page.evaluate("[...document.querySelectorAll('section')].every((s) => s.querySelector('.caption'))")
     assert page.evaluate("document.querySelectorAll('#curves-charts .plot').length") == 2
-    assert page.evaluate("document.querySelectorAll('#adversary-charts .mark').length") == 2
+    marks = page.evaluate("[...document.querySelectorAll('#adversary-charts .mark')].map((m) => m.dataset.value)")
+    assert [float(mark) for mark in marks] == pytest.approx([math.log(6)] * 2)
     assert "ln 6: a blind guess" in texts(page, "#adversary-charts text")
     (problem,) = texts(page, "#problem-list li")
     assert "broken: its config.json cannot be read" in problem

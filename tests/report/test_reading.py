@@ -75,6 +75,7 @@ def test_maps_of_another_size_are_left_out(tmp_path: Path) -> None:
     path = write_run(tmp_path, iterations=20)
     with (path / "diagnostics" / "kl.jsonl").open("a") as file:
         file.write('{"env_steps": 5, "kl": [[0, 1], [1, 0]]}\n[1]\n{"env_steps": 5}\nnonsense\n')
+        file.write('{"env_steps": 5, "kl": [[0, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1]]}\n')
     assert len(read_run(path).distances) == 2
 
 

@@ -78,7 +78,7 @@ Report.chart = (() => {
     }
     parts.push(svg("text", { x: (edges.left + edges.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, spec.xLabel));
     for (const mark of spec.marks ?? []) {
-      parts.push(svg("line", { class: "mark", x1: edges.left, x2: edges.right, y1: place.y(mark.y), y2: place.y(mark.y) }));
+      parts.push(svg("line", { class: "mark", "data-value": mark.y, x1: edges.left, x2: edges.right, y1: place.y(mark.y), y2: place.y(mark.y) }));
       parts.push(svg("text", { x: edges.right - 2, y: place.y(mark.y) - 5, "text-anchor": "end" }, mark.label));
     }
     return parts;
