@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +62,19 @@ def stored(path: Path) -> tuple[dict[str, object], list[dict[str, float]], str]:
     return settings, lines, name
 
 
+def wait_for_lines(folder: RunFolder, count: int) -> list[Path]:
+    """The files of all starts, once they hold so many lines: a service of wandb's own writes them, a little later."""
+    deadline = time.monotonic() + 30
+    while True:
+        files = sorted((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
+        if sum(len(stored(file)[1]) for file in files) >= count or time.monotonic() > deadline:
+            return files
+        time.sleep(0.1)
+
+
 def test_an_offline_run_holds_every_iteration(offline: RunFolder) -> None:
     write(offline, 0, 1, 2, 3)
-    (file,) = (offline.path / "wandb").glob("offline-run-*/run-*.wandb")
+    (file,) = wait_for_lines(offline, 3)
     settings, lines, name = stored(file)
     assert [line["return/leader"] for line in lines] == [2.5, 5.0, 7.5]
     assert [line["env_steps"] for line in lines] == [100, 200, 300]
@@ -74,8 +85,9 @@ def test_an_offline_run_holds_every_iteration(offline: RunFolder) -> None:
     assert [line["iteration"] for line in read_metrics(offline)] == [1, 2, 3]
     assert list(offline.tensorboard.glob("events.*"))
 
+    time.sleep(1.1)  # folders of starts are named by the second
     write(offline, 3, 4)
-    files = sorted((offline.path / "wandb").glob("offline-run-*/run-*.wandb"))
+    files = wait_for_lines(offline, 4)
     assert {stored(file)[2] for file in files} == {name}
     assert sorted(line["env_steps"] for file in files for line in stored(file)[1]) == [100, 200, 300, 400]
 
