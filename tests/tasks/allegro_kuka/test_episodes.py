@@ -284,3 +284,27 @@ def test_all_that_lives_between_steps_stays_in_its_storage(task: str) -> None:
     parts = (env.arms.target, env.goals.position, env.progress.best_distance, env.pushes.force, env.tolerance.value)
     assert {part.data_ptr() for part in parts} <= set(places.values())
     assert {name: value.data_ptr() for name, value in env.kept.items()} == places
+
+
+def test_an_episode_begins_with_nothing_of_the_last() -> None:
+    env = in_the_air(REORIENTATION, 2, [False, False], force_scale=2.0)
+    put(env, torch.tensor([[0.0, -0.6, 0.05], [0.0, -0.6, 1.0]]))  # the first has fallen
+    env.pushes.force[:] = 0.1
+    env.pushes.chance[:] = 0.0
+    env.progress.lifted[:] = True
+    env.progress.best_reach[:] = 0.01
+    env.kept["successes"][:] = 3.0
+    step = env.step(idle(env))
+    assert step.terminated.tolist() == [True, False]
+    assert env.pushes.force.any(dim=1).tolist() == [False, True]
+    assert 0.001 <= env.pushes.chance[0] <= 0.1
+    assert env.pushes.chance[1] == 0.0
+    assert env.progress.lifted.tolist() == [False, True]
+    torch.testing.assert_close(env.progress.best_reach[0], env.reach()[0])
+    torch.testing.assert_close(env.progress.best_reach[1], torch.full((4,), 0.01))
+    torch.testing.assert_close(env.progress.best_distance[0], env.distance()[0])
+    torch.testing.assert_close(env.arms.target[0], env.arms.angles()[0])
+    assert env.kept["successes"].tolist() == [0.0, 3.0]
+    # Told are the new ones, and no reward.
+    torch.testing.assert_close(step.obs["policy"][0, 109:113], env.reach()[0])
+    assert step.obs["policy"][0, 113:].tolist() == [0.0] * 4
