@@ -3,13 +3,18 @@
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Browser, Page, browser
 from report.conftest import ODD, Written
+from report.synthetic import write_run
 
 from echelon.report.comparison import improvements, reach_table, score_table
+from echelon.report.page_file import page as whole_page
+from echelon.report.payload import payload
+from echelon.report.write import read_contents
 
 __all__ = ["browser"]  # a fixture
 
@@ -227,3 +232,18 @@ def test_the_replay_moves(page: Page) -> None:
     page.evaluate("document.getElementById('replay').scrollIntoView()")
     page.wait_for("document.querySelector('#replay-stage canvas')")
     assert "CPO on Hopper, run Hopper-cpo-s1" in page.evaluate("document.getElementById('replay-controls').textContent")
+
+
+@pytest.mark.parametrize("algo", ["ppo", "cpo"])
+def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path, algo: Any) -> None:
+    """Without what takes two methods to compare, or several policies to measure."""
+    contents = read_contents([write_run(tmp_path, algo, iterations=12)], "return", None, {})
+    path = tmp_path / "page.html"
+    path.write_text(whole_page(payload(contents), None, "one"))
+    with browser.page(path) as page:
+        page.wait_for("document.querySelector('#contents a')")
+        assert page.errors == []
+        ensemble = ["KL maps", "Coupling", "Policies"] if algo == "cpo" else []
+        assert texts(page, "#contents a") == ["Curves", "Scores", *ensemble, "Speed", "Runs"]
+        assert f"{algo.upper()} on CartpoleSwingup ends at a return of" in texts(page, "#summary")[0]
+        assert texts(page, "#curves-controls .segments:first-child button") == ["Environment steps", "Wall clock"]
