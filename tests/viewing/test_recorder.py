@@ -212,3 +212,27 @@ def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     again = [actor.step() for _ in range(3)]
     assert tape.length > 0
     assert not any(bool(step.terminated) for step in again)
+
+
+def test_a_recording_ends_after_a_minute(hopper: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortened here to 0.1 s, five control steps."""
+    monkeypatch.setattr("echelon.viewing.recorder.LONGEST_S", 0.1)
+    (tape,) = record(Trained.load(hopper), "leader")
+    assert tape.length == 5
+    assert not tape.failed
+
+
+def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> None:
+    adopted = []
+
+    def build(num_envs: int, device: torch.device, seed: int) -> Env:
+        env = make("Hopper", hopper.config.env, num_envs, device, seed)
+        env.adopt = adopted.append  # pyright: ignore
+        return env
+
+    trained = Trained.load(hopper, make_env=build)
+    Actor(trained, 0, 1)
+    found = checkpoint.load_newest(hopper)
+    assert found is not None
+    assert len(adopted) == 2  # for the network's sizes, and to act in
+    assert all(state["clock"].equal(found.state["trainer"]["env"]["clock"]) for state in adopted)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Env, Groups, MakeEnv, Step
+from echelon.envs.contract import Adaptive, Env, Groups, MakeEnv, State, Step
 from echelon.errors import UserError
 from echelon.evaluate import leader_of, load_model
 from echelon.models.population import Model
@@ -48,9 +48,10 @@ class Trained:
             raise UserError(f"{folder.path} has no checkpoint yet; train it first")
         config = folder.config
         torch.set_num_threads(config.threads)
-        make_env = make_env or partial(make, config.task, config.env)
-        model = load_model(make_env(1, CPU, 0), config, found.state["trainer"]["model"])
-        return Trained(config, make_env, model, found.iteration, leader_of(found.state["trainer"]))
+        state = found.state["trainer"]
+        make_env = _as_hard_as(state["env"], make_env or partial(make, config.task, config.env))
+        model = load_model(make_env(1, CPU, 0), config, state["model"])
+        return Trained(config, make_env, model, found.iteration, leader_of(state))
 
     def name(self, policy: int) -> str:
         """What a policy is called in pictures. In a population nobody follows."""
@@ -68,6 +69,18 @@ class Trained:
             return (policy,)
         numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
         raise UserError(f"--policy is leader, all or {numbers}, not {policies}")
+
+
+def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
+    """`make_env`, its environments as difficult as training had become by the time it returned `state`."""
+
+    def build(num_envs: int, device: torch.device, seed: int) -> Env:
+        env = make_env(num_envs, device, seed)
+        if isinstance(env, Adaptive):
+            env.adopt(state)
+        return env
+
+    return build
 
 
 class Actor:

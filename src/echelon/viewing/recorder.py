@@ -15,6 +15,8 @@ from echelon.viewing.scene import Looks, body_names, camera, primitives
 
 FRAME_RATE = 30.0
 """Frames per simulated second to aim at; a frame is a whole number of control steps."""
+LONGEST_S = 60.0
+"""Simulated seconds after which a recording stops. An episode whose clock every goal renews may last minutes."""
 SEED = 1000
 """The seed `echelon evaluate` has too: episodes that the training has not seen."""
 
@@ -60,8 +62,8 @@ def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[T
 
 
 def record_episode(actor: Actor, name: str) -> Tape:
-    """The actor's first episode, up to the last state before the environment begins another."""
-    env, engine = actor.env, actor.simulated.engine
+    """The actor's first episode, up to the last state before the environment begins another, or its first minute."""
+    engine = actor.simulated.engine
     stride = max(1, round(1 / (FRAME_RATE * actor.control_s)))
     xpos, xquat = engine.read("xpos"), engine.read("xquat")
     markers = np.flatnonzero(engine.model.body_mocapid >= 0)
@@ -78,7 +80,7 @@ def record_episode(actor: Actor, name: str) -> Tape:
             poses[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
         step = actor.step()
         total, length = total + float(step.reward), length + 1
-        if bool(step.terminated | step.truncated) or length == env.episode_length:
+        if bool(step.terminated | step.truncated) or length * actor.control_s >= LONGEST_S:
             ended = bool(step.terminated)
             break
     return Tape(
