@@ -62,6 +62,8 @@ class WarpEngine:
         self._warp_device = wp.device_from_torch(str(device))
         self._streams: dict[int, Any] = {}
         self._expanded: dict[str, Tensor] = {}
+        self._stale = False
+        """A field was expanded since kernels were compiled."""
         with self._on_stream():
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
@@ -78,18 +80,19 @@ class WarpEngine:
         self._state = {name: self.read(name) for name in _STATE}
         self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
         self._late = torch.tensor(acceleration_sensors(model), device=device)
-        with announced(Path(wp.config.kernel_cache_dir)):
-            self._compile()
+        self._compile()
 
     def _compile(self) -> None:
-        """One step, so that everything is compiled and loaded, and back to the default state."""
-        self.step(1)
-        self._restart(torch.ones_like(self.bad))
-        for counter in (self.bad, self.overflow, self.limited):
-            counter.zero_()
+        """One step that leaves nothing behind, so that everything is compiled and loaded; with progress."""
+        live = (*self._state.values(), self.sensordata, self.bad, self.overflow, self.limited)
+        before = [x.clone() for x in live]
+        with announced(Path(wp.config.kernel_cache_dir)):
+            self.step(1)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+        for x, value in zip(live, before, strict=True):
+            x.copy_(value)
         self._refresh()
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
     def read(self, name: str) -> Tensor:
         """A live `[N, ...]` tensor of a MuJoCo field."""
@@ -163,6 +166,7 @@ class WarpEngine:
             values = values.expand(self.num_sims, *values.shape[1:]).clone()
             setattr(owner, name, wp.from_torch(values, dtype=shared.dtype))
             self._expanded[field] = values
+            self._stale = True
         return self._expanded[field]
 
     def set_const(self) -> None:
@@ -171,6 +175,9 @@ class WarpEngine:
             self.expand(field)
         with self._on_stream():
             mjw.set_const(self._model, self._data)
+        if self._stale:  # some kernels are compiled for fields of one simulation or of all
+            self._stale = False
+            self._compile()
 
     def state_dict(self) -> State:
         """What MuJoCo integrates, warm start included, per-simulation model values, and the counters."""
