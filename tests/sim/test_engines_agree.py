@@ -16,7 +16,15 @@ pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
-TASKS = ("AllegroHand", "ShadowHand", "Humanoid", "Anymal", "FrankaCubePush", "FrankaCubeStack", "AllegroKukaReorientation")
+TASKS = (
+    "AllegroHand",
+    "ShadowHand",
+    "Humanoid",
+    "Anymal",
+    "FrankaCubePush",
+    "FrankaCubeStack",
+    "AllegroKukaReorientation",
+)
 SCENES = ("allegro_cube", "shadow_hand", "humanoid", "anymal", "franka_push", "franka_stack")
 EPISODES, STEPS = 1000, 120
 KOLMOGOROV = 1.95
