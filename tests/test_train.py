@@ -189,3 +189,11 @@ def test_a_setting_that_cannot_work_is_told_from_python_too(tmp_path: Path) -> N
     config = replace(config, model=ModelConfig(hidden=(8,), lstm=4), update=replace(config.update, sequence=0))
     with pytest.raises(UserError, match=r"update\.sequence must be at least 1"):
         train(config, make_env=drift)
+
+
+def test_bf16_is_refused_on_a_cpu(tmp_path: Path) -> None:
+    """Before a folder exists."""
+    config = replace(preset("CartpoleSwingup"), precision="bf16", device="cpu", out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match="--precision bf16 needs a CUDA GPU"):
+        train(config)
+    assert not (tmp_path / "run").exists()

@@ -15,6 +15,7 @@ from echelon import algorithms, trainer
 from echelon.algorithms import cpo
 from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
 from echelon.learning.objective import Algorithm
+from echelon.population_trainer import make_trainer
 from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -178,3 +179,20 @@ def test_the_smallest_possible_run_learns_something_finite() -> None:
 def test_algorithms_are_looked_up_where_they_are_defined() -> None:
     assert trainer.ALGORITHMS is algorithms.ALGORITHMS
     assert set(trainer.ALGORITHMS) == {"ppo", "pbt", "sapg", "cpo"}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])
+def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
+    """Two iterations; whatever is stored of the rollout is float32, and parameters have moved and are finite."""
+    model = ModelConfig(hidden=(16,))
+    config = replace(preset("DeceptiveReach"), algo=algo, num_envs=48, precision="bf16", model=model)
+    trainer = make_trainer(make(config.task, config.env, 48, torch.device("cpu"), 0), config)
+    before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    with torch.backends.mkldnn.flags(enabled=False):  # see tests/models/test_precision.py
+        for _ in range(2):
+            trainer.iterate()
+    after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    rollout = trainer.collector.rollout
+    assert {rollout.mean.dtype, rollout.value.dtype, rollout.log_prob.dtype, after.dtype} == {torch.float32}
+    assert torch.isfinite(after).all()
+    assert not after.equal(before)

@@ -208,8 +208,9 @@ class TrainConfig:
     """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
     capture: bool = True
     """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
-    precision: Literal["tf32", "fp32"] = "tf32"
-    """Precision of matrix products on CUDA; everything else is FP32."""
+    precision: Literal["tf32", "fp32", "bf16"] = "tf32"
+    """Precision of matrix products on CUDA: TF32, FP32, or BF16 in the trunks, from FP32 weights. On a CPU they are
+    FP32, and log-probabilities, ratios, losses and statistics are FP32 everywhere."""
     out: str | None = None
     """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
     checkpoint_every: int = 50

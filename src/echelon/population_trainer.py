@@ -42,7 +42,8 @@ class PopulationTrainer(Trainer):
 
     def _build_model(self) -> Population:
         env, config = self.env, self.config
-        return Population(env.obs_spec, env.action_dim, config.num_policies, config.model)
+        bf16 = config.precision == "bf16"
+        return Population(env.obs_spec, env.action_dim, config.num_policies, config.model, bf16=bf16)
 
     def _build_update(self) -> PopulationUpdate:
         scales = self.env.reward_scales if isinstance(self.env, Evolvable) else {}

@@ -9,6 +9,7 @@ import torch
 from echelon.config import TaskConfig, TrainConfig
 from echelon.config_checks import validate
 from echelon.envs.contract import Env, MakeEnv
+from echelon.errors import UserError
 from echelon.learning.layout import Layout
 from echelon.population_trainer import PopulationTrainer, make_trainer
 from echelon.runs import checkpoint
@@ -31,11 +32,14 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     """
     view = view or NullView()
     validate(config)
+    device = choose_device(config.device)
+    if config.precision == "bf16" and device.type != "cuda":
+        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
     make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
     set_up_torch(config)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, choose_device(config.device), config.seed)
+    env = make_env(config.num_envs, device, config.seed)
     config, folder = _complete(config, folder, env)
     trainer = make_trainer(env, config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
@@ -103,7 +107,7 @@ class _Session:
 def set_up_torch(config: TrainConfig) -> None:
     """Torch's settings for the whole process."""
     torch.set_num_threads(config.threads)
-    torch.backends.cuda.matmul.fp32_precision = "tf32" if config.precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = "ieee" if config.precision == "fp32" else "tf32"
 
 
 def choose_device(name: str) -> torch.device:

@@ -86,7 +86,8 @@ class Trainer:
 
     def _build_model(self) -> Model:
         env, config = self.env, self.config
-        return ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model)
+        bf16 = config.precision == "bf16"
+        return ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model, bf16=bf16)
 
     def _build_update(self) -> Update | PopulationUpdate:
         assert isinstance(self.model, ActorCritic)

@@ -1,6 +1,7 @@
 """One network for all policies: a Gaussian actor and a value head on a shared, conditioned trunk."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -50,10 +51,16 @@ class ActorCritic(nn.Module):
     Actor and critic share the trunk, hence the value is conditioned on the policy too. When the environment offers
     `critic` observations, the critic gets a trunk of its own on those. The recurrent state is one `[N, S]` tensor
     (hidden and cell of each trunk side by side), of width 0 without an LSTM, so nothing else has to ask which it is.
+
+    With `bf16`, trunks compute in bfloat16 from weights that stay float32. Normalisers, heads, log sigma and the
+    recurrent state are float32 in any case, and so is all that is made of them.
     """
 
-    def __init__(self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig) -> None:
+    def __init__(
+        self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig, *, bf16: bool = False
+    ) -> None:
         super().__init__()
+        self.bf16 = bf16
         phi_dim = config.phi_dim if policies > 1 else 0
         self.policies = policies
         self.phi = nn.Parameter(torch.randn(policies, phi_dim)) if phi_dim else None
@@ -70,9 +77,16 @@ class ActorCritic(nn.Module):
 
     def project(self, obs: Groups) -> Projected:
         """The part of the first layers that no policy changes: raw observations `[L, n, D]` to `[L, n, W]`."""
-        actor = self.actor.project(self.obs_norm["policy"](obs["policy"]))
-        critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
+        with self._products(obs["policy"].device):
+            actor = self.actor.project(self.obs_norm["policy"](obs["policy"]))
+            critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
         return Projected(actor, critic)
+
+    def _products(self, device: torch.device) -> AbstractContextManager[object]:
+        """Where matrix products are taken in bfloat16, if at all. Casts are not kept: graphs outlive them."""
+        if not self.bf16:
+            return nullcontext()
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     def evaluate(self, projected: Projected, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
         """Run L steps of B sequences under the given policies.
@@ -80,15 +94,17 @@ class ActorCritic(nn.Module):
         policy_id `[B]`; state `[B, S]` before the first step; start `[L, B]` bool, where an episode begins.
         """
         actor_state, critic_state = state.split((self.actor.state_dim, state.shape[-1] - self.actor.state_dim), dim=-1)
-        features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start)
-        value_features = features
-        if self.critic is not None and projected.critic is not None:
-            value_features, critic_state = self.critic(projected.critic, self.phi, policy_id, critic_state, start)
+        with self._products(state.device):
+            features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start)
+            value_features = features
+            if self.critic is not None and projected.critic is not None:
+                value_features, critic_state = self.critic(projected.critic, self.phi, policy_id, critic_state, start)
+        kind = self.log_std.dtype
         return Output(
-            mean=self.mean_head(features),
+            mean=self.mean_head(features.to(kind)),
             log_std=lookup(self.log_std, policy_id),
-            value=self.value_head(value_features).squeeze(-1),
-            state=torch.cat((actor_state, critic_state), dim=-1),
+            value=self.value_head(value_features.to(kind)).squeeze(-1),
+            state=torch.cat((actor_state, critic_state), dim=-1).to(kind),
         )
 
     def forward(self, obs: Groups, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:

@@ -22,10 +22,12 @@ class Population(nn.Module):
     one member, such as copying it or merging its statistics, works on the member itself.
     """
 
-    def __init__(self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig) -> None:
+    def __init__(
+        self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig, *, bf16: bool = False
+    ) -> None:
         super().__init__()
         self.policies = policies
-        self.members = nn.ModuleList(ActorCritic(obs_spec, action_dim, 1, config) for _ in range(policies))
+        self.members = nn.ModuleList(ActorCritic(obs_spec, action_dim, 1, config, bf16=bf16) for _ in range(policies))
         self.state_dim = self.member(0).state_dim
         self._stack()
 
