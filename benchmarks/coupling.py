@@ -82,7 +82,7 @@ def main() -> None:
     args = parser.parse_args()
     base = STUDIES[args.study]
     cells = study.grid(methods(base), range(args.seeds))
-    folder = study.run(f"coupling_{args.study}", cells, COLUMNS, args.workers, figures=nearest, episodes=0)
+    folder = study.run(f"coupling_{args.study}", cells, study.Summary(COLUMNS, nearest, episodes=0), args.workers)
     write_page(folder, base)
     draw(folder, list(methods(base)))
 

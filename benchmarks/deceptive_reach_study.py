@@ -2,36 +2,27 @@
 
     OMP_NUM_THREADS=1 python benchmarks/deceptive_reach_study.py --workers 1
 
-Every run is a run folder under `runs/deceptive_reach`; what it came to is a line of `results/deceptive_reach/runs.csv`
-and its learning curve twenty lines of `curves.csv`. Runs that have their line are skipped and unfinished ones resumed,
-so the same command goes on where it was stopped. At the end the summary is drawn from those two files.
+What a run came to is a line of `results/deceptive_reach/runs.csv` and its learning curve twenty lines of `curves.csv`.
+Runs that have their line are skipped, so the same command goes on where it was stopped. At the end the summary is drawn
+from those two files.
 """
 
 import argparse
-import csv
-import multiprocessing
-import os
 import statistics
-import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, here and in the workers: they share few cores
-
-import torch
-from deceptive_reach_summary import RESULTS, write_summary
+import study
+from deceptive_reach_summary import write_summary
 
 from echelon.config import TrainConfig
 from echelon.evaluate import Evaluation, PolicyScore, evaluate
 from echelon.presets import preset
 from echelon.presets.variants import VARIANTS
+from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from echelon.train import train
 
-RUNS = Path("runs/deceptive_reach")
 EPISODES = 256
 CURVE_POINTS = 20
 DIAGNOSTICS = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader", "pull/weight", "pull/at_cap")
@@ -70,27 +61,16 @@ CONTROLS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
 """Not part of the comparison; they say why it came out as it did."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one run came to: lines for the two tables."""
-
-    row: dict[str, Any]
-    curve: list[dict[str, Any]]
-
-
-def run(method: str, seed: int) -> Outcome:
-    """Train and evaluate one run, in this process, on one thread."""
-    torch.set_num_threads(1)
-    change = (METHODS | CONTROLS)[method]
-    config = change(replace(preset("DeceptiveReach"), seed=seed, device="cpu", out=str(RUNS / f"{method}-s{seed}")))
-    began = time.process_time()
-    folder = train(config)
-    seconds = time.process_time() - began
+def keep(folder: RunFolder) -> study.Kept:
+    """What a run came to: lines for the two tables. A column stays empty where a method has nothing to put there."""
     metrics = read_metrics(folder)
-    row = {"method": method, "seed": seed, "env_steps": int(metrics[-1]["env_steps"])}
-    row |= _scores(evaluate(folder, num_envs=EPISODES, device="cpu")) | _course(metrics)
-    row |= {"wall_s": metrics[-1]["wall_s"], "cpu_s": seconds}
-    return Outcome(row, _curve(method, seed, metrics))
+    found: dict[str, Any] = {"env_steps": int(metrics[-1]["env_steps"]), "wall_s": metrics[-1]["wall_s"]}
+    found |= _scores(evaluate(folder, num_envs=EPISODES, device="cpu")) | _course(metrics)
+    return study.Kept({name: _digits(found.get(name, "")) for name in COLUMNS}, _curve(metrics))
+
+
+def _digits(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _scores(evaluation: Evaluation) -> dict[str, float]:
@@ -127,49 +107,27 @@ def _course(metrics: list[dict[str, float]]) -> dict[str, float]:
     return row
 
 
-def _curve(method: str, seed: int, metrics: list[dict[str, float]]) -> list[dict[str, Any]]:
+def _curve(metrics: list[dict[str, float]]) -> list[study.Row]:
     """The leader's training episodes at evenly spaced times, the last iteration included."""
     picked = [metrics[(i + 1) * len(metrics) // CURVE_POINTS - 1] for i in range(CURVE_POINTS)]
     return [
         {
-            "method": method,
-            "seed": seed,
             "env_steps": int(line["env_steps"]),
-            "return": line["return/leader"],
-            "successes": line["successes/leader"],
+            "return": _digits(line["return/leader"]),
+            "successes": _digits(line["successes/leader"]),
         }
         for line in picked
     ]
 
 
 COLUMNS = (
-    *("method", "seed", "env_steps", "return_deterministic", "return_sampled"),
+    *("env_steps", "return_deterministic", "return_sampled"),
     *("successes_deterministic", "successes_sampled", "best_follower_successes"),
     *("first_success_steps", "leader_half_steps", "sigma_leader", "sigma_followers"),
     *DIAGNOSTICS,
-    *("wall_s", "cpu_s"),
+    "wall_s",
 )
-CURVE_COLUMNS = ("method", "seed", "env_steps", "return", "successes")
-
-
-def append(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines to a table, on the disk when this returns."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        for row in rows:
-            writer.writerow({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in row.items()})
-
-
-def finished() -> set[tuple[str, int]]:
-    """Method and seed of every run that has its line."""
-    path = RESULTS / "runs.csv"
-    if not path.exists():
-        return set()
-    with path.open(newline="") as file:
-        return {(row["method"], int(row["seed"])) for row in csv.DictReader(file)}
+"""Of `runs.csv`, between whose run it is and its processor time."""
 
 
 def main() -> None:
@@ -179,23 +137,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
     args = parser.parse_args()
 
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    # Seed by seed, so that a study that is stopped early still compares all methods.
-    todo = [(method, seed) for seed in range(args.seeds) for method in args.methods]
-    todo = [job for job in todo if job not in finished()]
-    print(f"{len(todo)} runs to do", flush=True)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(args.workers, mp_context=context) as pool:
-        for done in as_completed([pool.submit(run, *job) for job in todo]):
-            outcome = done.result()
-            append(RESULTS / "curves.csv", CURVE_COLUMNS, outcome.curve)  # the line in runs.csv says both are there
-            append(RESULTS / "runs.csv", COLUMNS, [outcome.row])
-            row = outcome.row
-            print(
-                f"{row['method']:>20} seed {row['seed']:<3} return {row['return_deterministic']:6.2f}  "
-                f"successes {row['successes_deterministic']:.2f}  {row['cpu_s']:5.1f} s",
-                flush=True,
-            )
+    base = replace(preset("DeceptiveReach"), device="cpu")
+    methods = {name: (METHODS | CONTROLS)[name](base) for name in args.methods}
+    study.run("deceptive_reach", study.grid(methods, range(args.seeds)), keep, args.workers)
     write_summary()
 
 

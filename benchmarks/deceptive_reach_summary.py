@@ -5,15 +5,14 @@
 Rewrites the part of `results/deceptive_reach/README.md` between its two markers, and `curves.png`.
 """
 
-import csv
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
+import study
 
 from echelon.report.statistics import Scores, bootstrap_interval, interquartile_mean, probability_of_improvement
 
-RESULTS = Path("results/deceptive_reach")
+RESULTS = study.RESULTS / "deceptive_reach"
 BEGIN, END = "<!-- written by benchmarks/deceptive_reach_summary.py -->", "<!-- end -->"
 COMPARED = ("ppo", "sapg", "sapg_cpo_steps", "cpo")
 DRAWN = {
@@ -31,8 +30,7 @@ Table = dict[str, dict[str, Scores]]
 
 def read_runs() -> Table:
     """`runs.csv` by method and column."""
-    with (RESULTS / "runs.csv").open(newline="") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: int(row["seed"]))
+    rows = sorted(study.read(RESULTS / "runs.csv"), key=lambda row: int(row["seed"]))
     table: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         for name, value in row.items():
@@ -50,10 +48,9 @@ def read_curves() -> dict[str, tuple[Scores, Scores]]:
     """Per method the environment steps `[P]` and the leader's training return `[runs, P]`."""
     steps: dict[str, set[int]] = defaultdict(set)
     values: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    with (RESULTS / "curves.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            steps[row["method"]].add(int(row["env_steps"]))
-            values[row["method"]][int(row["seed"])][int(row["env_steps"])] = float(row["return"])
+    for row in study.read(RESULTS / "curves.csv"):
+        steps[row["method"]].add(int(row["env_steps"]))
+        values[row["method"]][int(row["seed"])][int(row["env_steps"])] = float(row["return"])
     return {
         method: (
             np.array(sorted(steps[method])),

@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     cells = study.grid(METHODS, range(args.seeds))
-    folder = study.run("pbt_recovery", cells, COLUMNS, args.workers, figures=takeovers)
+    folder = study.run("pbt_recovery", cells, study.Summary(COLUMNS, takeovers), args.workers)
     write_page(folder)
     draw(folder)
 

@@ -47,7 +47,7 @@ def main() -> None:
     args = parser.parse_args()
     cells = study.grid(METHODS, range(args.seeds)) + study.grid(HOPPER, range(args.hopper_seeds))
     cells += study.grid(HIDDEN, range(args.hidden_seeds))
-    folder = study.run("quick_tasks", cells, COLUMNS, args.workers)
+    folder = study.run("quick_tasks", cells, study.Summary(COLUMNS), args.workers)
     write_page(folder)
     draw(folder)
 

@@ -23,10 +23,18 @@ from echelon.runs.folder import RunFolder
 
 RESULTS = Path(__file__).parent.parent / "results"
 SCRATCH = Path(__file__).parent.parent / "runs" / "studies"
-Figures = Callable[[RunFolder], dict[str, Any]]
+Row = dict[str, Any]
 
 POINTS = 50
 """Points kept of a curve; each is the mean over its stretch of iterations."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What remains of a finished run: its line of `runs.csv` and its lines of `curves.csv`."""
+
+    row: Row
+    curve: list[Row]
 
 
 @dataclass(frozen=True)
@@ -46,75 +54,64 @@ def grid(methods: dict[str, TrainConfig], seeds: Sequence[int]) -> list[Cell]:
     return [Cell(method, replace(config, seed=seed)) for seed in seeds for method, config in methods.items()]
 
 
-def run(
-    name: str,
-    cells: Sequence[Cell],
-    columns: Sequence[str],
-    workers: int,
-    threads: int = 1,
-    figures: Figures | None = None,
-    episodes: int = 64,
-) -> Path:
-    """Run the cells that are not in `results/NAME` yet.
-
-    `columns` are the metrics kept of the curves; `figures` finds out more about a finished run, for `runs.csv`; with
-    no `episodes` the result is not evaluated.
-    """
+def run(name: str, cells: Sequence[Cell], keep: Callable[[RunFolder], Kept], workers: int) -> Path:
+    """Run the cells that are not in `results/NAME` yet; `keep` says what remains of each, usually a `Summary`."""
     folder = RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
     done = {(row["method"], row["seed"]) for row in read(folder / "runs.csv")}
     left = [cell for cell in cells if cell.key not in done]
     print(f"{name}: {len(cells) - len(left)} of {len(cells)} done, {workers} workers, {machine()}", flush=True)
     started = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_limit, initargs=(threads,)) as pool:
-        jobs = {pool.submit(_run_cell, name, cell, tuple(columns), figures, episodes): cell for cell in left}
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(_run_cell, name, cell, keep) for cell in left]
         for number, job in enumerate(as_completed(jobs), start=1):
-            row, curve = job.result()
-            append(folder / "curves.csv", curve)
+            kept = job.result()
+            row = kept.row
+            append(folder / "curves.csv", kept.curve)  # first, since the line in runs.csv says that both are there
             append(folder / "runs.csv", [row])
             remaining = (time.monotonic() - started) / number * (len(left) - number)
-            print(f"{number}/{len(left)}  {row['method']} seed {row['seed']}: {row['seconds']} s", end="; ")
+            print(f"{number}/{len(left)}  {row['method']} seed {row['seed']}: {row['cpu_s']} s", end="; ")
             print(f"{remaining / 60:.0f} min left", flush=True)
     return folder
 
 
-def _limit(threads: int) -> None:
-    """Workers share the cores; torch's own threads would fight over them."""
-    import torch
-
-    torch.set_num_threads(threads)
-
-
-def _run_cell(
-    name: str, cell: Cell, columns: tuple[str, ...], figures: Figures | None, episodes: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Train and evaluate; the row and the curve."""
+def _run_cell(name: str, cell: Cell, keep: Callable[[RunFolder], Kept]) -> Kept:
+    """Train, and keep what is asked for, with whose it is and the processor time that training took."""
     from echelon.train import train
 
     out = SCRATCH / name / f"{cell.method}-s{cell.config.seed}"
     shutil.rmtree(out, ignore_errors=True)
+    began = time.process_time()
     folder = train(replace(cell.config, out=str(out), checkpoint_every=10**9, keep_checkpoints=1))
-    return summarise(folder, cell, columns, figures, episodes)
+    seconds = f"{time.process_time() - began:.1f}"
+    kept, key = keep(folder), {"method": cell.method, "seed": cell.config.seed}
+    return Kept(key | kept.row | {"cpu_s": seconds}, [key | point for point in kept.curve])
 
 
-def summarise(
-    folder: RunFolder, cell: Cell, columns: tuple[str, ...], figures: Figures | None, episodes: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What is kept of a finished run. `final_NAME` is the mean of a metric over the last quarter of training."""
-    from echelon.runs.metrics import read_metrics
+@dataclass(frozen=True)
+class Summary:
+    """What is usually kept of a run."""
 
-    lines = read_metrics(folder)
-    last = lines[-len(lines) // 4 :]
-    key = {"method": cell.method, "seed": cell.config.seed}
-    row = key | {
-        "env_steps": int(lines[-1]["env_steps"]),
-        **(_score(folder, episodes) if episodes else {}),
-        "seconds": f"{lines[-1]['wall_s']:.1f}",
-        **{f"final_{column}": _mean([line.get(column, math.nan) for line in last]) for column in columns},
-        **(figures(folder) if figures else {}),
-    }
-    return row, [key | point for point in _thin(lines, columns)]
+    columns: Sequence[str]
+    """Metrics kept of the curves; `final_NAME` is the mean of one over the last quarter of training."""
+    figures: Callable[[RunFolder], Row] | None = None
+    """Finds out more about a run, for `runs.csv`."""
+    episodes: int = 64
+    """Over how many the leader is evaluated; 0 leaves that out."""
+
+    def __call__(self, folder: RunFolder) -> Kept:
+        from echelon.runs.metrics import read_metrics
+
+        lines = read_metrics(folder)
+        last = lines[-len(lines) // 4 :]
+        row = {
+            "env_steps": int(lines[-1]["env_steps"]),
+            **(_score(folder, self.episodes) if self.episodes else {}),
+            "seconds": f"{lines[-1]['wall_s']:.1f}",
+            **{f"final_{column}": _mean([line.get(column, math.nan) for line in last]) for column in self.columns},
+            **(self.figures(folder) if self.figures else {}),
+        }
+        return Kept(row, _thin(lines, self.columns))
 
 
 def _score(folder: RunFolder, episodes: int) -> dict[str, str]:
@@ -131,7 +128,7 @@ def _score(folder: RunFolder, episodes: int) -> dict[str, str]:
     }
 
 
-def _thin(lines: list[dict[str, float]], columns: tuple[str, ...]) -> list[dict[str, Any]]:
+def _thin(lines: list[dict[str, float]], columns: Sequence[str]) -> list[Row]:
     size = max(1, math.ceil(len(lines) / POINTS))
     points = []
     for i in range(0, len(lines), size):
@@ -155,7 +152,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def append(path: Path, rows: list[dict[str, Any]]) -> None:
+def append(path: Path, rows: list[Row]) -> None:
     """Add rows to a CSV file, and columns where they bring new ones."""
     rows = [*read(path), *rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
