@@ -209,8 +209,7 @@ class TrainConfig:
     capture: bool = True
     """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
     precision: Literal["tf32", "fp32", "bf16"] = "tf32"
-    """Precision of matrix products on CUDA: TF32, FP32, or BF16 in the trunks, from FP32 weights. On a CPU they are
-    FP32, and log-probabilities, ratios, losses and statistics are FP32 everywhere."""
+    """Precision of matrix products on CUDA; bf16 concerns the trunks, from FP32 weights. All else is FP32 or better."""
     out: str | None = None
     """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
     checkpoint_every: int = 50

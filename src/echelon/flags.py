@@ -53,6 +53,15 @@ def parse(default: T, tokens: Sequence[str], prog: str, description: str | None 
     raise UserError(explain(default, tokens, prog))
 
 
+def parse_after_run(default: T, arguments: Sequence[str], command: str, description: str) -> tuple[str, T]:
+    """The run folder that a command begins with, and its flags."""
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if not asks_help and (not arguments or arguments[0].startswith("-")):
+        raise UserError(f"{command} needs a run folder first, as in echelon {command} runs/CartpoleSwingup-cpo-s0")
+    run, *flags = ["RUN", "--help"] if asks_help else arguments
+    return run, parse(default, flags, f"echelon {command} {run}", description)
+
+
 def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
     """The first mistake in `tokens`, as one sentence."""
     known = flags_of(default)

@@ -25,13 +25,9 @@ class EvaluateFlags:
 
 def run(arguments: list[str]) -> int:
     """Score every policy of a run."""
-    from echelon.flags import parse
+    from echelon.flags import parse_after_run
 
-    asks_help = bool({"-h", "--help"} & set(arguments))
-    if not asks_help and (not arguments or arguments[0].startswith("-")):
-        raise UserError("evaluate needs a run folder first, as in echelon evaluate runs/CartpoleSwingup-cpo-s0")
-    run, *flags = ["RUN", "--help"] if asks_help else arguments
-    given = parse(EvaluateFlags(), flags, f"echelon evaluate {run}", "Score every policy of a run.")
+    run, given = parse_after_run(EvaluateFlags(), arguments, "evaluate", "Score every policy of a run.")
     if given.num_envs < 1:
         raise UserError(f"--num-envs must be at least 1, not {given.num_envs}")
     if given.seed < 0:

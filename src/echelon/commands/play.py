@@ -22,13 +22,9 @@ class PlayFlags:
 
 def run(arguments: list[str]) -> int:
     """Show a policy of a run, live in the browser."""
-    from echelon.flags import parse
+    from echelon.flags import parse_after_run
 
-    asks_help = bool({"-h", "--help"} & set(arguments))
-    if not asks_help and (not arguments or arguments[0].startswith("-")):
-        raise UserError("play needs a run folder first, as in echelon play runs/CartpoleSwingup-cpo-s0")
-    run, *flags = ["RUN", "--help"] if asks_help else arguments
-    given = parse(PlayFlags(), flags, f"echelon play {run}", "Show a policy of a run, live in the browser.")
+    run, given = parse_after_run(PlayFlags(), arguments, "play", "Show a policy of a run, live in the browser.")
     if given.seed < 0:
         raise UserError(f"--seed must be at least 0, not {given.seed}")
     if not 0 <= given.port < 65536:

@@ -16,8 +16,7 @@ class RecordFlags:
     policy: str = "all"
     """leader, a policy's number, or all of them side by side."""
     format: Literal["auto", "mp4", "gif", "html"] = "auto"
-    """A film, or a page to look at in 3D. auto takes the ending of --out; without one, mp4 where the video extra is
-    installed, and html where it is not."""
+    """A film, or a page in 3D; auto: as --out ends, else mp4 if the video extra is installed, html if not."""
     out: str | None = None
     """Where to write it; into the run folder's replay/ unless given."""
     seed: int = 1000
@@ -28,13 +27,9 @@ class RecordFlags:
 
 def run(arguments: list[str]) -> int:
     """Record an episode of a run's policies."""
-    from echelon.flags import parse
+    from echelon.flags import parse_after_run
 
-    asks_help = bool({"-h", "--help"} & set(arguments))
-    if not asks_help and (not arguments or arguments[0].startswith("-")):
-        raise UserError("record needs a run folder first, as in echelon record runs/CartpoleSwingup-cpo-s0")
-    run, *flags = ["RUN", "--help"] if asks_help else arguments
-    given = parse(RecordFlags(), flags, f"echelon record {run}", "Film a run's policies, or show them in 3D.")
+    run, given = parse_after_run(RecordFlags(), arguments, "record", "Film a run's policies, or show them in 3D.")
     if given.seed < 0:
         raise UserError(f"--seed must be at least 0, not {given.seed}")
     format = _format(given)

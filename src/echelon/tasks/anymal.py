@@ -45,8 +45,7 @@ class AnymalConfig(MujocoTaskConfig):
     contact_force: float = 1.0
     """Force on base or thigh above which the robot has fallen, in N."""
     world_frame_gravity: bool = False
-    """Observe minus the base's z-axis in the world frame, as the paper's code does, instead of gravity as the base
-    sees it."""
+    """Observe minus the base's z-axis in the world frame, as the paper's code does, not gravity as the base sees it."""
 
 
 class Anymal(MujocoTask[AnymalConfig]):

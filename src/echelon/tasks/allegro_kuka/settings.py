@@ -12,8 +12,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Settings of all AllegroKuka tasks; the defaults are Reorientation's."""
 
     episode_length: int = 599
-    """Control steps without a success after which an episode is truncated; each success starts the count anew. The
-    reference's 600 counts one more than it takes."""
+    """Control steps since the last success after which an episode is truncated; the reference's counts one more."""
     contacts: int | None = 28
     """Contacts that fit in a simulation on CUDA: twice the most that hard grasps were seen to make."""
     constraints: int | None = 112
