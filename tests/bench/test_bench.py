@@ -113,8 +113,9 @@ def test_mistakes_are_one_sentence(words: list[str], sentence: str, capsys: pyte
     assert len(error.splitlines()) == 1
 
 
-def test_help_lists_the_tasks(capsys: pytest.CaptureFixture) -> None:
-    assert main(["bench", "--help"]) == 0
+@pytest.mark.parametrize("words", [["--help"], ["Hopper", "-h"]])
+def test_help_lists_the_tasks(words: list[str], capsys: pytest.CaptureFixture) -> None:
+    assert main(["bench", *words]) == 0
     out = capsys.readouterr().out
     assert "--repeats K" in out
     assert "AllegroHand" in out

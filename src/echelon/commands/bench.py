@@ -34,12 +34,12 @@ class Order:
 
 def run(arguments: list[str]) -> int:
     """Measure, print, write."""
+    if {"-h", "--help"} & set(arguments):
+        print(USAGE + task_list(), end="")
+        return 0
     if not arguments:
         raise UserError("bench needs a task, as in echelon bench CartpoleSwingup; echelon bench --help lists them")
     task, *rest = arguments
-    if task in ("-h", "--help"):
-        print(USAGE + task_list(), end="")
-        return 0
     if task.startswith("-"):
         raise UserError(f"the task comes first, as in echelon bench CartpoleSwingup {task}")
     order = read_order(rest)
