@@ -1,0 +1,260 @@
+"""PPO's update beside rsl_rl's, skrl's and rl_games': the same rollout, weights, minibatches, epochs and settings.
+
+    python benchmarks/ppo_update_peers.py [--device cuda] [--json FILE]
+    python benchmarks/ppo_update_peers.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
+
+An update goes from a stored rollout to trained networks: targets, all gradient steps, normalisers, and its metrics read
+by the host. Ours is captured as a CUDA graph on CUDA, as in training; the others run as they ship, which is eagerly,
+but for rl_games, whose runner compiles its model and sets TF32; it is timed both ways, and rsl_rl, which can, too.
+
+*Equivalence* comes first, in FP32: one gradient step on the rows of the first minibatch, where each library reports
+the same surrogate, value and total loss to 1e-4, and then the total loss of the whole update's first step. Ratios are
+clipped in some of these rows and values in most, except for skrl: it takes the clipped value loss where PPO's
+reference takes the larger one, so it is compared where the clip does not bind. A difference ends the program.
+
+*Timing* is the median of `--repeats` rounds, in each of which every row has a turn, from the same weights.
+Networks are separate for actor and critic, as the others have them; our shared trunk, the default, is an extra row.
+Every library adapts its learning rate by its own rule and clips its gradients its own way (rsl_rl those of actor and
+critic apart), so later steps differ a little.
+
+The peers are optional: rsl-rl-lib, skrl, rl-games. Those that are not installed are named and left out.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from update_peers.contestant import Contestant
+from update_peers.ours import Ours
+from update_peers.problem import CLIP, Problem, Sizes, build, fixed_order, recorded_losses
+
+TOLERANCE = 1e-4
+BINDING, NOT_BINDING = 2.5 * CLIP, 0.5 * CLIP
+"""How far old values lie from the critic's at most."""
+WARM_UPS = 3
+"""As it is, recording, a first replay."""
+
+Maker = Callable[[Problem], Contestant]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a library's contestant is found."""
+
+    package: str
+    module: str
+    name: str
+    compiles: bool
+    """Whether it offers to compile its networks."""
+
+
+PEERS = {
+    "rsl_rl": Peer("rsl-rl-lib", "with_rsl_rl", "RslRl", True),
+    "skrl": Peer("skrl", "with_skrl", "Skrl", False),
+    "rl_games": Peer("rl-games", "with_rl_games", "RlGames", True),
+}
+
+
+@dataclass
+class Row:
+    """One way to update, and how long it took."""
+
+    name: str
+    precision: str
+    contestant: Contestant
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def find_peers() -> tuple[dict[str, Any], dict[str, str]]:
+    """The contestants' classes of the libraries that are installed, and why the others are missing."""
+    found, missing = {}, {}
+    for name, peer in PEERS.items():
+        try:
+            found[name] = getattr(importlib.import_module(f"update_peers.{peer.module}"), peer.name)
+        except ImportError as error:
+            missing[name] = f"{error}; its package is {peer.package}"
+    return found, missing
+
+
+def set_precision(precision: str) -> None:
+    """By the older of PyTorch's two ways: its compiler, which two peers use, fails after the newer one."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def one_step(make: Maker, problem: Problem) -> dict[str, float]:
+    """The losses of a single gradient step."""
+    with fixed_order(problem.sizes, problem.device), recorded_losses() as totals:
+        losses = make(problem).update()
+    (total,) = totals
+    return asdict(losses) | {"total": total.item()}
+
+
+def check_first_minibatch(peers: dict[str, Any], sizes: Sizes, device: torch.device) -> dict[str, Any]:
+    """Every peer's losses beside ours."""
+    set_precision("fp32")
+    problems = {move: build(sizes, device, move).first_minibatch() for move in (BINDING, NOT_BINDING)}
+    ours = {move: one_step(Ours, problem) for move, problem in problems.items()}
+    print(f"losses of one step on {sizes.num_envs // sizes.minibatches * sizes.horizon} rows, FP32")
+    found = {}
+    for name, make in peers.items():
+        move = BINDING if make.clips_values_alike else NOT_BINDING
+        theirs = one_step(make, problems[move])
+        found[name] = {"echelon": ours[move], name: theirs}
+        for side, losses in found[name].items():
+            print(f"  {side:<10}" + "".join(f"  {term} {value:+.7f}" for term, value in losses.items()))
+        for term, value in theirs.items():
+            require_equal(f"{term} loss of the first minibatch", name, value, ours[move][term])
+    return found
+
+
+def require_equal(what: str, name: str, theirs: float, ours: float) -> None:
+    if not abs(theirs - ours) <= TOLERANCE:
+        sys.exit(f"not equivalent: the {what} is {theirs:.7f} in {name} and {ours:.7f} in echelon")
+
+
+def make_rows(args: argparse.Namespace, peers: dict[str, Any], problem: Problem) -> list[Row]:
+    """Every contestant in every precision."""
+    makers: dict[str, Maker] = {"echelon": Ours, "echelon, shared trunk": partial(Ours, shared=True)} | peers
+    precisions = ("tf32", "fp32") if problem.device.type == "cuda" else ("fp32",)
+    rows = [Row(name, precision, make(problem)) for name, make in makers.items() for precision in precisions]
+    if args.compile:
+        rows += [
+            Row(f"{name}, compiled", precisions[0], make(problem, compiled=True))
+            for name, make in peers.items()
+            if PEERS[name].compiles
+        ]
+    return rows
+
+
+def warm_up(rows: list[Row]) -> tuple[list[Row], dict[str, list[float]], dict[str, str]]:
+    """The rows that run, the total losses of their first update in FP32, and why the others do not run."""
+    running, totals, failed = [], {}, {}
+    for row in rows:
+        set_precision(row.precision)
+        try:
+            with recorded_losses() as losses:
+                row.contestant.update()
+            for _ in range(WARM_UPS - 1):
+                row.contestant.restore()
+                row.contestant.update()
+        except Exception as error:
+            if "compiled" not in row.name:
+                raise
+            failed[row.name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"  # no compiler, say
+            continue
+        running.append(row)
+        if row.precision == "fp32":
+            totals[row.name] = [loss.item() for loss in losses]
+    return running, totals, failed
+
+
+def check_first_step(totals: dict[str, list[float]]) -> None:
+    """The total loss of the whole update's first step, and for the reader also of its last."""
+    print("total loss of the whole update's first and last step, FP32")
+    for name, losses in totals.items():
+        print(f"  {name:<22} {losses[0]:+.7f}  {losses[-1]:+.7f}")
+        if "shared" not in name:  # another network
+            require_equal("total loss of the update's first step", name, losses[0], totals["echelon"][0])
+
+
+def time_rows(rows: list[Row], repeats: int, device: torch.device) -> None:
+    wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
+    for _ in range(repeats):
+        for row in rows:
+            set_precision(row.precision)
+            row.contestant.restore()
+            wait()
+            began = time.perf_counter()
+            row.contestant.update()
+            wait()
+            row.seconds.append(time.perf_counter() - began)
+
+
+def report(rows: list[Row]) -> list[dict[str, Any]]:
+    """Prints the table; medians as plain data."""
+    base = {row.precision: row.median for row in rows if row.name == "echelon"}
+    found = []
+    print(f"{'one update':<24}{'':<6}{'median':>10}{'fastest':>10}{'slowest':>10}{'/ echelon':>11}")
+    for row in rows:
+        times = [1e3 * x for x in (row.median, min(row.seconds), max(row.seconds))]
+        ratio = row.median / base[row.precision]
+        print(f"{row.name:<24}{row.precision:<6}" + "".join(f"{x:>7.2f} ms" for x in times) + f"{ratio:>11.2f}")
+        names = ("median_ms", "fastest_ms", "slowest_ms")
+        found.append({"name": row.name, "precision": row.precision} | dict(zip(names, times, strict=True)))
+        found[-1]["times_echelon"] = ratio
+    return found
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    for peer in PEERS.values():
+        try:
+            versions[peer.package] = importlib.metadata.version(peer.package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[peer.package] = "not installed"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {"device": name} | versions
+
+
+def parse() -> tuple[argparse.Namespace, Sizes]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--num-envs", type=int, default=24576)
+    parser.add_argument("--obs", type=int, default=88)
+    parser.add_argument("--actions", type=int, default=16)
+    parser.add_argument("--horizon", type=int, default=8)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 256, 128])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--minibatches", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=1, help="torch threads on a CPU, for all")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="compiled rows too; default on CUDA")
+    parser.add_argument("--json", type=Path, help="write everything found to this file")
+    args = parser.parse_args()
+    if args.num_envs % args.minibatches:
+        parser.error(f"{args.num_envs} environments do not split into {args.minibatches} equal minibatches")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no CUDA device here")
+    if args.compile is None:
+        args.compile = args.device == "cuda"
+    names = ("num_envs", "obs", "actions", "horizon", "epochs", "minibatches")
+    return args, Sizes(hidden=tuple(args.hidden), **{name: getattr(args, name) for name in names})
+
+
+def main() -> None:
+    args, sizes = parse()
+    device = torch.device(args.device)
+    torch.set_num_threads(args.threads)
+    peers, missing = find_peers()
+    found: dict[str, Any] = {"machine": machine(device), "sizes": asdict(sizes), "repeats": args.repeats}
+    print("\n".join(f"{part}: {values}" for part, values in found.items()))
+    found["equivalence"] = check_first_minibatch(peers, sizes, device)
+    problem = build(sizes, device, NOT_BINDING)
+    with fixed_order(sizes, device):
+        rows, found["total_losses"], failed = warm_up(make_rows(args, peers, problem))
+        check_first_step(found["total_losses"])
+        time_rows(rows, args.repeats, device)
+    found["updates"], found["missing"] = report(rows), missing | failed
+    for name, why in found["missing"].items():
+        print(f"{name} left out: {why}")
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""PPO's update as four libraries do it, behind one interface."""

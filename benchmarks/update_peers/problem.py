@@ -1,0 +1,138 @@
+"""One synthetic rollout and one pair of networks, from a fixed seed, that every library is given."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+CLIP, VALUE_COEF, ENTROPY_COEF, GRAD_NORM = 0.2, 2.0, 0.005, 1.0
+DISCOUNT, SMOOTHING = 0.99, 0.95
+RATE, KL_THRESHOLD = 1e-4, 0.01
+SETTLED = 1e12
+"""Samples a normaliser is told it has seen: it works as in training, and yet no data move its mean 0 and deviation 1,
+which the libraries would do at different moments of an update."""
+LOG_STD = -0.3
+POLICY_MOVE = 0.03
+"""Deviation of the collecting policy's means from the network's. It makes ratios differ from 1, and some be clipped."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the rollout, the networks and the update."""
+
+    num_envs: int
+    obs: int
+    actions: int
+    horizon: int
+    hidden: tuple[int, ...]
+    epochs: int
+    minibatches: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an update starts from. Time first."""
+
+    sizes: Sizes
+    device: torch.device
+    actor: list[nn.Linear]
+    critic: list[nn.Linear]
+    obs: Tensor
+    """`[T+1, N, D]`"""
+    action: Tensor
+    """`[T, N, A]`"""
+    mean: Tensor
+    """`[T, N, A]` of the policy that acted."""
+    log_prob: Tensor
+    """`[T, N]` under it."""
+    value: Tensor
+    """`[T, N]`"""
+    reward: Tensor
+    """`[T, N]`"""
+    done: Tensor
+    """`[T, N]` bool, all of them terminations: libraries differ in how they bootstrap truncations."""
+
+    def first_minibatch(self) -> "Problem":
+        """A single gradient step on the rows of the first minibatch, which are those of the first environments."""
+        count = self.sizes.num_envs // self.sizes.minibatches
+        tables = ("obs", "action", "mean", "log_prob", "value", "reward", "done")
+        cut: dict[str, Any] = {name: getattr(self, name)[:, :count].contiguous() for name in tables}
+        return replace(self, sizes=replace(self.sizes, num_envs=count, epochs=1, minibatches=1), **cut)
+
+    def load(self, actor: list[nn.Linear], critic: list[nn.Linear]) -> None:
+        """Give a library's layers these weights."""
+        with torch.no_grad():
+            for own, given in zip([*actor, *critic], [*self.actor, *self.critic], strict=True):
+                own.weight.copy_(given.weight)
+                own.bias.copy_(given.bias)
+
+
+def build(sizes: Sizes, device: torch.device, value_move: float) -> Problem:
+    """Old values lie up to `value_move` from those of the critic: beyond `CLIP`, the value clip binds."""
+    generator = torch.Generator().manual_seed(0)
+    horizon, num_envs = sizes.horizon, sizes.num_envs
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(device)
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        actor = _layers((sizes.obs, *sizes.hidden, sizes.actions), device)
+        critic = _layers((sizes.obs, *sizes.hidden, 1), device)
+        obs = normal(horizon + 1, num_envs, sizes.obs).clamp(-4, 4)  # no library's clip binds
+        mean = _evaluate(actor, obs[:-1]) + POLICY_MOVE * normal(horizon, num_envs, sizes.actions)
+        policy = torch.distributions.Normal(mean, torch.full_like(mean, LOG_STD).exp())
+        action = mean + policy.stddev * normal(*mean.shape)
+        log_prob = policy.log_prob(action).sum(-1)
+        moved = 2 * torch.rand(horizon, num_envs, generator=generator).to(device) - 1
+        value = _evaluate(critic, obs[:-1]).squeeze(-1) + value_move * moved
+        done = (torch.rand(horizon, num_envs, generator=generator) < 0.02).to(device)
+        reward = 0.3 * normal(horizon, num_envs)
+    return Problem(sizes, device, actor, critic, obs, action, mean, log_prob, value, reward, done)
+
+
+def _layers(widths: tuple[int, ...], device: torch.device) -> list[nn.Linear]:
+    return [nn.Linear(before, after).to(device) for before, after in itertools.pairwise(widths)]
+
+
+def _evaluate(layers: list[nn.Linear], x: Tensor) -> Tensor:
+    for layer in layers[:-1]:
+        x = nn.functional.elu(layer(x))
+    return layers[-1](x)
+
+
+@contextmanager
+def fixed_order(sizes: Sizes, device: torch.device) -> Iterator[None]:
+    """Every shuffle of rows comes out environment by environment, which is the order of the one library that has none.
+
+    The draw is made all the same: it belongs to an update's cost.
+    """
+    rows = torch.arange(sizes.horizon * sizes.num_envs).view(sizes.horizon, sizes.num_envs).T.flatten()
+    orders = {kind: rows.to(kind) for kind in {"cpu", device.type}}
+    draw = torch.randperm
+
+    def ordered(count: int, **options: Any) -> Tensor:
+        draw(count, **options)
+        return orders[torch.device(options.get("device") or "cpu").type]
+
+    with patch.object(torch, "randperm", ordered):
+        yield
+
+
+@contextmanager
+def recorded_losses() -> Iterator[list[Tensor]]:
+    """The total loss of every gradient step, whoever takes it: what `backward` is called on."""
+    losses: list[Tensor] = []
+    backward = torch.Tensor.backward
+
+    def record(loss: Tensor, *args: Any, **options: Any) -> None:
+        losses.append(loss.detach().clone())
+        backward(loss, *args, **options)
+
+    with patch.object(torch.Tensor, "backward", record):
+        yield losses
