@@ -34,17 +34,40 @@ RANDOM_STEPS = 1000
 DEVICE = torch.device("cuda")
 
 
-def rate(run: Callable[[], object], steps: int, seconds: float) -> float:
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was asked to."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def rate(run: Callable[[], object], steps: int, seconds: float, device: torch.device = DEVICE) -> float:
     """Environment steps per second of a call that makes `steps`; called twice before it is timed."""
     for _ in range(2):
         run()
-    torch.cuda.synchronize()
+    wait(device)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         run()
-        torch.cuda.synchronize()
+        wait(device)
         count += steps
     return count / (time.perf_counter() - began)
+
+
+def physics_rate(env: Any, seconds: float) -> float:
+    """Control steps per second of captured substeps, with the controls as they are."""
+
+    def physics() -> None:
+        for _ in range(STEPS):
+            env.engine.step(env.substeps)
+
+    captured = Captured(physics, env.device, around=env.capturing)
+    return rate(captured, STEPS * env.num_envs, seconds, env.device)
+
+
+def rollout_rate(trainer: Trainer, seconds: float) -> float:
+    """Control steps per second of collecting, as captured in training; after an iteration."""
+    env = trainer.env
+    return rate(trainer._collect, trainer.config.update.horizon * env.num_envs, seconds, env.device)
 
 
 def random_steps(env: Any) -> dict[str, float]:
@@ -107,18 +130,12 @@ def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"task": task, "algo": args.algo, "num_envs": args.num_envs}
     found |= {"ready_s": time.perf_counter() - began, "contacts": env.config.contacts}
     found |= {"constraints": env.config.constraints}
-
-    def physics() -> None:
-        for _ in range(STEPS):
-            env.engine.step(env.substeps)
-
-    captured = Captured(physics, DEVICE, around=env.capturing)
-    found["physics"] = rate(captured, STEPS * args.num_envs, args.seconds)
+    found["physics"] = physics_rate(env, args.seconds)
     found["physics_gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
     found |= random_steps(env)
     trainer = Trainer(env, config)
     trainer.iterate()
-    found["rollout"] = rate(trainer._collect, config.update.horizon * args.num_envs, args.seconds)
+    found["rollout"] = rollout_rate(trainer, args.seconds)
     found |= training(trainer, args.iterations)
     found["gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
     return found

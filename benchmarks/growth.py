@@ -1,0 +1,134 @@
+"""How rates and memory grow with the number of environments: physics alone, rollout with the policy, full training.
+
+    python benchmarks/growth.py AllegroHand --json results/growth/AllegroHand.json
+    python benchmarks/growth.py Humanoid --device cpu --num-envs 12 24 --iterations 2 --seconds 0.5
+
+A process for each size, so that memory is that of one. A size that does not split into the equal minibatches of the
+task's preset is replaced by the nearest that does, which the table shows. What is measured: `benchmarks/rates.py`.
+`python docs/draw_growth.py` draws the plot.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rates import physics_rate, rollout_rate, training
+
+from echelon import tasks
+from echelon.bench.clock import memory
+from echelon.config import TrainConfig
+from echelon.config_checks import require_device
+from echelon.errors import UserError
+from echelon.learning.layout import Layout
+from echelon.presets import preset
+from echelon.train import set_up_torch
+from echelon.trainer import Trainer, make_plan
+
+SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
+
+
+def fits(config: TrainConfig, num_envs: int) -> bool:
+    """Whether so many environments split into equal minibatches."""
+    try:
+        make_plan(Layout(num_envs, config.num_policies), config)
+    except UserError:
+        return False
+    return True
+
+
+def nearest_fit(config: TrainConfig, num_envs: int) -> int:
+    """The nearest size that trains, the smaller of two as near."""
+    for away in range(num_envs):
+        for size in (num_envs - away, num_envs + away):
+            if fits(config, size):
+                return size
+    raise UserError(f"no number of environments near {num_envs} splits into the minibatches of {config.task}")
+
+
+def measure(args: argparse.Namespace, num_envs: int) -> dict[str, Any]:
+    config = replace(preset(args.task), algo=args.algo)
+    config = replace(config, num_envs=nearest_fit(config, num_envs))
+    set_up_torch(config)
+    device = torch.device(args.device)
+    held = memory(device)
+
+    def taken() -> int | None:
+        """Bytes per environment of the device that this process has taken."""
+        now = memory(device)
+        return None if now is None or held is None else round((now - held) / config.num_envs)
+
+    env: Any = tasks.make(args.task, config.env, config.num_envs, device, 0, spread_clocks=True)
+    env.reset()
+    found: dict[str, Any] = {"task": args.task, "algo": args.algo, "num_envs": config.num_envs, "device": args.device}
+    found |= {"physics": physics_rate(env, args.seconds), "physics_bytes": taken()}
+    trainer = Trainer(env, config)
+    trainer.iterate()
+    found["rollout"] = rollout_rate(trainer, args.seconds)
+    return found | training(trainer, args.iterations) | {"bytes": taken()}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    lines = [
+        "| environments | physics, k steps/s | rollout | training | training / physics "
+        "| KiB per environment: physics, training | GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['num_envs']:,} | {row['physics'] / 1e3:,.1f} | {row['rollout'] / 1e3:,.1f} "
+            f"| {row['training'] / 1e3:,.1f} | {row['training'] / row['physics']:.0%} "
+            + (
+                "| - | - |"
+                if row["bytes"] is None
+                else f"| {row['physics_bytes'] / 2**10:.0f}, {row['bytes'] / 2**10:.0f} "
+                f"| {row['bytes'] * row['num_envs'] / 2**30:.1f} |"
+            )
+        )
+    return "\n".join(lines)
+
+
+def in_a_process(num_envs: int) -> dict[str, Any]:
+    """This very command for one size; what it found."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "size.json"
+        subprocess.run([sys.executable, *sys.argv, "--only", str(num_envs), "--json", str(file)], check=True)
+        return json.loads(file.read_text())[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task")
+    parser.add_argument("--num-envs", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="where to write what was found, a list with an entry per size")
+    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    require_device(args.device)
+    if args.only:
+        args.json.write_text(json.dumps([measure(args, args.only)]))
+        return
+    rows: list[dict[str, Any]] = []
+    for num_envs in args.num_envs:
+        rows.append(in_a_process(num_envs))
+        print(json.dumps(rows[-1]), flush=True)
+        if args.json:  # after every size: the largest may not fit the device
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"\n{args.task}, {args.algo}\n\n{table(rows)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,69 @@
+"""Draw docs/images/growth.png from results/growth: rates and memory against the number of environments.
+
+python docs/draw_growth.py [FILE ...] [--out PNG]
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "growth"
+LINES = {"physics": "#999999", "rollout": "#0072B2", "training": "#D55E00"}
+"""What is drawn, and its colour."""
+
+
+def draw_rates(axis: Axes, rows: list[dict[str, Any]]) -> None:
+    sizes = [row["num_envs"] for row in rows]
+    for name, colour in LINES.items():
+        axis.plot(sizes, [row[name] / 1e6 for row in rows], color=colour, linewidth=2, marker="o")
+        axis.annotate(
+            name, (sizes[-1], rows[-1][name] / 1e6), (6, 0), textcoords="offset points", color=colour, va="center"
+        )
+    axis.set_title(f"{rows[0]['task']}, {rows[0]['algo'].upper()}", loc="left", fontsize=11)
+    axis.set_ylabel("million control steps/s")
+
+
+def draw_memory(axis: Axes, rows: list[dict[str, Any]]) -> None:
+    known = [row for row in rows if row["bytes"] is not None]
+    if not known:
+        axis.text(0.5, 0.5, "no device memory on a CPU", transform=axis.transAxes, ha="center", color="#999999")
+        return
+    sizes = [row["num_envs"] for row in known]
+    for name, colour in (("physics_bytes", LINES["physics"]), ("bytes", LINES["training"])):
+        axis.plot(sizes, [row[name] / 2**10 for row in known], color=colour, linewidth=2, marker="o")
+    axis.set_ylabel("KiB per environment")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, help="what benchmarks/growth.py --json wrote")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "growth.png")
+    args = parser.parse_args()
+    files = args.files or sorted(RESULTS.glob("*.json"))
+    if not files:
+        raise SystemExit(f"error: {RESULTS} holds no figures; benchmarks/growth.py TASK --json writes them")
+    figure, axes = plt.subplots(2, len(files), figsize=(4.5 * len(files), 6), layout="constrained", squeeze=False)
+    for file, column in zip(files, axes.T, strict=True):
+        rows = json.loads(file.read_text())
+        draw_rates(column[0], rows)
+        draw_memory(column[1], rows)
+        for axis in column:
+            axis.set_xscale("log", base=2)
+            axis.set_xticks([row["num_envs"] for row in rows])
+            axis.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:,.0f}"))
+            axis.tick_params(axis="x", labelrotation=45)
+            axis.minorticks_off()
+            axis.set_ylim(bottom=0)
+            axis.set_xlabel("environments")
+            axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(args.out, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
