@@ -155,7 +155,7 @@ def warm_up(rows: list[Row]) -> tuple[list[Row], dict[str, list[float]], dict[st
         except Exception as error:
             if "compiled" not in row.name:
                 raise
-            failed[row.name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"  # no compiler, say
+            failed[row.name] = " ".join([type(error).__name__, *str(error).split()])[:300]  # no compiler, say
             continue
         running.append(row)
         if row.precision == "fp32":
