@@ -1,0 +1,69 @@
+"""The tables of metrics name what runs write, all of it and nothing else."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from echelon.config import AdversaryConfig, Algo, DiagnosticsConfig, ModelConfig, PbtConfig, UpdateConfig
+from echelon.presets import preset
+from echelon.runs.metrics import read_metrics
+from echelon.train import train
+
+DOCS = Path(__file__).parents[2] / "docs"
+PATTERNS = {
+    "policy_i": r"policy_\d+",
+    "GROUP": "(own|leader_borrows|follower_pull)",
+    "NAME": r"[\w.]+",
+}
+
+
+def documented(page: str) -> set[str]:
+    """Names in the first column of a page's table of metrics."""
+    table = (DOCS / page).read_text().split("| name | meaning |\n")[1].split("\n\n")[0]
+    return {name for row in table.splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+def pattern(name: str) -> re.Pattern[str]:
+    """What a documented name stands for."""
+    parts = re.split("(" + "|".join(PATTERNS) + ")", name)
+    return re.compile("".join(PATTERNS.get(part, re.escape(part)) for part in parts))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[Algo, set[str]]:
+    """Names of metrics after two iterations of every algorithm, with all that can be switched on."""
+    algos: tuple[Algo, ...] = ("ppo", "pbt", "sapg", "cpo")
+    base = replace(
+        preset("Hopper"),
+        num_envs=6,
+        iterations=2,
+        device="cpu",
+        model=ModelConfig(hidden=(8,), phi_dim=2),
+        update=UpdateConfig(horizon=4, mini_epochs=1),
+        adversary=AdversaryConfig(coef=0.01, hidden=(8,)),
+        diagnostics=DiagnosticsConfig(every=1),
+        pbt=PbtConfig(mutable=("learning_rate", "clip")),
+    )
+    names: dict[Algo, set[str]] = {}
+    for algo in algos:
+        out = tmp_path_factory.mktemp("runs") / algo
+        policies = None if algo == "ppo" else 3
+        lines = read_metrics(train(replace(base, algo=algo, policies=policies, out=str(out))))
+        assert len(lines) == 2
+        names[algo] = set().union(*lines)
+    return names
+
+
+@pytest.mark.parametrize("algo", ["ppo", "pbt", "sapg", "cpo"])
+def test_every_metric_is_documented(algo: Algo, written: dict[Algo, set[str]]) -> None:
+    pages = ("ppo.md", "pbt.md") if algo == "pbt" else ("ppo.md",)
+    known = [pattern(name) for page in pages for name in documented(page)]
+    assert [name for name in written[algo] if not any(each.fullmatch(name) for each in known)] == []
+
+
+def test_everything_documented_is_written(written: dict[Algo, set[str]]) -> None:
+    for page, names in (("ppo.md", set().union(*written.values())), ("pbt.md", written["pbt"])):
+        missing = {name for name in documented(page) if not any(pattern(name).fullmatch(each) for each in names)}
+        assert missing == set(), page

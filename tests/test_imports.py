@@ -1,0 +1,82 @@
+"""`docs/architecture.md` is true: its map names every file it should, and modules import only what its rules allow."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "echelon"
+PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
+
+SIMULATION = {"tasks", "sim", "robots"}
+PROGRAM = {"cli", "commands", "train", "evaluate", "report", "viewing", "grid", "bench"}
+NEVER = {
+    "algorithms": SIMULATION | PROGRAM | {"runs", "presets"},
+    "learning": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
+    "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
+    "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
+    "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
+    "trainer": SIMULATION | PROGRAM | {"presets"},
+    "population_trainer": SIMULATION | PROGRAM | {"presets"},
+    "train": {"cli", "commands", "evaluate", "report", "viewing", "grid", "bench", "presets"},
+}
+ONLY = {
+    "report": {"runs", "config", "errors"},
+    "tasks": {"sim", "robots", "envs", "config", "errors"},
+    "sim": {"robots", "envs", "errors"},
+    "robots": {"errors"},
+    "envs": {"errors"},
+    "config": {"errors"},
+    "errors": set(),
+}
+
+
+def imported(part: str) -> Iterator[tuple[str, str]]:
+    """Every other part that a file or folder of the package imports, with the file that does."""
+    path = SOURCE / part
+    for file in [path] if path.is_file() else path.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file} imports by a relative name"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                if name.startswith("echelon.") and name.split(".")[1] != part.removesuffix(".py"):
+                    yield name.split(".")[1], str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_imports_keep_to_the_rules(part: str) -> None:
+    name = part.removesuffix(".py")
+    for other, file in imported(part):
+        assert other not in NEVER.get(name, ()), f"{file} imports {other}"
+        assert other in ONLY.get(name, {other}), f"{file} imports {other}"
+
+
+def test_the_rules_concern_parts_that_exist() -> None:
+    names = {part.removesuffix(".py") for part in PARTS}
+    assert set(NEVER) | set(ONLY) | set().union(*NEVER.values(), *ONLY.values()) <= names
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "__init__.py"])
+def test_the_map_names_every_part(part: str) -> None:
+    name = part if part.endswith(".py") else f"{part}/"
+    assert re.search(rf"(?<![\w/]){re.escape(name)}", the_map()), name
+
+
+def test_the_map_names_nothing_else() -> None:
+    known = {path.name for path in SOURCE.rglob("*") if path.suffix == ".py" or path.is_dir()}
+    named = re.findall(r"\w+(?:\.py|(?=/))", the_map())
+    assert {"trainer.py", "learning"} <= set(named)
+    assert set(named) - {"src", "echelon"} <= known
+
+
+def the_map() -> str:
+    """The part of the page that lists the package."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    return page.split("## The map\n")[1].split("tests/ mirrors src/")[0]
