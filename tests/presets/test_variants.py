@@ -7,9 +7,8 @@ import pytest
 
 from echelon.config import TrainConfig
 from echelon.config_checks import settings_of, validate
-from echelon.errors import UserError
 from echelon.presets import FAMILIES, preset
-from echelon.presets.variants import VARIANTS, variant
+from echelon.presets.variants import VARIANTS
 
 CHANGES: dict[str, dict[str, Any]] = {
     "no_pull": {"pull.beta": 0.0},
@@ -95,9 +94,3 @@ def test_cpo_steps(horizon: int, minibatch_envs: float, given: int | None, expec
 def test_loss_scale_follows_the_number_of_policies(policies: int, scale: float) -> None:
     config = VARIANTS["cpo_sapg_scale"](TrainConfig(policies=policies))
     assert config.ensemble.loss_scale == pytest.approx(scale)
-
-
-def test_a_misspelt_variant_is_answered_with_the_nearest() -> None:
-    assert variant("no_pull") is VARIANTS["no_pull"]
-    with pytest.raises(UserError, match=r"no_pul is not a variant; did you mean no_pull\?"):
-        variant("no_pul")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from echelon.config import TrainConfig
-from echelon.errors import UserError, nearest
 from echelon.presets.population import short
 
 
@@ -22,13 +21,6 @@ class Variant:
 
     def __call__(self, config: TrainConfig) -> TrainConfig:
         return self.change(config)
-
-
-def variant(name: str) -> Variant:
-    """The variant of that name, or a `UserError`."""
-    if name not in VARIANTS:
-        raise UserError(f"{name} is not a variant{nearest(name, VARIANTS) or '; they are ' + ', '.join(VARIANTS)}")
-    return VARIANTS[name]
 
 
 def _no_pull(config: TrainConfig) -> TrainConfig:

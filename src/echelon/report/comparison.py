@@ -43,10 +43,6 @@ class Cell:
         """As in the paper: the best, and what does not differ from it."""
         return self.best or self.p > LEVEL
 
-    @property
-    def bold_holm(self) -> bool:
-        return self.best or self.p_holm > LEVEL
-
 
 @dataclass(frozen=True)
 class Improvement:

@@ -10,8 +10,6 @@ from echelon.robots.kuka_allegro import ARM_JOINTS, DAMPING, FINGERS, HAND_JOINT
 from echelon.sim.contract import Engine
 from echelon.tasks.allegro_kuka.scene import Workplace, arm_prefix
 
-JOINTS = len(ARM_JOINTS) + len(HAND_JOINTS)
-"""Of one arm with its hand."""
 ARM_SPEED, HAND_SPEED = 10.0, 6.283
 """Speed limits in rad/s."""
 START_SHARE, START_SPEED = 0.1, 0.5
