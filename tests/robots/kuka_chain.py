@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
+from robots.frames import Frame, placed, turn
 
-# Frames as origin [m] and roll, pitch, yaw [rad] in the parent: R = Rz(yaw) Ry(pitch) Rx(roll). Joints turn about z.
+# Joints turn about z.
 PI, HALF = math.pi, math.pi / 2
-Frame = tuple[tuple[float, float, float], tuple[float, float, float]]
 ARM: list[Frame] = [
     ((0, 0, 0.15), (0, 0, 0)),
     ((0, 0, 0.19), (HALF, 0, PI)),
@@ -30,23 +30,6 @@ FINGERS: dict[str, list[Frame]] = {
     ],
 }
 REFERENCE = dict.fromkeys(("index", "middle", "ring"), (0.05, 0.005, 0.0)) | {"thumb": (0.06, 0.005, 0.0)}
-
-
-def turn(axis: int, angle: float) -> np.ndarray:
-    """`[4, 4]`: rotation about a coordinate axis."""
-    one, two = (axis + 1) % 3, (axis + 2) % 3
-    matrix = np.eye(4)
-    matrix[one, one] = matrix[two, two] = math.cos(angle)
-    matrix[two, one], matrix[one, two] = math.sin(angle), -math.sin(angle)
-    return matrix
-
-
-def placed(frame: Frame) -> np.ndarray:
-    """`[4, 4]`: parent from child."""
-    position, (roll, pitch, yaw) = frame
-    matrix = turn(2, yaw) @ turn(1, pitch) @ turn(0, roll)
-    matrix[:3, 3] = position
-    return matrix
 
 
 def last_link(angles: np.ndarray) -> np.ndarray:

@@ -5,15 +5,15 @@ import math
 import mujoco
 import numpy as np
 import pytest
+from robots.frames import Frame, inertia, inertia_of, placed, turn
 
 from echelon import robots
 
 FINGERS = ("index", "middle", "ring")
 NAMES = [f"{finger}_joint_{joint}" for finger in (*FINGERS, "thumb") for joint in range(4)]
 
-# Frames as origin [m] and roll, pitch, yaw [rad] in the parent: R = Rz(yaw) Ry(pitch) Rx(roll). Joints turn about z.
+# Joints turn about z.
 HALF = math.pi / 2
-Frame = tuple[tuple[float, float, float], tuple[float, float, float]]
 PALM: Frame = ((-0.008219, -0.02063, 0.08086), (0, -HALF, math.pi / 4))
 REST: list[Frame] = [((0, 0, 0), (math.pi, -HALF, HALF)), ((0.054, 0, 0), (0, 0, 0)), ((0.0384, 0, 0), (0, 0, 0))]
 CHAINS: dict[str, list[Frame]] = {
@@ -51,23 +51,6 @@ def model() -> mujoco.MjModel:
     return robots.load("allegro_hand")
 
 
-def turn(axis: int, angle: float) -> np.ndarray:
-    """`[4, 4]`: rotation about a coordinate axis."""
-    one, two = (axis + 1) % 3, (axis + 2) % 3
-    matrix = np.eye(4)
-    matrix[one, one] = matrix[two, two] = math.cos(angle)
-    matrix[two, one], matrix[one, two] = math.sin(angle), -math.sin(angle)
-    return matrix
-
-
-def placed(frame: Frame) -> np.ndarray:
-    """`[4, 4]`: parent from child."""
-    position, (roll, pitch, yaw) = frame
-    matrix = turn(2, yaw) @ turn(1, pitch) @ turn(0, roll)
-    matrix[:3, 3] = position
-    return matrix
-
-
 def tip_of(finger: str, angles: np.ndarray) -> np.ndarray:
     """Where the chain of the fact table puts the end of a finger, in the mount's frame."""
     matrix = placed(PALM)
@@ -97,12 +80,12 @@ def test_masses(model: mujoco.MjModel) -> None:
     assert (model.body_gravcomp[1:] == 1).all()
 
 
-def with_tip(mass: float, centre: tuple[float, float, float], inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_tip(mass: float, centre: tuple[float, float, float], link: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centre of mass and inertia of a last link and its tip, a ball of 0.021 kg at the link's origin."""
     both = mass + 0.021
     joint = mass / both * np.array(centre)
     total = np.zeros((3, 3))
-    for part, place, own in ((mass, np.array(centre), inertia), (0.021, np.zeros(3), 9.68e-7 * np.eye(3))):
+    for part, place, own in ((mass, np.array(centre), link), (0.021, np.zeros(3), 9.68e-7 * np.eye(3))):
         arm = place - joint
         total += own + part * (arm @ arm * np.eye(3) - np.outer(arm, arm))
     return joint, total
@@ -116,17 +99,16 @@ def with_tip(mass: float, centre: tuple[float, float, float], inertia: np.ndarra
     ],
 )
 def test_last_links_carry_their_tips(
-    model: mujoco.MjModel, body: str, mass: float, centre: tuple[float, float, float], diagonal: tuple, xy: float
+    model: mujoco.MjModel,
+    body: str,
+    mass: float,
+    centre: tuple[float, float, float],
+    diagonal: tuple[float, float, float],
+    xy: float,
 ) -> None:
-    inertia = np.diag(diagonal)
-    inertia[0, 1] = inertia[1, 0] = xy
-    joint, total = with_tip(mass, centre, inertia)
-    found = model.body(body)
-    np.testing.assert_allclose(found.ipos, joint, rtol=0, atol=1e-7)
-    frame = np.zeros(9)
-    mujoco.mju_quat2Mat(frame, found.iquat)
-    axes = frame.reshape(3, 3)
-    np.testing.assert_allclose(axes @ np.diag(found.inertia) @ axes.T, total, rtol=1e-4, atol=1e-11)
+    joint, total = with_tip(mass, centre, inertia(*diagonal, xy))
+    np.testing.assert_allclose(model.body(body).ipos, joint, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(inertia_of(model, body), total, rtol=1e-4, atol=1e-11)
 
 
 def test_limits_gains_and_friction(model: mujoco.MjModel) -> None:

@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
+from robots.frames import inertia, inertia_of
 
 from echelon import robots
 
@@ -132,12 +133,7 @@ def test_masses_and_inertias(model: mujoco.MjModel) -> None:
         body = model.body(name)
         assert body.mass[0] == pytest.approx(mass, rel=1e-3), name
         np.testing.assert_allclose(body.ipos, centre, atol=1e-5, err_msg=name)
-        axes = np.zeros(9)
-        mujoco.mju_quat2Mat(axes, body.iquat)
-        axes = axes.reshape(3, 3)
-        xx, yy, zz, xy, xz, yz = moments
-        expected = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
-        np.testing.assert_allclose(axes @ np.diag(body.inertia) @ axes.T, expected, atol=6e-6, err_msg=name)
+        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), atol=6e-6, err_msg=name)
 
 
 def test_joints_and_motors_stand_in_the_order_of_actions(model: mujoco.MjModel) -> None:

@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
+from robots.frames import inertia, inertia_of
 
 from echelon import robots
 
@@ -104,15 +105,11 @@ def test_hand_and_fingertips_are_where_the_table_puts_them(model: mujoco.MjModel
 def test_masses_and_inertias(model: mujoco.MjModel) -> None:
     assert model.body_mass.sum() == pytest.approx(17.452, rel=1e-3)
     assert {model.body(i).name for i in range(1, model.nbody)} == set(INERTIA)
-    for name, (mass, centre, (xx, yy, zz, xy, xz, yz)) in INERTIA.items():
+    for name, (mass, centre, moments) in INERTIA.items():
         body = model.body(name)
         assert body.mass[0] == pytest.approx(mass, rel=1e-5), name
         np.testing.assert_allclose(body.ipos, centre, atol=1e-9, err_msg=name)
-        axes = np.zeros(9)
-        mujoco.mju_quat2Mat(axes, body.iquat)
-        axes = axes.reshape(3, 3)
-        expected = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
-        np.testing.assert_allclose(axes @ np.diag(body.inertia) @ axes.T, expected, atol=1e-8, err_msg=name)
+        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), atol=1e-8, err_msg=name)
 
 
 def test_joints_motors_and_servos(model: mujoco.MjModel) -> None:

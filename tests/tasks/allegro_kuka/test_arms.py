@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from robots.kuka_chain import FINGERS, fingertip, last_link, placed
+from robots.frames import placed
+from robots.kuka_chain import FINGERS, fingertip, last_link
 from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
 
 ARM = torch.tensor([(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3 + [(-3.05433, 3.05433)])
