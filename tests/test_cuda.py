@@ -8,6 +8,7 @@ import torch
 
 import echelon.trainer as trainer_module
 from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, TrainConfig
+from echelon.learning.optimizer import Adam
 from echelon.learning.plans import Minibatch
 from echelon.presets import preset
 from echelon.rollout.buffer import Rollout
@@ -38,6 +39,27 @@ def on_cuda(rollout: Rollout) -> Rollout:
     return Rollout(obs=obs, **{name: x.cuda() for name, x in values.items()})
 
 
+def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything in an iteration but the packed read of the metrics runs under PyTorch's synchronisation check."""
+    reads = 0
+    read = trainer_module._read
+
+    def counted(*arguments):
+        nonlocal reads
+        reads += 1
+        torch.cuda.set_sync_debug_mode("default")
+        return read(*arguments)
+
+    monkeypatch.setattr(trainer_module, "_read", counted)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = trainer.iterate()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert reads == 1
+    assert all(value == value for name, value in result.metrics.items() if name.startswith(("loss/", "kl/", "lr")))
+
+
 @pytest.mark.parametrize("lstm", [0, 16])
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
 def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +84,10 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
             return (Minibatch(m.unit.to(device), m.evaluation.to(device)) for m in next(queue))
 
         monkeypatch.setattr(trainer.plan, "shuffle", shuffle)
-        trainer.update.optimizer.rate.fill_(5e-4)
-        for moment in trainer.update.optimizer._moments.values():
+        optimizer = trainer.update.optimizer
+        assert isinstance(optimizer, Adam)
+        optimizer.rate.fill_(5e-4)
+        for moment in optimizer._moments.values():
             moment.zero_()
         metrics = trainer.update.run(given, targets, drawn, trainer.generator)
         results.append((targets, metrics, dict(trainer.model.named_parameters())))
@@ -78,30 +102,13 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("lstm", [0, 16])
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
 def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything but the packed read of the metrics runs under PyTorch's synchronisation check."""
     config = tiny(
         algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)), diagnostics=DiagnosticsConfig(every=1)
     )
     trainer = build(config, "cuda")
     trainer.iterate()
     trainer.iterate()  # recording waits for the device; replaying does not
-    reads = 0
-    read = trainer_module._read
-
-    def counted(*arguments):
-        nonlocal reads
-        reads += 1
-        torch.cuda.set_sync_debug_mode("default")
-        return read(*arguments)
-
-    monkeypatch.setattr(trainer_module, "_read", counted)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        result = trainer.iterate()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert reads == 1
-    assert all(value == value for name, value in result.metrics.items() if name.startswith(("loss/", "kl/", "lr")))
+    assert_one_read(trainer, monkeypatch)
 
 
 def test_a_run_resumes_on_cuda(tmp_path) -> None:

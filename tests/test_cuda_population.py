@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from test_cuda import on_cuda, tiny
+from test_cuda import assert_one_read, on_cuda, tiny
 
-import echelon.trainer as trainer_module
 from echelon.algorithms.pbt import Takeover
 from echelon.config import PbtConfig, TrainConfig
 from echelon.learning.plans import Minibatch
@@ -58,27 +57,10 @@ def test_an_update_equals_the_cpus(lstm: int, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("lstm", [0, 16])
 @pytest.mark.parametrize("capture", [False, True])
 def test_the_host_reads_once_per_iteration(capture: bool, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything but the packed read of the metrics runs under PyTorch's synchronisation check."""
     trainer = population("cuda", lstm, capture)
     for _ in range(3):  # as it is, recorded, replayed
         trainer.iterate()
-    reads = 0
-    read = trainer_module._read
-
-    def counted(*arguments):
-        nonlocal reads
-        reads += 1
-        torch.cuda.set_sync_debug_mode("default")
-        return read(*arguments)
-
-    monkeypatch.setattr(trainer_module, "_read", counted)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        result = trainer.iterate()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert reads == 1
-    assert all(value == value for name, value in result.metrics.items() if name.startswith(("loss/", "kl/", "lr")))
+    assert_one_read(trainer, monkeypatch)
 
 
 @pytest.mark.parametrize("lstm", [0, 16])
