@@ -12,7 +12,8 @@ the same surrogate, value and total loss to 1e-4, and then the total loss of the
 clipped in some of these rows and values in most, except for skrl: it takes the clipped value loss where PPO's
 reference takes the larger one, so it is compared where the clip does not bind. A difference ends the program.
 
-*Timing* is the median of `--repeats` rounds, in each of which every row has a turn, from the same weights.
+*Timing* is the median of `--repeats` rounds, in each of which every row has a turn, from the same weights. Ratios are
+to our update with separate networks, in the same precision and in our default one (rsl_rl and skrl ship in FP32).
 Networks are separate for actor and critic, as the others have them; our shared trunk, the default, is an extra row.
 Every library adapts its learning rate by its own rule and clips its gradients its own way (rsl_rl those of actor and
 critic apart), so later steps differ a little.
@@ -186,17 +187,20 @@ def time_rows(rows: list[Row], repeats: int, device: torch.device) -> None:
 
 
 def report(rows: list[Row]) -> list[dict[str, Any]]:
-    """Prints the table; medians as plain data."""
+    """Prints the table; returns it as plain data."""
     base = {row.precision: row.median for row in rows if row.name == "echelon"}
+    default = next(iter(base))
     found = []
-    print(f"{'one update':<24}{'':<6}{'median':>10}{'fastest':>10}{'slowest':>10}{'/ echelon':>11}")
+    columns = ("median", "fastest", "slowest", "/ echelon", f"/ its {default}")
+    print(f"{'one update':<24}{'':<6}" + "".join(f"{name:>11}" for name in columns))
     for row in rows:
         times = [1e3 * x for x in (row.median, min(row.seconds), max(row.seconds))]
-        ratio = row.median / base[row.precision]
-        print(f"{row.name:<24}{row.precision:<6}" + "".join(f"{x:>7.2f} ms" for x in times) + f"{ratio:>11.2f}")
+        ratios = row.median / base[row.precision], row.median / base[default]
+        cells = [*(f"{x:.2f} ms" for x in times), *(f"{x:.2f}" for x in ratios)]
+        print(f"{row.name:<24}{row.precision:<6}" + "".join(f"{cell:>11}" for cell in cells))
         names = ("median_ms", "fastest_ms", "slowest_ms")
         found.append({"name": row.name, "precision": row.precision} | dict(zip(names, times, strict=True)))
-        found[-1]["times_echelon"] = ratio
+        found[-1] |= {"times_echelon": ratios[0], f"times_echelon_{default}": ratios[1]}
     return found
 
 
