@@ -148,6 +148,8 @@ T = ["train", "Pendulum"]
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
         ([*T, "--model.hidden", "64", "x"], "--model.hidden takes a whole number, not 'x'"),
         ([*T, "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
+        ([*T, "--policies", "0"], "--policies must be at least 1, not 0"),
+        ([*T, "--algo", "pbt", "--policies", "-2"], "--policies must be at least 1, not -2"),
         ([*T, "--seed", "-3"], "--seed must be within 0 and"),
         ([*T, "--update.discount", "2"], "--update.discount must be within 0 and 1, not 2.0"),
         ([*T, "--update.clip", "nan"], "--update.clip must be above 0, not nan"),

@@ -98,7 +98,7 @@ def fit_to_population(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
     """A population's members have equally many environments, also where the preset's number does not divide."""
     from dataclasses import replace
 
-    over = config.num_envs % config.num_policies
+    over = config.num_envs % max(1, config.num_policies)  # a number that cannot be meant is refused later
     if config.algo != "pbt" or _names_envs(flags) or not over or config.num_envs < config.num_policies:
         return config
     print(f"{config.num_envs - over} environments instead of {config.num_envs}: as many for each member")
