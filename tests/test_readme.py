@@ -1,11 +1,13 @@
-"""What the README shows works as it is written."""
+"""What the README shows works as it is written, and its links, like those of all pages, lead somewhere."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [path.relative_to(ROOT) for part in (".", "docs", "docs/*", "results/*") for path in ROOT.glob(f"{part}/*.md")]
 
 
 def test_the_python_example_runs(
@@ -21,9 +23,26 @@ def test_the_python_example_runs(
     assert (tmp_path / "runs" / "api" / "metrics.jsonl").exists()
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text()):
-        assert (README.parent / target).exists(), target
+@pytest.mark.parametrize("page", sorted(PAGES), ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file, and to a heading in it where one is named."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        path, _, heading = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), target
+        assert not heading or heading in headings(file), target
+
+
+def headings(page: Path) -> set[str]:
+    """Of a page, as links spell them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in found}
+
+
+def test_commands_name_files_that_exist() -> None:
+    for page in PAGES:
+        for name in re.findall(r"(?:python|pytest) ((?:benchmarks|docs|tests)/[\w/]+\.py)", (ROOT / page).read_text()):
+            assert (ROOT / name).exists(), f"{page}: {name}"
 
 
 def test_the_two_commands_exist() -> None:
