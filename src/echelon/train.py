@@ -107,7 +107,8 @@ class _Session:
 def set_up_torch(config: TrainConfig) -> None:
     """Torch's settings for the whole process."""
     torch.set_num_threads(config.threads)
-    torch.backends.cuda.matmul.fp32_precision = "ieee" if config.precision == "fp32" else "tf32"
+    exact = config.precision == "fp32" or choose_device(config.device).type == "cpu"
+    torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
 
 
 def choose_device(name: str) -> torch.device:
