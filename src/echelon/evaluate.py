@@ -58,15 +58,13 @@ def evaluate(
     num_envs: int = 64,
     seed: int = 1000,
     device: str = "auto",
-    checkpoint: Literal["newest", "best"] = "newest",
+    checkpoint: checkpoints.Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> Evaluation:
     """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
     if num_envs < 1:
         raise UserError(f"--num-envs must be at least 1, not {num_envs}")
-    found = checkpoints.load_best(folder) if checkpoint == "best" else checkpoints.load_newest(folder)
-    if found is None:
-        raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+    found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)
     make_env = make_env or partial(make, config.task, config.env)

@@ -20,13 +20,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from echelon.errors import UserError
 from echelon.runs.durable import sync_directory, write_durably
 from echelon.runs.encoding import decode, encode
 from echelon.runs.folder import RunFolder
 
+Which = Literal["newest", "best"]
 FORMAT = 1
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
@@ -94,6 +95,14 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
             f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
         ) from error
     return final
+
+
+def load(folder: RunFolder, which: Which) -> Checkpoint:
+    """The newest or the best checkpoint, for those who cannot do without one."""
+    found = load_best(folder) if which == "best" else load_newest(folder)
+    if found is None:
+        raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+    return found
 
 
 def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:

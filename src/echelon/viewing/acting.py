@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -39,13 +39,9 @@ class Trained:
     """The policy that stands for the run."""
 
     @staticmethod
-    def load(
-        folder: RunFolder, checkpoint: Literal["newest", "best"] = "newest", make_env: MakeEnv | None = None
-    ) -> "Trained":
+    def load(folder: RunFolder, checkpoint: checkpoints.Which = "newest", make_env: MakeEnv | None = None) -> "Trained":
         """A run's checkpoint, on the CPU, wherever it was trained."""
-        found = checkpoints.load_best(folder) if checkpoint == "best" else checkpoints.load_newest(folder)
-        if found is None:
-            raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+        found = checkpoints.load(folder, checkpoint)
         config = folder.config
         torch.set_num_threads(config.threads)
         state = found.state["trainer"]

@@ -1,13 +1,13 @@
 """Record an evaluation episode of each policy: poses for the browser, states for the renderer."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import mujoco
 import numpy as np
 import torch
 
 from echelon.envs.contract import MakeEnv
+from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Replay, replay_path, write_replay
 from echelon.viewing.acting import Actor, Trained
@@ -45,7 +45,7 @@ def record_replay(
     folder: RunFolder,
     policies: str = "all",
     seed: int = SEED,
-    checkpoint: Literal["newest", "best"] = "newest",
+    checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> Replay:
     """Record `leader`, `all` or a policy's number, write the replay into the run folder, and return it."""
