@@ -63,7 +63,8 @@ def run(arguments: list[str]) -> int:
         else:
             from echelon.viewing.video import draw
 
-            print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames of {len(tapes)} policies ...", flush=True)
+            whose = "1 policy" if len(tapes) == 1 else f"{len(tapes)} policies"
+            print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames of {whose} ...", flush=True)
             draw(tapes, out, format)
     except OSError as error:
         raise UserError(f"{error.filename or out} cannot be written: {error.strerror}; choose another --out") from None

@@ -116,7 +116,7 @@ class ActorCritic(nn.Module):
         return self.value_norm.denormalise(value)
 
     def merge_observations(self, obs: Groups) -> None:
-        """Take collected observations into the normalisers. Between iterations only: see `train.py`."""
+        """Take collected observations into the normalisers. Between iterations only: see `trainer.py`."""
         for name, normaliser in self.obs_norm.items():
             assert isinstance(normaliser, Normaliser)
             normaliser.merge(obs[name])

@@ -3,7 +3,7 @@
 config.json      settings, and for every start: time, command, versions, revision, hardware
 metrics.jsonl    a line per iteration
 checkpoints/     see `echelon.runs.checkpoint`
-diagnostics/     KL matrices, ESS, IS deviation over time
+diagnostics/     KL matrices over time
 population/      who copied whom, in a run of PBT
 tensorboard/
 wandb/           where --wandb asks for it
