@@ -136,7 +136,7 @@ def depths(engine: CpuEngine) -> np.ndarray:
     found = []
     for number in range(engine.num_sims):
         engine._batch.get_data(number, data)
-        found.append(-float(np.min(data.contact.dist[data.contact.exclude == 0], initial=0.0)))
+        found.append(abs(float(np.min(data.contact.dist[data.contact.exclude == 0], initial=0.0))))
     return np.array(found)
 
 

@@ -123,7 +123,7 @@ def worth_trying(model: mujoco.MjModel, substeps: int) -> list[str]:
     other = next(name for name, cone in CONES.items() if cone != opt.cone)
     variants.append(f"cone={other}")
     variants += [f"impratio={ratio}" for ratio in (1, 5) if ratio != opt.impratio]
-    variants.append("cone=elliptic,impratio=10")
+    variants += ["cone=elliptic,impratio=10", "cone=elliptic,impratio=10,line_search=50"]
     variants.append(f"condim={4 if model.geom_condim[touching(model)].max() == 3 else 3}")
     if model.dof_frictionloss.any():
         variants.append("frictionloss=0")
