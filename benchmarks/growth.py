@@ -94,12 +94,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def in_a_process(num_envs: int) -> dict[str, Any]:
-    """This very command for one size; what it found."""
+def in_a_process(num_envs: int) -> dict[str, Any] | None:
+    """This very command for one size; what it found, or None where it failed."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "size.json"
-        subprocess.run([sys.executable, *sys.argv, "--only", str(num_envs), "--json", str(file)], check=True)
-        return json.loads(file.read_text())[0]
+        done = subprocess.run([sys.executable, *sys.argv, "--only", str(num_envs), "--json", str(file)])
+        return json.loads(file.read_text())[0] if done.returncode == 0 else None
 
 
 def main() -> None:
@@ -119,8 +119,11 @@ def main() -> None:
         return
     rows: list[dict[str, Any]] = []
     for num_envs in args.num_envs:
-        rows.append(in_a_process(num_envs))
-        print(json.dumps(rows[-1]), flush=True)
+        found = in_a_process(num_envs)
+        if found is None:
+            raise UserError(f"{num_envs} environments failed, as said above; {len(rows)} sizes were measured before")
+        rows.append(found)
+        print(json.dumps(found), flush=True)
         if args.json:  # after every size: the largest may not fit the device
             args.json.parent.mkdir(parents=True, exist_ok=True)
             args.json.write_text(json.dumps(rows, indent=1) + "\n")
