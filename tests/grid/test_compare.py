@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from echelon import cli
-from echelon.commands.compare import plan_cells, read_order
+from echelon.commands.compare import make_logs, plan_cells, read_order
 from echelon.commands.report import gradient_steps
 from echelon.errors import UserError
 from echelon.grid.process import CellProcess
@@ -44,6 +44,7 @@ TINY += ["--diagnostics.every", "3"]
         (["--tasks", "Hopper", "--seeds", "1", "2"], "--seeds takes one value, not 2: 1 2"),
         (["--tasks", "Hopper", "--num-env", "64"], "--num-env is not a flag of echelon train Hopper; did you mean"),
         (["--tasks", "Hopper", "--algos", "cpo", "--num-envs", "7"], "do not split"),
+        (["--tasks", "Hopper", "--algos", "ppo", "--out", "/proc/none"], "/proc/none cannot be written: "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -121,7 +122,7 @@ def test_a_cell_that_fails_is_marked_and_the_others_go_on(
     monkeypatch.setattr(subprocess, "Popen", lambda command, **more: popen(script(next(
         body for name, body in bodies.items() if f"{tmp_path}/{name}" in command)), **more))  # fmt: skip
     progress = GridProgress(cells)
-    train_cells(progress, tmp_path / "logs", PlainGridView(progress))
+    train_cells(progress, make_logs(tmp_path), PlainGridView(progress))
     assert [progress.state(cell) for cell in cells] == ["done", "failed", "failed", "failed", "done"]
     assert progress.failed[cells[1].name] == "its process ended with exit code 3: no more memory"
     assert progress.failed[cells[2].name] == "its process ended with signal SIGKILL"

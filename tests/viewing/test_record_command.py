@@ -72,6 +72,7 @@ def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (["--out", "film.avi"], "--out must end in .mp4, .gif or .html, or give --format; film.avi does not"),
         (["--out", "film.gif", "--format", "html"], "--out ends in .gif but --format is html; leave out one of them"),
         (["--out", "/proc/none/page.html"], "/proc/none"),
+        (["--out", "/proc/page.html"], "/proc/page.html cannot be written: "),
     ],
 )
 def test_mistakes_are_one_sentence(

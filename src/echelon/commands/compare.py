@@ -58,6 +58,7 @@ def run(arguments: list[str]) -> int:
         return 0
     order = read_order(arguments)
     cells = plan_cells(order)
+    logs = make_logs(order.out)
 
     from echelon.commands.report import gradient_steps
     from echelon.grid.progress import GridProgress, choose_grid_view
@@ -67,7 +68,7 @@ def run(arguments: list[str]) -> int:
     view = choose_grid_view(progress)
     view.begin()
     try:
-        train_cells(progress, order.out / "logs", view)
+        train_cells(progress, logs, view)
     except KeyboardInterrupt:
         view.stop()
         print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'compare', *arguments])}")
@@ -78,7 +79,7 @@ def run(arguments: list[str]) -> int:
     from echelon.report.write import read_contents, write_report
 
     contents = read_contents([cell.path for cell in cells], order.score, gradient_steps, failures)
-    record_best(contents, order.out / "logs")
+    record_best(contents, logs)
     page = write_report(contents, order.out / "report")
     print(f"The report is {page}  (figures and tables beside it)")
     return 1 if failures else 0
@@ -143,6 +144,16 @@ def plan_cells(order: Order) -> "list[Cell]":
     for note in said:
         print(note)
     return cells
+
+
+def make_logs(out: Path) -> Path:
+    """The folder for what the grid's processes print."""
+    logs = out / "logs"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}; choose another folder with --out") from None
+    return logs
 
 
 def record_best(contents: "Contents", logs: Path) -> None:

@@ -12,8 +12,8 @@ POLL_S = 0.25
 
 
 def train_cells(progress: GridProgress, logs: Path, view: GridView) -> None:
-    """Every cell that is not done yet. One that fails is marked, and the others go on."""
-    logs.mkdir(parents=True, exist_ok=True)
+    """Every cell that is not done yet, its output into the folder `logs`. One that fails is marked, and the others go
+    on."""
     for cell in progress.cells:
         if progress.state(cell) == "done":
             continue

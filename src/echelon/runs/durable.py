@@ -18,6 +18,9 @@ def replace_durably(path: Path, data: bytes) -> None:
     try:
         write_durably(temporary, data)
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # nobody asked for the temporary one
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
