@@ -32,14 +32,11 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     """
     view = view or NullView()
     validate(config)
-    device = choose_device(config.device)
-    if config.precision == "bf16" and device.type != "cuda":
-        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
+    set_up_torch(config)
     make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
-    set_up_torch(config)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, device, config.seed)
+    env = make_env(config.num_envs, choose_device(config.device), config.seed)
     config, folder = _complete(config, folder, env)
     trainer = make_trainer(env, config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
@@ -105,9 +102,12 @@ class _Session:
 
 
 def set_up_torch(config: TrainConfig) -> None:
-    """Torch's settings for the whole process."""
+    """Torch's settings for the whole process. Raises a `UserError` for a precision that the device does not have."""
+    on_cpu = choose_device(config.device).type == "cpu"
+    if config.precision == "bf16" and on_cpu:
+        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
     torch.set_num_threads(config.threads)
-    exact = config.precision == "fp32" or choose_device(config.device).type == "cpu"
+    exact = config.precision == "fp32" or on_cpu
     torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
 
 

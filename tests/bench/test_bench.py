@@ -104,6 +104,7 @@ def test_a_task_is_measured(algo: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["Hopper", "--json"], "--json needs a value"),
         (["Hopper", "--json", "--algo"], "--json needs a value"),
         (["Hopper", "--clip", "1"], "--clip is not a flag"),
+        (["Hopper", "--device", "cpu", "--precision", "bf16"], "--precision bf16 needs a CUDA GPU"),
     ],
 )
 def test_mistakes_are_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture) -> None:

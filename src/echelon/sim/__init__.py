@@ -3,14 +3,15 @@
 import mujoco
 import torch
 
-from echelon.sim.capacity import Capacity
 from echelon.sim.contract import Engine
 
 
-def make_engine(model: mujoco.MjModel, num_sims: int, device: torch.device, room: Capacity) -> Engine:
+def make_engine(
+    model: mujoco.MjModel, num_sims: int, device: torch.device, contacts: int | None, constraints: int | None
+) -> Engine:
     """The engine for a device: MuJoCo's thread pool on a CPU, MuJoCo Warp on a CUDA GPU.
 
-    `room` is for engines that allocate contacts and constraints ahead; MuJoCo's own takes what it needs.
+    `contacts` and `constraints` are for engines that allocate room ahead; MuJoCo's own takes what it needs.
     """
     if device.type == "cpu":
         from echelon.sim.cpu import CpuEngine
@@ -18,4 +19,4 @@ def make_engine(model: mujoco.MjModel, num_sims: int, device: torch.device, room
         return CpuEngine(model, num_sims)
     from echelon.sim.warp import WarpEngine  # an optional dependency, and slow to import
 
-    return WarpEngine(model, num_sims, device, room.contacts, room.constraints)
+    return WarpEngine(model, num_sims, device, contacts, constraints)

@@ -12,10 +12,10 @@ MARGIN = 2.0
 
 @dataclass(frozen=True)
 class Capacity:
-    """Per simulation; None where nobody asked."""
+    """Per simulation."""
 
-    contacts: int | None
-    constraints: int | None
+    contacts: int
+    constraints: int
 
 
 def probe(model: mujoco.MjModel, seed: int = 0) -> Capacity:

@@ -21,7 +21,7 @@ from echelon.config import TaskConfig
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine
-from echelon.sim.capacity import Capacity, probe
+from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
 
 
@@ -101,10 +101,14 @@ class MujocoTask(ABC, Generic[C]):
     def _make_engine(self) -> Engine:
         """The engine; on CUDA with room for what the scene was found to need, which becomes part of the settings."""
         model, config = self.model(), self.config
-        found = probe(model) if self.device.type == "cuda" else Capacity(None, None)
-        room = Capacity(config.contacts or found.contacts, config.constraints or found.constraints)
-        self.config = replace(config, contacts=room.contacts, constraints=room.constraints)
-        return make_engine(model, self.num_envs, self.device, room)
+        if self.device.type == "cuda" and None in (config.contacts, config.constraints):
+            found = probe(model)
+            config = self.config = replace(
+                config,
+                contacts=config.contacts or found.contacts,
+                constraints=config.constraints or found.constraints,
+            )
+        return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints)
 
     @abstractmethod
     def model(self) -> mujoco.MjModel:
