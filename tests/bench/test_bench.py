@@ -69,7 +69,7 @@ def test_the_document_holds_figures_and_settings() -> None:
 
 
 def test_the_clock_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, times = Clock(CPU, (), 3), iter([5.0, 1.0, 2.0])
+    clock, times = Clock(CPU, (), 3, capture=True), iter([5.0, 1.0, 2.0])
     calls = []
     monkeypatch.setattr(clock, "once", lambda run: next(times))
     assert clock.milliseconds(lambda: calls.append(1)) == 2.0

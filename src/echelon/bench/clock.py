@@ -12,16 +12,18 @@ from echelon.capture import Captured
 
 
 class Clock:
-    """Median milliseconds of repeated calls. On CUDA the work is captured as a graph, as in training."""
+    """Median milliseconds of repeated calls. On CUDA the work is captured as a graph, if training does so."""
 
-    def __init__(self, device: torch.device, generators: Iterable[torch.Generator], repeats: int) -> None:
-        self.device, self._generators, self._repeats = device, tuple(generators), repeats
+    def __init__(
+        self, device: torch.device, generators: Iterable[torch.Generator], repeats: int, *, capture: bool
+    ) -> None:
+        self.device, self._generators, self._repeats, self._capture = device, tuple(generators), repeats, capture
 
     def milliseconds(
         self, run: Callable[[], object], around: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> float:
         """Of one call. `around` is entered while it is captured."""
-        captured = Captured(run, self.device, self._generators, around)
+        captured = Captured(run, self.device, self._generators, around, enabled=self._capture)
         for _ in range(3):  # as it is, recording, a first replay
             captured()
         return statistics.median(self.once(captured) for _ in range(self._repeats))

@@ -69,7 +69,7 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
         say(f"iteration {number + 1} of {BEFORE}, not timed")
         trainer.iterate()
     generators = [g for g in (trainer.generator, getattr(env, "generator", None)) if g is not None]
-    clock = Clock(device, generators, max(3, iterations // 2))
+    clock = Clock(device, generators, max(3, iterations // 2), capture=config.capture)
     whole, parts = _iterations(trainer, clock, iterations, say)
     waits = synchronisations(trainer.iterate, device)
     used = memory(device)
