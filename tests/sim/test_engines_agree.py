@@ -63,6 +63,7 @@ def contacts(engine: Any) -> Tensor:
     import mujoco_warp as mjw
     import warp as wp
 
+    engine.read("geom_xpos")  # makes them current, where the task reads no poses itself
     data = engine._data
     with engine._on_stream():
         mjw.collision(engine._model, data)  # a step leaves the contacts of its last substep's beginning

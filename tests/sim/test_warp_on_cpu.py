@@ -3,6 +3,8 @@
 One tiny scene, so that its kernels compile within a minute. `test_warp.py` has the rest, on a GPU.
 """
 
+import mujoco
+import numpy as np
 import pytest
 import torch
 
@@ -46,6 +48,93 @@ def test_a_hundred_steps_are_those_of_the_other_engine(there) -> None:
     torch.testing.assert_close(there.qpos.double(), here.qpos, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(there.qvel.double(), here.qvel, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(there.read("xpos").double(), here.read("xpos"), rtol=1e-3, atol=1e-3)
+
+
+SENSORS = """
+<mujoco>
+  <worldbody>
+    <body>
+      <joint name="slide" type="slide" axis="0 0 1" stiffness="100" springref="1"/>
+      <geom size="0.1" mass="1"/>
+      <site name="centre"/>
+    </body>
+  </worldbody>
+  <sensor>{}</sensor>
+</mujoco>
+"""
+
+
+def refreshes(monkeypatch: pytest.MonkeyPatch, engine) -> list[None]:
+    """An entry for each time that kinematics are computed once more, from now on."""
+    seen, refresh = [], engine._refresh
+    monkeypatch.setattr(engine, "_refresh", lambda: (seen.append(None), refresh())[1])
+    return seen
+
+
+def step_and_set(engine) -> None:
+    """Both places where what is read must be made current."""
+    engine.step(SUBSTEPS)
+    engine.set_state(torch.tensor([True] + [False] * (NUM_SIMS - 1)), engine.qpos + 0.5, engine.qvel)
+
+
+def poses(engine) -> torch.Tensor:
+    """`[N, bodies, 3]` places of the bodies in the engine's present state, by MuJoCo itself."""
+    data, found = mujoco.MjData(engine.model), []
+    for qpos in engine.qpos:
+        data.qpos[:] = qpos
+        mujoco.mj_kinematics(engine.model, data)
+        found.append(data.xpos.copy())
+    return torch.from_numpy(np.stack(found)).float()
+
+
+def test_nothing_is_refreshed_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    from echelon.sim.warp import WarpEngine
+
+    engine = WarpEngine(robots.load("cartpole"), NUM_SIMS, torch.device("cpu"), 8, 20)
+    seen = refreshes(monkeypatch, engine)
+    for name in ("qpos", "act", "sensordata", "solver_niter"):
+        engine.read(name)
+    step_and_set(engine)
+    assert not seen
+
+
+def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from echelon.sim.warp import WarpEngine
+
+    engine = WarpEngine(robots.load("cartpole"), NUM_SIMS, torch.device("cpu"), 8, 20)
+    engine.ctrl.fill_(1.0)
+    for _ in range(10):
+        engine.step(SUBSTEPS)
+    step_and_set(engine)
+    assert (engine._field("xpos") - poses(engine)).abs().amax() > 0.1  # nobody has asked yet
+    xpos = engine.read("xpos")
+    torch.testing.assert_close(xpos, poses(engine))
+    seen = refreshes(monkeypatch, engine)
+    engine.step(SUBSTEPS)
+    torch.testing.assert_close(xpos, poses(engine))
+    engine.set_state(torch.tensor([False, True, True]), engine.qpos - 0.3, engine.qvel)
+    torch.testing.assert_close(xpos, poses(engine))
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("sensor", "expected"),
+    [("<jointpos joint='slide'/>", 2), ("<jointvel joint='slide'/>", 2), ("<accelerometer site='centre'/>", 0)],
+)
+def test_sensors_of_positions_and_velocities_are_readers(
+    monkeypatch: pytest.MonkeyPatch, sensor: str, expected: int
+) -> None:
+    """Sensors of accelerations are not: they belong to the last substep."""
+    from echelon.sim.warp import WarpEngine
+
+    model = mujoco.MjModel.from_xml_string(SENSORS.format(sensor))
+    engine, here = WarpEngine(model, NUM_SIMS, torch.device("cpu"), 8, 20), CpuEngine(model, NUM_SIMS)
+    seen = refreshes(monkeypatch, engine)
+    step_and_set(engine)
+    step_and_set(here)
+    assert len(seen) == expected
+    assert here.sensordata.abs().amax() > 0.1
+    torch.testing.assert_close(engine.sensordata.double(), here.sensordata, rtol=1e-4, atol=1e-4)
 
 
 def test_only_masked_simulations_are_set(there) -> None:

@@ -1,10 +1,10 @@
 """What a task needs from a physics engine: `[N, ...]` torch tensors of one model's simulations.
 
 Every tensor is live: it shows the simulation's state, and a write to `qpos`, `qvel`, `ctrl`, `act`, `mocap_*` or
-`xfrc_applied` is that state. After `step`, `sensordata` and all poses describe the state after the last substep, on
-every engine; only what belongs to accelerations and contact forces (accelerometer, touch) is that of the last substep
-itself, and zero in a simulation whose state was set since. Numbers are in the engine's own precision, so tasks cast
-with `.float()`.
+`xfrc_applied` is that state. After `step`, `sensordata` and all poses that were asked for by `read` describe the state
+after the last substep, on every engine; only what belongs to accelerations and contact forces (accelerometer, touch) is
+that of the last substep itself, and zero in a simulation whose state was set since. Numbers are in the engine's own
+precision, so tasks cast with `.float()`.
 """
 
 from contextlib import AbstractContextManager
@@ -39,15 +39,19 @@ class Engine(Protocol):
     """`[N]` int: how often contacts or constraints did not fit the engine's buffers, since the start."""
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a derived MuJoCo field (`xpos`, `xquat`, `qM`, ...), current after each step."""
+        """A live `[N, ...]` tensor of a derived MuJoCo field (`xpos`, `xquat`, `qM`, ...).
+
+        Current after each `step` and `set_state` from here on: an engine computes what it has been asked for. So ask
+        before steps are recorded as a CUDA graph, best when the task is built.
+        """
         ...
 
     def step(self, substeps: int) -> None:
-        """Advance every simulation, then make sensors and poses current."""
+        """Advance every simulation, then make sensors, and poses that were asked for, current."""
         ...
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Put the masked simulations into new states, at rest in every other respect, with sensors and poses current.
+        """Put the masked simulations into new states, at rest in every other respect, and current as after `step`.
 
         `mask` is `[N]` bool; `qpos` and `qvel` are `[N, ...]`, read where the mask is set.
         """

@@ -1,8 +1,8 @@
 """The engine on a CUDA GPU: MuJoCo Warp, its arrays shared with torch.
 
 All work is put on torch's current stream and nothing waits for the device, so a whole rollout can be captured as one
-CUDA graph. A step is `substeps` times forward dynamics and integration, then kinematics and sensors once more at the
-new state.
+CUDA graph. A step is `substeps` times forward dynamics and integration, then, where somebody reads what follows from
+it, kinematics and sensors once more at the new state.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,6 +40,8 @@ _CAPACITY = int(
 _DERIVED = ("geom_aabb", "geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0", "actuator_acc0")
 """Model fields that `set_const` computes, into the storage it finds: without room for every simulation, into one's."""
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "xfrc_applied", "mocap_pos", "mocap_quat", "time")
+_BY_THE_STEP = (*_STATE, "overflow", "solver_niter")
+"""What a step itself leaves behind. All other fields follow from the state, and only kinematics make them current."""
 
 
 class WarpEngine:
@@ -64,22 +66,25 @@ class WarpEngine:
         self._expanded: dict[str, Tensor] = {}
         self._stale = False
         """A field was expanded since kernels were compiled."""
+        late = acceleration_sensors(model)
+        self._has_readers = not late.all()
+        """Someone looks at what `_refresh` computes: sensors of positions or velocities, or a caller of `read`."""
         with self._on_stream():
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
             self._data = mjw.make_data(model, nworld=num_sims, nconmax=contacts, njmax=constraints)
-        self.qpos, self.qvel, self.ctrl = self.read("qpos"), self.read("qvel"), self.read("ctrl")
-        self.sensordata = self.read("sensordata")
-        self.mocap_pos, self.mocap_quat = self.read("mocap_pos"), self.read("mocap_quat")
-        self.xfrc_applied = self.read("xfrc_applied")
+        self.qpos, self.qvel, self.ctrl = self._field("qpos"), self._field("qvel"), self._field("ctrl")
+        self.sensordata = self._field("sensordata")
+        self.mocap_pos, self.mocap_quat = self._field("mocap_pos"), self._field("mocap_quat")
+        self.xfrc_applied = self._field("xfrc_applied")
         self.bad = torch.zeros(num_sims, dtype=torch.bool, device=device)
         self.overflow = torch.zeros(num_sims, dtype=torch.int64, device=device)
         self.limited = torch.zeros(num_sims, dtype=torch.int64, device=device)
         """`[N]` int: steps in which the solver or its line search stopped at its iteration limit."""
-        self._bits = self.read("overflow")
-        self._state = {name: self.read(name) for name in _STATE}
+        self._bits = self._field("overflow")
+        self._state = {name: self._field(name) for name in _STATE}
         self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
-        self._late = torch.tensor(acceleration_sensors(model), device=device)
+        self._late = torch.tensor(late, device=device)
         self._compile()
 
     def _compile(self) -> None:
@@ -95,11 +100,20 @@ class WarpEngine:
         self._refresh()
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a MuJoCo field."""
+        """A live `[N, ...]` tensor of a MuJoCo field, current from now on.
+
+        A graph that was recorded before a derived field was first read goes on without it: read, then capture.
+        """
+        if name not in (*_BY_THE_STEP, "sensordata"):
+            self._has_readers = True
+            self._refresh()
+        return self._field(name)
+
+    def _field(self, name: str) -> Tensor:
         return wp.to_torch(getattr(self._data, name))
 
     def step(self, substeps: int) -> None:
-        """Advance every simulation, then make sensors and poses current; mark and tidy what went wrong."""
+        """Advance every simulation, then make what is read of it current; mark and tidy what went wrong."""
         m, d = self._model, self._data
         with self._on_stream():
             for substep in range(substeps):
@@ -109,7 +123,7 @@ class WarpEngine:
                 else:
                     mjw.implicit(m, d)
         self._note_trouble()
-        self._refresh()
+        self._refresh_for_readers()
 
     def _forward(self, sensors: bool) -> None:
         """Accelerations at the current state, and on demand the sensors that depend on them."""
@@ -124,6 +138,11 @@ class WarpEngine:
             if m.sensor_rne_postconstraint:
                 mjw.rne_postconstraint(m, d)
             mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
+
+    def _refresh_for_readers(self) -> None:
+        """Nothing carries over: the next substep begins with positions and velocities of its own."""
+        if self._has_readers:
+            self._refresh()
 
     def _refresh(self) -> None:
         """Poses, velocities and their sensors at the current state."""
@@ -155,7 +174,7 @@ class WarpEngine:
         self._restart(mask)
         self.qpos.copy_(torch.where(mask[:, None], qpos, self.qpos))
         self.qvel.copy_(torch.where(mask[:, None], qvel, self.qvel))
-        self._refresh()
+        self._refresh_for_readers()
 
     def expand(self, field: str) -> Tensor:
         """A model field as a live `[N, ...]` tensor of per-simulation values."""
