@@ -3,10 +3,11 @@
     python benchmarks/rates.py AllegroHand ShadowHand Humanoid Anymal [--num-envs 24576] [--algo cpo] [--json FILE]
 
 All in control steps per second over all environments. *Physics* is the engine's substeps with constant controls and
-nothing else, captured as a CUDA graph. *Random* is the task with random actions, a thousand control steps, and counts
-steps that lost contacts (overflow) and simulations that went wrong (quarantined). *Rollout* adds the policy, resets,
-scores and storage, as captured in training. *Training* is whole iterations with the task's preset, the median of
-`--iterations`, with how they split; *memory* is what the process holds on the device then.
+nothing else, captured as a CUDA graph. *Random* is the task with random actions, `--random-steps` control steps, and
+counts steps that lost contacts (overflow) and simulations that went wrong (quarantined). *Rollout* adds the policy,
+resets, scores and storage, as captured in training. *Training* is whole iterations with the task's preset, the median
+of `--iterations`, with how they split, and the update's time beside its roofline (`roofline.py`); *memory* is what the
+process holds on the device then.
 """
 
 import argparse
@@ -21,16 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from roofline import update_roofline
 
 from echelon import tasks
+from echelon.bench.clock import memory
 from echelon.capture import Captured
+from echelon.config import TrainConfig
 from echelon.presets import preset
 from echelon.train import set_up_torch
 from echelon.trainer import Trainer
 
 STEPS = 8
 """Control steps in a graph."""
-RANDOM_STEPS = 1000
+SOME_REWARD = 0.01
+"""Adversarial coefficient where it is asked for and the preset has none; time does not depend on it."""
 DEVICE = torch.device("cuda")
 
 
@@ -70,33 +75,36 @@ def rollout_rate(trainer: Trainer, seconds: float) -> float:
     return rate(trainer._collect, trainer.config.update.horizon * env.num_envs, seconds, env.device)
 
 
-def random_steps(env: Any) -> dict[str, float]:
-    """A thousand control steps of random actions: their rate, and what went wrong in them."""
-    action = torch.zeros(env.num_envs, env.action_dim, device=DEVICE)
-    totals = torch.zeros(2, device=DEVICE)
+def random_steps(env: Any, count: int) -> dict[str, float]:
+    """So many control steps of random actions: their rate, and what went wrong in them."""
+    device = env.device
+    action = torch.zeros(env.num_envs, env.action_dim, device=device)
+    totals = torch.zeros(2, device=device)
+    limited = getattr(env.engine, "limited", totals.new_zeros(1))  # not counted on a CPU
 
     def run() -> None:
         for _ in range(STEPS):
             step = env.step(action.uniform_(-1, 1, generator=env.generator))
             totals.add_(torch.stack((step.log["overflow"].sum(), step.log["quarantined"].sum())))
 
-    captured = Captured(run, DEVICE, (env.generator,), env.capturing)
+    captured = Captured(run, device, (env.generator,), env.capturing)
     for _ in range(2):
         captured()
-    torch.cuda.synchronize()
+    wait(device)
     totals.zero_()
-    env.engine.limited.zero_()
+    limited.zero_()
     began = time.perf_counter()
-    for _ in range(RANDOM_STEPS // STEPS):
+    replays = -(-count // STEPS)
+    for _ in range(replays):
         captured()
-    torch.cuda.synchronize()
-    steps = RANDOM_STEPS * env.num_envs
+    wait(device)
+    steps = replays * STEPS * env.num_envs
     overflow, quarantined = totals.tolist()
     return {
         "random": steps / (time.perf_counter() - began),
         "overflow": overflow / steps,
         "quarantined": quarantined,
-        "at_solver_limit": env.engine.limited.sum().item() / steps,
+        "at_solver_limit": limited.sum().item() / steps,
         "finite": bool(torch.isfinite(env.engine.qpos).all() and torch.isfinite(env.engine.qvel).all()),
     }
 
@@ -114,30 +122,54 @@ def training(trainer: Trainer, iterations: int) -> dict[str, float]:
         for name, value in trainer.timers.metrics().items():
             parts.setdefault(name.replace("time/", "ms_"), []).append(1000 * value)
     steps = trainer.env.num_envs * trainer.config.update.horizon
-    return {"training": steps / statistics.median(seconds)} | {
+    median = statistics.median(seconds)
+    return {"training": steps / median, "ms_iteration": 1000 * median} | {
         name: statistics.median(values) for name, values in parts.items()
     }
 
 
+def settings(task: str, algo: Any, num_envs: int, adversary: str | None) -> TrainConfig:
+    """The task's preset for an algorithm, with the adversarial reward as it is there, or `on` or `off`."""
+    config = dataclasses.replace(preset(task), algo=algo, num_envs=num_envs)
+    coef = {None: config.adversary.coef, "off": 0.0, "on": config.adversary.coef or SOME_REWARD}[adversary]
+    return dataclasses.replace(config, adversary=dataclasses.replace(config.adversary, coef=coef))
+
+
+def over_roofline(trainer: Trainer, update_ms: float) -> dict[str, float]:
+    """The update's roofline, and how many times that it took."""
+    found = update_roofline(trainer.config, trainer.env.obs_spec, trainer.env.action_dim)
+    return found | {"update_over_roofline": update_ms / found["roofline_ms"]}
+
+
 def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
-    config = dataclasses.replace(preset(task), algo=args.algo, num_envs=args.num_envs)
+    config = settings(task, args.algo, args.num_envs, args.adversary)
     set_up_torch(config)
-    free = torch.cuda.mem_get_info()[0]
+    device = torch.device(args.device)
+    held = memory(device)
+
+    def taken() -> float | None:
+        """GiB of the device that this process has taken."""
+        now = memory(device)
+        return None if now is None or held is None else (now - held) / 2**30
+
     began = time.perf_counter()
-    env: Any = tasks.make(task, config.env, args.num_envs, DEVICE, 0, spread_clocks=True)
+    env: Any = tasks.make(task, config.env, args.num_envs, device, 0, spread_clocks=True)
     env.reset()
-    torch.cuda.synchronize()
+    wait(device)
     found: dict[str, Any] = {"task": task, "algo": args.algo, "num_envs": args.num_envs}
     found |= {"ready_s": time.perf_counter() - began, "contacts": env.config.contacts}
     found |= {"constraints": env.config.constraints}
     found["physics"] = physics_rate(env, args.seconds)
-    found["physics_gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
-    found |= random_steps(env)
+    found["physics_gib"] = taken()
+    if args.random_steps:
+        found |= random_steps(env, args.random_steps)
     trainer = Trainer(env, config)
+    found["adversary"] = trainer.adversary is not None
     trainer.iterate()
     found["rollout"] = rollout_rate(trainer, args.seconds)
     found |= training(trainer, args.iterations)
-    found["gib"] = (free - torch.cuda.mem_get_info()[0]) / 2**30
+    found |= over_roofline(trainer, found["ms_update"])
+    found["gib"] = taken()
     return found
 
 
@@ -146,13 +178,18 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--num-envs", type=int, default=24576)
     parser.add_argument("--algo", default="cpo")
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given")
+    parser.add_argument("--seconds", type=float, default=4, help="of physics alone, and of the rollout")
+    parser.add_argument("--random-steps", type=int, default=1000, help="0 leaves them out")
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--json", type=Path, help="append a line per task to this file")
     args = parser.parse_args()
     if len(args.tasks) > 1:  # a process each, so that memory is that of one
         options = [
-            f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value and name != "tasks"
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in vars(args).items()
+            if value is not None and name != "tasks"
         ]
         for task in args.tasks:
             subprocess.run([sys.executable, __file__, task, *options], check=True)
