@@ -24,7 +24,7 @@ def gpu(test: Any) -> Any:
 def small(task: str, algo: str = "cpo", lstm: int = 0, **changes: Any) -> TrainConfig:
     config = preset(task)
     model = ModelConfig(hidden=(32, 32), lstm=lstm)
-    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, device="cuda", **changes)
+    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, device="cuda", fuse=False, **changes)
 
 
 def build(config: TrainConfig) -> Trainer:

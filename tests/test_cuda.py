@@ -24,7 +24,7 @@ pytestmark = [
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
     config = preset("DeceptiveReach")
     return dataclasses.replace(
-        config, algo=algo, num_envs=192, model=ModelConfig(hidden=(32, 32), lstm=lstm), **changes
+        config, algo=algo, num_envs=192, model=ModelConfig(hidden=(32, 32), lstm=lstm), fuse=False, **changes
     )
 
 

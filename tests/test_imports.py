@@ -26,10 +26,12 @@ NEVER = {
 ONLY = {
     "report": {"runs", "config", "errors"},
     "tasks": {"sim", "robots", "envs", "config", "errors"},
-    "sim": {"robots", "envs", "errors"},
+    "sim": {"robots", "envs", "errors", "compiling"},
     "robots": {"errors"},
     "envs": {"errors"},
     "config": {"errors"},
+    "compiling": set(),
+    "fusion": set(),
     "errors": set(),
 }
 

@@ -10,9 +10,11 @@ from torch import Tensor
 from echelon.algorithms import ALGORITHMS
 from echelon.algorithms.pbt import Takeover
 from echelon.capture import Captured
+from echelon.compiling import announced
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Capturable, Env, State
+from echelon.fusion import cache_folder, fused
 from echelon.learning.adversary import Adversary
 from echelon.learning.layout import Layout
 from echelon.learning.plans import Plan
@@ -59,6 +61,7 @@ class Trainer:
     def __init__(self, env: Env, config: TrainConfig) -> None:
         self.env, self.config = env, config
         device, update = env.device, config.update
+        self._fuses = config.fuse and config.algo != "pbt"  # stacked networks are not worth the compile
         self.layout = Layout(env.num_envs, config.num_policies, device)
         self.plan = make_plan(self.layout, config)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -66,12 +69,15 @@ class Trainer:
             self.model = self._build_model().to(device)
             self.adversary = self._build_adversary()
         self.generator = torch.Generator(device).manual_seed(config.seed)
-        self.collector = Collector(env, self.model, self.layout, update, self.generator)
+        self.collector = Collector(env, self.model, self.layout, update, self.generator, fuse=self._fuses)
         self.update = self._build_update()
+        self._compute_targets = fused(compute_targets, device, enabled=self._fuses)
         self._collect = self._captured(lambda: self.collector.collect(), acts=True)
         self._prepare = self._captured(self._make_lessons)
         self._learn = self._captured(self._update)
         self._lessons: Lessons | None = None
+        self._warm = False
+        """Whether all that can be compiled is."""
         self.timers = Timers.for_device(device)
         self.iteration = 0
 
@@ -100,6 +106,13 @@ class Trainer:
 
     def iterate(self) -> Iteration:
         """One rollout and all updates on it. The host reads from the device once, at the end."""
+        if self._warm or not self._fuses:
+            return self._iterate()
+        self._warm = True
+        with announced(cache_folder(), "for these sizes"):
+            return self._iterate()
+
+    def _iterate(self) -> Iteration:
         timers = self.timers
         timers.reset()
         if self.iteration == 0:
@@ -126,7 +139,9 @@ class Trainer:
 
     def _targets(self, follower: Tensor, adversarial: Tensor | None) -> Targets:
         config, rollout = self.config, self.collector.rollout
-        return compute_targets(self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble)
+        return self._compute_targets(
+            self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble
+        )
 
     def _update(self) -> dict[str, Tensor]:
         """All gradient steps on the rollout; the iteration's metrics."""

@@ -135,15 +135,15 @@ def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
         return {}
     data = update.prepare(rollout, lessons.targets, lessons.follower)
     minibatch = next(iter(update.plan.shuffle(lessons.follower, trainer.generator)))
-    gathered = data.gather(minibatch)
+    gathered = update.gather(data, minibatch)
     clip = update.config.update.grad_norm
 
     def forward() -> torch.Tensor:
-        return update.loss(data.evaluate(gathered, update.reads_leader)).total
+        return update.grade(data, gathered)[1].total
 
     both = clock.milliseconds(lambda: update.optimizer.backward(forward()))
     parts = {
-        "gather": clock.milliseconds(lambda: data.gather(minibatch)),
+        "gather": clock.milliseconds(lambda: update.gather(data, minibatch)),
         "forward": clock.milliseconds(lambda: forward().detach()),
         "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip)),
     }

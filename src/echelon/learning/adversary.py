@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from echelon.config import TrainConfig
 from echelon.envs.contract import State
+from echelon.fusion import fused
 from echelon.learning.layout import LEADER, Layout
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
@@ -31,6 +32,8 @@ class Adversary:
             layers += [nn.Linear(narrow, wide), nn.ELU()]
         self.network = nn.Sequential(*layers, nn.Linear(widths[-1], layout.policies)).to(layout.policy_id.device)
         self.optimizer = Adam(self.network.parameters(), config.update.learning_rate)
+        self._score = fused(self._log_likelihood, layout.policy_id.device, enabled=config.fuse)
+        self._grade = fused(self._guess, layout.policy_id.device, enabled=config.fuse)
 
     def inputs(self, rollout: Rollout, model: ActorCritic) -> Tensor:
         """Normalised observation and raw action `[T·N, D+A]`, time first."""
@@ -45,8 +48,11 @@ class Adversary:
     def reward(self, rollout: Rollout, inputs: Tensor) -> Tensor:
         """λ_adv·log D(y|s,a) on followers' rows, zero on the leader's: `[T, N]`."""
         labels = self.labels(rollout)
-        score = nn.functional.log_softmax(self.network(inputs), dim=-1).gather(1, labels[:, None]).squeeze(1)
-        return torch.where(labels == LEADER, 0.0, self.coef * score).view(rollout.horizon, -1)
+        return torch.where(labels == LEADER, 0.0, self.coef * self._score(inputs, labels)).view(rollout.horizon, -1)
+
+    def _log_likelihood(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """log D(y|s,a) of each row."""
+        return nn.functional.log_softmax(self.network(inputs), dim=-1).gather(1, labels[:, None]).squeeze(1)
 
     def learn(self, rollout: Rollout, inputs: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """One shuffled pass of cross-entropy on logits."""
@@ -56,12 +62,17 @@ class Adversary:
         losses, hits = [], []
         for k in range(self.minibatches):
             rows = order[k * size : (k + 1) * size]
-            logits = self.network(inputs[rows])
-            loss = nn.functional.cross_entropy(logits, labels[rows])
+            loss, hit = self._grade(inputs, labels, rows)
             self.optimizer.step(loss)
             losses.append(loss.detach())
-            hits.append((logits.detach().argmax(-1) == labels[rows]).float().mean())
+            hits.append(hit)
         return {"adversary/loss": torch.stack(losses).mean(), "adversary/accuracy": torch.stack(hits).mean()}
+
+    def _guess(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy on some rows, and the share of them that is recognised."""
+        logits, truth = self.network(inputs[rows]), labels[rows]
+        hit = (logits.detach().argmax(-1) == truth).float().mean()
+        return nn.functional.cross_entropy(logits, truth), hit
 
     def state_dict(self) -> State:
         return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}

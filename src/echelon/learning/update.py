@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
+from echelon.fusion import fused
 from echelon.learning.batch import Batch
-from echelon.learning.data import Data
+from echelon.learning.data import Data, Gathered
 from echelon.learning.objective import Algorithm, Loss, total_loss
 from echelon.learning.optimizer import Adam
 from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
@@ -27,6 +28,10 @@ class Update:
         self.reads_leader = algorithm.reads_leader(config) and layout.policies > 1
         kl_counts = {"own": (1, 0, 0), "no_pull": (1, 1, 0), "all": (1, 1, 1)}[config.update.kl_rows]
         self._kl_columns = sum(count * use for count, use in zip(plan.counts, kl_counts, strict=True))
+        device = layout.policy_id.device
+        self.gather = fused(Data.gather, device, enabled=config.fuse)
+        self.grade = fused(self._grade, device, enabled=config.fuse)
+        self._measure = fused(self._distances, device, enabled=config.fuse)
 
     def run(
         self, rollout: Rollout, targets: Targets, follower: Tensor, generator: torch.Generator
@@ -59,18 +64,23 @@ class Update:
 
     def step(self, data: Data, minibatch: Minibatch) -> dict[str, Tensor]:
         """One gradient step. Shapes depend on the plan only."""
-        batch = data.batch(minibatch, self.reads_leader)
-        loss = self.loss(batch)
+        batch, loss = self.grade(data, self.gather(data, minibatch))
         norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
         with torch.no_grad():
             metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
-            return metrics | self._distances(batch, data.slide(minibatch, batch))
+            return metrics | self._measure(data, minibatch, batch)
+
+    def _grade(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
+        """What the network says about a minibatch, and what it is told."""
+        batch = data.evaluate(gathered, self.reads_leader)
+        return batch, self.loss(batch)
 
     def loss(self, batch: Batch) -> Loss:
         return total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)
 
-    def _distances(self, batch: Batch, kl: Tensor) -> dict[str, Tensor]:
-        """How far the minibatch's policies had moved before this step, per group; `kl` is `[L, B]`."""
+    def _distances(self, data: Data, minibatch: Minibatch, batch: Batch) -> dict[str, Tensor]:
+        """How far the minibatch's policies had moved before this step, per group."""
+        kl = data.slide(minibatch, batch)
         outside = ((batch.log_ratio.exp() - batch.centre).abs() > self.config.update.clip * batch.centre).to(kl.dtype)
         metrics = {"kl/rate": kl[:, : self._kl_columns].mean()}
         groups = (batch.own, batch.borrows, batch.pulls)

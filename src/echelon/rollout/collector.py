@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.config import UpdateConfig
 from echelon.envs.contract import Env, Groups, State, Step
+from echelon.fusion import fused
 from echelon.learning.layout import Layout
 from echelon.models.actor_critic import Output
 from echelon.models.population import Model
@@ -25,6 +26,17 @@ class _Cut:
     state: Tensor
 
 
+@dataclass
+class _Decision:
+    """What the policies do in all environments, `[N, ...]` each, and their state afterwards."""
+
+    action: Tensor
+    mean: Tensor
+    log_prob: Tensor
+    value: Tensor
+    state: Tensor
+
+
 class Collector:
     """Acts, and owns what lives on between rollouts: the last row of the storage, and episode scores.
 
@@ -32,7 +44,14 @@ class Collector:
     """
 
     def __init__(
-        self, env: Env, model: Model, layout: Layout, config: UpdateConfig, generator: torch.Generator
+        self,
+        env: Env,
+        model: Model,
+        layout: Layout,
+        config: UpdateConfig,
+        generator: torch.Generator,
+        *,
+        fuse: bool = False,
     ) -> None:
         self.env, self.model, self.layout, self.config, self.generator = env, model, layout, config, generator
         n, device = env.num_envs, env.device
@@ -41,6 +60,8 @@ class Collector:
         )
         self.rollout.start.fill_(True)
         self.episodes = Episodes(layout)
+        self._decide = fused(self._sample, device, enabled=fuse)
+        self._value = fused(self._raw_value, device, enabled=fuse)
 
     def reset(self) -> None:
         """Start every episode anew: once, when training begins."""
@@ -70,21 +91,19 @@ class Collector:
     def _act(self, t: int, cuts: list["_Cut"]) -> None:
         rollout = self.rollout
         obs = {name: x[t] for name, x in rollout.obs.items()}
-        output = self._evaluate(obs, rollout.state[t], self.layout.policy_id)
-        noise = torch.randn(output.mean.shape, generator=self.generator, device=output.mean.device)
-        action = output.mean + output.log_std.exp() * noise
-        rollout.action[t], rollout.mean[t] = action[0], output.mean[0]
-        rollout.log_prob[t] = output.log_prob(action)[0]
-        rollout.value[t] = self.model.raw_value(output.value[0], self.layout.policy_id)
-        step = self.env.step(action[0].clamp(-1, 1))
+        noise = torch.randn(rollout.action[t].shape, generator=self.generator, device=rollout.action.device)
+        decision = self._decide(obs, rollout.state[t], noise)
+        rollout.action[t], rollout.mean[t] = decision.action, decision.mean
+        rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
+        step = self.env.step(decision.action.clamp(-1, 1))
         rollout.reward[t] = step.reward * self.config.reward_scale
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
-        self._note_cut(t, step, output.state, cuts)
+        self._note_cut(t, step, decision.state, cuts)
         self.episodes.record(step)
         done = step.terminated | step.truncated
         self._store_obs(t + 1, step.obs)
         rollout.start[t + 1] = done
-        rollout.state[t + 1] = output.state * (~done).unsqueeze(-1)
+        rollout.state[t + 1] = decision.state * (~done).unsqueeze(-1)
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
         """See to it that rows cut by the time limit are bootstrapped.
@@ -113,7 +132,14 @@ class Collector:
         for cut, value in zip(cuts, values.split([len(cut.rows) for cut in cuts]), strict=True):
             self.rollout.final_value[cut.t, cut.rows] = value
 
-    def _value(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Tensor:
+    def _sample(self, obs: Groups, state: Tensor, noise: Tensor) -> "_Decision":
+        """Act by the policies' Gaussians."""
+        output = self._evaluate(obs, state, self.layout.policy_id)
+        action = output.mean + output.log_std.exp() * noise
+        value = self.model.raw_value(output.value[0], self.layout.policy_id)
+        return _Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
+
+    def _raw_value(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Tensor:
         """`[B]` in units of scaled reward."""
         return self.model.raw_value(self._evaluate(obs, state, policy_id).value[0], policy_id)
 

@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "out",
     "threads",
     "capture",
+    "fuse",
     "checkpoint_every",
     "keep_checkpoints",
     "wandb",

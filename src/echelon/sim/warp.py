@@ -14,9 +14,9 @@ import mujoco
 import torch
 from torch import Tensor
 
+from echelon.compiling import announced
 from echelon.envs.contract import State
 from echelon.errors import UserError
-from echelon.sim.compiling import announced
 from echelon.sim.sensors import acceleration_sensors
 
 try:
@@ -91,7 +91,7 @@ class WarpEngine:
         """One step that leaves nothing behind, so that everything is compiled and loaded; with progress."""
         live = (*self._state.values(), self.sensordata, self.bad, self.overflow, self.limited)
         before = [x.clone() for x in live]
-        with announced(Path(wp.config.kernel_cache_dir)):
+        with announced(Path(wp.config.kernel_cache_dir), "for this scene"):
             self.step(1)
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)

@@ -12,17 +12,20 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def announced(cache: Path) -> Iterator[None]:
-    """Show progress on standard error while Warp compiles into its kernel `cache`, and in the end how long it took."""
+def announced(cache: Path, once: str) -> Iterator[None]:
+    """Show progress on standard error while kernels are compiled into `cache`, and in the end how long it took.
+
+    `once` says what they serve: "for this scene".
+    """
     began, before, over = time.monotonic(), _entries(cache), threading.Event()
     redraws = sys.stderr.isatty()
 
     def show() -> None:
         if over.wait(PATIENCE):
             return
-        print("compiling GPU kernels, once for this scene", end="" if redraws else "\n", file=sys.stderr, flush=True)
+        print(f"compiling GPU kernels, once {once}", end="" if redraws else "\n", file=sys.stderr, flush=True)
         while redraws and not over.wait(1.0):
-            text = f"\rcompiling GPU kernels, once for this scene: {time.monotonic() - began:.0f} s, "
+            text = f"\rcompiling GPU kernels, once {once}: {time.monotonic() - began:.0f} s, "
             print(f"{text}{_entries(cache) - before} modules", end="", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=show, daemon=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from echelon.sim import compiling
+from echelon import compiling
 
 
 def compile_something(cache: Path, seconds: float) -> None:
-    with compiling.announced(cache):
+    with compiling.announced(cache, "for this scene"):
         (cache / "module").mkdir()
         time.sleep(seconds)
 
@@ -30,5 +30,5 @@ def test_what_loads_at_once_is_silent(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_missing_cache_is_an_empty_one(tmp_path: Path) -> None:
-    with compiling.announced(tmp_path / "none"):
+    with compiling.announced(tmp_path / "none", "for these sizes"):
         pass

@@ -1,0 +1,53 @@
+"""Fusing tensor work into fewer, larger kernels with `torch.compile`.
+
+What is fused is an ordinary function that runs as it is everywhere else: on a CPU, with `--no-fuse`, or where there is
+nothing to compile with. It is compiled for the shapes it meets, which in a run never change, so the first iteration
+compiles and a later start with the same shapes finds the result in the cache.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEVICES = ("cuda",)
+"""Where it pays."""
+BACKEND = "inductor"
+SIZES = 64
+"""Shapes that one process may meet, in tests and benchmarks, before torch takes recompiling for a mistake."""
+
+
+def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) -> Callable[P, T]:
+    """`run`, compiled at its first call; or `run` itself where that cannot be."""
+    if not enabled or device.type not in DEVICES or not _can_compile():
+        return run
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SIZES)
+    return torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND)
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: `TORCHINDUCTOR_CACHE_DIR`, which is set to a lasting place unless it is."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "echelon" / "kernels"))
+    return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+
+
+@cache
+def _can_compile() -> bool:
+    """Whether Triton is there, and the C compiler it needs. Says so once if not."""
+    compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
+    missing = [] if importlib.util.find_spec("triton") else ["Triton"]
+    if not any(name and shutil.which(name) for name in compilers):
+        missing.append("a C compiler")
+    if missing:
+        text = f"GPU kernels are not fused, so training is slower: {' and '.join(missing)} cannot be found"
+        print(text, file=sys.stderr, flush=True)
+    return not missing
