@@ -130,6 +130,22 @@ def test_a_captured_step_equals_an_eager_one() -> None:
     torch.testing.assert_close(captured.sensordata, eager.sensordata, rtol=1e-3, atol=1e-3)
 
 
+def test_poses_read_before_a_capture_are_current_after_a_replay() -> None:
+    here, there = engines("hopper")
+    start(here, there)
+    xpos = there.read("xpos")
+    there.step(SUBSTEPS)  # compile and warm up outside the capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), there.capturing():
+        there.step(SUBSTEPS)
+    data = mujoco.MjData(here.model)
+    for _ in range(3):
+        graph.replay()
+        data.qpos[:] = there.qpos[1].cpu()
+        mujoco.mj_kinematics(here.model, data)
+        torch.testing.assert_close(xpos[1].cpu(), torch.tensor(data.xpos).float())
+
+
 BOX_ON_TABLE = """
 <mujoco>
   <option timestep="0.008333"><flag nativeccd="disable"/></option>
