@@ -2,10 +2,10 @@
 
 import math
 
-import torch
 from torch import Tensor, nn
 
 from echelon.models.lookup import lookup
+from echelon.models.lstm import unroll
 
 
 class Trunk(nn.Module):
@@ -66,23 +66,10 @@ class Trunk(nn.Module):
         if self.condition is not None and phi is not None:
             projected = projected + lookup(self.condition(phi), policy_id)
         if self.lstm:
-            features, state = self._unroll(projected, state, start)
+            features, state = unroll(projected, state, start, self.recur.weight, self.recur.bias)
             features = self.norm(features)
         else:
             features = nn.functional.elu(projected)
         for layer in self.layers:
             features = nn.functional.elu(layer(features), inplace=True)
         return features, state
-
-    def _unroll(self, projected: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        """The LSTM over L steps, its state zeroed where an episode starts. No step depends on the data's shape."""
-        hidden, cell = state.chunk(2, dim=-1)
-        outputs = []
-        keep = (~start).to(projected.dtype).unsqueeze(-1)
-        for t in range(projected.shape[0]):
-            gates = projected[t] + self.recur(hidden * keep[t])
-            enter, forget, candidate, leave = gates.chunk(4, dim=-1)
-            cell = torch.sigmoid(forget) * (cell * keep[t]) + torch.sigmoid(enter) * torch.tanh(candidate)
-            hidden = torch.sigmoid(leave) * torch.tanh(cell)
-            outputs.append(hidden)
-        return torch.stack(outputs), torch.cat((hidden, cell), dim=-1)

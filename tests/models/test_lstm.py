@@ -1,0 +1,223 @@
+"""The LSTM's unroll and its hand-written backward pass, against PyTorch's cell stepped under autograd."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from echelon.models import lstm
+from echelon.models.lstm import unroll
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+NAMES = ("projected", "state", "weight", "bias")
+
+
+def tensors(steps: int, rows: int, units: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(steps)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+    return {
+        "projected": normal(steps, rows, 4 * units),
+        "state": normal(rows, 2 * units),
+        "weight": normal(4 * units, units),
+        "bias": normal(4 * units),
+    }
+
+
+def run(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
+    return unroll(parts["projected"], parts["state"], start, parts["weight"], parts["bias"])
+
+
+def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
+    """`nn.LSTMCell` with the identity as its input product, its state replaced by zeros where an episode starts."""
+    units = parts["weight"].shape[1]
+    cell = nn.LSTMCell(4 * units, units, dtype=torch.float64)
+    weights = {
+        "weight_ih": torch.eye(4 * units, dtype=torch.float64),
+        "bias_ih": torch.zeros(4 * units, dtype=torch.float64),
+        "weight_hh": parts["weight"],
+        "bias_hh": parts["bias"],
+    }
+    h, c = parts["state"][:, :units], parts["state"][:, units:]
+    outputs = []
+    for x, begins in zip(parts["projected"], start, strict=True):
+        h, c = (torch.where(begins[:, None], torch.zeros_like(s), s) for s in (h, c))
+        h, c = torch.func.functional_call(cell, weights, (x, (h, c)))
+        outputs.append(h)
+    return torch.stack(outputs), torch.cat((h, c), dim=1)
+
+
+def gradients(parts: dict[str, Tensor], outputs: Tensor, state: Tensor) -> list[Tensor]:
+    """Of a loss that weighs every output and every entry of the last state differently."""
+    loss = (outputs.square() * torch.linspace(-1, 2, outputs.numel()).view_as(outputs)).sum()
+    loss = loss + (state * torch.linspace(-3, 1, state.numel()).view_as(state)).sum()
+    return list(torch.autograd.grad(loss, [parts[name] for name in NAMES]))
+
+
+def starts(kind: str, steps: int, rows: int) -> Tensor:
+    start = torch.zeros(steps, rows, dtype=torch.bool)
+    if kind == "first":
+        start[0] = True
+    elif kind == "middle":
+        start[steps // 2, ::2] = True
+    elif kind == "last":
+        start[-1, 1] = True
+    elif kind == "every":
+        start[:] = True
+    elif kind == "mixed":
+        start = torch.rand(steps, rows, generator=torch.Generator().manual_seed(5)) < 0.3
+        assert start.any()
+    return start
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("kind", ["none", "first", "middle", "last", "every", "mixed"])
+def test_values_and_gradients_are_those_of_pytorchs_cell(kind: str, steps: int) -> None:
+    parts, start = tensors(steps, 5, 3), starts(kind, steps, 5)
+    found, expected = run(parts, start), stepped(parts, start)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
+    for name, a, b in zip(NAMES, gradients(parts, *found), gradients(parts, *expected), strict=True):
+        torch.testing.assert_close(a, b, **TIGHT, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_loss_may_read_the_outputs_or_the_last_state_alone(which: int) -> None:
+    parts, start = tensors(4, 5, 3), starts("mixed", 4, 5)
+    pairs = []
+    for result in (run(parts, start), stepped(parts, start)):
+        pairs.append(torch.autograd.grad(result[which].square().sum(), [parts[name] for name in NAMES]))
+    for a, b in zip(*pairs, strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
+
+
+@pytest.mark.parametrize("kind", ["none", "mixed", "every"])
+def test_gradcheck(kind: str) -> None:
+    parts, start = tensors(3, 2, 2), starts(kind, 3, 2)
+
+    def function(*values: Tensor) -> tuple[Tensor, Tensor]:
+        return run(dict(zip(NAMES, values, strict=True)), start)
+
+    assert torch.autograd.gradcheck(function, tuple(parts.values()))
+
+
+def test_where_every_row_starts_nothing_is_recurrent() -> None:
+    """Then the state before and the recurrent weight have no say: their gradients are exactly zero."""
+    parts, start = tensors(4, 5, 3), starts("every", 4, 5)
+    projected, state, weight, bias = gradients(parts, *run(parts, start))
+    assert not state.any()
+    assert not weight.any()
+    # The bias enters where the inputs do.
+    torch.testing.assert_close(bias, projected.sum((0, 1)), **TIGHT)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_the_same_is_said_and_nothing_kept(
+    mode: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, start = tensors(3, 5, 3), starts("mixed", 3, 5)
+    expected = run(parts, start)
+    monkeypatch.setattr(lstm._Unroll, "apply", None)  # calling it would raise
+    with mode():
+        found = run(parts, start)
+    for a, b in zip(found, expected, strict=True):
+        assert a.equal(b)
+        assert not a.requires_grad
+
+
+def test_the_gradient_costs_one_product_a_step_and_one_for_the_weight() -> None:
+    """Autograd's own would take two a step, and a tensor of the whole sequence's size for each of them."""
+    steps = 6
+    parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
+    outputs, _ = run(parts, start)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        outputs.sum().backward()
+    counts = {event.key: event.count for event in profile.key_averages()}
+    assert counts["aten::mm"] == steps + 1
+    assert counts.get("aten::select_backward", 0) == 0
+    assert counts.get("aten::zeros_like", 0) == 1  # the last state's, which the loss did not read
+
+
+def test_a_gradient_of_a_gradient_is_refused() -> None:
+    """What the forward pass kept is constant to autograd, so it would be wrong without a word."""
+    parts, start = tensors(3, 5, 3), starts("mixed", 3, 5)
+    (gradient,) = torch.autograd.grad(run(parts, start)[0].sum(), parts["projected"], create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.autograd.grad(gradient.sum(), parts["weight"])
+
+
+def test_stacked_parameters_under_vmap_are_separate_networks() -> None:
+    one = tensors(4, 5, 3)
+    stacked = {name: torch.stack([(1 + k) * one[name].detach() for k in range(3)]).requires_grad_() for name in NAMES}
+    start = torch.stack([starts(kind, 4, 5) for kind in ("none", "middle", "mixed")])
+    outputs, state = torch.func.vmap(run)(stacked, start)
+    loss = outputs.sin().sum() + state.cos().sum()
+    found = torch.autograd.grad(loss, [stacked[name] for name in NAMES])
+    for k in range(3):
+        alone = {name: stacked[name][k].detach().requires_grad_() for name in NAMES}
+        expected = stepped(alone, start[k])
+        torch.testing.assert_close(outputs[k], expected[0], **TIGHT)
+        torch.testing.assert_close(state[k], expected[1], **TIGHT)
+        loss = expected[0].sin().sum() + expected[1].cos().sum()
+        for a, b in zip(found, torch.autograd.grad(loss, [alone[name] for name in NAMES]), strict=True):
+            torch.testing.assert_close(a[k], b, **TIGHT)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_it_can_be_compiled_whole(steps: int) -> None:
+    """In one graph, forwards and backwards: a fused kernel a step is what makes it fast on a GPU."""
+    parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
+    compiled = torch.compile(unroll, fullgraph=True, dynamic=False, backend="aot_eager")
+    found = compiled(parts["projected"], parts["state"], start, parts["weight"], parts["bias"])
+    expected = stepped(parts, start)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
+    for a, b in zip(gradients(parts, *found), gradients(parts, *expected), strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_cuda(compiled: bool) -> None:
+    parts, start = tensors(7, 64, 32), starts("mixed", 7, 64)
+    moved = {name: x.detach().cuda().requires_grad_() for name, x in parts.items()}
+    function = torch.compile(unroll, fullgraph=True, dynamic=False) if compiled else unroll
+    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"], moved["bias"])
+    expected = stepped(parts, start)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.cpu(), b, **close)
+    loss = (found[0].square().sum() + found[1].sum(), [moved[name] for name in NAMES])
+    twin = (expected[0].square().sum() + expected[1].sum(), [parts[name] for name in NAMES])
+    for a, b in zip(torch.autograd.grad(*loss), torch.autograd.grad(*twin), strict=True):
+        torch.testing.assert_close(a.cpu(), b, **close)
+
+
+def test_lowered_products_leave_the_state_as_it_was() -> None:
+    """As under autocast: gates in bfloat16, 8 bits; hidden, cell and the parameters' gradients in float32.
+
+    To 2 % of their size, gradients to within 3 degrees.
+    """
+    exact, start = tensors(8, 32, 16), starts("mixed", 8, 32)
+    with torch.no_grad():
+        exact["weight"] *= 0.25  # as initialised: rounding would otherwise grow from step to step
+    parts = {name: x.detach().float().requires_grad_() for name, x in exact.items()}
+    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
+        # oneDNN's bfloat16 kernels need instructions that virtual machines announce and do not have.
+        lowered = parts["projected"].bfloat16()
+        outputs, state = unroll(lowered, parts["state"], start, parts["weight"], parts["bias"])
+    assert outputs.dtype == state.dtype == torch.float32
+    expected = stepped(exact, start)
+    for a, b in zip((outputs, state), expected, strict=True):
+        assert 1e-4 * b.norm() < (a - b).norm() < 0.02 * b.norm()
+    with torch.backends.mkldnn.flags(enabled=False):
+        found = gradients(parts, outputs, state)
+    for name, a, b in zip(NAMES, found, gradients(exact, *expected), strict=True):
+        assert a.dtype == torch.float32, name
+        assert torch.cosine_similarity(a.double().flatten(), b.flatten(), dim=0) > 0.9986, name
+        assert a.norm().item() == pytest.approx(b.norm().item(), rel=0.02), name
