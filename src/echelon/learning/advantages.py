@@ -5,6 +5,7 @@ Truncated and terminated stay apart. A terminated state is worth nothing; an epi
 Values have one row more than rewards: `value[T]` is that of the state after the last step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,12 @@ class Trajectory:
     terminated: Tensor
     truncated: Tensor
     final_value: Tensor
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Trajectory":
+        """The same for other environments."""
+        return Trajectory(
+            change(self.reward), change(self.terminated), change(self.truncated), change(self.final_value)
+        )
 
     @property
     def live(self) -> Tensor:

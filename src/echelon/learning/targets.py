@@ -90,7 +90,7 @@ def _borrow(
     obs = {name: block(x, 1).flatten(0, 1)[None] for name, x in rollout.obs.items()}
     state = block(rollout.state, 1).flatten(0, 1)
     start = torch.zeros(1, state.shape[0], dtype=torch.bool, device=state.device)
-    trajectory = Trajectory(*(block(x, 1) for x in vars(rollout.trajectory).values()))
+    trajectory = rollout.trajectory.map(lambda x: block(x, 1))
     action, behaviour = block(rollout.action, 1), block(rollout.log_prob, 1)
     projected = model.project(obs)
     results = []
