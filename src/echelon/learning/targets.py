@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import EnsembleConfig, UpdateConfig
-from echelon.learning.advantages import OffPolicy, Trajectory, gae, one_step, v_trace
+from echelon.learning.advantages import OffPolicy, gae, one_step, v_trace
 from echelon.learning.layout import LEADER
 from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
