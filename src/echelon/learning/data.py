@@ -47,7 +47,7 @@ class Data:
         self, plan: Plan, rollout: Rollout, targets: Targets, follower: Tensor, model: Model, config: TrainConfig
     ) -> None:
         self.plan, self.model, self.follower = plan, model, follower
-        self.share = partial(plan.share, follower=follower)
+        self.share = partial(plan.share, source=plan.source(follower), follower=follower)
         flat = partial(torch.flatten, start_dim=0, end_dim=1)
         self.obs = {name: flat(x[:-1]) for name, x in rollout.obs.items()}
         self.state, self.start = flat(rollout.state[:-1]), flat(rollout.start[:-1])
@@ -117,15 +117,18 @@ class Data:
         """What the network says about a minibatch."""
         return self.evaluate(self.gather(minibatch), reads_leader)
 
-    def slide(self, minibatch: Minibatch, batch: Batch) -> Tensor:
-        """KL `[L, B]` of the batch's policies to their reference, which then moves to them if it slides."""
+    def kl(self, minibatch: Minibatch, batch: Batch) -> Tensor:
+        """KL `[L, B]` of the batch's policies to their reference."""
         columns, mean = minibatch.evaluation, batch.output.mean
         log_std = batch.output.log_std.expand_as(mean)
-        kl = scheduling_kl(mean, log_std, self.mean.index_select(1, columns), self.log_std.index_select(1, columns))
+        return scheduling_kl(mean, log_std, self.mean.index_select(1, columns), self.log_std.index_select(1, columns))
+
+    def slide(self, minibatch: Minibatch, batch: Batch) -> None:
+        """Move the reference to the batch's policies, if it slides."""
         if self.sliding:
+            columns, mean = minibatch.evaluation, batch.output.mean
             self.mean.index_copy_(1, columns, mean)
-            self.log_std.index_copy_(1, columns, log_std)
-        return kl
+            self.log_std.index_copy_(1, columns, batch.output.log_std.expand_as(mean))
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:

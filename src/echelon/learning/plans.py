@@ -149,37 +149,38 @@ class Plan:
         first = unit // num_envs * self.length * num_envs + unit % num_envs
         return first + torch.arange(self.length, device=unit.device)[:, None] * num_envs
 
-    def share(self, x: Tensor, follower: Tensor) -> Tensor:
+    def source(self, follower: Tensor) -> Tensor:
+        """`[B]`: the gathered unit of each evaluation of a minibatch."""
+        device = follower.device
+        parts = [torch.arange(self.leader_units + self.follower_units * self.layout.followers, device=device)]
+        if self.borrowed:
+            first = self.leader_units + (follower - 1) * self.follower_units
+            parts.append(first + torch.arange(self.follower_units, device=device))
+        if self.pulled:
+            parts.append(torch.arange(self.leader_units, device=device).repeat(self.layout.followers))
+        return torch.cat(parts)
+
+    def share(self, x: Tensor, source: Tensor, follower: Tensor) -> Tensor:
         """A minibatch's gathered units `[L, n, ...]` laid out for its evaluations `[L, B, ...]`."""
         if not self.borrowed and not self.pulled:
             return x
         if not x.requires_grad:
-            return self.lay_out(x, follower)
-        shared: Any = _Share.apply(x, follower, self)
+            return x.index_select(1, source)
+        shared: Any = _Share.apply(x, source, follower, self)
         return shared
 
-    def lay_out(self, x: Tensor, follower: Tensor) -> Tensor:
-        """`share`, without its gradient."""
-        leader, followers = x.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
-        parts = [x]
-        if self.borrowed:
-            blocks = followers.unflatten(1, (self.layout.followers, self.follower_units))
-            parts.append(blocks.index_select(1, follower - 1).squeeze(1))
-        if self.pulled:
-            parts += [leader] * self.layout.followers
-        return torch.cat(parts, dim=1)
-
     def gather_back(self, grad: Tensor, follower: Tensor) -> Tensor:
-        """The transpose of `lay_out`: `[L, B, ...] -> [L, n, ...]`, each unit the sum of its evaluations."""
+        """The transpose of `share`: `[L, B, ...] -> [L, n, ...]`, each unit the sum of its evaluations."""
         own, borrowed, pulled = grad.split(self.counts, dim=1)
-        units = own.clone()
-        leader, followers = units.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
+        leader, followers = own.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
+        if self.pulled:
+            leader = leader + pulled.unflatten(1, (self.layout.followers, self.leader_units)).sum(1)
         if self.borrowed:
             blocks = followers.unflatten(1, (self.layout.followers, self.follower_units))
-            blocks.index_add_(1, follower - 1, borrowed.unsqueeze(1))
-        if self.pulled:
-            leader += pulled.unflatten(1, (self.layout.followers, self.leader_units)).sum(1)
-        return units
+            drawn = torch.arange(1, self.layout.policies, device=grad.device) == follower
+            drawn = drawn.to(grad.dtype).view(-1, *[1] * (blocks.dim() - 2))
+            followers = torch.addcmul(blocks, drawn, borrowed.unsqueeze(1)).flatten(1, 2)
+        return torch.cat((leader, followers), dim=1)
 
     def by_unit(self, x: Tensor) -> Tensor:
         """A table over steps and environments, `[T, n, ...]`, by units: `[L, C·n, ...]`."""
@@ -214,16 +215,15 @@ class Plan:
 
 
 class _Share(torch.autograd.Function):
-    """`lay_out`. Derived from its parts, the gradient of a large table would be padded with zeros and added up once for
-    every part; here each number is read once."""
+    """`share`. Derived from indexing, its gradient would be a scatter; evaluations lie in blocks, so it is a sum."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, follower: Tensor, plan: Plan) -> Tensor:
+    def forward(ctx: Any, x: Tensor, source: Tensor, follower: Tensor, plan: Plan) -> Tensor:
         ctx.save_for_backward(follower)
         ctx.plan = plan
-        return plan.lay_out(x, follower)
+        return x.index_select(1, source)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (follower,) = ctx.saved_tensors
-        return ctx.plan.gather_back(grads[0], follower), None, None
+        return ctx.plan.gather_back(grads[0], follower), None, None, None

@@ -104,7 +104,8 @@ class PopulationUpdate:
         with torch.no_grad():
             clip = self.hyperparameters["clip"].to(norm.dtype)[:, None]
             outside = (self._blocks(batch.log_ratio).exp() - 1.0).abs() > clip
-            kl = self._blocks(data.slide(minibatch, batch)).mean((0, 2))
+            kl = self._blocks(data.kl(minibatch, batch)).mean((0, 2))
+            data.slide(minibatch, batch)
             metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
             return metrics | {"kl/rate": kl, "kl/own": kl, "clip_fraction/own": outside.to(kl.dtype).mean((0, 2))}
 

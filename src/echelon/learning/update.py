@@ -68,7 +68,9 @@ class Update:
         norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
         with torch.no_grad():
             metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
-            return metrics | self._measure(data, minibatch, batch)
+            metrics |= self._measure(data, minibatch, batch)
+            data.slide(minibatch, batch)
+        return metrics
 
     def _grade(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
         """What the network says about a minibatch, and what it is told."""
@@ -80,7 +82,7 @@ class Update:
 
     def _distances(self, data: Data, minibatch: Minibatch, batch: Batch) -> dict[str, Tensor]:
         """How far the minibatch's policies had moved before this step, per group."""
-        kl = data.slide(minibatch, batch)
+        kl = data.kl(minibatch, batch)
         outside = ((batch.log_ratio.exp() - batch.centre).abs() > self.config.update.clip * batch.centre).to(kl.dtype)
         metrics = {"kl/rate": kl[:, : self._kl_columns].mean()}
         groups = (batch.own, batch.borrows, batch.pulls)

@@ -1,8 +1,8 @@
 """An LSTM over time whose state is zeroed where episodes start, with a backward pass of its own.
 
 Autograd would make of every step's input a gradient of the whole sequence's size, mostly zeros, and take the recurrent
-weight's gradient in as many products as there are steps. Here the gradient of the inputs is written once, and one
-product over all rows gives the weight's.
+weight's gradient in as many products as there are steps, each added to the sum. Here the gradient of the inputs is
+written once, and one (batched) product over all rows gives the weight's.
 """
 
 from typing import Any
@@ -61,9 +61,18 @@ class _Unroll(torch.autograd.Function):
         grad_gates, grad_state = _backward(grad_outputs, grad_last, state, start, weight, kept)
         first = state.chunk(2, dim=-1)[0]
         before = torch.cat((first.unsqueeze(0), outputs[:-1])) * _goes_on(start, outputs)
-        rows = grad_gates.flatten(0, 1)
-        grad_weight = rows.T @ before.to(weight.dtype).flatten(0, 1)
-        return grad_gates, grad_state, None, grad_weight, rows.sum(0)
+        grad_weight = _summed_product(grad_gates, before.to(weight.dtype))
+        return grad_gates, grad_state, None, grad_weight, grad_gates.sum((0, 1))
+
+
+def _summed_product(left: Tensor, right: Tensor) -> Tensor:
+    """Σ over all rows of the outer products of `[L, B, P]` and `[L, B, Q]`: `[P, Q]`.
+
+    On CUDA one product a step and a sum: a single long one has too few output tiles to fill the device.
+    """
+    if left.is_cuda:
+        return (left.transpose(1, 2) @ right).sum(0)
+    return left.flatten(0, 1).T @ right.flatten(0, 1)
 
 
 def _goes_on(start: Tensor, like: Tensor) -> Tensor:
