@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from echelon.errors import UserError
-from echelon.sim.contract import Engine
+from echelon.sim.contract import MAX_SPEED, Engine
 from echelon.sim.cpu import CpuEngine
 
 # A box that falls onto the floor and drags an actuated leg: contacts, an activation, sensors of every stage.
@@ -168,6 +168,33 @@ def test_a_state_that_explodes_in_the_last_substep_is_marked_at_once(model: mujo
     engine.step(1)
     assert torch.equal(engine.bad, mask_of(0))
     np.testing.assert_array_equal(engine.qpos[0], model.qpos0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("dof", [0, 6])  # a metre per second, and the last one, a radian per second
+def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco.MjModel, dof: int, sign: int) -> None:
+    """Long before MuJoCo warns; what is fast but below the limit goes on."""
+    model.opt.gravity[:] = 0  # and the box is above the floor: speeds stay what they are
+    engine, clean = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    for one in (engine, clean):
+        qpos = one.qpos.clone()
+        qpos[:, 2] = 5.0
+        one.set_state(mask_of(0, 1, 2, 3), qpos, torch.zeros_like(one.qvel))
+        one.qvel[1, dof] = sign * 0.9 * MAX_SPEED
+    engine.qvel[2, dof] = sign * 1.1 * MAX_SPEED
+    for one in (engine, clean):
+        one.step(1)
+
+    assert torch.equal(engine.bad, mask_of(2))
+    assert not clean.bad.any()
+    np.testing.assert_array_equal(engine.qpos[2], model.qpos0)
+    assert not engine.qvel[2].any()
+    np.testing.assert_allclose(engine.sensordata[2, :6], [0.25, 0, 0.2, 0, 0, 0])  # the leg's middle, at rest
+    others = ~mask_of(2)
+    assert torch.equal(snapshot(engine)[others], snapshot(clean)[others])
+    assert engine.qvel[1].abs().amax() > 0.8 * MAX_SPEED
+    engine.step(1)
+    assert not engine.bad[2]
 
 
 def test_a_mujoco_error_marks_its_simulation_alone(model: mujoco.MjModel) -> None:

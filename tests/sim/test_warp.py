@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from echelon import robots
+from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 from echelon.sim.sensors import acceleration_sensors
 
@@ -103,6 +104,24 @@ def test_a_nan_stays_in_its_simulation() -> None:
     torch.testing.assert_close(there.qpos.cpu()[~expected], clean.qpos.cpu()[~expected], rtol=1e-4, atol=1e-5)
     there.step(SUBSTEPS)
     assert not there.bad.any()
+
+
+def test_what_runs_away_is_quarantined_alone() -> None:
+    here, there = engines("hopper")
+    start(here, there)  # in the air
+    speeds = torch.zeros(NUM_SIMS)
+    speeds[2], speeds[3], speeds[4] = 1.1 * MAX_SPEED, -1.1 * MAX_SPEED, 0.9 * MAX_SPEED
+    for engine in (here, there):
+        engine.qvel[:, 0] = speeds.to(engine.qvel)  # x of the torso: everything moves along
+        engine.step(SUBSTEPS)
+        expected = speeds.abs() > MAX_SPEED
+        assert torch.equal(engine.bad.cpu(), expected)
+        assert not engine.qvel[2:4].any()
+        assert not engine.qpos[2:4, 0].any()
+        engine.step(SUBSTEPS)
+        assert not engine.bad.any()
+    # float32 rounds what flies at such a speed; the others fly as on the CPU.
+    torch.testing.assert_close(there.qpos.cpu().double()[5:], here.qpos[5:], rtol=1e-3, atol=1e-3)
 
 
 def test_overflow_is_counted_and_not_printed(capfd: pytest.CaptureFixture) -> None:

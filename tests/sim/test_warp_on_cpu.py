@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from echelon import robots
+from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 
 pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install 'echelon[gpu]'")
@@ -152,6 +153,32 @@ def test_a_nan_is_quarantined(there) -> None:
     there.step(SUBSTEPS)
     assert there.bad.tolist() == [False, True, False]
     assert torch.isfinite(there.qpos).all()
+    there.step(SUBSTEPS)
+    assert not there.bad.any()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_both_engines_quarantine_what_runs_away_at_the_same_speed(sign: int) -> None:
+    from echelon.sim.warp import WarpEngine
+
+    model = mujoco.MjModel.from_xml_string(SENSORS.format("<jointvel joint='slide'/>"))
+    model.jnt_stiffness[:] = 0  # speeds stay what they are, but for gravity
+    for engine in (WarpEngine(model, NUM_SIMS, torch.device("cpu"), 8, 20), CpuEngine(model, NUM_SIMS)):
+        engine.qvel[:, 0] = torch.tensor([1.0, 1.01 * sign * MAX_SPEED, 0.99 * sign * MAX_SPEED])
+        engine.step(SUBSTEPS)
+        assert engine.bad.tolist() == [False, True, False]
+        assert engine.qpos[1].item() == engine.qvel[1].item() == 0.0
+        fallen = -9.81 * SUBSTEPS * model.opt.timestep
+        expected = torch.tensor([[1.0 + fallen], [0.0], [0.99 * sign * MAX_SPEED + fallen]])
+        torch.testing.assert_close(engine.qvel.float(), expected)
+        torch.testing.assert_close(engine.sensordata.float(), expected)
+        engine.step(SUBSTEPS)
+        assert not engine.bad.any()
+
+
+@pytest.mark.parametrize("value", [1e5, -1e5])
+def test_a_far_place_is_no_speed(there, value: float) -> None:
+    there.qpos[1, 1] = value  # a pole that has turned many times
     there.step(SUBSTEPS)
     assert not there.bad.any()
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from echelon import tasks
 from echelon.config import from_dict, to_dict
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
+from echelon.sim.contract import MAX_SPEED
 from echelon.tasks.mujoco_task import MujocoTask
 
 CPU = torch.device("cpu")
@@ -144,8 +145,22 @@ def test_state_dict_goes_on_to_the_bit(task: str) -> None:
     assert torch.equal(torch.stack([flat(other.step(action)) for action in plan[25:]]), rest)
 
 
+def poison(action: Tensor, env: MujocoTask[Any]) -> Tensor:
+    """The action with a NaN for environment 2."""
+    poisoned = action.clone()
+    poisoned[2] = torch.nan
+    return poisoned
+
+
+def hurl(action: Tensor, env: MujocoTask[Any]) -> Tensor:
+    """The action as it is; environment 2 becomes too fast, in its last joint, though finite."""
+    env.engine.qvel[2, -1] = 100 * MAX_SPEED
+    return action
+
+
+@pytest.mark.parametrize("trouble", [poison, hurl])
 @pytest.mark.parametrize("task", MUJOCO_TASKS)
-def test_a_bad_simulation_is_quarantined_alone(task: str) -> None:
+def test_a_bad_simulation_is_quarantined_alone(task: str, trouble: Callable[[Tensor, MujocoTask[Any]], Tensor]) -> None:
     env, clean = make(task), make(task)
     for one in (env, clean):
         one.reset()
@@ -153,9 +168,7 @@ def test_a_bad_simulation_is_quarantined_alone(task: str) -> None:
     for action in plan[:5]:
         env.step(action)
         clean.step(action)
-    poisoned = plan[5].clone()
-    poisoned[2] = torch.nan
-    step, expected = env.step(poisoned), clean.step(plan[5])
+    step, expected = env.step(trouble(plan[5], env)), clean.step(plan[5])
     only = torch.arange(NUM_ENVS) == 2
     assert torch.equal(step.terminated, expected.terminated | only)
     assert torch.equal(step.log["quarantined"], only.float())

@@ -16,6 +16,14 @@ from torch import Tensor
 
 from echelon.envs.contract import State
 
+MAX_SPEED = 1e4
+"""A simulation with a velocity of this size, in m/s or rad/s, has run away, on every engine.
+
+In random play of the tasks joints stay below 200; a pinched object was seen to spin off at 3,000 and to calm down. Past
+some thousands speeds grow up to a thousandfold a step, until MuJoCo itself gives up at 1e10; the rewards of that way
+would spoil statistics for good.
+"""
+
 
 class Engine(Protocol):
     """`num_sims` simulations of one model."""
@@ -33,8 +41,8 @@ class Engine(Protocol):
     xfrc_applied: Tensor
 
     bad: Tensor
-    """`[N]` bool: simulations whose last step met a NaN, an exploding state or a MuJoCo error. They hold the default
-    state until the task resets them."""
+    """`[N]` bool: simulations whose last step met a NaN, an exploding state or a MuJoCo error, or ended at `MAX_SPEED`
+    or faster. They hold the default state until the task resets them."""
     overflow: Tensor
     """`[N]` int: how often contacts or constraints did not fit the engine's buffers, since the start."""
 

@@ -3,9 +3,10 @@
 The batch is persistent: every simulation keeps its `MjData`, so the position and velocity stages that a step computes
 to make sensors current are the ones the next step starts from, and cost nothing.
 
-Two kinds of trouble stay inside the simulation that has them. A state that turns NaN or explodes is noticed by MuJoCo
+Three kinds of trouble stay inside the simulation that has them. A state that turns NaN or explodes is noticed by MuJoCo
 at the next substep, or at the end of the call; MuJoCo resets that simulation (its `autoreset`, left on so that no NaN
-reaches the collision code) and counts a warning. A MuJoCo error stops that simulation alone. Both are marked in `bad`.
+reaches the collision code) and counts a warning. A MuJoCo error stops that simulation alone. A velocity that no healthy
+simulation has is looked for here, at the end of the step. All are marked in `bad`.
 """
 
 import logging
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from echelon.envs.contract import State
 from echelon.errors import UserError
+from echelon.sim.contract import MAX_SPEED
 from echelon.sim.sensors import acceleration_sensors
 
 _NONE, _VEL = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL"))
@@ -64,10 +66,11 @@ class CpuEngine:
         self._warnings[:] = 0
         failed = self._call(lambda: self._batch.step(nstep=substeps, stage=_VEL))
         counts = self._warnings[:, :, 1]
-        if not len(failed) and not counts.any():
+        slow = np.abs(self.qvel.numpy()) < MAX_SPEED
+        if not len(failed) and not counts.any() and slow.all():
             self.bad.zero_()
             return
-        bad = np.any(counts[:, _BAD] > 0, axis=1)
+        bad = np.any(counts[:, _BAD] > 0, axis=1) | ~slow.all(axis=1)
         bad[failed] = True
         self.bad.copy_(torch.from_numpy(bad))
         self.overflow += torch.from_numpy(counts[:, _FULL].sum(axis=1))

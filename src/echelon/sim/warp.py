@@ -17,6 +17,7 @@ from torch import Tensor
 from echelon.compiling import announced
 from echelon.envs.contract import State
 from echelon.errors import UserError
+from echelon.sim.contract import MAX_SPEED
 from echelon.sim.sensors import acceleration_sensors
 
 try:
@@ -28,7 +29,7 @@ except ImportError as missing:
     ) from missing
 
 HUGE = 1e10
-"""A state beyond this has exploded; MuJoCo's own limit."""
+"""A position beyond this has exploded; MuJoCo's own limit. Velocities have a narrower one."""
 _CAPACITY = int(
     mjw.OverflowType.NEFC
     | mjw.OverflowType.NJMAX_NNZ
@@ -154,11 +155,11 @@ class WarpEngine:
             mjw.sensor_vel(m, d)
 
     def _note_trouble(self) -> None:
-        """Read the overflow bits, and put simulations that turned NaN or exploded back to the default state."""
+        """Read the overflow bits, and put simulations that turned NaN or ran away back to the default state."""
         self.overflow += (self._bits & _CAPACITY) != 0
         self.limited += (self._bits & ~_CAPACITY) != 0
         self._bits.zero_()
-        fine = (self.qpos.abs() < HUGE).all(1) & (self.qvel.abs() < HUGE).all(1)  # NaN compares false
+        fine = (self.qpos.abs() < HUGE).all(1) & (self.qvel.abs() < MAX_SPEED).all(1)  # NaN compares false
         torch.logical_not(fine, out=self.bad)
         self._restart(self.bad)
 
