@@ -1,4 +1,4 @@
-"""Lost contacts are announced with what helps, and not at every iteration."""
+"""Lost contacts and quarantined simulations are announced, with what helps, and not at every iteration."""
 
 import dataclasses
 
@@ -49,7 +49,37 @@ def test_it_is_repeated_but_not_at_every_iteration() -> None:
     assert len(said) == 3  # iterations 1, 51, 101
 
 
-def test_metrics_without_overflow_are_fine() -> None:
+def test_metrics_without_trouble_are_fine() -> None:
     trouble, said = watch(config())
     trouble.look({"iteration": 1})
+    trouble.look({"iteration": 2, "env/overflow": 0.0, "env/quarantined": 0.0})
     assert not said
+
+
+def test_a_single_quarantined_simulation_is_told_of() -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 342, "env/quarantined": 1.0})
+    trouble.look({"iteration": 343, "env/quarantined": 0.0})
+    (text,) = said
+    assert text.startswith("WARNING: in iteration 342, 1 simulation went wrong")
+
+
+def test_those_of_the_silence_are_told_of_together_at_its_end() -> None:
+    trouble, said = watch(config())
+    found = {1: 3.0, 2: 1.0, 40: 1300.0, 60: 7.0}
+    for iteration in range(1, 200):
+        trouble.look({"iteration": iteration, "env/quarantined": found.get(iteration, 0.0)})
+    beginnings = [text.partition(" went wrong")[0] for text in said]
+    assert beginnings == [
+        "WARNING: in iteration 1, 3 simulations",
+        "WARNING: in iterations 2 to 51, 1,301 simulations",
+        "WARNING: in iterations 60 to 101, 7 simulations",
+    ]
+
+
+def test_one_warning_does_not_silence_the_other() -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 1, "env/overflow": 25.0})
+    trouble.look({"iteration": 2, "env/quarantined": 1.0})
+    trouble.look({"iteration": 51, "env/overflow": 25.0})
+    assert ["did not fit" in text for text in said] == [True, False, True]
