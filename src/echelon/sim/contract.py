@@ -19,7 +19,7 @@ from echelon.envs.contract import State
 MAX_SPEED = 1e4
 """A simulation with a velocity of this size, in m/s or rad/s, has run away, on every engine.
 
-In millions of steps of random play joints stayed below 700 and a pinched object spun off at 3,000, and calmed down. Past
+In millions of steps of random play joints stayed below 700 and a pinched object spun off at 3,000 and calmed down. Past
 some thousands speeds grow up to a thousandfold a step, until MuJoCo itself gives up at 1e10; the rewards of that way
 would spoil statistics for good.
 """
