@@ -75,7 +75,7 @@ C = TypeVar("C", bound=FrankaCubeConfig)
 class FrankaCube(MujocoTask[C]):
     """See the module. Coordinates are cube A's, those of a cube B, seven joints and two fingers."""
 
-    substeps = 4
+    substeps = 3
     scene: ClassVar[str]
     """Name of the scene in `robots`."""
     other_edge: ClassVar[float]
