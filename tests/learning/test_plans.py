@@ -104,7 +104,7 @@ def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(case: Case) 
             assert group[minibatch.evaluation].tolist() == plan.group.tolist()
             assert plan.group.bincount(minlength=3).tolist() == list(plan.counts)
             # What `share` lays out for an evaluation is that evaluation's own unit.
-            shared = plan.share(minibatch.unit[None, :, None], plan.source(drawn), drawn)[0, :, 0]
+            shared = plan.sharing(drawn).share(minibatch.unit[None, :, None])[0, :, 0]
             assert shared.tolist() == unit[minibatch.evaluation].tolist()
 
 
@@ -133,7 +133,7 @@ def test_share_sums_gradients_back_onto_the_unit() -> None:
     """A leader unit is evaluated under itself and M-1 followers, a drawn follower's under itself and the leader."""
     plan = Case("cpo", 6, 3, 2, minibatches=1).plan()
     x = torch.zeros(1, 12, 1, requires_grad=True)
-    plan.share(x, plan.source(torch.tensor([2])), torch.tensor([2])).sum().backward()
+    plan.sharing(torch.tensor([2])).share(x).sum().backward()
     assert x.grad is not None
     # Four units each of leader, follower 1, follower 2.
     assert x.grad.flatten().tolist() == [3.0] * 4 + [1.0] * 4 + [2.0] * 4
@@ -217,8 +217,8 @@ def test_the_gradient_of_sharing_is_that_of_its_parts(borrows: bool, pulls: bool
     x = torch.randn(2, plan.leader_units + 2 * plan.follower_units, 3, generator=generator, dtype=torch.float64)
     x.requires_grad_()
     weight = torch.randn(2, sum(plan.counts), 3, generator=generator, dtype=torch.float64)
-    shared = plan.share(x, plan.source(drawn), drawn)
-    plain = x[:, plan.source(drawn)] if borrows or pulls else x
+    sharing = plan.sharing(drawn)
+    shared, plain = sharing.share(x), x[:, sharing.source]
     assert shared.equal(plain)
     (found,) = torch.autograd.grad((shared * weight).sum(), x)
     (expected,) = torch.autograd.grad((plain * weight).sum(), x)

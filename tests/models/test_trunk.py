@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from echelon.models.spread import Blocks, Sharing
 from echelon.models.trunk import Trunk
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
@@ -99,6 +100,34 @@ def test_nothing_flows_across_a_start_forwards_or_backwards() -> None:
     assert obs.grad[:3, 0].abs().max().item() == 0.0
     assert obs.grad[3:, 0].abs().amin(0).min().item() > 0.0
     assert obs.grad[:3, 1].abs().amax(-1).min().item() > 0.0  # the other sequence goes on
+
+
+@pytest.mark.parametrize("lstm", [0, 6])
+def test_units_are_laid_out_for_their_evaluations(lstm: int) -> None:
+    """Two policies, three units of the leader and two of the follower, evaluated by both."""
+    trunk = build(lstm)
+    trunk.observe.bias.data.copy_(normal(*trunk.observe.bias.shape, seed=4))
+    unit, ids = torch.tensor([0, 1, 2, 3, 4, 3, 4, 0, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 0, 0, 1, 1, 1])
+    sharing = Sharing(Blocks(1, 3, 2, borrows=True, pulls=True), torch.tensor([1]), unit)
+    obs, phi, state = normal(2, 5, 3), normal(2, 2, seed=2), normal(10, 2 * lstm, seed=3)
+    start = torch.zeros(2, 10, dtype=torch.bool)
+    expected = trunk(trunk.project(obs[:, unit]), phi, ids, state, start)
+    found = trunk(trunk.project(obs), phi, ids, state, start, sharing)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
+
+
+@pytest.mark.parametrize("phi_dim", [0, 2])
+def test_the_bias_enters_once(phi_dim: int) -> None:
+    """Where all outputs are above zero, and ELU changes nothing, each rises with its bias one to one."""
+    trunk = build(phi_dim=phi_dim, hidden=(7,))
+    trunk.observe.bias.data.fill_(10.0)
+    phi, ids = (normal(3, 2) if phi_dim else None), torch.tensor([2])
+    empty, start = torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.bool)
+    features, _ = trunk(trunk.project(normal(1, 1, 3)), phi, ids, empty, start)
+    assert features.min() > 0
+    (slope,) = torch.autograd.grad(features.sum(), trunk.observe.bias)
+    assert slope.tolist() == [1.0] * 7
 
 
 def uniform_within(tensor: Tensor, bound: float) -> bool:

@@ -47,7 +47,7 @@ class Data:
         self, plan: Plan, rollout: Rollout, targets: Targets, follower: Tensor, model: Model, config: TrainConfig
     ) -> None:
         self.plan, self.model, self.follower = plan, model, follower
-        self.share = partial(plan.share, source=plan.source(follower), follower=follower)
+        self.sharing = plan.sharing(follower)
         flat = partial(torch.flatten, start_dim=0, end_dim=1)
         self.obs = {name: flat(x[:-1]) for name, x in rollout.obs.items()}
         self.state, self.start = flat(rollout.state[:-1]), flat(rollout.start[:-1])
@@ -90,9 +90,9 @@ class Data:
 
     def evaluate(self, gathered: Gathered, reads_leader: bool) -> Batch:
         """Lay a minibatch's rows out for its evaluations, and run the network."""
-        plan, share, model = self.plan, self.share, self.model
+        plan, share, model = self.plan, self.sharing.share, self.model
         projected, state, start = model.project(gathered.obs), gathered.state, gathered.start
-        output = model.evaluate(projected.map(share), plan.policy_id, share(state[None])[0], share(start))
+        output = model.evaluate(projected.shared(self.sharing), plan.policy_id, share(state[None])[0], share(start))
         action = share(gathered.action)
         leader_log_prob = None
         if reads_leader:

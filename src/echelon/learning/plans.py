@@ -21,13 +21,13 @@ layer once, for every algorithm, and policy ids and groups are constants.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from echelon.errors import UserError
 from echelon.learning.layout import LEADER, Layout
+from echelon.models.spread import Blocks, Sharing
 
 OWN, LEADER_BORROWS, FOLLOWER_PULL = 0, 1, 2
 GROUP_NAMES = ("own", "leader_borrows", "follower_pull")
@@ -149,38 +149,10 @@ class Plan:
         first = unit // num_envs * self.length * num_envs + unit % num_envs
         return first + torch.arange(self.length, device=unit.device)[:, None] * num_envs
 
-    def source(self, follower: Tensor) -> Tensor:
-        """`[B]`: the gathered unit of each evaluation of a minibatch."""
-        device = follower.device
-        parts = [torch.arange(self.leader_units + self.follower_units * self.layout.followers, device=device)]
-        if self.borrowed:
-            first = self.leader_units + (follower - 1) * self.follower_units
-            parts.append(first + torch.arange(self.follower_units, device=device))
-        if self.pulled:
-            parts.append(torch.arange(self.leader_units, device=device).repeat(self.layout.followers))
-        return torch.cat(parts)
-
-    def share(self, x: Tensor, source: Tensor, follower: Tensor) -> Tensor:
-        """A minibatch's gathered units `[L, n, ...]` laid out for its evaluations `[L, B, ...]`."""
-        if not self.borrowed and not self.pulled:
-            return x
-        if not x.requires_grad:
-            return x.index_select(1, source)
-        shared: Any = _Share.apply(x, source, follower, self)
-        return shared
-
-    def gather_back(self, grad: Tensor, follower: Tensor) -> Tensor:
-        """The transpose of `share`: `[L, B, ...] -> [L, n, ...]`, each unit the sum of its evaluations."""
-        own, borrowed, pulled = grad.split(self.counts, dim=1)
-        leader, followers = own.split((self.leader_units, self.follower_units * self.layout.followers), dim=1)
-        if self.pulled:
-            leader = leader + pulled.unflatten(1, (self.layout.followers, self.leader_units)).sum(1)
-        if self.borrowed:
-            blocks = followers.unflatten(1, (self.layout.followers, self.follower_units))
-            drawn = torch.arange(1, self.layout.policies, device=grad.device) == follower
-            drawn = drawn.to(grad.dtype).view(-1, *[1] * (blocks.dim() - 2))
-            followers = torch.addcmul(blocks, drawn, borrowed.unsqueeze(1)).flatten(1, 2)
-        return torch.cat((leader, followers), dim=1)
+    def sharing(self, follower: Tensor) -> Sharing:
+        """How a minibatch's gathered units are laid out for its evaluations, with this follower drawn."""
+        blocks = Blocks(self.layout.followers, self.leader_units, self.follower_units, self._borrows, self._pulls)
+        return Sharing(blocks, follower, blocks.source(follower))
 
     def by_unit(self, x: Tensor) -> Tensor:
         """A table over steps and environments, `[T, n, ...]`, by units: `[L, C·n, ...]`."""
@@ -212,18 +184,3 @@ class Plan:
             policy.append(torch.arange(1, layout.policies, device=device).repeat_interleave(len(leader)))
         counts = torch.tensor((self.own, self.borrowed, self.pulled), device=device)
         return torch.cat(unit), torch.cat(policy), torch.arange(3, device=device).repeat_interleave(counts)
-
-
-class _Share(torch.autograd.Function):
-    """`share`. Derived from indexing, its gradient would be a scatter; evaluations lie in blocks, so it is a sum."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, source: Tensor, follower: Tensor, plan: Plan) -> Tensor:
-        ctx.save_for_backward(follower)
-        ctx.plan = plan
-        return x.index_select(1, source)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        (follower,) = ctx.saved_tensors
-        return ctx.plan.gather_back(grads[0], follower), None, None, None

@@ -1,8 +1,7 @@
 """One network for all policies: a Gaussian actor and a value head on a shared, conditioned trunk."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from echelon.envs.contract import Groups
 from echelon.models import gaussian
 from echelon.models.lookup import lookup
 from echelon.models.normaliser import Normaliser
+from echelon.models.spread import Sharing
 from echelon.models.trunk import Trunk
 
 
@@ -21,10 +21,11 @@ class Projected:
 
     actor: Tensor
     critic: Tensor | None
+    sharing: Sharing | None = None
+    """How these n units are laid out for B evaluations; None where they are the same."""
 
-    def map(self, layout: Callable[[Tensor], Tensor]) -> "Projected":
-        """The same for other columns: `layout` maps `[L, n, W]` to `[L, B, W]`."""
-        return Projected(layout(self.actor), None if self.critic is None else layout(self.critic))
+    def shared(self, sharing: Sharing) -> "Projected":
+        return replace(self, sharing=sharing)
 
 
 @dataclass
@@ -93,12 +94,15 @@ class ActorCritic(nn.Module):
 
         policy_id `[B]`; state `[B, S]` before the first step; start `[L, B]` bool, where an episode begins.
         """
+        sharing = projected.sharing
         actor_state, critic_state = state.split((self.actor.state_dim, state.shape[-1] - self.actor.state_dim), dim=-1)
         with self._products(state.device):
-            features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start)
+            features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start, sharing)
             value_features = features
             if self.critic is not None and projected.critic is not None:
-                value_features, critic_state = self.critic(projected.critic, self.phi, policy_id, critic_state, start)
+                value_features, critic_state = self.critic(
+                    projected.critic, self.phi, policy_id, critic_state, start, sharing
+                )
         kind = self.log_std.dtype
         return Output(
             mean=self.mean_head(features.to(kind)),

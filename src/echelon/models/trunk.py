@@ -3,9 +3,10 @@
 import math
 
 from torch import Tensor, nn
+from torch.nn.functional import elu, linear
 
-from echelon.models.lookup import lookup
 from echelon.models.lstm import unroll
+from echelon.models.spread import Sharing, spread
 
 
 class Trunk(nn.Module):
@@ -52,24 +53,32 @@ class Trunk(nn.Module):
             nn.init.zeros_(self.observe.bias)
 
     def project(self, obs: Tensor) -> Tensor:
-        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`."""
-        return self.observe(obs)
+        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once."""
+        return linear(obs, self.observe.weight, None if self.condition is not None else self.observe.bias)
 
     def forward(
-        self, projected: Tensor, phi: Tensor | None, policy_id: Tensor, state: Tensor, start: Tensor
+        self,
+        projected: Tensor,
+        phi: Tensor | None,
+        policy_id: Tensor,
+        state: Tensor,
+        start: Tensor,
+        sharing: Sharing | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Features `[L, B, F]` and the state after the last step `[B, S]`.
 
-        projected `[L, B, W]`, phi `[M, P]`, policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool:
-        an episode begins at this row, so nothing is remembered from before it.
+        projected `[L, n, W]`, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`, policy_id
+        `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at this row, so nothing is
+        remembered from before it.
         """
-        if self.condition is not None and phi is not None:
-            projected = projected + lookup(self.condition(phi), policy_id)
+        cond = None
+        if self.condition is not None:
+            assert phi is not None
+            cond = linear(phi, self.condition.weight, self.observe.bias)
+        features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
         if self.lstm:
-            features, state = unroll(projected, state, start, self.recur.weight, self.recur.bias)
+            features, state = unroll(features, state, start, self.recur.weight, self.recur.bias)
             features = self.norm(features)
-        else:
-            features = nn.functional.elu(projected)
         for layer in self.layers:
-            features = nn.functional.elu(layer(features), inplace=True)
+            features = elu(layer(features), inplace=True)
         return features, state

@@ -1,0 +1,101 @@
+"""What follows the first layer's product: units are laid out for their evaluations, conditioned and activated."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from echelon.models.lookup import lookup
+
+
+class Blocks(NamedTuple):
+    """Which units the evaluations of a minibatch read, as a plan cuts them: contiguous blocks.
+
+    Units are the leader's, then each follower's. Evaluations are all of them in that order, then the drawn follower's
+    under the leader if it `borrows`, then the leader's under each follower in turn if it `pulls`.
+    """
+
+    followers: int
+    leader_units: int
+    follower_units: int
+    borrows: bool
+    pulls: bool
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Evaluations: own, borrowed, pulled."""
+        own = self.leader_units + self.followers * self.follower_units
+        return own, self.borrows * self.follower_units, self.pulls * self.followers * self.leader_units
+
+    def source(self, follower: Tensor) -> Tensor:
+        """`[B]`: the unit of each evaluation."""
+        device = follower.device
+        parts = [torch.arange(self.counts[0], device=device)]
+        if self.borrows:
+            first = self.leader_units + (follower - 1) * self.follower_units
+            parts.append(first + torch.arange(self.follower_units, device=device))
+        if self.pulls:
+            parts.append(torch.arange(self.leader_units, device=device).repeat(self.followers))
+        return torch.cat(parts)
+
+    def gather_back(self, grad: Tensor, follower: Tensor) -> Tensor:
+        """The transpose of `Sharing.share`: `[L, B, ...] -> [L, n, ...]`, each unit the sum of its evaluations."""
+        own, borrowed, pulled = grad.split(self.counts, dim=1)
+        leader, followers = own.split((self.leader_units, self.follower_units * self.followers), dim=1)
+        if self.pulls:
+            leader = leader + pulled.unflatten(1, (self.followers, self.leader_units)).sum(1)
+        if self.borrows:
+            blocks = followers.unflatten(1, (self.followers, self.follower_units))
+            drawn = torch.arange(1, self.followers + 1, device=grad.device) == follower
+            drawn = drawn.to(grad.dtype).view(-1, *[1] * (blocks.dim() - 2))
+            followers = torch.addcmul(blocks, drawn, borrowed.unsqueeze(1)).flatten(1, 2)
+        return torch.cat((leader, followers), dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """Blocks, and the follower that was drawn."""
+
+    blocks: Blocks
+    follower: Tensor
+    """`[1]` its policy id, on the device."""
+    source: Tensor
+    """`[B]` the unit of each evaluation."""
+
+    def share(self, x: Tensor) -> Tensor:
+        """Units `[L, n, ...]` laid out for their evaluations `[L, B, ...]`."""
+        if not self.blocks.borrows and not self.blocks.pulls:
+            return x
+        if not x.requires_grad:
+            return x.index_select(1, self.source)
+        shared: Any = _Share.apply(x, self.source, self.follower, self.blocks)
+        return shared
+
+
+class _Share(torch.autograd.Function):
+    """`share`. Derived from indexing, its gradient would be a scatter; evaluations lie in blocks, so it is a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, source: Tensor, follower: Tensor, blocks: Blocks) -> Tensor:
+        ctx.save_for_backward(follower)
+        ctx.blocks = blocks
+        return x.index_select(1, source)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (follower,) = ctx.saved_tensors
+        return ctx.blocks.gather_back(grads[0], follower), None, None, None
+
+
+def spread(
+    projected: Tensor, cond: Tensor | None, policy_id: Tensor, sharing: Sharing | None, *, activate: bool
+) -> Tensor:
+    """`share(projected) + cond[policy_id]`, through ELU if `activate`: `[L, n, W]` to `[L, B, W]`.
+
+    cond `[M, W]`, a row per policy; policy_id `[B]`. Without a `sharing`, units are evaluations.
+    """
+    x = projected if sharing is None else sharing.share(projected)
+    if cond is not None:
+        x = x + lookup(cond, policy_id)
+    return torch.nn.functional.elu(x) if activate else x
