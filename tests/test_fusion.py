@@ -72,6 +72,13 @@ def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -
             assert after[name] == pytest.approx(before[name], rel=1e-3, abs=1e-5), name
 
 
+def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
+    """They are private: another version may have renamed them, and then starts are slower again."""
+    fusion.fused(abs, torch.device("cpu"))
+    assert torch._dynamo.config.recompile_limit == fusion.SIZES
+    assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
+
+
 def test_on_a_cpu_nothing_is_fused() -> None:
     assert fusion.fused(abs, torch.device("cpu")) is abs
 

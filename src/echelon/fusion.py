@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import torch
+import torch._functorch.config as autograd_settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,8 +31,20 @@ def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) ->
     """`run`, compiled at its first call; or `run` itself where that cannot be."""
     if not enabled or device.type not in DEVICES or not _can_compile():
         return run
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SIZES)
+    _set_up_compiler()
     return torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND)
+
+
+def _set_up_compiler() -> None:
+    """Settings of torch's compiler that are not public: left as they are in versions that do not have them."""
+    settings = (
+        (torch._dynamo.config, "recompile_limit", SIZES),
+        # Or what holds a backward pass of ours would be compiled anew at every start.
+        (autograd_settings, "autograd_cache_allow_custom_autograd_functions", True),
+    )
+    for config, name, value in settings:
+        if hasattr(config, name):
+            setattr(config, name, value)
 
 
 def cache_folder() -> Path:
