@@ -28,7 +28,9 @@ PANELS = (
     Panel("ShadowHand", "successes/leader", "successes per episode", None),
     Panel("Anymal", "env/tracking_error", "velocity error, m/s", 0.3),
     Panel("Humanoid", "env/forward_velocity", "forward velocity, m/s", 2.0),
+    Panel("AllegroKukaReorientation", "env/lifted", "share of objects lifted", 0.5),
 )
+COLUMNS = 3
 
 
 def read(panel: Panel) -> tuple[list[float], list[float], float]:
@@ -40,8 +42,11 @@ def read(panel: Panel) -> tuple[list[float], list[float], float]:
 
 
 def main() -> None:
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
-    for axis, panel in zip(axes.flat, PANELS, strict=True):
+    rows = -(-len(PANELS) // COLUMNS)
+    figure, axes = plt.subplots(rows, COLUMNS, figsize=(4 * COLUMNS, 2.9 * rows), layout="constrained")
+    for axis in axes.flat[len(PANELS) :]:
+        axis.set_visible(False)
+    for axis, panel in zip(axes.flat, PANELS, strict=False):
         minutes, values, steps = read(panel)
         axis.plot(minutes, values, color="#0072B2", linewidth=2)
         if panel.aim is not None:
