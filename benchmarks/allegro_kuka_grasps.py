@@ -54,6 +54,10 @@ VARIANTS: dict[str, list[Change]] = {
     "impratio 5": [option("impratio", 5)],
     "1/180 s × 3, contacts 11 ms": [substeps(3), contacts(11.1)],
     "20 iterations": [option("iterations", 20)],
+    "6 iterations": [option("iterations", 6)],
+    "5 iterations": [option("iterations", 5)],
+    "5 of line search": [option("ls_iterations", 5)],
+    "6 iterations, 5 of line search": [option("iterations", 6), option("ls_iterations", 5)],
     "condim 4": [lambda model: model.geom_condim.fill(4)],
     "friction 0.5": [lambda model: model.geom_friction.__setitem__((slice(None), 0), 0.5)],
 }

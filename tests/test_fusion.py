@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from echelon import fusion
+from echelon import compiling, fusion
 from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig
 from echelon.presets import preset
 from echelon.tasks import make
@@ -81,6 +81,17 @@ def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
 
 def test_on_a_cpu_nothing_is_fused() -> None:
     assert fusion.fused(abs, torch.device("cpu")) is abs
+
+
+def test_nobody_is_told_of_kernels_where_none_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """However long the first iteration takes."""
+    monkeypatch.setattr(compiling, "PATIENCE", 0.0)
+    config = tiny("ppo", 0)
+    env = make(config.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
+    Trainer(env, config).iterate()
+    assert capsys.readouterr().err == ""
 
 
 def test_it_can_be_left_out(traced: None) -> None:

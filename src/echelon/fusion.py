@@ -27,9 +27,14 @@ SIZES = 64
 """Shapes that one process may meet, in tests and benchmarks, before torch takes recompiling for a mistake."""
 
 
+def fuses(device: torch.device, enabled: bool) -> bool:
+    """Whether anything is compiled."""
+    return enabled and device.type in DEVICES and _can_compile()
+
+
 def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) -> Callable[P, T]:
     """`run`, compiled at its first call; or `run` itself where that cannot be."""
-    if not enabled or device.type not in DEVICES or not _can_compile():
+    if not fuses(device, enabled):
         return run
     _set_up_compiler()
     return torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND)

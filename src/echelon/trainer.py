@@ -14,7 +14,7 @@ from echelon.compiling import announced
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Capturable, Env, State
-from echelon.fusion import cache_folder, fused
+from echelon.fusion import cache_folder, fused, fuses
 from echelon.learning.adversary import Adversary
 from echelon.learning.layout import Layout
 from echelon.learning.plans import Plan
@@ -61,7 +61,7 @@ class Trainer:
     def __init__(self, env: Env, config: TrainConfig) -> None:
         self.env, self.config = env, config
         device, update = env.device, config.update
-        self._fuses = config.fuse and config.algo != "pbt"  # stacked networks are not worth the compile
+        self._fuses = fuses(device, config.fuse and config.algo != "pbt")  # not done for stacked networks
         self.layout = Layout(env.num_envs, config.num_policies, device)
         self.plan = make_plan(self.layout, config)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -109,8 +109,7 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     def policy() -> None:
         for t in range(rollout.horizon):
             obs = {name: x[t] for name, x in rollout.obs.items()}
-            output = collector._evaluate(obs, rollout.state[t], collector.layout.policy_id)
-            output.log_prob(output.mean + output.log_std.exp() * torch.randn_like(output.mean))
+            collector.decide(obs, rollout.state[t], torch.randn_like(rollout.action[t]))
 
     def task() -> None:
         for _ in range(rollout.horizon):

@@ -61,7 +61,8 @@ class Plan:
         self.leader_units = self.chunks * layout.leader_envs // minibatches
         self.follower_units = self.chunks * layout.follower_envs // minibatches
         self.policy_id, self.group = self._columns(self.leader_units, self.follower_units, device)
-        self.counts = (self.own // minibatches, self.borrowed // minibatches, self.pulled // minibatches)
+        self.blocks = Blocks(layout.followers, self.leader_units, self.follower_units, self._borrows, self._pulls)
+        self.counts = self.blocks.counts
         """Evaluations of each group in a minibatch, contiguous in this order."""
 
     def _sizes(self, leader: int, follower: int) -> tuple[int, int, int]:
@@ -151,8 +152,7 @@ class Plan:
 
     def sharing(self, follower: Tensor) -> Sharing:
         """How a minibatch's gathered units are laid out for its evaluations, with this follower drawn."""
-        blocks = Blocks(self.layout.followers, self.leader_units, self.follower_units, self._borrows, self._pulls)
-        return Sharing(blocks, follower, blocks.source(follower))
+        return Sharing(self.blocks, follower, self.blocks.source(follower))
 
     def by_unit(self, x: Tensor) -> Tensor:
         """A table over steps and environments, `[T, n, ...]`, by units: `[L, C·n, ...]`."""

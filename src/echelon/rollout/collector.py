@@ -27,7 +27,7 @@ class _Cut:
 
 
 @dataclass
-class _Decision:
+class Decision:
     """What the policies do in all environments, `[N, ...]` each, and their state afterwards."""
 
     action: Tensor
@@ -60,7 +60,7 @@ class Collector:
         )
         self.rollout.start.fill_(True)
         self.episodes = Episodes(layout)
-        self._decide = fused(self._sample, device, enabled=fuse)
+        self.decide = fused(self._sample, device, enabled=fuse)
         self._value = fused(self._raw_value, device, enabled=fuse)
 
     def reset(self) -> None:
@@ -92,7 +92,7 @@ class Collector:
         rollout = self.rollout
         obs = {name: x[t] for name, x in rollout.obs.items()}
         noise = torch.randn(rollout.action[t].shape, generator=self.generator, device=rollout.action.device)
-        decision = self._decide(obs, rollout.state[t], noise)
+        decision = self.decide(obs, rollout.state[t], noise)
         rollout.action[t], rollout.mean[t] = decision.action, decision.mean
         rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
         step = self.env.step(decision.action.clamp(-1, 1))
@@ -132,12 +132,12 @@ class Collector:
         for cut, value in zip(cuts, values.split([len(cut.rows) for cut in cuts]), strict=True):
             self.rollout.final_value[cut.t, cut.rows] = value
 
-    def _sample(self, obs: Groups, state: Tensor, noise: Tensor) -> "_Decision":
+    def _sample(self, obs: Groups, state: Tensor, noise: Tensor) -> Decision:
         """Act by the policies' Gaussians."""
         output = self._evaluate(obs, state, self.layout.policy_id)
         action = output.mean + output.log_std.exp() * noise
         value = self.model.raw_value(output.value[0], self.layout.policy_id)
-        return _Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
+        return Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
 
     def _raw_value(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Tensor:
         """`[B]` in units of scaled reward."""
