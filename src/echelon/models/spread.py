@@ -88,14 +88,28 @@ class _Share(torch.autograd.Function):
         return ctx.blocks.gather_back(grads[0], follower), None, None, None
 
 
+KINDS = (torch.float32, torch.bfloat16)
+"""What the kernel, which adds up in float32, is good for."""
+
+
 def spread(
     projected: Tensor, cond: Tensor | None, policy_id: Tensor, sharing: Sharing | None, *, activate: bool
 ) -> Tensor:
     """`share(projected) + cond[policy_id]`, through ELU if `activate`: `[L, n, W]` to `[L, B, W]`.
 
-    cond `[M, W]`, a row per policy; policy_id `[B]`. Without a `sharing`, units are evaluations.
+    cond `[M, W]`, a row per policy; policy_id `[B]`. Without a `sharing`, units are evaluations. What is compiled for
+    CUDA takes one kernel each way (`spread_kernel.py`), to which `policy_id` is no news: the sharing has it.
     """
+    if sharing is not None and cond is not None and _has_kernel(projected):
+        from echelon.models.spread_kernel import spread_in_one  # Triton's only import here: not every machine has it
+
+        return spread_in_one(projected, cond, sharing, activate)
     x = projected if sharing is None else sharing.share(projected)
     if cond is not None:
         x = x + lookup(cond, policy_id)
     return torch.nn.functional.elu(x) if activate else x
+
+
+def _has_kernel(x: Tensor) -> bool:
+    """Whoever compiles has found Triton."""
+    return torch.compiler.is_compiling() and x.is_cuda and x.dtype in KINDS

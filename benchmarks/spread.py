@@ -1,0 +1,175 @@
+"""Laying out, conditioning and activating the first layer's outputs: compiled from tensor work, or a kernel each way.
+
+    python benchmarks/spread.py                  # AllegroHand's MLP and AllegroKuka's LSTM with CPO, on a CUDA GPU
+    python benchmarks/spread.py --bf16
+    python benchmarks/spread.py --tiles          # and the kernels alone, in tiles of other shapes
+    TRITON_INTERPRET=1 python benchmarks/spread.py --device cpu --shrink 256    # tries the script
+
+Milliseconds of one gradient step, medians of replayed CUDA graphs: forward, and backward as the difference to a graph
+of both. Inputs of 0.1 to 1.2 GB do not stay in the cache from one replay to the next, as they would not in training.
+The floor is every number read or written once, at the memory rate of `roofline.py`. Values and gradients of both are
+compared first; a difference ends the program.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from unittest import mock
+
+import torch
+from roofline import BYTES
+from torch import Tensor
+
+from echelon.capture import Captured
+from echelon.models import spread as dispatch
+from echelon.models import spread_kernel
+from echelon.models.spread import Blocks, Sharing, spread
+from echelon.models.spread_kernel import Tile, spread_in_one
+
+FOLLOWERS = 5
+ROUNDS = 50
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 3e-2}
+"""Of the largest number; sums over policies are taken in TF32 by the compiled tensor work."""
+TILES = [Tile(r, c, w) for r, c in ((16, 128), (16, 256), (32, 64), (32, 128), (64, 64), (64, 128)) for w in (4, 8)]
+
+Run = Callable[[], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A minibatch of the paper's presets; leader and followers have equally many units."""
+
+    name: str
+    steps: int
+    block: int
+    width: int
+    activate: bool
+
+
+CASES = (Case("MLP", 1, 8192, 512, True), Case("LSTM", 16, 512, 3072, False))
+
+
+class Problem:
+    """Inputs of a case, and a gradient of its outputs."""
+
+    def __init__(self, case: Case, kind: torch.dtype, device: torch.device) -> None:
+        self.case = case
+        generator = torch.Generator(device).manual_seed(0)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator, device=device).to(kind)
+
+        follower = torch.tensor([FOLLOWERS], device=device)
+        blocks = Blocks(FOLLOWERS, case.block, case.block, borrows=True, pulls=True)
+        self.sharing = Sharing(blocks, follower, blocks.source(follower))
+        policies = torch.arange(FOLLOWERS + 1, device=device).repeat_interleave(case.block)
+        self.policy_id = torch.cat((policies, torch.zeros_like(policies[: case.block]), policies[case.block :]))
+        self.units = normal(case.steps, len(policies), case.width).requires_grad_()
+        self.cond = normal(FOLLOWERS + 1, case.width).requires_grad_()
+        self.grad = normal(case.steps, len(self.policy_id), case.width)
+
+    def floor(self) -> tuple[float, float]:
+        """Seconds of forward and backward by memory traffic."""
+        units, outputs = (x.numel() * x.element_size() for x in (self.units, self.grad))
+        return (units + outputs) / BYTES, (units + outputs * (1 + self.case.activate)) / BYTES
+
+    def compiled(self, kernel: bool, device: torch.device) -> Callable[[], Tensor]:
+        """`spread` as the update has it, with or without the kernel."""
+        backend = "inductor" if device.type == "cuda" else "aot_eager"
+        run = torch.compile(spread, fullgraph=True, dynamic=False, backend=backend)
+
+        def choose(x: Tensor) -> bool:
+            return kernel
+
+        def outputs() -> Tensor:
+            with mock.patch.object(dispatch, "_has_kernel", choose):
+                return run(self.units, self.cond, self.policy_id, self.sharing, activate=self.case.activate)
+
+        return outputs
+
+    def alone(self) -> Tensor:
+        """The kernels, and around them nothing that is compiled."""
+        return spread_in_one(self.units, self.cond, self.sharing, self.case.activate)
+
+    def both_ways(self, forward: Callable[[], Tensor]) -> tuple[Tensor, ...]:
+        outputs = forward()
+        return outputs, *torch.autograd.grad(outputs, (self.units, self.cond), self.grad)
+
+
+def milliseconds(run: Run, device: torch.device, rounds: int) -> float:
+    captured = Captured(run, device)
+    times = []
+    for number in range(rounds + 3):
+        if device.type == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            captured()
+            end.record()
+            end.synchronize()
+            elapsed = begin.elapsed_time(end)
+        else:
+            start = time.perf_counter()
+            captured()
+            elapsed = 1e3 * (time.perf_counter() - start)
+        if number >= 3:  # as it is, recording, a first replay
+            times.append(elapsed)
+    return statistics.median(times)
+
+
+def measure(problem: Problem, forward: Callable[[], Tensor], device: torch.device, rounds: int) -> tuple[float, float]:
+    """Milliseconds of forward and backward."""
+    there = milliseconds(lambda: (forward(),), device, rounds)
+    return there, milliseconds(lambda: problem.both_ways(forward), device, rounds) - there
+
+
+def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> None:
+    for name, a, b in zip(("outputs", "gradient of units", "gradient of cond"), found, wanted, strict=True):
+        error = ((a - b).abs().max() / b.abs().max()).item()
+        print(f"  {name:18} differs by {error:.1e}")
+        if error > tolerance:
+            raise SystemExit(f"{name}: more than {tolerance}")
+
+
+def report(name: str, there: float, back: float) -> None:
+    print(f"  {name:34} {there:8.3f} {back:8.3f} {there + back:8.3f}", flush=True)
+
+
+def study(case: Case, kind: torch.dtype, device: torch.device, rounds: int, tiles: bool) -> None:
+    problem = Problem(case, kind, device)
+    print(f"\n{case.name}: {tuple(problem.units.shape)} -> {tuple(problem.grad.shape)}, {kind}")
+    contestants = {"compiled": problem.compiled(False, device), "kernels": problem.compiled(True, device)}
+    results = {}
+    for name, forward in contestants.items():
+        torch._dynamo.reset()
+        results[name] = problem.both_ways(forward)
+    compare(results.pop("kernels"), results.pop("compiled"), TOLERANCE[kind])
+    print(f"  {'ms':34} {'forward':>8} {'backward':>8} {'both':>8}")
+    report("floor", *(1e3 * seconds for seconds in problem.floor()))
+    for name, forward in contestants.items():
+        torch._dynamo.reset()
+        report(name, *measure(problem, forward, device, rounds))
+    for tile in TILES if tiles else ():
+        with mock.patch.multiple(spread_kernel, FORWARD=tile, BACKWARD=tile):
+            name = f"kernels alone, {tile.rows} x {tile.columns}, {tile.warps} warps"
+            report(name, *measure(problem, problem.alone, device, rounds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--tiles", action="store_true")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--shrink", type=int, default=1, help="divides the units")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    torch.set_float32_matmul_precision("high")
+    for case in CASES:
+        smaller = Case(case.name, case.steps, max(case.block // options.shrink, 1), case.width, case.activate)
+        study(smaller, torch.bfloat16 if options.bf16 else torch.float32, device, options.rounds, options.tiles)
+
+
+if __name__ == "__main__":
+    main()
