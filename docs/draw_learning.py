@@ -29,6 +29,9 @@ PANELS = (
     Panel("Anymal", "env/tracking_error", "velocity error, m/s", 0.3),
     Panel("Humanoid", "env/forward_velocity", "forward velocity, m/s", 2.0),
     Panel("AllegroKukaReorientation", "env/lifted", "share of objects lifted", 0.5),
+    Panel("AllegroKukaRegrasping", "env/lifted", "share of objects lifted", 0.5),
+    Panel("AllegroKukaThrow", "env/lifted", "share of objects lifted", None),
+    Panel("AllegroKukaTwoArmsReorientation", "env/lifted", "share of objects lifted", None),
 )
 COLUMNS = 3
 
