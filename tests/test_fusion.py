@@ -13,23 +13,12 @@ from echelon.tasks import make
 from echelon.trainer import Trainer
 
 ITERATIONS = 3
-FUSED = {"ppo": 6, "cpo": 8}
-"""Deciding, values, targets, gathering, grading, measuring; and with CPO the adversary's scores and lessons."""
+FUSED = {"ppo": 7, "cpo": 9}
+"""Deciding, values, targets, gathering, grading, descending, measuring; with CPO the adversary's scores and lessons."""
 CUDA = pytest.param(
     "cuda",
     marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")],
 )
-
-
-@pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU: everything is traced, differentiated and guarded as on CUDA, and then run as it is."""
-    monkeypatch.setattr(fusion, "DEVICES", ("cpu", "cuda"))
-    if not torch.cuda.is_available():
-        monkeypatch.setattr(fusion, "BACKEND", "aot_eager")
-        monkeypatch.setattr(fusion, "_can_compile", lambda: True)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
 
 
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:

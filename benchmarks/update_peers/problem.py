@@ -1,7 +1,7 @@
 """One synthetic rollout and one pair of networks, from a fixed seed, that every library is given."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,13 +128,18 @@ def fixed_order(sizes: Sizes, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def recorded_losses() -> Iterator[list[Tensor]]:
-    """The total loss of every gradient step, whoever takes it: what `backward` is called on."""
+    """The total loss of every gradient step, whoever takes it: what a gradient is asked of."""
     losses: list[Tensor] = []
-    backward = torch.Tensor.backward
 
-    def record(loss: Tensor, *args: Any, **options: Any) -> None:
-        losses.append(loss.detach().clone())
-        backward(loss, *args, **options)
+    def recording(differentiate: Callable[..., Any]) -> Callable[..., Any]:
+        def record(loss: Tensor, *args: Any, **options: Any) -> Any:
+            losses.append(loss.detach().clone())
+            return differentiate(loss, *args, **options)
 
-    with patch.object(torch.Tensor, "backward", record):
+        return record
+
+    with (
+        patch.object(torch.Tensor, "backward", recording(torch.Tensor.backward)),
+        patch.object(torch.autograd, "grad", recording(torch.autograd.grad)),
+    ):
         yield losses

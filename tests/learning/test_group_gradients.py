@@ -200,3 +200,15 @@ def test_an_impossible_row_of_the_rollout_does_not_move_the_clip_interval_to_inf
     parts.data.advantage[:, parts.targets.centre.argmax()] = advantage
     assert trainer.update.loss(parts.batch()).total.isfinite()
     assert all(gradient.isfinite().all() for gradient in parts.gradients().values())
+
+
+def test_only_the_total_loss_has_a_gradient() -> None:
+    parts = take_apart(small_trainer(small_config("cpo", 3, minibatches=1)))
+    update = parts.trainer.update
+    (minibatch,) = parts.trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))
+    batch, loss = update.grade(parts.data, update.gather(parts.data, minibatch))
+    assert loss.total.requires_grad
+    output = batch.output
+    others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)
+    assert not any(x.requires_grad for x in others)
+    assert output.mean.equal(parts.data.evaluate(update.gather(parts.data, minibatch), False).output.mean)

@@ -25,9 +25,11 @@ def values(model: nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("clip", [float("inf"), 0.5])
-def test_steps_are_pytorchs(clip: float) -> None:
+@pytest.mark.parametrize("fuse", [False, True])
+def test_steps_are_pytorchs(fuse: bool, clip: float, traced: None) -> None:
     ours, theirs = network(), network()
-    optimizer = Adam(ours.parameters(), 0.01)
+    optimizer = Adam(ours.parameters(), 0.01, fuse=fuse)
+    assert (optimizer.descend != optimizer._descend) == fuse
     reference = torch.optim.Adam(theirs.parameters(), lr=0.01)
     for step in range(5):
         if step == 3:  # the rate may be moved in place
@@ -41,6 +43,16 @@ def test_steps_are_pytorchs(clip: float) -> None:
         assert norm.item() == pytest.approx(expected.item(), rel=1e-12)
         assert norm.item() > 0.5
     torch.testing.assert_close(values(ours), values(theirs), rtol=1e-12, atol=1e-13)
+
+
+def test_a_parameter_the_loss_does_not_use_has_no_gradient() -> None:
+    model = network()
+    optimizer = Adam(model.parameters(), 0.01)
+    optimizer.backward(loss_of(model))
+    assert optimizer.gradient.count_nonzero().item() == 15 + 5 + 10 + 2
+    optimizer.backward(model[2].bias.sum())
+    assert optimizer.gradient.count_nonzero().item() == 2
+    assert model[2].bias.grad.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("steps", [0, 3])

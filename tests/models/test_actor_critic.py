@@ -120,6 +120,19 @@ def test_observations_are_normalised_and_clipped_on_the_way_in() -> None:
     torch.testing.assert_close(run(model, far, ids, state).mean, run(model, further, ids, state).mean, **TIGHT)
 
 
+@pytest.mark.parametrize("actions", [1, 3, 4, 7])
+def test_both_heads_in_one_product_are_two_heads(actions: int) -> None:
+    torch.manual_seed(0)
+    model = ActorCritic({"policy": 4}, actions, 1, ModelConfig(hidden=(8,))).double()
+    model.mean_head.bias.data.normal_()
+    model.value_head.bias.data.normal_()
+    obs, state = inputs(model)
+    output = run(model, obs, torch.zeros(6, dtype=torch.int64), state)
+    features = torch.nn.functional.elu(model.actor.observe(model.obs_norm["policy"](obs["policy"])))
+    torch.testing.assert_close(output.mean, model.mean_head(features), **TIGHT)
+    torch.testing.assert_close(output.value, model.value_head(features)[..., 0], **TIGHT)
+
+
 def test_heads_and_tables_initialisation() -> None:
     torch.manual_seed(0)
     model = ActorCritic({"policy": 4}, 30, 20, ModelConfig(hidden=(64, 100), phi_dim=32))

@@ -22,7 +22,7 @@ def test_every_weight_is_aligned_and_keeps_its_values() -> None:
     for name, parameter in model.named_parameters():
         assert parameter.storage_offset() % 32 == 0, name
         assert parameter.equal(before[name]), name
-    assert model.log_std.data_ptr() >= optimizer._adam.param_groups[0]["params"][0].data_ptr()
+    assert model.log_std.data_ptr() >= optimizer.flat.data_ptr()
 
 
 def test_every_members_weights_are_aligned() -> None:
@@ -36,7 +36,7 @@ def test_every_members_weights_are_aligned() -> None:
 def test_padding_stays_zero() -> None:
     model = ActorCritic({"policy": 7}, 3, 2, ModelConfig(hidden=(5,)))
     optimizer = Adam(model.parameters(), 0.1)
-    flat = optimizer._adam.param_groups[0]["params"][0]
+    flat = optimizer.flat
     for _ in range(3):
         optimizer.step(sum(p.square().sum() for p in model.parameters()) + torch.zeros(()))
     used = sum(p.square().sum() for p in model.parameters())

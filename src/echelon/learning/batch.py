@@ -1,6 +1,6 @@
 """What a loss is computed from: one minibatch of evaluations, and what the network now says about them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -31,6 +31,10 @@ class Batch:
     """Under the learning policy, with gradient."""
     leader_log_prob: Tensor | None = None
     """Of own rows under the leader, without gradient; only where the algorithm asks for it."""
+
+    def detached(self) -> "Batch":
+        """The same numbers without gradient."""
+        return replace(self, output=self.output.detached(), log_prob=self.log_prob.detach())
 
     @property
     def rows(self) -> int:

@@ -5,36 +5,41 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from echelon.envs.contract import State
+from echelon.fusion import fused
 from echelon.models.flat import places
 
 
 class Adam:
-    """PyTorch's fused Adam with its defaults. `rate` is a 0-d tensor and may be moved in place at any time.
+    """PyTorch's Adam with its defaults. `rate` is a 0-d tensor and may be moved in place at any time.
 
     The parameters become views of one flat tensor and their gradients views of another. Clipping the global norm and
-    stepping are then a handful of operations, however many layers there are.
+    stepping are then a handful of operations, however many layers there are. PyTorch's fused kernel does the stepping,
+    or with `fuse`, where there is a compiler, all of it is compiled: that kernel gives 65,536 numbers to each
+    multiprocessor, so with a network of this size most have nothing to do.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
-        tensors = list(parameters)
-        slices, length = places(p.numel() for p in tensors)
-        flat = nn.Parameter(tensors[0].new_zeros(length))
-        self.gradient = flat.grad = torch.zeros_like(flat)
-        for p, place in zip(tensors, slices, strict=True):
-            values = flat.detach()[place].view_as(p)
+    def __init__(self, parameters: Iterable[nn.Parameter], rate: float, *, fuse: bool = False) -> None:
+        self._parameters = list(parameters)
+        slices, length = places(p.numel() for p in self._parameters)
+        self.flat = self._parameters[0].detach().new_zeros(length)
+        self.gradient = torch.zeros_like(self.flat)
+        self._gradients: list[Tensor] = []
+        for p, place in zip(self._parameters, slices, strict=True):
+            values = self.flat[place].view_as(p)
             p.data = values.copy_(p.detach())
             p.grad = self.gradient[place].view_as(p)
-        self.rate = torch.tensor(rate, device=flat.device, dtype=flat.dtype)
-        self._adam = torch.optim.Adam([flat], lr=self.rate, fused=True, capturable=flat.is_cuda)
-        # As PyTorch would at the first step. Made here, so that loading can be in place: a CUDA graph may know them.
+            self._gradients.append(p.grad)
+        self.rate = torch.tensor(rate, device=self.flat.device, dtype=self.flat.dtype)
+        # Made here, so that loading can be in place: a CUDA graph may know them.
         self._moments = {
-            "step": torch.zeros((), device=flat.device),
-            "exp_avg": torch.zeros_like(flat),
-            "exp_avg_sq": torch.zeros_like(flat),
+            "step": torch.zeros((), device=self.flat.device),
+            "exp_avg": torch.zeros_like(self.flat),
+            "exp_avg_sq": torch.zeros_like(self.flat),
         }
-        self._adam.state[flat] = self._moments
+        self.descend = fused(self._descend, self.flat.device, enabled=fuse)
 
     def step(self, loss: Tensor, clip_norm: float = float("inf")) -> Tensor:
         """One step down the gradient of `loss`, its global norm clipped; returns the norm before clipping."""
@@ -43,14 +48,36 @@ class Adam:
 
     def backward(self, loss: Tensor) -> None:
         """The gradient of `loss`, and of nothing before it."""
-        self.gradient.zero_()
-        loss.backward()
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        torch._foreach_copy_(self._gradients, gradients)  # pyright: ignore[reportPrivateImportUsage]
 
-    def descend(self, clip_norm: float = float("inf")) -> Tensor:
+    def _descend(self, clip_norm: float = float("inf")) -> Tensor:
         """One step down the gradient that is there."""
+        compiled = torch.compiler.is_compiling()
+        # PyTorch's kernel counts in float32 and corrects for the count in float64.
+        step = self._moments["step"].double() if compiled else self._moments["step"]
         norm = torch.linalg.vector_norm(self.gradient)
         self.gradient.mul_((clip_norm / (norm + 1e-6)).clamp(max=1.0))
-        self._adam.step()
+        adam(
+            [self.flat],
+            [self.gradient],
+            [self._moments["exp_avg"]],
+            [self._moments["exp_avg_sq"]],
+            [],
+            [step],
+            foreach=False,
+            fused=not compiled,
+            capturable=compiled,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+        if compiled:
+            self._moments["step"].copy_(step)
         return norm
 
     def state_dict(self) -> State:

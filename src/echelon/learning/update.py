@@ -24,7 +24,7 @@ class Update:
         layout = plan.layout
         coefs = layout.entropy_coefs(config.update.entropy_coef, config.update.entropy_scale)
         self.entropy_coefs = coefs.to(model.log_std.dtype)
-        self.optimizer = Adam(model.parameters(), config.update.learning_rate)
+        self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse)
         self.reads_leader = algorithm.reads_leader(config) and layout.policies > 1
         kl_counts = {"own": (1, 0, 0), "no_pull": (1, 1, 0), "all": (1, 1, 1)}[config.update.kl_rows]
         self._kl_columns = sum(count * use for count, use in zip(plan.counts, kl_counts, strict=True))
@@ -67,15 +67,19 @@ class Update:
         batch, loss = self.grade(data, self.gather(data, minibatch))
         norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
         with torch.no_grad():
-            metrics = {name: value.detach() for name, value in loss.metrics.items()} | {"grad_norm": norm}
+            metrics = loss.metrics | {"grad_norm": norm}
             metrics |= self._measure(data, minibatch, batch)
             data.slide(minibatch, batch)
         return metrics
 
     def _grade(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
-        """What the network says about a minibatch, and what it is told."""
+        """What the network says about a minibatch, and what it is told.
+
+        Only the total has a gradient: of anything else that had one, a compiled backward pass would add up zeros.
+        """
         batch = data.evaluate(gathered, self.reads_leader)
-        return batch, self.loss(batch)
+        loss = self.loss(batch)
+        return batch.detached(), Loss(loss.total, {name: value.detach() for name, value in loss.metrics.items()})
 
     def loss(self, batch: Batch) -> Loss:
         return total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)

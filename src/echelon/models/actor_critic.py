@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear, pad
 
 from echelon.config import ModelConfig
 from echelon.envs.contract import Groups
@@ -13,6 +14,9 @@ from echelon.models.lookup import lookup
 from echelon.models.normaliser import Normaliser
 from echelon.models.spread import Sharing
 from echelon.models.trunk import Trunk
+
+HEAD_ALIGNMENT = 4
+"""Columns to whose multiple both heads together are padded: rows of 16 bytes, which products on CUDA want."""
 
 
 @dataclass
@@ -40,6 +44,10 @@ class Output:
     """`[L, B]` in the units of the value normaliser"""
     state: Tensor
     """`[B, S]` after the last step"""
+
+    def detached(self) -> "Output":
+        """The same numbers without gradient."""
+        return Output(self.mean.detach(), self.log_std.detach(), self.value.detach(), self.state.detach())
 
     def log_prob(self, action: Tensor) -> Tensor:
         """log π(action) `[L, B]`."""
@@ -104,12 +112,24 @@ class ActorCritic(nn.Module):
                     projected.critic, self.phi, policy_id, critic_state, start, sharing
                 )
         kind = self.log_std.dtype
+        mean, value = self._heads(features.to(kind), None if self.critic is None else value_features.to(kind))
         return Output(
-            mean=self.mean_head(features.to(kind)),
+            mean=mean,
             log_std=lookup(self.log_std, policy_id),
-            value=self.value_head(value_features.to(kind)).squeeze(-1),
+            value=value,
             state=torch.cat((actor_state, critic_state), dim=-1).to(kind),
         )
+
+    def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean `[L, B, A]` and value `[L, B]`: one product where both heads look at the same features."""
+        if value_features is not None:
+            return self.mean_head(features), self.value_head(value_features).squeeze(-1)
+        actions = self.mean_head.out_features
+        padding = -(actions + 1) % HEAD_ALIGNMENT
+        weight = pad(torch.cat((self.mean_head.weight, self.value_head.weight)), (0, 0, 0, padding))
+        bias = pad(torch.cat((self.mean_head.bias, self.value_head.bias)), (0, padding))
+        both = linear(features, weight, bias)
+        return both[..., :actions], both[..., actions]
 
     def forward(self, obs: Groups, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
         """`evaluate` from raw observations `[L, B, D]`."""
