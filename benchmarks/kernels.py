@@ -1,0 +1,86 @@
+"""Which kernels an iteration spends its time in on a CUDA GPU: collecting, targets and update, each by itself.
+
+    python benchmarks/kernels.py AllegroHand AllegroKukaReorientation [--algo cpo] [--top 40] [--out FOLDER]
+
+Medians of some iterations first, then for each part the kernels of one replay, the longest first: milliseconds in all,
+how often, and the name. Sums exceed a part's time where kernels run side by side. `--out` keeps what is printed, all
+kernels, in a file per task.
+"""
+
+import argparse
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rates import settings, wait
+from torch.profiler import ProfilerActivity, profile
+
+from echelon import tasks
+from echelon.train import set_up_torch
+from echelon.trainer import Trainer
+
+NAME = 160
+"""Characters of a kernel's name that are shown."""
+
+
+def kernels(run: Callable[[], object], device: torch.device) -> list[tuple[float, int, str]]:
+    """Milliseconds, calls and name of each kernel of a call."""
+    on_cuda = device.type == "cuda"
+    wait(device)
+    with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as found:
+        run()
+        wait(device)
+    spent: dict[str, list[float]] = defaultdict(list)
+    for event in found.events() or []:
+        if event.device_type.name == device.type.upper():
+            spent[event.name].append((event.device_time_total if on_cuda else event.self_cpu_time_total) / 1000)
+    return sorted(((sum(times), len(times), name) for name, times in spent.items()), reverse=True)
+
+
+def table(title: str, rows: list[tuple[float, int, str]], top: int | None = None) -> str:
+    whole = f"{title}: {sum(row[0] for row in rows):.1f} ms in {sum(row[1] for row in rows)} kernels"
+    return "\n".join([whole, *(f"{ms:9.3f} {count:6d}  {name[:NAME]}" for ms, count, name in rows[:top])])
+
+
+def measure(task: str, args: argparse.Namespace) -> None:
+    config = settings(task, args.algo, args.num_envs, None)
+    set_up_torch(config)
+    device = torch.device(args.device)
+    env: Any = tasks.make(task, config.env, args.num_envs, device, 0, spread_clocks=True)
+    trainer = Trainer(env, config)
+    parts: dict[str, list[float]] = defaultdict(list)
+    for number in range(3 + args.iterations):
+        trainer.iterate()
+        for name, seconds in trainer.timers.metrics().items() if number >= 3 else ():
+            parts[name.removeprefix("time/")].append(1000 * seconds)
+    medians = "  ".join(f"{name} {statistics.median(values):.2f}" for name, values in parts.items())
+    print(f"\n{task}, {args.algo}, {args.num_envs} environments, ms: {medians}", flush=True)
+    runs = {"collect": trainer._collect, "targets": trainer._prepare, "update": trainer._learn}
+    found = {f"{task} {name}": kernels(run, device) for name, run in runs.items()}
+    for title, rows in found.items():
+        print(table(title, rows, args.top), flush=True)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        text = "\n\n".join(table(title, rows) for title, rows in found.items())
+        (args.out / f"{task}-{args.algo}.txt").write_text(f"{medians}\n\n{text}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="+")
+    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--num-envs", type=int, default=24576)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--top", type=int, default=20, help="kernels of each part that are printed")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    for task in args.tasks:
+        measure(task, args)
+
+
+if __name__ == "__main__":
+    main()
