@@ -1,9 +1,14 @@
 """What tests of different folders need."""
 
+import os
+
 import pytest
 import torch
 
 from echelon import fusion
+
+if not torch.cuda.is_available():  # before anybody imports Triton
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture

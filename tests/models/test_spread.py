@@ -1,6 +1,6 @@
 """What follows the first layer's product, in the eager formulation and in one kernel each way.
 
-Without a GPU, Triton's interpreter runs the kernels: `TRITON_INTERPRET=1 pytest tests/models/test_spread.py`.
+Without a GPU, Triton's interpreter runs the kernels; `TRITON_INTERPRET=1` has it run them with one, too.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NO_TRITON = importlib.util.find_spec("triton") is None
 CPU = pytest.param(
     "cpu",
-    marks=pytest.mark.skipif(NO_TRITON or not INTERPRETED, reason="needs Triton and TRITON_INTERPRET=1"),
+    marks=pytest.mark.skipif(NO_TRITON or not INTERPRETED, reason="needs Triton, and TRITON_INTERPRET=1 beside a GPU"),
 )
 CUDA = pytest.param(
     "cuda",
