@@ -150,6 +150,46 @@ def test_the_kernels(
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize(("steps", "rows", "width"), [(1, 1, 1), (3, 150, 70), (1, 64, 64), (2, 5, 300)])
+def test_the_kernels_activate_a_layer(steps: int, rows: int, width: int, device: str) -> None:
+    """float32 against float64: outputs, the gradient of the rows, and of the bias, which is a sum over them."""
+    from echelon.models.spread_kernel import activate_in_one
+
+    generator = torch.Generator().manual_seed(2)
+    x, bias, weight = (torch.randn(n, generator=generator) for n in ((steps, rows, width), (width,), (rows, width)))
+    leaves = [leaf.to(device).requires_grad_() for leaf in (x, bias)]
+    found = activate_in_one(leaves[0], leaves[1])
+    gradients = torch.autograd.grad((found * weight.to(device)).sum(), leaves)
+    exact = [leaf.double().requires_grad_() for leaf in (x, bias)]
+    summed = exact[0] + exact[1]
+    wanted = torch.where(summed > 0, summed, torch.expm1(summed))
+    for a, b in zip((found, *gradients), (wanted, *torch.autograd.grad((wanted * weight).sum(), exact)), strict=True):
+        torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_a_layer_that_is_compiled_takes_the_kernels(
+    device: str, on_any_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from echelon.models import spread_kernel
+
+    launches: list[str] = []
+    for name in ("_forward", "_backward"):
+        monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), launches))
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 7, 5), (3, 5), (3,))
+    leaves = [torch.randn(n, generator=generator).to(device).requires_grad_() for n in shapes]
+    wanted = module.dense(*leaves)
+    gradients = torch.autograd.grad(wanted.square().sum(), leaves)
+    assert launches == []
+    compiled = torch.compile(module.dense, fullgraph=True, backend="aot_eager" if device == "cpu" else "inductor")
+    found = compiled(*leaves)
+    for a, b in zip((found, *torch.autograd.grad(found.square().sum(), leaves)), (wanted, *gradients), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert launches == ["_forward", "_backward"]
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
 def test_bfloat16_is_rounded_once_and_summed_in_float32(device: str) -> None:
     """8 bits, which the interpreter cuts off: to 2^-7 of each number. Summed in bfloat16, 600 would be off by more."""
     how = sharing(2, 500, 100)

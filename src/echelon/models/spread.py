@@ -1,10 +1,14 @@
-"""What follows the first layer's product: units are laid out for their evaluations, conditioned and activated."""
+"""What follows the first layer's product: units are laid out for their evaluations, conditioned and activated.
+
+And the layers after it, whose activation takes the same kernels.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import elu, linear
 
 from echelon.models.lookup import lookup
 
@@ -107,7 +111,19 @@ def spread(
     x = projected if sharing is None else sharing.share(projected)
     if cond is not None:
         x = x + lookup(cond, policy_id)
-    return torch.nn.functional.elu(x) if activate else x
+    return elu(x) if activate else x
+
+
+def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A layer, `elu(x·Wᵀ + b)`: `[L, B, V]` to `[L, B, W]`.
+
+    Compiled for CUDA it takes the kernels of `spread`: the backward one adds up the bias's gradient on its way.
+    """
+    if _has_kernel(x):
+        from echelon.models.spread_kernel import activate_in_one
+
+        return activate_in_one(linear(x, weight), bias)
+    return elu(linear(x, weight, bias), inplace=True)
 
 
 def _has_kernel(x: Tensor) -> bool:

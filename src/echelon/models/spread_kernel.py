@@ -1,4 +1,4 @@
-"""`spread` as one Triton kernel each way, which read and write every number once.
+"""`spread`, and the activation of any layer, as one Triton kernel each way, which read and write every number once.
 
 A program takes a tile of units, all of one policy's block, and goes through their evaluations: their own, and the
 leader's M-1 pulls or the drawn follower's borrowed one. So it loads each unit once for all its outputs, and writes a
@@ -38,6 +38,12 @@ def spread_in_one(projected: Tensor, cond: Tensor, sharing: Sharing, activate: b
     return _spread(projected, cond, sharing.follower, list(sharing.blocks), BACKWARD.rows, activate)
 
 
+def activate_in_one(x: Tensor, bias: Tensor) -> Tensor:
+    """`elu(x + bias)` of rows `[L, B, W]` and a bias `[W]`: as if one policy had them all."""
+    alone = Blocks(followers=0, leader_units=x.shape[1], follower_units=0, borrows=False, pulls=False)
+    return _spread(x, bias[None], None, list(alone), BACKWARD.rows, True)
+
+
 @triton.jit
 def _elu(x):
     # exp(x) - 1 errs by 6e-8 where expm1 would by less, beside outputs of the order of 1.
@@ -59,8 +65,8 @@ def _tile(leader_units, follower_units, followers, width, ROWS: tl.constexpr, CO
     step, number = number // tiles, number % tiles
     leads = number < leader_tiles
     after = number - leader_tiles
-    policy = tl.where(leads, 0, 1 + after // follower_tiles)
-    number = tl.where(leads, number, after % follower_tiles)
+    policy = tl.where(leads, 0, 1 + after // tl.maximum(follower_tiles, 1))
+    number = tl.where(leads, number, after % tl.maximum(follower_tiles, 1))
     first = tl.where(leads, 0, leader_units + (policy - 1) * follower_units)
     size = tl.where(leads, leader_units, follower_units)
     return step.to(tl.int64), number, policy, first, size, columns
@@ -167,6 +173,7 @@ def _backward(
 def _options(blocks: Blocks, activate: bool, tile: Tile, steps: int, width: int) -> tuple[tuple[int], dict[str, Any]]:
     """The grid, and the arguments that both kernels have."""
     own, borrowed, _ = blocks.counts
+    columns = min(tile.columns, triton.next_power_of_2(width))
     tiles = triton.cdiv(blocks.leader_units, tile.rows)
     tiles += blocks.followers * triton.cdiv(blocks.follower_units, tile.rows)
     arguments = {
@@ -180,33 +187,34 @@ def _options(blocks: Blocks, activate: bool, tile: Tile, steps: int, width: int)
         "PULLS": bool(blocks.pulls),
         "ACTIVATE": activate,
         "ROWS": tile.rows,
-        "COLUMNS": tile.columns,
+        "COLUMNS": columns,
         "num_warps": tile.warps,
     }
-    return (steps * tiles * triton.cdiv(width, tile.columns),), arguments
+    return (steps * tiles * triton.cdiv(width, columns),), arguments
 
 
 @torch.library.custom_op("echelon::spread", mutates_args=())
 def _spread(
-    projected: Tensor, cond: Tensor, follower: Tensor, blocks: Sequence[int], rows: int, activate: bool
+    projected: Tensor, cond: Tensor, follower: Tensor | None, blocks: Sequence[int], rows: int, activate: bool
 ) -> Tensor:
-    """`rows` is for the backward pass."""
+    """`rows` is for the backward pass; the follower is needed if it is borrowed from."""
     outputs = _empty_outputs(projected, cond, follower, blocks, rows, activate)
     grid, options = _options(Blocks._make(blocks), activate, FORWARD, projected.shape[0], projected.shape[2])
-    _forward[grid](projected.contiguous(), cond.contiguous(), follower, outputs, **options)
+    drawn = outputs if follower is None else follower  # of nobody it is not read
+    _forward[grid](projected.contiguous(), cond.contiguous(), drawn, outputs, **options)
     return outputs
 
 
 @_spread.register_fake
 def _empty_outputs(
-    projected: Tensor, cond: Tensor, follower: Tensor, blocks: Sequence[int], rows: int, activate: bool
+    projected: Tensor, cond: Tensor, follower: Tensor | None, blocks: Sequence[int], rows: int, activate: bool
 ) -> Tensor:
     return projected.new_empty(projected.shape[0], sum(Blocks._make(blocks).counts), projected.shape[2])
 
 
 @torch.library.custom_op("echelon::spread_backward", mutates_args=())
 def _spread_backward(
-    grad: Tensor, outputs: Tensor | None, follower: Tensor, blocks: Sequence[int], rows: int
+    grad: Tensor, outputs: Tensor | None, follower: Tensor | None, blocks: Sequence[int], rows: int
 ) -> tuple[Tensor, Tensor]:
     """The units' gradient, and partial sums `[M, slots, W]` of that of `cond`, each over `rows` units.
 
@@ -214,17 +222,18 @@ def _spread_backward(
     """
     cut, grad = Blocks._make(blocks), grad.contiguous()
     unit_grads, partials = _empty_gradients(grad, outputs, follower, blocks, rows)
-    if not (cut.borrows and cut.pulls):
+    if cut.followers and not (cut.borrows and cut.pulls):
         partials.zero_()  # some slots have nothing to add
     grid, options = _options(cut, outputs is not None, replace(BACKWARD, rows=rows), grad.shape[0], grad.shape[2])
     read = grad if outputs is None else outputs.contiguous()
-    _backward[grid](grad, read, follower, unit_grads, partials, slots=partials.shape[1], **options)
+    drawn = grad if follower is None else follower
+    _backward[grid](grad, read, drawn, unit_grads, partials, slots=partials.shape[1], **options)
     return unit_grads, partials
 
 
 @_spread_backward.register_fake
 def _empty_gradients(
-    grad: Tensor, outputs: Tensor | None, follower: Tensor, blocks: Sequence[int], rows: int
+    grad: Tensor, outputs: Tensor | None, follower: Tensor | None, blocks: Sequence[int], rows: int
 ) -> tuple[Tensor, Tensor]:
     cut, (steps, _, width) = Blocks._make(blocks), grad.shape
     tiles = sum(triton.cdiv(units, rows) for units in (cut.leader_units, cut.follower_units))

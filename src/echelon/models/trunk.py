@@ -3,10 +3,10 @@
 import math
 
 from torch import Tensor, nn
-from torch.nn.functional import elu, linear
+from torch.nn.functional import linear
 
 from echelon.models.lstm import unroll
-from echelon.models.spread import Sharing, spread
+from echelon.models.spread import Sharing, dense, spread
 
 
 class Trunk(nn.Module):
@@ -80,5 +80,6 @@ class Trunk(nn.Module):
             features, state = unroll(features, state, start, self.recur.weight, self.recur.bias)
             features = self.norm(features)
         for layer in self.layers:
-            features = elu(layer(features), inplace=True)
+            assert isinstance(layer, nn.Linear)
+            features = dense(features, layer.weight, layer.bias)
         return features, state
