@@ -1,9 +1,10 @@
 """Train a task with its preset for some minutes, or until a figure is reached, and keep every tenth line of metrics.
 
     python benchmarks/learning.py AllegroHand --minutes 8 --until successes/leader ">=" 1.6 --out results/learning
+    python benchmarks/learning.py FrankaCubePush --name near -- --env.start-spread 0.1
 
-The clock starts with the first environment step. OUT/TASK gets the run's settings (`config.json`) and `metrics.csv`;
-the run itself lies in `--runs`.
+What follows `--` are flags of `echelon train`. The clock starts with the first environment step. OUT/TASK gets the
+run's settings (`config.json`) and `metrics.csv`; the run itself lies in `--runs`.
 """
 
 import argparse
@@ -13,10 +14,11 @@ import dataclasses
 import operator
 import shutil
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from echelon.presets import preset
+from echelon.commands.train import configure
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.runs.view import PlainView
@@ -70,9 +72,13 @@ def main() -> None:
     parser.add_argument("--name", help="folder in OUT; the task's name unless given")
     parser.add_argument("--out", type=Path, default=Path("results/learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    args = parser.parse_args()
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    own, flags = given[:end], given[end + 1 :]
+    args = parser.parse_args(own)
     name = args.name or args.task
-    config = dataclasses.replace(preset(args.task), algo=args.algo, seed=args.seed, out=str(args.runs / name))
+    config = configure(args.task, [f"--algo={args.algo}", f"--seed={args.seed}", *flags])
+    config = dataclasses.replace(config, out=str(args.runs / name))
     with contextlib.suppress(KeyboardInterrupt):
         train(config, Deadline(args.minutes, args.until))
     keep(RunFolder.open(args.runs / name), args.out / name)

@@ -179,3 +179,20 @@ def test_a_cube_over_the_tables_edge_falls_to_the_floor(edge: float) -> None:
         env.step(torch.zeros(1, 7))
     expected = 1.05 if edge < 0.6 else 0.025
     assert env.engine.qpos[0, 2] == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
+    env = FrankaCubePush(FrankaCubePushConfig(), 4, CPU, 0)
+    env.reset()
+    assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
+    env.engine.qpos[0, 0] += 0.0051
+    env.engine.qpos[1, 1] -= 0.0049
+    env.engine.qpos[2, 2] += 0.03  # raised, which is no push
+    env.engine.qpos[3, :2] += 0.2
+    env.engine.bad[3] = True
+    assert env.figures()["episode/moved"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    env.engine.qpos[0, 0] -= 0.0051
+    assert env.figures()["episode/moved"][0].item() == 1.0  # it was, within the episode
+    env.engine.bad[3] = False
+    env._begin(torch.tensor([True, False, False, True]))
+    assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]

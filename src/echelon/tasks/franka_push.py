@@ -31,6 +31,10 @@ class FrankaCubePushConfig(FrankaCubeConfig):
     """Cost of an episode's end without success far from the goal; it falls with the distance."""
 
 
+MOVED = 0.005
+"""A cube that is farther than this from where it lay at the start, in metres, was pushed, however badly."""
+
+
 class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
     """See the module."""
 
@@ -47,8 +51,9 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
         spread_clocks: bool = False,
     ) -> None:
         super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
-        self.kept = {"goal": torch.zeros(num_envs, 7, device=device)}
-        """Pose of the goal; its orientation is only shown."""
+        self.kept = {"goal": torch.zeros(num_envs, 7, device=device), "start": torch.zeros(num_envs, 2, device=device)}
+        """Pose of the goal, whose orientation is only shown, and the place of the cube at the start."""
+        self.totals = {"moved": torch.zeros(num_envs, device=device)}
         self._drawn_goal = self.kept["goal"]
 
     def other(self) -> Tensor:
@@ -59,8 +64,9 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
         return pose[:, :0]
 
     def begin(self, mask: Tensor) -> None:
-        goal = self.kept["goal"]
+        goal, start = self.kept["goal"], self.kept["start"]
         goal.copy_(torch.where(mask[:, None], self._drawn_goal, goal))
+        start.copy_(torch.where(mask[:, None], self.cube()[:, :2], start))
         shown = goal.to(self.engine.mocap_pos.dtype)
         self.engine.mocap_pos[:, 0], self.engine.mocap_quat[:, 0] = shown[:, :3], shown[:, 3:]
 
@@ -82,3 +88,8 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
             "end": config.end_cost * (near - 1.0) * over,
         }
         return torch.stack(tuple(self._terms.values())).sum(dim=0)
+
+    def figures(self) -> dict[str, Tensor]:
+        moved = ((self.cube()[:, :2] - self.kept["start"]).norm(dim=1) > MOVED) & ~self.engine.bad
+        self.totals["moved"].copy_(torch.maximum(self.totals["moved"], moved.float()))
+        return super().figures() | {"episode/moved": self.totals["moved"]}
