@@ -51,17 +51,18 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
-                trouble.look(metrics)
+                stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
+                last = stop or trainer.iteration == config.num_iterations
+                trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:
                     genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
-                last = trainer.iteration == config.num_iterations or interrupt.asked
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(score=metrics["return/leader"])
                 if last:
                     view.message(f"where the time went:\n{trainer.timers.tree()}")
-                if interrupt.asked:
+                if stop:
                     view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt
     finally:

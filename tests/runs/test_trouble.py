@@ -77,6 +77,17 @@ def test_those_of_the_silence_are_told_of_together_at_its_end() -> None:
     ]
 
 
+def test_the_last_iteration_ends_the_silence() -> None:
+    trouble, said = watch(config())
+    trouble.look({"iteration": 1, "env/quarantined": 1.0})
+    trouble.look({"iteration": 2, "env/quarantined": 3.0})
+    assert len(said) == 1
+    trouble.look({"iteration": 3, "env/quarantined": 0.0}, last=True)
+    assert said[1].startswith("WARNING: in iterations 2 to 3, 3 simulations")
+    trouble.look({"iteration": 4}, last=True)
+    assert len(said) == 2
+
+
 def test_one_warning_does_not_silence_the_other() -> None:
     trouble, said = watch(config())
     trouble.look({"iteration": 1, "env/overflow": 25.0})

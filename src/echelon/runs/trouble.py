@@ -25,9 +25,10 @@ class TroubleWatch:
         self._quarantined, self._first = 0.0, 0.0
         """How many simulations since the last warning, and the iteration of the first of them."""
 
-    def look(self, metrics: Mapping[str, float]) -> None:
+    def look(self, metrics: Mapping[str, float], last: bool = False) -> None:
+        """After the `last` iteration, nothing waits for the end of a silence."""
         self._look_for_overflow(metrics)
-        self._look_for_quarantine(metrics)
+        self._look_for_quarantine(metrics, last)
 
     def _look_for_overflow(self, metrics: Mapping[str, float]) -> None:
         share, iteration = metrics.get("env/overflow", 0.0) / self._steps, metrics["iteration"]
@@ -39,13 +40,13 @@ class TroubleWatch:
             f"constraints did not fit and were lost: physics is wrong there{self._advice()}"
         )
 
-    def _look_for_quarantine(self, metrics: Mapping[str, float]) -> None:
+    def _look_for_quarantine(self, metrics: Mapping[str, float], last: bool) -> None:
         """Every simulation is told of, those of a silence at its end."""
         found, iteration = metrics.get("env/quarantined", 0.0), metrics["iteration"]
         if found > 0 and not self._quarantined:
             self._first = iteration
         self._quarantined += found
-        if not self._quarantined or iteration < self._next_quarantine:
+        if not self._quarantined or (iteration < self._next_quarantine and not last):
             return
         self._next_quarantine = iteration + SILENCE
         since = f"iterations {self._first:.0f} to" if self._first < iteration else "iteration"
