@@ -12,6 +12,42 @@ from echelon.fusion import fused
 from echelon.models.flat import places
 
 
+def adam_step(
+    values: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    step: Tensor,
+    rate: Tensor,
+    skip: Tensor | None = None,
+    *,
+    kernel: bool = True,
+) -> None:
+    """PyTorch's Adam with its defaults on one tensor, in place: in its fused kernel, or as operations to be compiled.
+
+    The kernel is made to `skip` a step where that is 1, without the host looking: it is told of an overflow.
+    """
+    adam(
+        [values],
+        [gradient],
+        [mean],
+        [square],
+        [],
+        [step],
+        foreach=False,
+        fused=kernel,
+        capturable=not kernel,
+        found_inf=skip,
+        amsgrad=False,
+        beta1=0.9,
+        beta2=0.999,
+        lr=rate,
+        weight_decay=0.0,
+        eps=1e-8,
+        maximize=False,
+    )
+
+
 class Adam:
     """PyTorch's Adam with its defaults. `rate` is a 0-d tensor and may be moved in place at any time.
 
@@ -58,24 +94,8 @@ class Adam:
         step = self._moments["step"].double() if compiled else self._moments["step"]
         norm = torch.linalg.vector_norm(self.gradient)
         self.gradient.mul_((clip_norm / (norm + 1e-6)).clamp(max=1.0))
-        adam(
-            [self.flat],
-            [self.gradient],
-            [self._moments["exp_avg"]],
-            [self._moments["exp_avg_sq"]],
-            [],
-            [step],
-            foreach=False,
-            fused=not compiled,
-            capturable=compiled,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self.rate,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
+        mean, square = self._moments["exp_avg"], self._moments["exp_avg_sq"]
+        adam_step(self.flat, self.gradient, mean, square, step, self.rate, kernel=not compiled)
         if compiled:
             self._moments["step"].copy_(step)
         return norm

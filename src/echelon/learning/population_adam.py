@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from echelon.envs.contract import State
+from echelon.learning.optimizer import adam_step
 from echelon.models.population import Population
 
 
@@ -14,8 +14,7 @@ class PopulationAdam:
     """PyTorch's fused Adam with its defaults, a member at a time on that member's row of all parameters.
 
     `rate` `[M]` may be moved in place at any time. A member that is not `active` keeps parameters, moments and step
-    count: the kernel is told that its gradient overflowed, which is how it is made to skip a step without the host
-    looking.
+    count.
     """
 
     def __init__(self, population: Population, rate: float) -> None:
@@ -37,23 +36,8 @@ class PopulationAdam:
         self.gradient.mul_((clip_norm.to(norm.dtype) * (norm + 1e-6).reciprocal()).clamp(max=1.0)[:, None])
         skip = (~active).to(self.steps.dtype)
         for row in range(self.population.policies):
-            adam(
-                [self.population.flat[row]],
-                [self.gradient[row]],
-                [self.mean[row]],
-                [self.square[row]],
-                [],
-                [self.steps[row]],
-                fused=True,
-                found_inf=skip[row],
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=self.rate[row],
-                weight_decay=0.0,
-                eps=1e-8,
-                maximize=False,
-            )
+            tensors = (self.population.flat, self.gradient, self.mean, self.square, self.steps, self.rate, skip)
+            adam_step(*(x[row] for x in tensors))
         return norm
 
     def copy(self, donor: int, member: int) -> None:
