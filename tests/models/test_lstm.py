@@ -11,7 +11,7 @@ from echelon.models import lstm
 from echelon.models.lstm import unroll
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
-NAMES = ("projected", "state", "weight", "bias")
+NAMES = ("projected", "state", "weight")
 
 
 def tensors(steps: int, rows: int, units: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -24,12 +24,11 @@ def tensors(steps: int, rows: int, units: int, dtype: torch.dtype = torch.float6
         "projected": normal(steps, rows, 4 * units),
         "state": normal(rows, 2 * units),
         "weight": normal(4 * units, units),
-        "bias": normal(4 * units),
     }
 
 
 def run(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
-    return unroll(parts["projected"], parts["state"], start, parts["weight"], parts["bias"])
+    return unroll(parts["projected"], parts["state"], start, parts["weight"])
 
 
 def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +39,7 @@ def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
         "weight_ih": torch.eye(4 * units, dtype=torch.float64),
         "bias_ih": torch.zeros(4 * units, dtype=torch.float64),
         "weight_hh": parts["weight"],
-        "bias_hh": parts["bias"],
+        "bias_hh": torch.zeros(4 * units, dtype=torch.float64),
     }
     h, c = parts["state"][:, :units], parts["state"][:, units:]
     outputs = []
@@ -108,11 +107,10 @@ def test_gradcheck(kind: str) -> None:
 def test_where_every_row_starts_nothing_is_recurrent() -> None:
     """Then the state before and the recurrent weight have no say: their gradients are exactly zero."""
     parts, start = tensors(4, 5, 3), starts("every", 4, 5)
-    projected, state, weight, bias = gradients(parts, *run(parts, start))
+    projected, state, weight = gradients(parts, *run(parts, start))
+    assert projected.any()
     assert not state.any()
     assert not weight.any()
-    # The bias enters where the inputs do.
-    torch.testing.assert_close(bias, projected.sum((0, 1)), **TIGHT)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -172,7 +170,7 @@ def test_it_can_be_compiled_whole(steps: int) -> None:
     """In one graph, forwards and backwards: a fused kernel a step is what makes it fast on a GPU."""
     parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
     compiled = torch.compile(unroll, fullgraph=True, dynamic=False, backend="aot_eager")
-    found = compiled(parts["projected"], parts["state"], start, parts["weight"], parts["bias"])
+    found = compiled(parts["projected"], parts["state"], start, parts["weight"])
     expected = stepped(parts, start)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, **TIGHT)
@@ -187,7 +185,7 @@ def test_on_cuda(compiled: bool) -> None:
     parts, start = tensors(7, 64, 32), starts("mixed", 7, 64)
     moved = {name: x.detach().cuda().requires_grad_() for name, x in parts.items()}
     function = torch.compile(unroll, fullgraph=True, dynamic=False) if compiled else unroll
-    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"], moved["bias"])
+    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"])
     expected = stepped(parts, start)
     close = {"rtol": 1e-9, "atol": 1e-9}
     for a, b in zip(found, expected, strict=True):
@@ -210,7 +208,7 @@ def test_lowered_products_leave_the_state_as_it_was() -> None:
     with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
         # oneDNN's bfloat16 kernels need instructions that virtual machines announce and do not have.
         lowered = parts["projected"].bfloat16()
-        outputs, state = unroll(lowered, parts["state"], start, parts["weight"], parts["bias"])
+        outputs, state = unroll(lowered, parts["state"], start, parts["weight"])
     assert outputs.dtype == state.dtype == torch.float32
     expected = stepped(exact, start)
     for a, b in zip((outputs, state), expected, strict=True):

@@ -2,7 +2,8 @@
 
 Autograd would make of every step's input a gradient of the whole sequence's size, mostly zeros, and take the recurrent
 weight's gradient in as many products as there are steps, each added to the sum. Here the gradient of the inputs is
-written once, and one (batched) product over all rows gives the weight's.
+written once, and one (batched) product over all rows gives the weight's. A bias comes with the inputs: their gradient
+is read anyway, to be summed over rows.
 """
 
 from typing import Any
@@ -15,20 +16,21 @@ PARTS = 5
 """Tensors a step keeps for the backward pass: its four gates and the cell."""
 
 
-def unroll(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def unroll(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Hidden vectors `[L, B, H]` and the state after the last step `[B, 2H]`.
 
-    projected `[L, B, 4H]`, the inputs' share of the gates (enter, forget, candidate, leave); state `[B, 2H]`, hidden
-    and cell before the first step; start `[L, B]` bool, where the state is zeroed first; weight `[4H, H]`, bias `[4H]`.
+    projected `[L, B, 4H]`, the inputs' share of the gates (enter, forget, candidate, leave) with all biases; state
+    `[B, 2H]`, hidden and cell before the first step; start `[L, B]` bool, where the state is zeroed first; weight
+    `[4H, H]`.
 
     Products are taken in the precision of `projected`, which autocast may have lowered; hidden and cell keep that of
     `state`. Gradients have no gradients of their own.
     """
-    weight, bias = weight.to(projected.dtype), bias.to(projected.dtype)
+    weight = weight.to(projected.dtype)
     if not torch.is_grad_enabled():
-        outputs, state, _ = _forward(projected, state, start, weight, bias, keep=False)
+        outputs, state, _ = _forward(projected, state, start, weight, keep=False)
         return outputs, state
-    outputs, state, *_ = _Unroll.apply(projected, state, start, weight, bias)
+    outputs, state, *_ = _Unroll.apply(projected, state, start, weight)
     return outputs, state
 
 
@@ -38,13 +40,13 @@ class _Unroll(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        outputs, last, kept = _forward(projected, state, start, weight, bias, keep=True)
+    def forward(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        outputs, last, kept = _forward(projected, state, start, weight, keep=True)
         return outputs, last, *kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        _, state, start, weight, _ = inputs
+        _, state, start, weight = inputs
         outputs, _, *kept = output
         ctx.mark_non_differentiable(*kept)
         ctx.set_materialize_grads(False)  # or each of `kept` would get a gradient of zeros
@@ -54,7 +56,7 @@ class _Unroll(torch.autograd.Function):
     @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator forgets the names of arguments
         ctx: Any, *grads: Tensor | None
-    ) -> tuple[Tensor, Tensor, None, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, None, Tensor]:
         state, start, weight, outputs, *kept = ctx.saved_tensors
         grad_outputs = torch.zeros_like(outputs) if grads[0] is None else grads[0]
         grad_last = torch.zeros_like(state) if grads[1] is None else grads[1]
@@ -62,7 +64,7 @@ class _Unroll(torch.autograd.Function):
         first = state.chunk(2, dim=-1)[0]
         before = torch.cat((first.unsqueeze(0), outputs[:-1])) * _goes_on(start, outputs)
         grad_weight = _summed_product(grad_gates, before.to(weight.dtype))
-        return grad_gates, grad_state, None, grad_weight, grad_gates.sum((0, 1))
+        return grad_gates, grad_state, None, grad_weight
 
 
 def _summed_product(left: Tensor, right: Tensor) -> Tensor:
@@ -81,13 +83,13 @@ def _goes_on(start: Tensor, like: Tensor) -> Tensor:
 
 
 def _forward(
-    projected: Tensor, state: Tensor, start: Tensor, weight: Tensor, bias: Tensor, *, keep: bool
+    projected: Tensor, state: Tensor, start: Tensor, weight: Tensor, *, keep: bool
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     hidden, cell = state.chunk(2, dim=-1)
     outputs: list[Tensor] = []
     kept: list[Tensor] = []
     for inputs, going_on in zip(projected.unbind(0), _goes_on(start, state).unbind(0), strict=True):
-        recurrent = torch.nn.functional.linear((hidden * going_on).to(weight.dtype), weight, bias)
+        recurrent = torch.nn.functional.linear((hidden * going_on).to(weight.dtype), weight)
         hidden, cell, gates = _cell(inputs + recurrent, cell * going_on)
         outputs.append(hidden)
         if keep:

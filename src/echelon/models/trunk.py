@@ -54,7 +54,11 @@ class Trunk(nn.Module):
 
     def project(self, obs: Tensor) -> Tensor:
         """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once."""
-        return linear(obs, self.observe.weight, None if self.condition is not None else self.observe.bias)
+        return linear(obs, self.observe.weight, None if self.condition is not None else self._first_bias())
+
+    def _first_bias(self) -> Tensor:
+        """Of the split layer. That of an LSTM's recurrent product adds to the same gates, so it is added here."""
+        return self.observe.bias + self.recur.bias if self.lstm else self.observe.bias
 
     def forward(
         self,
@@ -74,10 +78,10 @@ class Trunk(nn.Module):
         cond = None
         if self.condition is not None:
             assert phi is not None
-            cond = linear(phi, self.condition.weight, self.observe.bias)
+            cond = linear(phi, self.condition.weight, self._first_bias())
         features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
         if self.lstm:
-            features, state = unroll(features, state, start, self.recur.weight, self.recur.bias)
+            features, state = unroll(features, state, start, self.recur.weight)
             features = self.norm(features)
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)
