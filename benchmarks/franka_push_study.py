@@ -24,6 +24,7 @@ from typing import Any
 
 import mujoco
 import torch
+from command import command
 from torch import Tensor
 
 from echelon.config import ModelConfig
@@ -189,4 +190,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

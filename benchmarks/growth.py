@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import command
 from rates import physics_rate, rollout_rate, training
 
 from echelon import tasks
@@ -131,7 +132,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    command(main)

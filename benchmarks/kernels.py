@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import command
 from rates import settings, wait
 from torch.profiler import ProfilerActivity, profile
 
 from echelon import tasks
+from echelon.config_checks import require_device
 from echelon.train import set_up_torch
 from echelon.trainer import Trainer
 
@@ -78,9 +80,10 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=20, help="kernels of each part that are printed")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    require_device(args.device)
     for task in args.tasks:
         measure(task, args)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

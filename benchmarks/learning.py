@@ -18,6 +18,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from command import command
+
 from echelon.commands.train import configure
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
@@ -85,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -20,7 +20,6 @@ such states again and again. How to write a variant: `benchmarks/physics_variant
 import argparse
 import json
 import statistics
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +28,14 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
+from command import command
 from physics_variants import CHOSEN, free_dofs, vary, worth_trying
 from rates import rate
 from torch import Tensor
 
 from echelon import tasks
 from echelon.capture import Captured
-from echelon.errors import UserError
+from echelon.config_checks import require_device
 from echelon.presets import preset
 from echelon.sim.capacity import probe
 from echelon.sim.cpu import CpuEngine
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="append a line per variant to this file")
     args = parser.parse_args()
+    require_device(args.device)
     for task in args.tasks:
         rows = trade_on_cpu(task, args) if args.device == "cpu" else trade_on_cuda(task, args)
         states = f", {rows[0]['states']} states" if "states" in rows[0] else ""
@@ -289,7 +290,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    command(main)

@@ -19,8 +19,10 @@ from typing import Any
 
 import study
 import torch
+from command import command
 
 from echelon.config import TrainConfig
+from echelon.config_checks import require_device
 from echelon.presets import preset
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
@@ -109,6 +111,7 @@ def main() -> None:
     parser.add_argument("--env-steps", type=int, help="of every run; the preset's unless given")
     parser.add_argument("--num-envs", type=int, help="the preset's unless given")
     args = parser.parse_args()
+    require_device(args.device)
     base = preset(args.task)
     base = replace(base, algo=args.algo, device=args.device, num_envs=args.num_envs or base.num_envs)
     base = replace(base, env_steps=args.env_steps or base.env_steps)
@@ -121,4 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

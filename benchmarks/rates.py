@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import command
 from roofline import update_roofline
 
 from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.capture import Captured
 from echelon.config import TrainConfig
+from echelon.config_checks import require_device
 from echelon.presets import preset
 from echelon.train import set_up_torch
 from echelon.trainer import Trainer
@@ -185,6 +187,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--json", type=Path, help="append a line per task to this file")
     args = parser.parse_args()
+    require_device(args.device)
     if len(args.tasks) > 1:  # a process each, so that memory is that of one
         options = [
             f"--{name.replace('_', '-')}={value}"
@@ -202,4 +205,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

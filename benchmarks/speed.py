@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from command import command
+
 CASES: dict[str, tuple[str, ...]] = {
     "AllegroHand-cpo": ("AllegroHand", "--algo=cpo", "--adversary=on"),
     "AllegroHand-cpo-no-adversary": ("AllegroHand", "--algo=cpo", "--adversary=off"),
@@ -129,4 +131,4 @@ def report(rows: Sequence[Found]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

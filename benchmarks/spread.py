@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from unittest import mock
 
 import torch
+from command import command
 from roofline import BYTES
 from torch import Tensor
 
 from echelon.capture import Captured
+from echelon.config_checks import require_device
 from echelon.models import spread as dispatch
 from echelon.models import spread_kernel
 from echelon.models.spread import Blocks, Sharing, spread
@@ -164,6 +166,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--shrink", type=int, default=1, help="divides the units")
     options = parser.parse_args()
+    require_device(options.device)
     device = torch.device(options.device)
     torch.set_float32_matmul_precision("high")
     for case in CASES:
@@ -172,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

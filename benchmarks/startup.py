@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from command import command
+
 CACHES = {
     "WARP_CACHE_PATH": "warp",
     "CUDA_CACHE_PATH": "cuda",
@@ -95,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)
