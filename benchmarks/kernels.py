@@ -3,8 +3,9 @@
     python benchmarks/kernels.py AllegroHand AllegroKukaReorientation [--algo cpo] [--top 40] [--out FOLDER]
 
 Medians of some iterations first, then for each part the kernels of one replay, the longest first: milliseconds in all,
-how often, and the name. Sums exceed a part's time where kernels run side by side. `--out` keeps what is printed, all
-kernels, in a file per task.
+how often, and the name. Sums exceed a part's time where kernels run side by side. They fall short of it where the
+profiler misses kernels inside conditional graph nodes, as in the loops of MuJoCo Warp's solver: so trust the kernels of
+targets and update, and of collecting only those outside the solver. `--out` keeps all kernels, in a file per task.
 """
 
 import argparse

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from echelon.learning.losses import bounds_loss, pull_weight, surrogate, value_loss
+from echelon.models import gaussian
 
 F64 = torch.float64
 
@@ -119,3 +120,21 @@ def test_pull_weight_and_its_cap(dtype: torch.dtype) -> None:
 
 def test_a_cap_below_one_holds_too() -> None:
     assert pull_weight(torch.tensor([0.0, -10.0], dtype=F64), 1.0, 0.5).tolist() == pytest.approx([0.5, math.exp(-10)])
+
+
+@pytest.mark.parametrize(("centre", "expected"), [("one", 0.1220), ("old_ratio", 0.0)])
+def test_noise_on_borrowed_rows_draws_the_leaders_sigma_to_a_wider_followers(centre: str, expected: float) -> None:
+    """Advantages ±1 that mean nothing, one action, leader σ 1, follower σ 1.1, both around 0, ε 0.2.
+
+    ρ = 1.1·exp(-k z²/2), k = 1 - 1/1.21, is nowhere above 1.2, so rows with +1 always count, and sum to nothing:
+    E[z² - 1] = 0 under the leader. Rows with -1 count where ρ > 0.8, that is |z| < c, c² = 2 ln(1.1/0.8)/k = 3.670, and
+    -½ E[z² - 1; |z| < c] = c φ(c) = 1.9157 · 0.06368. A clip around the old ratio leaves all rows in, and nothing.
+    """
+    action, width = torch.linspace(-9, 9, 200_001, dtype=F64), 18 / 200_000
+    follower = torch.distributions.Normal(torch.zeros((), dtype=F64), 1.1)
+    log_std = torch.zeros((), dtype=F64, requires_grad=True)
+    log_ratio = gaussian.log_prob(action[:, None], torch.zeros(1, dtype=F64), log_std) - follower.log_prob(action)
+    middle = 1.0 if centre == "one" else log_ratio.detach().exp()
+    loss = sum(0.5 * surrogate(log_ratio, torch.tensor(sign), 0.2, middle) for sign in (1.0, -1.0))
+    (gradient,) = torch.autograd.grad((follower.log_prob(action).exp() * loss).sum() * width, log_std)
+    assert -gradient.item() == pytest.approx(expected, abs=1e-4)

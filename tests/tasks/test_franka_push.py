@@ -8,6 +8,7 @@ import torch
 from tasks.franka_states import CPU, FAR, HOME, LOW_POSE, grip, put, tilt
 from torch import Tensor
 
+from echelon.errors import UserError
 from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -196,3 +197,17 @@ def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
     env.engine.bad[3] = False
     env._begin(torch.tensor([True, False, False, True]))
     assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("start_spread", 0.05, "env.start_spread must be more than 0.05 m, .*, not 0.05"),
+        ("start_spread", -1.0, "env.start_spread must be more than 0.05 m, .*, not -1"),
+        ("start_yaw", -0.1, "env.start_yaw is at least 0, not -0.1"),
+        ("joint_spread", -0.1, "env.joint_spread is at least 0, not -0.1"),
+    ],
+)
+def test_starts_that_cannot_be_are_refused(name: str, value: float, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        FrankaCubePush(FrankaCubePushConfig(**{name: value}), 1, CPU, 0)

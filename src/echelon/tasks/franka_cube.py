@@ -21,6 +21,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.errors import UserError
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
@@ -84,6 +85,15 @@ class FrankaCube(MujocoTask[C]):
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
     ) -> None:
+        least = 0.5 * (CUBE_A + self.other_edge)
+        if config.start_spread <= least:
+            raise UserError(
+                f"env.start_spread must be more than {least:g} m, or no place is apart from goal or other cube, "
+                f"not {config.start_spread:g}"
+            )
+        for name in ("start_yaw", "joint_spread"):
+            if (value := getattr(config, name)) < 0:
+                raise UserError(f"env.{name} is at least 0, not {value:g}")
         super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
         self.action_dim = 7
         self.obs_spec = {"policy": 19}
