@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from echelon.models.product import turned
+
 PARTS = 5
 """Tensors a step keeps for the backward pass: its four gates and the cell."""
 
@@ -106,6 +108,7 @@ def _backward(
     each = grad_outputs.unbind(0)
     cells = [state.chunk(2, dim=-1)[1], *kept[PARTS - 1 :: PARTS]]
     gradients: list[Tensor] = []
+    weight = turned(weight)
     for t in reversed(range(len(each))):
         gates = kept[PARTS * t : PARTS * t + 4]
         grad_gates, grad_cell = _cell_backward(

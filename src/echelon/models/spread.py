@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import elu, linear
 
 from echelon.models.lookup import lookup
+from echelon.models.product import product
 
 
 class Blocks(NamedTuple):
@@ -122,7 +123,9 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if _has_kernel(x):
         from echelon.models.spread_kernel import activate_in_one
 
-        return activate_in_one(linear(x, weight), bias)
+        if torch.is_autocast_enabled(x.device.type):  # which would not see the product of ours
+            return activate_in_one(linear(x, weight), bias)
+        return activate_in_one(product(x, weight), bias)
     return elu(linear(x, weight, bias), inplace=True)
 
 
