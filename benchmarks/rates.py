@@ -3,11 +3,12 @@
     python benchmarks/rates.py AllegroHand ShadowHand Humanoid Anymal [--num-envs 24576] [--algo cpo] [--json FILE]
 
 All in control steps per second over all environments. *Physics* is the engine's substeps with constant controls and
-nothing else, captured as a CUDA graph. *Random* is the task with random actions, `--random-steps` control steps, and
-counts steps that lost contacts (overflow) and simulations that went wrong (quarantined). *Rollout* adds the policy,
-resets, scores and storage, as captured in training. *Training* is whole iterations with the task's preset, the median
-of `--iterations`, with how they split, and the update's time beside its roofline (`roofline.py`); *memory* is what the
-process holds on the device then.
+nothing else, captured as a CUDA graph; *physics in training* is likewise the substeps of a rollout, from its states
+with its controls: what moves and touches takes longer than what rests. *Random* is the task with random actions,
+`--random-steps` control steps, and counts steps that lost contacts (overflow) and simulations that went wrong
+(quarantined). *Rollout* adds the policy, resets, scores and storage, as captured in training. *Training* is whole
+iterations with the task's preset, the median of `--iterations`, with how they split, and the update's time beside its
+roofline (`roofline.py`); *memory* is what the process holds on the device then.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from roofline import update_roofline
 
 from echelon import tasks
 from echelon.bench.clock import memory
+from echelon.bench.physics import physics_of
 from echelon.capture import Captured
 from echelon.config import TrainConfig
 from echelon.config_checks import require_device
@@ -69,6 +71,14 @@ def physics_rate(env: Any, seconds: float) -> float:
 
     captured = Captured(physics, env.device, around=env.capturing)
     return rate(captured, STEPS * env.num_envs, seconds, env.device)
+
+
+def trained_physics_rate(trainer: Trainer, seconds: float) -> float:
+    """Control steps per second of captured substeps, from states and with controls of training; after an iteration."""
+    env: Any = trainer.env
+    actions = trainer.collector.rollout.action.clone()
+    captured = Captured(physics_of(env, actions), env.device, around=env.capturing)
+    return rate(captured, len(actions) * env.num_envs, seconds, env.device)
 
 
 def rollout_rate(trainer: Trainer, seconds: float) -> float:
@@ -172,6 +182,7 @@ def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
     found |= training(trainer, args.iterations)
     found |= over_roofline(trainer, found["ms_update"])
     found["gib"] = taken()
+    found["physics_in_training"] = trained_physics_rate(trainer, args.seconds)
     return found
 
 

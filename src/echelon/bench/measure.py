@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from echelon.bench.clock import Clock, memory, synchronisations
+from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.learning.update import Update
@@ -40,7 +41,7 @@ class Bench:
     iteration: float
     parts: dict[str, float]
     physics_rate: float | None
-    """Control steps per second if there were nothing but physics; None where there is none."""
+    """Control steps per second if there were nothing but the rollout's physics; None where there is none."""
     memory: int | None
     """Bytes on the device; None on a CPU."""
     synchronisations: int | None
@@ -102,7 +103,7 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     """Physics, task logic and policy of one rollout."""
     env: Any = trainer.env
     collector, rollout = trainer.collector, trainer.collector.rollout
-    action = rollout.action[0].clamp(-1, 1).clone()
+    actions = rollout.action.clone()
     around = getattr(env, "capturing", None)
     arguments = {} if around is None else {"around": around}
 
@@ -112,17 +113,13 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
             collector.decide(obs, rollout.state[t], torch.randn_like(rollout.action[t]))
 
     def task() -> None:
-        for _ in range(rollout.horizon):
+        for action in actions:
             env.step(action)
-
-    def physics() -> None:
-        for _ in range(rollout.horizon):
-            env.engine.step(env.substeps)
 
     with torch.inference_mode():
         parts = {"policy": clock.milliseconds(policy)}
         stepping = clock.milliseconds(task, **arguments) if around is not None else clock.once(task)
-        engine = clock.milliseconds(physics, **arguments) if hasattr(env, "engine") else 0.0
+        engine = clock.milliseconds(physics_of(env, actions), **arguments) if hasattr(env, "engine") else 0.0
     parts |= {"physics": engine, "task logic": max(0.0, stepping - engine)}
     return {f"collect/{name}": value for name, value in parts.items() if value}
 
