@@ -4,9 +4,9 @@
     python benchmarks/precision.py --task CartpoleSwingup --env-steps 400000
     python benchmarks/precision.py --device cpu --seeds 1 --env-steps 20000
 
-On a CPU there is only FP32, which tries the script. One run at a time, because the time of an update is part of the
-answer. Goes on where it stopped; writes `results/precision/TASK/`: a line per run (`runs.csv`), the curves
-(`curves.csv`), and a table (`README.md`).
+On a CPU there is only FP32, which tries the script. Three runs share the device: how long an update takes in each
+precision is said by `rates.py --precision`. Goes on where it stopped; writes `results/precision/TASK/`: a line per run
+(`runs.csv`), the curves (`curves.csv`), and a table (`README.md`).
 """
 
 import argparse
@@ -27,14 +27,13 @@ from echelon.presets import preset
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 
-COLUMNS = ["return/leader", "loss/critic", "kl/rate", "lr", "time/update"]
+COLUMNS = ["return/leader", "loss/critic", "kl/rate", "lr"]
 PRECISIONS = ("tf32", "fp32", "bf16")
 THRESHOLDS = {"Hopper": 1000.0, "CartpoleSwingup": 140.0}
 """Returns that a run of the preset passes on its way: about five sixths of where it ends."""
 WINDOW = 5
 """Iterations over which the return is averaged before it is compared."""
-WARM = 3
-"""Iterations that compile and record, and are no measure of time."""
+WORKERS = 3
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,8 @@ class Figures:
     threshold: float
 
     def __call__(self, folder: RunFolder) -> dict[str, Any]:
-        lines = list(read_metrics(folder))
-        steps = steps_to(self.threshold, lines)
-        update = [1e3 * line["time/update"] for line in lines[WARM:] or lines]
-        return {"steps_to_threshold": "" if steps is None else steps, "update_ms": f"{statistics.median(update):.4g}"}
+        steps = steps_to(self.threshold, list(read_metrics(folder)))
+        return {"steps_to_threshold": "" if steps is None else steps}
 
 
 def steps_to(threshold: float, lines: Sequence[dict[str, float]]) -> int | None:
@@ -73,13 +70,12 @@ def page(rows: Sequence[dict[str, str]], base: TrainConfig, where: str) -> str:
         f"# Precision of matrix products, {base.task}",
         "",
         f"`python benchmarks/precision.py --task {base.task}` on {where}:",
-        f"{base.algo.upper()}, {base.num_policies} policies, {base.num_envs} environments, {steps / 1e6:.2f} M steps,",
-        "one run at a time. Return: the leader's, with exploration noise, mean over the last quarter of training.",
+        f"{base.algo.upper()}, {base.num_policies} policies, {base.num_envs} environments, {steps / 1e6:.2f} M steps.",
+        "Return: the leader's, with exploration noise, mean over the last quarter of training.",
         f"Steps: until that return, averaged over {WINDOW} iterations, first reached {THRESHOLDS[base.task]:g}.",
-        "Update: median over a run's iterations.",
         "",
-        "| precision | return, by seed | mean ± deviation | M steps to threshold, by seed | update, ms |",
-        "|---|---|---|---|---|",
+        "| precision | return, by seed | mean ± deviation | M steps to threshold, by seed |",
+        "|---|---|---|---|",
     ]
     for name in dict.fromkeys(row["method"] for row in rows):
         mine = sorted((row for row in rows if row["method"] == name), key=lambda row: int(row["seed"]))
@@ -90,7 +86,6 @@ def page(rows: Sequence[dict[str, str]], base: TrainConfig, where: str) -> str:
             ", ".join(f"{value:.4g}" for value in returns),
             f"{statistics.mean(returns):.4g} ± {spread:.2g}",
             ", ".join(f"{int(value) / 1e6:.2f}" if value else "never" for value in reached),
-            f"{statistics.median(float(row['update_ms']) for row in mine):.3g}",
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -117,7 +112,7 @@ def main() -> None:
     base = replace(base, env_steps=args.env_steps or base.env_steps)
     name = str(Path("precision") / (args.task if args.device == "cuda" else f"{args.task}-cpu"))
     keep = study.Summary(COLUMNS, Figures(THRESHOLDS[args.task]), episodes=0)
-    folder = study.run(name, study.grid(methods(base), range(args.seeds)), keep, workers=1)
+    folder = study.run(name, study.grid(methods(base), range(args.seeds)), keep, workers=WORKERS)
     text = page(study.read(folder / "runs.csv"), base, machine(args.device))
     (folder / "README.md").write_text(text)
     print(text)

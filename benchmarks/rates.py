@@ -140,9 +140,11 @@ def training(trainer: Trainer, iterations: int) -> dict[str, float]:
     }
 
 
-def settings(task: str, algo: Any, num_envs: int, adversary: str | None) -> TrainConfig:
+def settings(
+    task: str, algo: Any, num_envs: int, adversary: str | None, precision: Any = TrainConfig.precision
+) -> TrainConfig:
     """The task's preset for an algorithm, with the adversarial reward as it is there, or `on` or `off`."""
-    config = dataclasses.replace(preset(task), algo=algo, num_envs=num_envs)
+    config = dataclasses.replace(preset(task), algo=algo, num_envs=num_envs, precision=precision)
     coef = {None: config.adversary.coef, "off": 0.0, "on": config.adversary.coef or SOME_REWARD}[adversary]
     return dataclasses.replace(config, adversary=dataclasses.replace(config.adversary, coef=coef))
 
@@ -154,7 +156,7 @@ def over_roofline(trainer: Trainer, update_ms: float) -> dict[str, float]:
 
 
 def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
-    config = settings(task, args.algo, args.num_envs, args.adversary)
+    config = settings(task, args.algo, args.num_envs, args.adversary, args.precision)
     set_up_torch(config)
     device = torch.device(args.device)
     held = memory(device)
@@ -169,6 +171,7 @@ def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
     env.reset()
     wait(device)
     found: dict[str, Any] = {"task": task, "algo": args.algo, "num_envs": args.num_envs}
+    found["precision"] = args.precision
     found |= {"ready_s": time.perf_counter() - began, "contacts": env.config.contacts}
     found |= {"constraints": env.config.constraints}
     found["physics"] = physics_rate(env, args.seconds)
@@ -192,6 +195,7 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, default=24576)
     parser.add_argument("--algo", default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
     parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given")
     parser.add_argument("--seconds", type=float, default=4, help="of physics alone, and of the rollout")
     parser.add_argument("--random-steps", type=int, default=1000, help="0 leaves them out")
