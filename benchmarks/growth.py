@@ -17,19 +17,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import rates
 import torch
 from command import command
-from rates import physics_rate, rollout_rate, training
 
-from echelon import tasks
-from echelon.bench.clock import memory
 from echelon.config import TrainConfig
 from echelon.config_checks import require_device
 from echelon.errors import UserError
 from echelon.learning.layout import Layout
 from echelon.presets import preset
-from echelon.train import set_up_torch
-from echelon.trainer import Trainer, make_plan
+from echelon.trainer import make_plan
 
 SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 
@@ -54,45 +51,36 @@ def nearest_fit(config: TrainConfig, num_envs: int) -> int:
 
 def measure(args: argparse.Namespace, num_envs: int) -> dict[str, Any]:
     config = replace(preset(args.task), algo=args.algo)
-    config = replace(config, num_envs=nearest_fit(config, num_envs))
-    set_up_torch(config)
-    device = torch.device(args.device)
-    held = memory(device)
-
-    def taken() -> int | None:
-        """Bytes per environment of the device that this process has taken."""
-        now = memory(device)
-        return None if now is None or held is None else round((now - held) / config.num_envs)
-
-    env: Any = tasks.make(args.task, config.env, config.num_envs, device, 0, spread_clocks=True)
-    env.reset()
-    found: dict[str, Any] = {"task": args.task, "algo": args.algo, "num_envs": config.num_envs, "device": args.device}
-    found |= {"physics": physics_rate(env, args.seconds), "physics_bytes": taken()}
-    trainer = Trainer(env, config)
-    trainer.iterate()
-    found["rollout"] = rollout_rate(trainer, args.seconds)
-    return found | training(trainer, args.iterations) | {"bytes": taken()}
+    prepared = rates.prepare(replace(config, num_envs=nearest_fit(config, num_envs)), torch.device(args.device))
+    return rates.measure(prepared, args.seconds, args.iterations) | {"device": args.device}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
     lines = [
-        "| environments | physics, k steps/s | rollout | training | training / physics "
-        "| KiB per environment: physics, training | GiB |",
-        "|---|---|---|---|---|---|---|",
+        "| environments | physics at rest, k steps/s | physics as in training | rollout | training "
+        "| training / physics as in training | KiB per environment: physics, training | GiB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         lines.append(
-            f"| {row['num_envs']:,} | {row['physics'] / 1e3:,.1f} | {row['rollout'] / 1e3:,.1f} "
-            f"| {row['training'] / 1e3:,.1f} | {row['training'] / row['physics']:.0%} "
+            f"| {row['num_envs']:,} | "
+            + " | ".join(
+                f"{row[name] / 1e3:,.1f}" for name in ("physics", "physics_in_training", "rollout", "training")
+            )
+            + f" | {row['training'] / row['physics_in_training']:.0%} "
             + (
                 "| - | - |"
-                if row["bytes"] is None
-                else f"| {row['physics_bytes'] / 2**10:.0f}, {row['bytes'] / 2**10:.0f} "
-                f"| {row['bytes'] * row['num_envs'] / 2**30:.1f} |"
+                if row["gib"] is None
+                else f"| {per_env(row, 'physics_gib'):.0f}, {per_env(row, 'gib'):.0f} | {row['gib']:.1f} |"
             )
         )
     return "\n".join(lines)
+
+
+def per_env(row: dict[str, Any], name: str) -> float:
+    """KiB of the device that an environment takes."""
+    return row[name] * 2**20 / row["num_envs"]
 
 
 def in_a_process(num_envs: int) -> dict[str, Any] | None:

@@ -155,38 +155,59 @@ def over_roofline(trainer: Trainer, update_ms: float) -> dict[str, float]:
     return found | {"update_over_roofline": update_ms / found["roofline_ms"]}
 
 
-def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
-    config = settings(task, args.algo, args.num_envs, args.adversary, args.precision)
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A training that is built and compiled, with what that took."""
+
+    trainer: Trainer
+    seconds: float
+    """Until the environments could step."""
+    held: int | None
+    """Bytes of the device that were in use before."""
+    physics: int | None
+    """Bytes of the device that the environments took."""
+
+    def taken(self) -> int | None:
+        """Bytes of the device that this process has taken."""
+        return used_since(self.held, self.trainer.env.device)
+
+
+def used_since(held: int | None, device: torch.device) -> int | None:
+    now = memory(device)
+    return None if now is None or held is None else now - held
+
+
+def prepare(config: TrainConfig, device: torch.device) -> Prepared:
+    """Up to the end of the first iteration."""
     set_up_torch(config)
-    device = torch.device(args.device)
-    held = memory(device)
-
-    def taken() -> float | None:
-        """GiB of the device that this process has taken."""
-        now = memory(device)
-        return None if now is None or held is None else (now - held) / 2**30
-
-    began = time.perf_counter()
-    env: Any = tasks.make(task, config.env, args.num_envs, device, 0, spread_clocks=True)
+    held, began = memory(device), time.perf_counter()
+    env: Any = tasks.make(config.task, config.env, config.num_envs, device, 0, spread_clocks=True)
     env.reset()
     wait(device)
-    found: dict[str, Any] = {"task": task, "algo": args.algo, "num_envs": args.num_envs}
-    found["precision"] = args.precision
-    found |= {"ready_s": time.perf_counter() - began, "contacts": env.config.contacts}
-    found |= {"constraints": env.config.constraints}
-    found["physics"] = physics_rate(env, args.seconds)
-    found["physics_gib"] = taken()
-    if args.random_steps:
-        found |= random_steps(env, args.random_steps)
+    seconds, physics = time.perf_counter() - began, used_since(held, device)
     trainer = Trainer(env, config)
-    found["adversary"] = trainer.adversary is not None
     trainer.iterate()
-    found["rollout"] = rollout_rate(trainer, args.seconds)
-    found |= training(trainer, args.iterations)
+    return Prepared(trainer, seconds, held, physics)
+
+
+def measure(prepared: Prepared, seconds: float, iterations: int, random: int = 0) -> dict[str, Any]:
+    """All figures; `random` control steps of random actions, if any."""
+    trainer, env, config = prepared.trainer, prepared.trainer.env, prepared.trainer.config
+    found: dict[str, Any] = {"task": config.task, "algo": config.algo, "num_envs": config.num_envs}
+    found |= {"precision": config.precision, "adversary": trainer.adversary is not None}
+    found |= {"contacts": env.config.contacts, "constraints": env.config.constraints, "ready_s": prepared.seconds}
+    found["rollout"] = rollout_rate(trainer, seconds)
+    found |= training(trainer, iterations)
     found |= over_roofline(trainer, found["ms_update"])
-    found["gib"] = taken()
-    found["physics_in_training"] = trained_physics_rate(trainer, args.seconds)
-    return found
+    found |= {"physics_gib": gib(prepared.physics), "gib": gib(prepared.taken())}
+    found["physics_in_training"] = trained_physics_rate(trainer, seconds)
+    env.reset()
+    found["physics"] = physics_rate(env, seconds)
+    return found | (random_steps(env, random) if random else {})
+
+
+def gib(size: int | None) -> float | None:
+    return None if size is None else size / 2**30
 
 
 def main() -> None:
@@ -212,7 +233,8 @@ def main() -> None:
         for task in args.tasks:
             subprocess.run([sys.executable, __file__, task, *options], check=True)
         return
-    found = measure(args.tasks[0], args)
+    config = settings(args.tasks[0], args.algo, args.num_envs, args.adversary, args.precision)
+    found = measure(prepare(config, torch.device(args.device)), args.seconds, args.iterations, args.random_steps)
     print(json.dumps(found, indent=1), flush=True)
     if args.json:
         with args.json.open("a") as file:

@@ -14,29 +14,36 @@ from matplotlib.ticker import FuncFormatter
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "growth"
-LINES = {"physics": "#999999", "rollout": "#0072B2", "training": "#D55E00"}
-"""What is drawn, and its colour."""
+LINES = {
+    "physics": ("physics at rest", "#999999"),
+    "physics_in_training": ("physics in training", "#444444"),
+    "rollout": ("rollout", "#0072B2"),
+    "training": ("training", "#D55E00"),
+}
+"""What is drawn, its label and its colour."""
+MEMORY = {"physics_gib": "physics", "gib": "training"}
 
 
 def draw_rates(axis: Axes, rows: list[dict[str, Any]]) -> None:
     sizes = [row["num_envs"] for row in rows]
-    for name, colour in LINES.items():
+    for name, (label, colour) in LINES.items():
         axis.plot(sizes, [row[name] / 1e6 for row in rows], color=colour, linewidth=2, marker="o")
         axis.annotate(
-            name, (sizes[-1], rows[-1][name] / 1e6), (6, 0), textcoords="offset points", color=colour, va="center"
+            label, (sizes[-1], rows[-1][name] / 1e6), (6, 0), textcoords="offset points", color=colour, va="center"
         )
     axis.set_title(f"{rows[0]['task']}, {rows[0]['algo'].upper()}", loc="left", fontsize=11)
     axis.set_ylabel("million control steps/s")
 
 
 def draw_memory(axis: Axes, rows: list[dict[str, Any]]) -> None:
-    known = [row for row in rows if row["bytes"] is not None]
+    known = [row for row in rows if row["gib"] is not None]
     if not known:
         axis.text(0.5, 0.5, "no device memory on a CPU", transform=axis.transAxes, ha="center", color="#999999")
         return
     sizes = [row["num_envs"] for row in known]
-    for name, colour in (("physics_bytes", LINES["physics"]), ("bytes", LINES["training"])):
-        axis.plot(sizes, [row[name] / 2**10 for row in known], color=colour, linewidth=2, marker="o")
+    for name, line in MEMORY.items():
+        each = [row[name] * 2**20 / row["num_envs"] for row in known]
+        axis.plot(sizes, each, color=LINES[line][1], linewidth=2, marker="o")
     axis.set_ylabel("KiB per environment")
 
 
