@@ -1,7 +1,7 @@
 """One synthetic rollout and one pair of networks, from a fixed seed, that every library is given."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,8 +132,9 @@ def recorded_losses() -> Iterator[list[Tensor]]:
     losses: list[Tensor] = []
 
     def recording(differentiate: Callable[..., Any]) -> Callable[..., Any]:
-        def record(loss: Tensor, *args: Any, **options: Any) -> Any:
-            losses.append(loss.detach().clone())
+        def record(loss: Tensor | Sequence[Tensor], *args: Any, **options: Any) -> Any:
+            if isinstance(loss, Tensor):  # PyTorch's compiler asks for gradients too, of lists
+                losses.append(loss.detach().clone())
             return differentiate(loss, *args, **options)
 
         return record

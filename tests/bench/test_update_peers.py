@@ -80,3 +80,12 @@ def test_the_first_minibatch_is_the_one_the_order_starts_with(bench: Any, sizes:
         rows = torch.randperm(sizes.horizon * sizes.num_envs)[: sizes.horizon * sizes.num_envs // 2]
     first = problem.first_minibatch()
     torch.testing.assert_close(problem.reward.flatten()[rows].sort()[0], first.reward.flatten().sort()[0])
+
+
+def test_a_compiled_loss_is_recorded_once(bench: Any, sizes: Any, traced: None):
+    """Compiling asks for gradients of its own, which are no gradient steps: 2 epochs of 2 minibatches are 4."""
+    problem = bench.build(sizes, CPU, bench.NOT_BINDING)
+    contestant = bench.Ours(problem)
+    with bench.fixed_order(sizes, CPU), bench.recorded_losses() as losses:
+        contestant.update()
+    assert [loss.dim() for loss in losses] == [0] * 4
