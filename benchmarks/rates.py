@@ -231,7 +231,8 @@ def main() -> None:
             if value is not None and name != "tasks"
         ]
         for task in args.tasks:
-            subprocess.run([sys.executable, __file__, task, *options], check=True)
+            if subprocess.run([sys.executable, __file__, task, *options]).returncode:
+                sys.exit(f"error: {task} failed, as said above")
         return
     config = settings(args.tasks[0], args.algo, args.num_envs, args.adversary, args.precision)
     found = measure(prepare(config, torch.device(args.device)), args.seconds, args.iterations, args.random_steps)
