@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from echelon.config import TrainConfig
 from echelon.envs.contract import State
@@ -17,6 +18,7 @@ from echelon.fusion import fused
 from echelon.learning.layout import LEADER, Layout
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.spread import dense
 from echelon.rollout.buffer import Rollout
 
 
@@ -27,10 +29,8 @@ class Adversary:
         self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
         widths = (obs_dim + action_dim, *config.adversary.hidden)
-        layers: list[nn.Module] = []
-        for narrow, wide in itertools.pairwise(widths):
-            layers += [nn.Linear(narrow, wide), nn.ELU()]
-        self.network = nn.Sequential(*layers, nn.Linear(widths[-1], layout.policies)).to(layout.policy_id.device)
+        layers = [nn.Linear(*pair) for pair in itertools.pairwise((*widths, layout.policies))]
+        self.network = nn.ModuleList(layers).to(layout.policy_id.device)
         self.optimizer = Adam(self.network.parameters(), config.update.learning_rate)
         self._score = fused(self._log_likelihood, layout.policy_id.device, enabled=config.fuse)
         self._grade = fused(self._guess, layout.policy_id.device, enabled=config.fuse)
@@ -39,6 +39,14 @@ class Adversary:
         """Normalised observation and raw action `[T·N, D+A]`, time first."""
         obs = model.obs_norm["policy"](rollout.obs["policy"][:-1])
         return torch.cat((obs, rollout.action), dim=-1).flatten(0, 1)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """What the discriminator thinks of each row: `[B, D+A] -> [B, M]`."""
+        *layers, head = ((layer.weight, layer.bias) for layer in self.network if isinstance(layer, nn.Linear))
+        features = inputs[None]
+        for weight, bias in layers:
+            features = dense(features, weight, bias)
+        return linear(features[0], *head)
 
     def labels(self, rollout: Rollout) -> Tensor:
         """The policy that acted `[T·N]`, time first as the rows are."""
@@ -52,7 +60,7 @@ class Adversary:
 
     def _log_likelihood(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """log D(y|s,a) of each row."""
-        return nn.functional.log_softmax(self.network(inputs), dim=-1).gather(1, labels[:, None]).squeeze(1)
+        return nn.functional.log_softmax(self.logits(inputs), dim=-1).gather(1, labels[:, None]).squeeze(1)
 
     def learn(self, rollout: Rollout, inputs: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """One shuffled pass of cross-entropy on logits."""
@@ -70,7 +78,7 @@ class Adversary:
 
     def _guess(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy on some rows, and the share of them that is recognised."""
-        logits, truth = self.network(inputs[rows]), labels[rows]
+        logits, truth = self.logits(inputs[rows]), labels[rows]
         hit = (logits.detach().argmax(-1) == truth).float().mean()
         return nn.functional.cross_entropy(logits, truth), hit
 
