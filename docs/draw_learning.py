@@ -32,6 +32,7 @@ PANELS = (
     Panel("AllegroKukaRegrasping", "env/lifted", "share of objects lifted", 0.5),
     Panel("AllegroKukaThrow", "env/lifted", "share of objects lifted", None),
     Panel("AllegroKukaTwoArmsReorientation", "env/lifted", "share of objects lifted", None),
+    Panel("FrankaCubeStack", "lifted/leader", "share of episodes with a lift", None),
 )
 COLUMNS = 3
 
