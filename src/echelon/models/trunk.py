@@ -53,8 +53,17 @@ class Trunk(nn.Module):
             nn.init.zeros_(self.observe.bias)
 
     def project(self, obs: Tensor) -> Tensor:
-        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once."""
+        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once.
+
+        Without a policy part there is nothing to share, and an ELU layer is left to `forward`, whole.
+        """
+        if self._is_whole:
+            return obs
         return linear(obs, self.observe.weight, None if self.condition is not None else self._first_bias())
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.condition is None and not self.lstm
 
     def _first_bias(self) -> Tensor:
         """Of the split layer. That of an LSTM's recurrent product adds to the same gates, so it is added here."""
@@ -71,7 +80,7 @@ class Trunk(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Features `[L, B, F]` and the state after the last step `[B, S]`.
 
-        projected `[L, n, W]`, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`, policy_id
+        projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`, policy_id
         `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at this row, so nothing is
         remembered from before it.
         """
@@ -79,7 +88,11 @@ class Trunk(nn.Module):
         if self.condition is not None:
             assert phi is not None
             cond = linear(phi, self.condition.weight, self._first_bias())
-        features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
+        if self._is_whole:
+            obs = projected if sharing is None else sharing.share(projected)
+            features = dense(obs, self.observe.weight, self.observe.bias)
+        else:
+            features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
         if self.lstm:
             features, state = unroll(features, state, start, self.recur.weight)
             features = self.norm(features)
