@@ -80,9 +80,9 @@ class Trunk(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Features `[L, B, F]` and the state after the last step `[B, S]`.
 
-        projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`, policy_id
-        `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at this row, so nothing is
-        remembered from before it.
+        projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`,
+        policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at this row, so
+        nothing is remembered from before it.
         """
         cond = None
         if self.condition is not None:
