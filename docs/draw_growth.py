@@ -44,6 +44,9 @@ def draw_memory(axis: Axes, rows: list[dict[str, Any]]) -> None:
     for name, line in MEMORY.items():
         each = [row[name] * 2**20 / row["num_envs"] for row in known]
         axis.plot(sizes, each, color=LINES[line][1], linewidth=2, marker="o")
+        axis.annotate(
+            line, (sizes[-1], each[-1]), (6, 0), textcoords="offset points", color=LINES[line][1], va="center"
+        )
     axis.set_ylabel("KiB per environment")
 
 
@@ -55,12 +58,12 @@ def main() -> None:
     files = args.files or sorted(RESULTS.glob("*.json"))
     if not files:
         raise SystemExit(f"error: {RESULTS} holds no figures; benchmarks/growth.py TASK --json writes them")
-    figure, axes = plt.subplots(2, len(files), figsize=(4.5 * len(files), 6), layout="constrained", squeeze=False)
-    for file, column in zip(files, axes.T, strict=True):
+    figure, axes = plt.subplots(len(files), 2, figsize=(11, 3.4 * len(files)), layout="constrained", squeeze=False)
+    for file, pair in zip(files, axes, strict=True):
         rows = json.loads(file.read_text())
-        draw_rates(column[0], rows)
-        draw_memory(column[1], rows)
-        for axis in column:
+        draw_rates(pair[0], rows)
+        draw_memory(pair[1], rows)
+        for axis in pair:
             axis.set_xscale("log", base=2)
             axis.set_xticks([row["num_envs"] for row in rows])
             axis.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:,.0f}"))
