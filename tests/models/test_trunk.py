@@ -38,6 +38,18 @@ def test_split_first_layer_equals_one_linear_on_the_concatenation() -> None:
     assert state.shape == (5, 0)
 
 
+def test_without_a_policy_part_it_is_its_layers() -> None:
+    trunk = build(phi_dim=0)
+    trunk.observe.bias.data.copy_(normal(7, seed=4))
+    obs, ids = normal(2, 5, 3), torch.zeros(5, dtype=torch.int64)
+    expected = obs
+    for layer in (trunk.observe, *trunk.layers):
+        expected = nn.functional.elu(layer(expected))
+    empty = torch.zeros(5, 0, dtype=torch.float64)
+    found, _ = trunk(trunk.project(obs), None, ids, empty, torch.zeros(2, 5, dtype=torch.bool))
+    torch.testing.assert_close(found, expected, **TIGHT)
+
+
 def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
     trunk = build(lstm=6)
     theirs = nn.LSTM(5, 6, dtype=torch.float64)

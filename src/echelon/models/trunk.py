@@ -55,7 +55,7 @@ class Trunk(nn.Module):
     def project(self, obs: Tensor) -> Tensor:
         """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once.
 
-        Without a policy part there is nothing to share, and an ELU layer is left to `forward`, whole.
+        Without a policy part there is one policy, so nothing to share, and an ELU layer is left to `forward`, whole.
         """
         if self._is_whole:
             return obs
@@ -89,8 +89,7 @@ class Trunk(nn.Module):
             assert phi is not None
             cond = linear(phi, self.condition.weight, self._first_bias())
         if self._is_whole:
-            obs = projected if sharing is None else sharing.share(projected)
-            features = dense(obs, self.observe.weight, self.observe.bias)
+            features = dense(projected, self.observe.weight, self.observe.bias)
         else:
             features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
         if self.lstm:
