@@ -102,15 +102,25 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     for t, env in ((0, 0), (3, 9), (3, 10), (7, 33), (15, 59)):
         row = np.concatenate((obs[t, env], rollout.action[t, env].numpy()))
         logits = row
-        for number, layer in enumerate(adversary.network, start=1):
-            assert isinstance(layer, torch.nn.Linear)
-            logits = layer.weight.detach().double().numpy() @ logits + layer.bias.detach().double().numpy()
-            if number < len(adversary.network):
+        for layer in adversary.network:
+            if isinstance(layer, torch.nn.Linear):
+                logits = layer.weight.detach().double().numpy() @ logits + layer.bias.detach().double().numpy()
+            else:
                 logits = np.where(logits > 0, logits, np.exp(np.minimum(logits, 0)) - 1)
         expected = 0.0 if ids[env] == 0 else 0.7 * (logits[ids[env]] - np.log(np.exp(logits).sum()))
         assert reward[t, env].item() == pytest.approx(expected, abs=1e-5)
     assert reward[:, :10].eq(0).all()
     assert reward[:, 10:].lt(0).all()
+
+
+def test_logits_are_the_networks_and_its_names_stay_what_checkpoints_have() -> None:
+    adversary, _ = build()
+    width = adversary.network[0].in_features
+    assert isinstance(width, int)
+    rows = torch.randn(7, width, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(adversary.logits(rows), adversary.network(rows))
+    numbers = [int(name.split(".")[0]) for name in adversary.network.state_dict()][::2]
+    assert numbers == [2 * i for i in range(len(CONFIG.adversary.hidden) + 1)]
 
 
 def test_a_recognised_follower_is_paid_more_than_one_taken_for_another() -> None:

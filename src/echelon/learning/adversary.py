@@ -29,8 +29,10 @@ class Adversary:
         self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
         widths = (obs_dim + action_dim, *config.adversary.hidden)
-        layers = [nn.Linear(*pair) for pair in itertools.pairwise((*widths, layout.policies))]
-        self.network = nn.ModuleList(layers).to(layout.policy_id.device)
+        layers: list[nn.Module] = []
+        for narrow, wide in itertools.pairwise(widths):
+            layers += [nn.Linear(narrow, wide), nn.ELU()]
+        self.network = nn.Sequential(*layers, nn.Linear(widths[-1], layout.policies)).to(layout.policy_id.device)
         self.optimizer = Adam(self.network.parameters(), config.update.learning_rate)
         self._score = fused(self._log_likelihood, layout.policy_id.device, enabled=config.fuse)
         self._grade = fused(self._guess, layout.policy_id.device, enabled=config.fuse)
@@ -41,7 +43,7 @@ class Adversary:
         return torch.cat((obs, rollout.action), dim=-1).flatten(0, 1)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """What the discriminator thinks of each row: `[B, D+A] -> [B, M]`."""
+        """What the discriminator thinks of each row, `[B, D+A] -> [B, M]`: `network`, with the kernels of a trunk."""
         *layers, head = ((layer.weight, layer.bias) for layer in self.network if isinstance(layer, nn.Linear))
         features = inputs[None]
         for weight, bias in layers:
