@@ -13,10 +13,10 @@ clipped in some of these rows and values in most, except for skrl: it takes the 
 reference takes the larger one, so it is compared where the clip does not bind. A difference ends the program.
 
 *Timing* is the median of `--repeats` rounds, in each of which every row has a turn, from the same weights. Ratios are
-to our update with separate networks, in the same precision and in our default one (rsl_rl and skrl ship in FP32).
-Networks are separate for actor and critic, as the others have them; our shared trunk, the default, is an extra row.
-Every library adapts its learning rate by its own rule and clips its gradients its own way (rsl_rl those of actor and
-critic apart), so later steps differ a little.
+to our update of the same networks, in the same precision and in our default one (rsl_rl and skrl ship in FP32).
+Networks are separate for actor and critic, as all have them, and then share their trunk, as we and rl_games do by
+default. Every library adapts its learning rate by its own rule and clips its gradients its own way (rsl_rl those of
+actor and critic apart), so later steps differ a little.
 
 The peers are optional: rsl-rl-lib, skrl, rl-games. Those that are not installed are named and left out.
 """
@@ -31,7 +31,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +70,24 @@ PEERS = {
 class Row:
     """One way to update, and how long it took."""
 
-    name: str
+    library: str
     precision: str
     contestant: Contestant
+    shared: bool = False
+    compiled: bool = False
     seconds: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return called(self.library, self.shared) + ", compiled" * self.compiled
 
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
+
+
+def called(library: str, shared: bool) -> str:
+    return library + ", shared trunk" * shared
 
 
 def find_peers() -> tuple[dict[str, Any], dict[str, str]]:
@@ -105,18 +114,22 @@ def one_step(make: Maker, problem: Problem) -> dict[str, float]:
     return asdict(losses) | {"total": total.item()}
 
 
-def check_first_minibatch(peers: dict[str, Any], sizes: Sizes, device: torch.device) -> dict[str, Any]:
+def check_first_minibatch(
+    peers: dict[str, Any], sizes: Sizes, device: torch.device, *, shared: bool = False
+) -> dict[str, Any]:
     """Every peer's losses beside ours."""
     set_precision("fp32")
-    problems = {move: build(sizes, device, move).first_minibatch() for move in (BINDING, NOT_BINDING)}
+    moves = (BINDING, NOT_BINDING)
+    problems = {move: build(sizes, device, move, shared=shared).first_minibatch() for move in moves}
     ours = {move: one_step(Ours, problem) for move, problem in problems.items()}
-    print(f"losses of one step on {sizes.num_envs // sizes.minibatches * sizes.horizon} rows, FP32")
+    rows = sizes.num_envs // sizes.minibatches * sizes.horizon
+    print(f"losses of one step on {rows} rows, FP32" + ", shared trunk" * shared)
     found = {}
     for name, make in peers.items():
         move = BINDING if make.clips_values_alike else NOT_BINDING
         theirs = one_step(make, problems[move])
-        found[name] = {"echelon": ours[move], name: theirs}
-        for side, losses in found[name].items():
+        found[called(name, shared)] = {"echelon": ours[move], name: theirs}
+        for side, losses in found[called(name, shared)].items():
             print(f"  {side:<10}" + "".join(f"  {term} {value:+.7f}" for term, value in losses.items()))
         for term, value in theirs.items():
             require_equal(f"{term} loss of the first minibatch", name, value, ours[move][term])
@@ -130,12 +143,14 @@ def require_equal(what: str, name: str, theirs: float, ours: float) -> None:
 
 def make_rows(args: argparse.Namespace, peers: dict[str, Any], problem: Problem) -> list[Row]:
     """Every contestant in every precision."""
-    makers: dict[str, Maker] = {"echelon": Ours, "echelon, shared trunk": partial(Ours, shared=True)} | peers
+    makers: dict[str, Any] = {"echelon": Ours} | peers
     precisions = ("tf32", "fp32") if problem.device.type == "cuda" else ("fp32",)
-    rows = [Row(name, precision, make(problem)) for name, make in makers.items() for precision in precisions]
+    rows = [
+        Row(name, precision, make(problem), problem.shared) for name, make in makers.items() for precision in precisions
+    ]
     if args.compile:
         rows += [
-            Row(f"{name}, compiled", precisions[0], make(problem, compiled=True))
+            Row(name, precisions[0], make(problem, compiled=True), problem.shared, compiled=True)
             for name, make in peers.items()
             if PEERS[name].compiles
         ]
@@ -154,7 +169,7 @@ def warm_up(rows: list[Row]) -> tuple[list[Row], dict[str, list[float]], dict[st
                 row.contestant.restore()
                 row.contestant.update()
         except Exception as error:
-            if "compiled" not in row.name:
+            if not row.compiled:
                 raise
             failed[row.name] = " ".join([type(error).__name__, *str(error).split()])[:300]  # no compiler, say
             continue
@@ -169,8 +184,8 @@ def check_first_step(totals: dict[str, list[float]]) -> None:
     print("total loss of the whole update's first and last step, FP32")
     for name, losses in totals.items():
         print(f"  {name:<22} {losses[0]:+.7f}  {losses[-1]:+.7f}")
-        if "shared" not in name:  # another network
-            require_equal("total loss of the update's first step", name, losses[0], totals["echelon"][0])
+        ours = totals[called("echelon", "shared" in name)]
+        require_equal("total loss of the update's first step", name, losses[0], ours[0])
 
 
 def time_rows(rows: list[Row], repeats: int, device: torch.device) -> None:
@@ -188,16 +203,16 @@ def time_rows(rows: list[Row], repeats: int, device: torch.device) -> None:
 
 def report(rows: list[Row]) -> list[dict[str, Any]]:
     """Prints the table; returns it as plain data."""
-    base = {row.precision: row.median for row in rows if row.name == "echelon"}
-    default = next(iter(base))
+    base = {(row.shared, row.precision): row.median for row in rows if row.library == "echelon"}
+    default = rows[0].precision
     found = []
     columns = ("median", "fastest", "slowest", "/ echelon", f"/ its {default}")
-    print(f"{'one update':<24}{'':<6}" + "".join(f"{name:>11}" for name in columns))
+    print(f"{'one update':<34}{'':<6}" + "".join(f"{name:>11}" for name in columns))
     for row in rows:
         times = [1e3 * x for x in (row.median, min(row.seconds), max(row.seconds))]
-        ratios = row.median / base[row.precision], row.median / base[default]
+        ratios = [row.median / base[row.shared, precision] for precision in (row.precision, default)]
         cells = [*(f"{x:.2f} ms" for x in times), *(f"{x:.2f}" for x in ratios)]
-        print(f"{row.name:<24}{row.precision:<6}" + "".join(f"{cell:>11}" for cell in cells))
+        print(f"{row.name:<34}{row.precision:<6}" + "".join(f"{cell:>11}" for cell in cells))
         names = ("median_ms", "fastest_ms", "slowest_ms")
         found.append({"name": row.name, "precision": row.precision} | dict(zip(names, times, strict=True)))
         found[-1] |= {"times_echelon": ratios[0], f"times_echelon_{default}": ratios[1]}
@@ -247,10 +262,13 @@ def main() -> None:
     peers, missing = find_peers()
     found: dict[str, Any] = {"machine": machine(device), "sizes": asdict(sizes), "repeats": args.repeats}
     print("\n".join(f"{part}: {values}" for part, values in found.items()))
+    sharing = {name: make for name, make in peers.items() if make.shares}
     found["equivalence"] = check_first_minibatch(peers, sizes, device)
-    problem = build(sizes, device, NOT_BINDING)
+    found["equivalence"] |= check_first_minibatch(sharing, sizes, device, shared=True)
+    problems = {shared: build(sizes, device, NOT_BINDING, shared=shared) for shared in (False, True)}
     with fixed_order(sizes, device):
-        rows, found["total_losses"], failed = warm_up(make_rows(args, peers, problem))
+        rows = [*make_rows(args, peers, problems[False]), *make_rows(args, sharing, problems[True])]
+        rows, found["total_losses"], failed = warm_up(rows)
         check_first_step(found["total_losses"])
         time_rows(rows, args.repeats, device)
     found["updates"], found["missing"] = report(rows), missing | failed

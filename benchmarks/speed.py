@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "Humanoid-cpo": ("Humanoid", "--algo=cpo"),
     "Anymal-cpo": ("Anymal", "--algo=cpo"),
     "AllegroKukaReorientation-cpo": ("AllegroKukaReorientation", "--algo=cpo"),
+    "FrankaCubeStack-cpo": ("FrankaCubeStack", "--algo=cpo"),
 }
 ITERATION_RATIOS = {
     "CPO's iteration over SAPG's, without adversarial reward": ("AllegroHand-cpo-no-adversary", "AllegroHand-sapg"),

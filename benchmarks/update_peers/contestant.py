@@ -23,6 +23,9 @@ class Contestant(ABC):
     clips_values_alike = True
     """Whether the value loss is the larger one of the clipped and the plain, so that it agrees where the clip binds."""
 
+    shares = False
+    """Whether actor and critic can be one network but for their last layers."""
+
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self._parameters = list(parameters)
         self._start = [p.detach().clone() for p in self._parameters]

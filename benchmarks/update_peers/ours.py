@@ -21,9 +21,11 @@ from update_peers.problem import Problem
 
 
 class Ours(Contestant):
-    """With a critic of its own, as the others have it, or with the trunk shared, our default."""
+    """With a critic of its own, or with the trunk shared, our default."""
 
-    def __init__(self, problem: Problem, *, shared: bool = False) -> None:
+    shares = True
+
+    def __init__(self, problem: Problem) -> None:
         sizes, device = problem.sizes, problem.device
         self.config = TrainConfig(
             algo="ppo",
@@ -44,7 +46,7 @@ class Ours(Contestant):
                 kl_threshold=given.KL_THRESHOLD,
             ),
         )
-        groups = ("policy",) if shared else ("policy", "critic")
+        groups = ("policy",) if problem.shared else ("policy", "critic")
         self.model = ActorCritic(dict.fromkeys(groups, sizes.obs), sizes.actions, 1, self.config.model).to(device)
         self._load(problem)
         self.plan = make_plan(Layout(sizes.num_envs, 1, device), self.config)
@@ -56,9 +58,9 @@ class Ours(Contestant):
         super().__init__(self.model.parameters())
 
     def _load(self, problem: Problem) -> None:
-        actor, critic = self.model.actor, self.model.critic
+        actor, critic = self.model.actor, self.model.critic or self.model.actor
         features: Any = [actor.observe, *actor.layers]
-        value_features: Any = [critic.observe, *critic.layers] if critic else problem.critic[:-1]  # none of ours
+        value_features: Any = [critic.observe, *critic.layers]
         problem.load([*features, self.model.mean_head], [*value_features, self.model.value_head])
         with torch.no_grad():
             self.model.log_std.fill_(given.LOG_STD)

@@ -40,6 +40,8 @@ class Problem:
 
     sizes: Sizes
     device: torch.device
+    shared: bool
+    """Whether actor and critic are one network but for their last layers."""
     actor: list[nn.Linear]
     critic: list[nn.Linear]
     obs: Tensor
@@ -72,7 +74,7 @@ class Problem:
                 own.bias.copy_(given.bias)
 
 
-def build(sizes: Sizes, device: torch.device, value_move: float) -> Problem:
+def build(sizes: Sizes, device: torch.device, value_move: float, *, shared: bool = False) -> Problem:
     """Old values lie up to `value_move` from those of the critic: beyond `CLIP`, the value clip binds."""
     generator = torch.Generator().manual_seed(0)
     horizon, num_envs = sizes.horizon, sizes.num_envs
@@ -84,6 +86,8 @@ def build(sizes: Sizes, device: torch.device, value_move: float) -> Problem:
         torch.manual_seed(0)
         actor = _layers((sizes.obs, *sizes.hidden, sizes.actions), device)
         critic = _layers((sizes.obs, *sizes.hidden, 1), device)
+        if shared:
+            critic = [*actor[:-1], critic[-1]]
         obs = normal(horizon + 1, num_envs, sizes.obs).clamp(-4, 4)  # no library's clip binds
         mean = _evaluate(actor, obs[:-1]) + POLICY_MOVE * normal(horizon, num_envs, sizes.actions)
         policy = torch.distributions.Normal(mean, torch.full_like(mean, LOG_STD).exp())
@@ -93,7 +97,7 @@ def build(sizes: Sizes, device: torch.device, value_move: float) -> Problem:
         value = _evaluate(critic, obs[:-1]).squeeze(-1) + value_move * moved
         done = (torch.rand(horizon, num_envs, generator=generator) < 0.02).to(device)
         reward = 0.3 * normal(horizon, num_envs)
-    return Problem(sizes, device, actor, critic, obs, action, mean, log_prob, value, reward, done)
+    return Problem(sizes, device, shared, actor, critic, obs, action, mean, log_prob, value, reward, done)
 
 
 def _layers(widths: tuple[int, ...], device: torch.device) -> list[nn.Linear]:

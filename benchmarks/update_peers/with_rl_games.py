@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from update_peers import problem as given
 from update_peers.contestant import Contestant, Losses
-from update_peers.problem import Problem, Sizes
+from update_peers.problem import Problem
 
 
 class Environments(IVecEnv):
@@ -54,13 +54,16 @@ class Agent(A2CAgent):
 class RlGames(Contestant):
     """`train_epoch`. `compiled` is what its runner makes of an agent by default, with TF32."""
 
+    shares = True
+
     def __init__(self, problem: Problem, *, compiled: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # it makes a run's folders
         with contextlib.redirect_stdout(io.StringIO()):  # and prints its networks
-            self.agent = Agent(problem, _params(problem.sizes, str(problem.device), self._folder.name))
+            self.agent = Agent(problem, _params(problem, self._folder.name))
         model = self.agent.model
         net = model.a2c_network
-        actor, critic = ([x for x in mlp if isinstance(x, nn.Linear)] for mlp in (net.actor_mlp, net.critic_mlp))
+        networks = (net.actor_mlp, net.actor_mlp if problem.shared else net.critic_mlp)
+        actor, critic = ([x for x in mlp if isinstance(x, nn.Linear)] for mlp in networks)
         problem.load([*actor, net.mu], [*critic, net.value])
         for normaliser in (model.running_mean_std, model.value_mean_std):
             normaliser.running_var.fill_(1 - normaliser.epsilon)
@@ -83,7 +86,8 @@ def _mean(losses: list[Tensor]) -> Tensor:
     return torch.stack(losses).detach().mean()
 
 
-def _params(sizes: Sizes, device: str, folder: str) -> dict[str, Any]:
+def _params(problem: Problem, folder: str) -> dict[str, Any]:
+    sizes = problem.sizes
     free = {"name": "default"}
     continuous = {
         "mu_activation": "None",
@@ -96,7 +100,7 @@ def _params(sizes: Sizes, device: str, folder: str) -> dict[str, Any]:
         "model": {"name": "continuous_a2c_logstd"},
         "network": {
             "name": "actor_critic",
-            "separate": True,
+            "separate": not problem.shared,
             "space": {"continuous": continuous},
             "mlp": {"units": list(sizes.hidden), "activation": "elu", "initializer": free},
         },
@@ -107,7 +111,7 @@ def _params(sizes: Sizes, device: str, folder: str) -> dict[str, Any]:
             "env_name": "none",
             "vec_env": Environments(),
             "env_info": {"observation_space": _box(sizes.obs), "action_space": _box(sizes.actions)},
-            "device": device,
+            "device": str(problem.device),
             "num_actors": sizes.num_envs,
             "horizon_length": sizes.horizon,
             "minibatch_size": sizes.num_envs * sizes.horizon // sizes.minibatches,

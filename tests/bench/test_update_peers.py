@@ -65,6 +65,34 @@ def test_minibatches_are_the_same_rows(bench: Any, rsl_rl: Any, sizes: Any):
     assert abs(totals["echelon"][1] - totals["echelon"][0]) > 1e-3
 
 
+def test_with_a_shared_trunk_the_critic_is_the_actor_but_for_its_last_layer(bench: Any, sizes: Any):
+    problem = bench.build(sizes, CPU, bench.NOT_BINDING, shared=True)
+    ours = bench.Ours(problem)
+    features = problem.obs[:-1]
+    with torch.no_grad():
+        for layer in problem.actor[:-1]:
+            features = torch.nn.functional.elu(layer(features))
+        expected = problem.critic[-1](features).squeeze(-1)
+        obs = {name: table[:-1] for name, table in ours.rollout.obs.items()}
+        start = ours.rollout.start[:-1]
+        output = ours.model(obs, ours.plan.layout.policy_id, ours.rollout.state[0], start)
+    torch.testing.assert_close(ours.model.raw_value(output.value), expected)
+    assert sum(p.numel() for p in ours.model.parameters()) < sum(
+        p.numel() for p in bench.Ours(bench.build(sizes, CPU, bench.NOT_BINDING)).model.parameters()
+    )
+
+
+def test_a_shared_trunk_is_compared_with_a_shared_trunk(bench: Any):
+    row = bench.Row("rl_games", "fp32", None, shared=True, compiled=True, seconds=[0.006])
+    rows = [
+        bench.Row("echelon", "fp32", None, seconds=[0.004]),
+        bench.Row("echelon", "fp32", None, shared=True, seconds=[0.002]),
+        row,
+    ]
+    assert row.name == "rl_games, shared trunk, compiled"
+    assert [found["times_echelon"] for found in bench.report(rows)] == pytest.approx([1, 1, 3])
+
+
 def test_an_update_starts_again_from_the_same_weights(bench: Any, sizes: Any):
     ours = bench.Ours(bench.build(sizes, CPU, bench.NOT_BINDING))
     with bench.fixed_order(sizes, CPU), bench.recorded_losses() as losses:
