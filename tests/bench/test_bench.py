@@ -1,6 +1,7 @@
 """The parts of an iteration, their rests and their table; and the command on a real task."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,24 @@ def test_the_clock_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "once", lambda run: next(times))
     assert clock.milliseconds(lambda: calls.append(1)) == 2.0
     assert len(calls) == 3  # before the clock starts
+
+
+def test_the_host_waits_when_torch_says_so_and_not_when_it_introduces_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+
+    def switch(mode: str) -> None:
+        modes.append(mode)
+        if mode == "warn":
+            warnings.warn("Synchronization debug mode does not yet detect all synchronizing operations", stacklevel=1)
+
+    def iterate() -> None:
+        for _ in range(3):
+            warnings.warn("called a synchronizing CUDA operation (Triggered internally)", stacklevel=1)
+        warnings.warn("something else", stacklevel=1)
+
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", switch)
+    assert synchronisations(iterate, torch.device("cuda")) == 3
+    assert modes == ["warn", "default"]
 
 
 @pytest.mark.parametrize("algo", ["cpo", "pbt"])

@@ -107,3 +107,11 @@ def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(folder: RunF
     write(folder, 0, 1, 2, 3, 4, tag=1.0)
     write(folder, 2, 3, tag=2.0)
     assert scalars(folder, "return/leader") == [(100, 1.0), (200, 1.0), (300, 2.0)]
+
+
+def test_tensorboard_leaves_out_what_is_not_finite(folder: RunFolder) -> None:
+    with MetricsWriter(folder) as writer:
+        for iteration, value in ((1, 0.5), (2, math.nan), (3, math.inf), (4, 1.5)):
+            writer.write({"iteration": iteration, "env_steps": 100 * iteration, "a": value, "b": -value})
+    assert scalars(folder, "a") == [(100, 0.5), (400, 1.5)]
+    assert scalars(folder, "b") == [(100, -0.5), (400, -1.5)]

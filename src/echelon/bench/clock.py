@@ -26,7 +26,11 @@ class Clock:
         captured = Captured(run, self.device, self._generators, around, enabled=self._capture)
         for _ in range(3):  # as it is, recording, a first replay
             captured()
-        return statistics.median(self.once(captured) for _ in range(self._repeats))
+        return self.typical(captured)
+
+    def typical(self, run: Callable[[], object]) -> float:
+        """Of a call as it is."""
+        return statistics.median(self.once(run) for _ in range(self._repeats))
 
     def once(self, run: Callable[[], object]) -> float:
         """Of this call, as it is, from the device's standstill to its standstill."""
@@ -40,6 +44,10 @@ class Clock:
         return time.perf_counter()
 
 
+SYNCHRONISED = "called a synchronizing CUDA operation"
+"""Torch's words each time. Switching them on has a warning of its own, which is no such time."""
+
+
 def synchronisations(run: Callable[[], object], device: torch.device) -> int | None:
     """How often the host waits for the device in `run`, as far as torch notices; None on a CPU."""
     if device.type != "cuda":
@@ -51,7 +59,7 @@ def synchronisations(run: Callable[[], object], device: torch.device) -> int | N
             run()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    return sum("synchronizing" in str(warning.message) for warning in noticed)
+    return sum(SYNCHRONISED in str(warning.message) for warning in noticed)
 
 
 def memory(device: torch.device) -> int | None:

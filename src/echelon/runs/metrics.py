@@ -15,6 +15,7 @@ from typing import Any
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
+from echelon.runs.tensor_board import TensorBoard
 
 
 class MetricsWriter:
@@ -26,12 +27,9 @@ class MetricsWriter:
         text = "".join(_line(metrics) for metrics in kept)
         if folder.metrics.exists() and folder.metrics.read_text(errors="replace") != text:
             replace_durably(folder.metrics, text.encode())
-        # Slow to import, and only a run that trains needs it.
-        from torch.utils.tensorboard import SummaryWriter
-
         self._path = folder.metrics
         self._file = folder.metrics.open("a")
-        self._board = SummaryWriter(str(folder.tensorboard), purge_step=_step(kept[-1]) + 1 if kept else 0)
+        self._board = TensorBoard(folder.tensorboard, begin=_step(kept[-1]) + 1 if kept else 0)
         self._wandb = None
         if folder.config.wandb != "off":
             from echelon.runs.weights_and_biases import WeightsAndBiases
@@ -39,15 +37,13 @@ class MetricsWriter:
             self._wandb = WeightsAndBiases(folder)
 
     def write(self, metrics: Mapping[str, float]) -> None:
-        """One iteration. TensorBoard's horizontal axis is `env_steps`, on which different runs compare."""
+        """One iteration."""
         try:
             self._file.write(_line(metrics))
             self._file.flush()
         except OSError as error:
             raise UserError(f"{self._path} cannot be written: {error.strerror}; make room, then resume") from error
-        for name, value in metrics.items():
-            if math.isfinite(value):
-                self._board.add_scalar(name, value, _step(metrics))
+        self._board.write(metrics, _step(metrics))
         if self._wandb:
             self._wandb.write(metrics)
 
