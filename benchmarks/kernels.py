@@ -13,17 +13,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import torch
 from command import command
-from rates import settings, wait
+from rates import prepare, settings, wait
 from torch.profiler import ProfilerActivity, profile
 
-from echelon import tasks
+from echelon.config import Algo
 from echelon.config_checks import require_device
-from echelon.train import set_up_torch
-from echelon.trainer import Trainer
 
 NAME = 160
 """Characters of a kernel's name that are shown."""
@@ -49,15 +47,12 @@ def table(title: str, rows: list[tuple[float, int, str]], top: int | None = None
 
 
 def measure(task: str, args: argparse.Namespace) -> None:
-    config = settings(task, args.algo, args.num_envs, None)
-    set_up_torch(config)
     device = torch.device(args.device)
-    env: Any = tasks.make(task, config.env, args.num_envs, device, 0, spread_clocks=True)
-    trainer = Trainer(env, config)
+    trainer = prepare(settings(task, args.algo, args.num_envs, None), device).trainer
     parts: dict[str, list[float]] = defaultdict(list)
-    for number in range(3 + args.iterations):
+    for number in range(2 + args.iterations):
         trainer.iterate()
-        for name, seconds in trainer.timers.metrics().items() if number >= 3 else ():
+        for name, seconds in trainer.timers.metrics().items() if number >= 2 else ():  # recorded, and replayed once
             parts[name.removeprefix("time/")].append(1000 * seconds)
     medians = "  ".join(f"{name} {statistics.median(values):.2f}" for name, values in parts.items())
     print(f"\n{task}, {args.algo}, {args.num_envs} environments, ms: {medians}", flush=True)
@@ -74,7 +69,7 @@ def measure(task: str, args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+")
-    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
     parser.add_argument("--num-envs", type=int, default=24576)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--iterations", type=int, default=8)

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import csv
 import dataclasses
+import math
 import operator
 import shutil
 import signal
@@ -21,6 +22,8 @@ from pathlib import Path
 from command import command
 
 from echelon.commands.train import configure
+from echelon.config import TrainConfig
+from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.runs.view import PlainView
@@ -31,23 +34,54 @@ THIN = 10
 COMPARE = {">=": operator.ge, "<=": operator.le}
 
 
+@dataclasses.dataclass(frozen=True)
+class Aim:
+    """A figure that ends a run."""
+
+    metric: str
+    relation: str
+    value: float
+
+    @classmethod
+    def read(cls, words: list[str]) -> "Aim":
+        """What `--until` was given."""
+        metric, relation, value = words
+        if relation not in COMPARE:
+            raise UserError(f"--until {metric} takes {' or '.join(COMPARE)}, in quotes, not {relation!r}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise UserError(f"--until {metric} {relation} takes a number, not {value!r}")
+        return cls(metric, relation, number)
+
+    def reached(self, metrics: Mapping[str, float]) -> bool:
+        return COMPARE[self.relation](metrics.get(self.metric, math.nan), self.value)
+
+
 class Deadline(PlainView):
     """Interrupts the run, which then saves itself, when its time is up or its aim is reached."""
 
-    def __init__(self, minutes: float, until: list[str] | None) -> None:
+    def __init__(self, minutes: float, until: Aim | None) -> None:
         super().__init__(every=20.0)
         self._seconds, self._until = 60 * minutes, until
+        self._known: set[str] = set()
+        """Names of metrics this run has had."""
+
+    def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
+        super().start(config, folder, total_iterations, first_iteration)
+        # The first iteration has every name. Diagnostics have none in most others, where a run may be resumed.
+        self._known = {name for line in read_metrics(folder) for name in line}
 
     def update(self, metrics: Mapping[str, float]) -> None:
         super().update(metrics)
-        if metrics["wall_s"] >= self._seconds or self._reached(metrics):
+        self._known |= metrics.keys()
+        aim = self._until
+        if aim is not None and aim.metric not in self._known:
+            raise UserError(f"--until {aim.metric} is no metric of this run{nearest(aim.metric, self._known)}")
+        if metrics["wall_s"] >= self._seconds or (aim is not None and aim.reached(metrics)):
             signal.raise_signal(signal.SIGINT)
-
-    def _reached(self, metrics: Mapping[str, float]) -> bool:
-        if self._until is None:
-            return False
-        name, relation, value = self._until
-        return COMPARE[relation](metrics.get(name, float("nan")), float(value))
 
 
 def keep(folder: RunFolder, out: Path) -> None:
@@ -78,11 +112,12 @@ def main() -> None:
     end = given.index("--") if "--" in given else len(given)
     own, flags = given[:end], given[end + 1 :]
     args = parser.parse_args(own)
+    until = Aim.read(args.until) if args.until else None
     name = args.name or args.task
     config = configure(args.task, [f"--algo={args.algo}", f"--seed={args.seed}", *flags])
     config = dataclasses.replace(config, out=str(args.runs / name))
     with contextlib.suppress(KeyboardInterrupt):
-        train(config, Deadline(args.minutes, args.until))
+        train(config, Deadline(args.minutes, until))
     keep(RunFolder.open(args.runs / name), args.out / name)
 
 

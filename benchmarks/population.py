@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import command
+from rates import gib, used_since, wait
 
 from echelon import tasks
 from echelon.algorithms.pbt import Takeover
+from echelon.bench.clock import memory
 from echelon.config import TrainConfig
 from echelon.population_trainer import PopulationTrainer, make_trainer
 from echelon.presets import preset
@@ -30,19 +33,10 @@ FIRST = 4
 """Iterations before the clock starts: as they are, recording, two replays."""
 
 
-def wait(device: torch.device) -> float:
-    """The time, once the device has finished."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def finished(device: torch.device) -> float:
+    """The time, once the device has."""
+    wait(device)
     return time.perf_counter()
-
-
-def held(device: torch.device) -> float:
-    """GiB of the device that are taken, by torch, Warp and graphs alike."""
-    if device.type != "cuda":
-        return 0.0
-    free, total = torch.cuda.mem_get_info()
-    return (total - free) / 2**30
 
 
 def clear(device: torch.device) -> None:
@@ -55,22 +49,23 @@ def build(config: TrainConfig, device: torch.device) -> Trainer:
     return make_trainer(tasks.make(config.task, config.env, config.num_envs, device, config.seed), config)
 
 
-def measure(config: TrainConfig, device: torch.device, iterations: int) -> dict[str, float]:
+def measure(config: TrainConfig, device: torch.device, iterations: int) -> dict[str, Any]:
     """One process's share: how long it takes to be ready, how fast it is then, and what it holds."""
     clear(device)
-    before, began = held(device), wait(device)
+    held, began = memory(device), finished(device)
     trainer = build(config, device)
     for _ in range(FIRST):
         trainer.iterate()
-    ready = wait(device)
+    ready = finished(device)
     parts: dict[str, float] = {}
     for _ in range(iterations):
         trainer.iterate()
         for name, value in trainer.timers.metrics().items():
             parts[name] = parts.get(name, 0.0) + 1000 * value / iterations
-    seconds = wait(device) - ready
+    seconds = finished(device) - ready
     steps = iterations * config.num_envs * config.update.horizon
-    found = {"ready_s": ready - began, "seconds": seconds, "steps": steps, "gib": held(device) - before}
+    found: dict[str, Any] = {"ready_s": ready - began, "seconds": seconds, "steps": steps}
+    found["gib"] = gib(used_since(held, device))
     if isinstance(trainer, PopulationTrainer):
         found["takeover_ms"] = 1000 * takeover(trainer, device)
     return found | {name.replace("time/", "ms_"): value for name, value in parts.items()}
@@ -80,9 +75,9 @@ def takeover(trainer: PopulationTrainer, device: torch.device) -> float:
     """Seconds to make the last member a copy of the first, hyperparameters and all."""
     values = trainer.hyperparameters()
     last = trainer.layout.policies - 1
-    began = wait(device)
+    began = finished(device)
     trainer._apply(Takeover(last, 0, True, 0, 0.0, 0.0, values[last], values[0]))
-    return wait(device) - began
+    return finished(device) - began
 
 
 def main() -> None:
@@ -125,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -8,7 +8,7 @@ with its controls: what moves and touches takes longer than what rests. *Random*
 `--random-steps` control steps, and counts steps that lost contacts (overflow) and simulations that went wrong
 (quarantined). *Rollout* adds the policy, resets, scores and storage, as captured in training. *Training* is whole
 iterations with the task's preset, the median of `--iterations`, with how they split, and the update's time beside its
-roofline (`roofline.py`); *memory* is what the process holds on the device then.
+roofline (`roofline.py`; none for a population); *memory* is what the process holds on the device then.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from command import command
@@ -30,8 +30,9 @@ from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
 from echelon.capture import Captured
-from echelon.config import TrainConfig
-from echelon.config_checks import require_device
+from echelon.config import Algo, TrainConfig
+from echelon.config_checks import require_device, validate
+from echelon.population_trainer import make_trainer
 from echelon.presets import preset
 from echelon.train import set_up_torch
 from echelon.trainer import Trainer
@@ -150,7 +151,12 @@ def settings(
 
 
 def over_roofline(trainer: Trainer, update_ms: float) -> dict[str, float]:
-    """The update's roofline, and how many times that it took."""
+    """The update's roofline, and how many times that it took; nothing for a population.
+
+    What is counted is one network that all policies share. Members have one each, and passes that mutate.
+    """
+    if trainer.config.algo == "pbt":
+        return {}
     found = update_roofline(trainer.config, trainer.env.obs_spec, trainer.env.action_dim)
     return found | {"update_over_roofline": update_ms / found["roofline_ms"]}
 
@@ -179,13 +185,14 @@ def used_since(held: int | None, device: torch.device) -> int | None:
 
 def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     """Up to the end of the first iteration."""
+    validate(config)
     set_up_torch(config)
     held, began = memory(device), time.perf_counter()
     env: Any = tasks.make(config.task, config.env, config.num_envs, device, 0, spread_clocks=True)
     env.reset()
     wait(device)
     seconds, physics = time.perf_counter() - began, used_since(held, device)
-    trainer = Trainer(env, config)
+    trainer = make_trainer(env, config)
     trainer.iterate()
     return Prepared(trainer, seconds, held, physics)
 
@@ -214,10 +221,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--num-envs", type=int, default=24576)
-    parser.add_argument("--algo", default="cpo")
+    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
-    parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given")
+    parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given; only cpo has one")
     parser.add_argument("--seconds", type=float, default=4, help="of physics alone, and of the rollout")
     parser.add_argument("--random-steps", type=int, default=1000, help="0 leaves them out")
     parser.add_argument("--iterations", type=int, default=20)

@@ -20,6 +20,7 @@ from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.evaluate import Evaluation, PolicyScore
 from echelon.flags import flags_of, setting
+from echelon.runs.durable import require_writable
 from echelon.runs.folder import RunFolder
 
 
@@ -54,6 +55,7 @@ class StandIns:
         if self.fails_with is not None:
             raise self.fails_with
         folder = RunFolder.create_or_resume(config)
+        folder.metrics.write_text("{}\n")  # the run has begun
         view.start(config, folder, 1, 0)
         view.update({"iteration": 1})
         return folder
@@ -293,13 +295,46 @@ def test_evaluate_prints_a_table_and_writes_json(capsys: pytest.CaptureFixture[s
     assert Path("elsewhere/scores.json").exists()
 
 
-def test_scores_that_cannot_be_written_are_still_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    capsys: pytest.CaptureFixture[str], stand_ins: StandIns
+) -> None:
     output(capsys, *T)
-    Path("file").write_text("")
-    assert cli.main(["evaluate", "runs/Pendulum-cpo-s0", "--json", "file/scores.json"]) == 2
+    Path("file").write_text("kept")
+    for json_file in ("file/scores.json", "runs", "/proc/scores.json"):
+        sentence = refusal(capsys, "evaluate", "runs/Pendulum-cpo-s0", "--json", json_file)
+        assert sentence.startswith(f"{json_file} cannot be written: ")
+        assert sentence.endswith("; choose another --json")
+    assert stand_ins.evaluated == []
+    assert Path("file").read_text() == "kept"
+
+
+def test_asking_whether_a_file_can_be_written_leaves_nothing_behind() -> None:
+    """An older file stays as it is, and so does a link to where none is yet."""
+    Path("old.json").write_text("kept")
+    Path("link.json").symlink_to("target.json")
+    for name in ("old.json", "link.json", "deep/new.json"):
+        require_writable(Path(name))
+    assert Path("old.json").read_text() == "kept"
+    assert sorted(path.name for path in Path().iterdir()) == ["deep", "link.json", "old.json"]
+    assert list(Path("deep").iterdir()) == []
+
+
+def test_scores_that_cannot_be_written_are_still_shown(
+    capsys: pytest.CaptureFixture[str], stand_ins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their folder goes while the policies are scored."""
+    output(capsys, *T)
+
+    def evaluate(*arguments: Any) -> Evaluation:
+        Path("here").rmdir()
+        Path("here").write_text("")
+        return stand_ins.evaluate(*arguments)
+
+    monkeypatch.setattr(echelon.evaluate, "evaluate", evaluate)
+    assert cli.main(["evaluate", "runs/Pendulum-cpo-s0", "--json", "here/scores.json"]) == 2
     said = capsys.readouterr()
     assert "0 leader" in said.out
-    assert "cannot be written to file/scores.json" in said.err
+    assert "cannot be written to here/scores.json" in said.err
 
 
 def test_a_mistyped_run_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,7 +381,9 @@ def test_the_module_runs_and_exits_with_the_code() -> None:
 def test_presets_sized_for_a_gpu_shrink_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     big = TrainConfig(num_envs=24_576, device="cpu")
     assert fit_to_device(big, []).num_envs == 384
-    assert "384 environments instead of 24,576" in capsys.readouterr().out
+    # Not that there is no GPU: --device cpu is a choice.
+    said = "on a CPU: 384 environments instead of 24,576; --num-envs sets another number\n"
+    assert capsys.readouterr().out == said
     assert fit_to_device(big, ["--num-envs", "24576"]) == big
     assert fit_to_device(big, ["--num_envs=24576"]) == big
     small = TrainConfig(num_envs=256, device="cpu")

@@ -3,7 +3,7 @@
 import ast
 import itertools
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Optional
 
@@ -13,6 +13,8 @@ import echelon.config
 from echelon.config import EnsembleConfig, ModelConfig, TaskConfig, TrainConfig, UpdateConfig, from_dict, to_dict
 from echelon.config_checks import RANGES, settings_of, validate
 from echelon.errors import UserError
+from echelon.presets import preset
+from echelon.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,21 @@ def test_what_makes_no_sense_is_one_sentence(change: dict[str, Any], sentence: s
     with pytest.raises(UserError) as caught:
         validate(from_dict(TEMPLATE, change))
     assert str(caught.value) == sentence
+
+
+WIDTHS = {"start_spread", "joint_spread", "start_angle", "start_position", "start_velocity", "start_noise", "start_yaw"}
+"""Settings of tasks that starts are drawn within."""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tasks_settings_are_refused_before_anything_is_built(task: str) -> None:
+    config = preset(task)
+    known = {f.name for f in fields(config.env)}
+    assert set(config.env.ranges) <= known
+    validate(config)
+    for name in known & (WIDTHS | {"episode_length"}):
+        with pytest.raises(UserError, match=f"--env.{name.replace('_', '-')} must be "):
+            validate(replace(config, env=replace(config.env, **{name: -1})))
 
 
 def test_a_sequence_matters_only_to_an_lstm() -> None:

@@ -25,11 +25,13 @@ NEVER = {
 }
 ONLY = {
     "report": {"runs", "config", "errors"},
-    "tasks": {"sim", "robots", "envs", "config", "errors"},
+    "tasks": {"sim", "robots", "envs", "config", "ranges", "errors"},
     "sim": {"robots", "envs", "errors", "compiling"},
     "robots": {"errors"},
     "envs": {"errors"},
-    "config": {"errors"},
+    "config": {"ranges", "errors"},
+    "ranges": {"flags", "errors"},
+    "flags": {"errors"},
     "compiling": set(),
     "fusion": set(),
     "errors": set(),

@@ -227,6 +227,13 @@ class BonusEnv(DriftEnv):
         return step
 
 
+def test_checkpoints_are_ranked_by_the_objective_and_not_by_a_return_whose_scale_mutates() -> None:
+    trainer = population(3, PbtConfig())
+    trainer.best = 2
+    metrics = {"return/leader": 9.0, "objective/policy_0": 1.0, "objective/policy_1": 2.0, "objective/policy_2": 3.0}
+    assert trainer.score(metrics) == 3.0
+
+
 def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
     env = BonusEnv(2 * ENVS)
     one = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=env)

@@ -91,6 +91,19 @@ def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path
     assert clock == sorted(clock)  # goes on where the first part stopped
 
 
+def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` is another one on another machine."""
+    config = tiny(tmp_path / "run", 2)
+    folder = train(config, make_env=drift)
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    assert found.state["device"] == "cpu"
+    found.state["device"] = "cuda"
+    monkeypatch.setattr(checkpoint, "load_newest", lambda *_: found)
+    with pytest.raises(UserError, match="was trained on cuda, not cpu, where it cannot go on; use --device cuda"):
+        train(replace(config, iterations=3), make_env=drift)
+
+
 def test_iterations_after_the_last_checkpoint_are_done_again_and_listed_once(tmp_path: Path) -> None:
     """As after a kill: metrics of iteration 3 are there, its checkpoint is not."""
     folder = train(tiny(tmp_path / "run", 3), make_env=drift)

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE = 2.0
-"""Seconds before anything is said. Kernels that were compiled before load in less."""
+"""Seconds before anything is said."""
+LOOK = 0.5
+"""Seconds between looks into the cache. Kernels that are there already are loaded, which is nothing to announce."""
 
 
 @contextmanager
@@ -17,16 +19,19 @@ def announced(cache: Path, once: str) -> Iterator[None]:
 
     `once` says what they serve: "for this scene".
     """
-    began, before, over = time.monotonic(), _entries(cache), threading.Event()
+    began, before, over = time.monotonic(), _files(cache), threading.Event()
     redraws = sys.stderr.isatty()
 
     def show() -> None:
         if over.wait(PATIENCE):
             return
+        while _files(cache) == before:
+            if over.wait(LOOK):
+                return
         print(f"compiling GPU kernels, once {once}", end="" if redraws else "\n", file=sys.stderr, flush=True)
         while redraws and not over.wait(1.0):
-            text = f"\rcompiling GPU kernels, once {once}: {time.monotonic() - began:.0f} s, "
-            print(f"{text}{_entries(cache) - before} modules", end="", file=sys.stderr, flush=True)
+            text = f"\rcompiling GPU kernels, once {once}: {time.monotonic() - began:.0f} s"
+            print(text, end="", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
@@ -35,16 +40,16 @@ def announced(cache: Path, once: str) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        modules, seconds = _entries(cache) - before, time.monotonic() - began
-        if modules and seconds > PATIENCE:
+        seconds = time.monotonic() - began
+        if seconds > PATIENCE and _files(cache) > before:
             print(
-                f"{chr(13) if redraws else ''}compiled {modules} modules of GPU kernels in {seconds:.0f} s; "
+                f"{chr(13) if redraws else ''}compiled GPU kernels in {seconds:.0f} s; "
                 f"the next start finds them in {cache}",
                 file=sys.stderr,
                 flush=True,
             )
 
 
-def _entries(cache: Path) -> int:
-    """Modules in the cache."""
-    return sum(1 for _ in cache.iterdir()) if cache.is_dir() else 0
+def _files(cache: Path) -> int:
+    """What Warp or torch's compiler have put into the folders of their cache."""
+    return sum(1 for _ in cache.glob("*/*"))

@@ -8,11 +8,12 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import tyro
 
 from echelon.errors import UserError, nearest
+from echelon.ranges import Range, require
 
 Algo = Literal["ppo", "pbt", "sapg", "cpo"]
 Mutable = Literal[
@@ -33,6 +34,15 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class TaskConfig:
     """Settings of a task. Each task derives its own."""
+
+    ranges: ClassVar[dict[str, Range]] = {}
+    """Of the numbers that may not be just any."""
+
+    def check(self) -> None:
+        """Raise a `UserError` for the first setting that no episode could be played with."""
+        for name, allowed in self.ranges.items():
+            if (value := getattr(self, name)) is not None:
+                require(f"env.{name}", value, allowed)
 
 
 @dataclass(frozen=True)

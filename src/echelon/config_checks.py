@@ -1,43 +1,13 @@
 """Values that have the right type and still make no sense, refused before a run folder is written."""
 
 import dataclasses
-import math
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.flags import spelling
-
-
-@dataclass(frozen=True)
-class Range:
-    """Values a field may have."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    open_low: bool = False
-    """Whether `low` itself is left out."""
-
-    def __contains__(self, value: float) -> bool:
-        return math.isfinite(value) and self.low <= value <= self.high and not (self.open_low and value == self.low)
-
-    def __str__(self) -> str:
-        if self.high != math.inf:
-            return f"{'above' if self.open_low else 'within'} {self.low} and {'at most ' * self.open_low}{self.high}"
-        if self.low == -math.inf:
-            return "finite"
-        return f"above {self.low}" if self.open_low else f"at least {self.low}"
-
-
-COUNT = Range(low=1)
-NOT_NEGATIVE = Range(low=0)
-POSITIVE = Range(low=0, open_low=True)
-SHARE = Range(low=0, high=1)
-FRACTION = Range(low=0, high=1, open_low=True)
-FACTOR = Range(low=1)
-ANY = Range()
+from echelon.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
 
 RANGES: dict[str, Range] = {
     "policies": COUNT,
@@ -88,7 +58,7 @@ RANGES: dict[str, Range] = {
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT,
 }
-"""Ranges by field; every other number must be finite."""
+"""Ranges by field; every other number must be finite. A task's settings have their own (`TaskConfig.check`)."""
 
 
 def validate(config: TrainConfig) -> None:
@@ -98,8 +68,9 @@ def validate(config: TrainConfig) -> None:
         if name in RANGES and not numbers:
             raise UserError(f"{spelling(name)} needs at least one value")
         for number in numbers:
-            if isinstance(number, int | float) and number not in RANGES.get(name, ANY):
-                raise UserError(f"{spelling(name)} must be {RANGES.get(name, ANY)}, not {number}")
+            if isinstance(number, int | float):
+                require(name, number, RANGES.get(name, ANY))
+    config.env.check()
     _check_policies(config)
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(

@@ -19,3 +19,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for the closest known word, or an empty string when none is close."""
     found = closest(word, known)
     return "" if found is None else f"; did you mean {found}?"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, so that a sentence around it stays one."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -82,6 +82,10 @@ class PopulationTrainer(Trainer):
                 self._apply(takeover)
         return result
 
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Of the best member, by what members are judged by: a return whose scale mutates ranks nothing."""
+        return metrics[f"objective/policy_{self.best}"]
+
     def hyperparameters(self) -> list[dict[str, float]]:
         """What may mutate, of every member."""
         names = self.config.pbt.mutable

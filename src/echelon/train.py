@@ -59,9 +59,9 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 if result.takeovers:
                     genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
                 if last or trainer.iteration % config.checkpoint_every == 0:
-                    session.save(score=metrics["return/leader"])
+                    session.save(trainer.score(result.metrics))
                 if last:
-                    view.message(f"where the time went:\n{trainer.timers.tree()}")
+                    view.message(f"where the time went:\n{trainer.timers.table()}")
                 if stop:
                     view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt
@@ -98,7 +98,11 @@ class _Session:
         }
 
     def save(self, score: float) -> None:
-        state = {"trainer": self.trainer.state_dict(), "seconds": time.perf_counter() - self.began}
+        state = {
+            "trainer": self.trainer.state_dict(),
+            "seconds": time.perf_counter() - self.began,
+            "device": self.trainer.env.device.type,
+        }
         checkpoint.save(self.folder, self.trainer.iteration, state, score)
 
 
@@ -141,6 +145,11 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     found = checkpoint.load_newest(folder, view.message)
     if found is None:
         return 0.0
+    here = trainer.env.device.type
+    if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
+        raise UserError(
+            f"{folder.path} was trained on {there}, not {here}, where it cannot go on; use --device {there}"
+        )
     trainer.load_state_dict(found.state["trainer"])
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
     return found.state["seconds"]

@@ -1,6 +1,6 @@
 """One iteration of training, and everything a run is made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -130,6 +130,10 @@ class Trainer:
             result = _read(metrics, distances)
         timers.settle()
         return result
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """How good the run is after an iteration: its best checkpoint is never pruned."""
+        return metrics["return/leader"]
 
     def _make_lessons(self) -> Lessons:
         """Targets of the rollout, at the parameters that collected it."""

@@ -120,6 +120,7 @@ def test_a_task_is_measured(algo: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["Hoper"], "did you mean Hopper?"),
         (["Hopper", "--repeats", "no"], "--repeats takes a whole number of at least 1, not 'no'"),
         (["Hopper", "--repeats", "0"], "--repeats takes a whole number of at least 1, not '0'"),
+        (["Hopper", "--repeats", "²"], "--repeats takes a whole number of at least 1, not '²'"),
         (["Hopper", "--json"], "--json needs a value"),
         (["Hopper", "--json", "--algo"], "--json needs a value"),
         (["Hopper", "--clip", "1"], "--clip is not a flag"),
@@ -131,6 +132,20 @@ def test_mistakes_are_one_sentence(words: list[str], sentence: str, capsys: pyte
     error = capsys.readouterr().err
     assert sentence in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["file/figures.json", "folder"])
+def test_figures_that_cannot_be_written_are_not_measured(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr("echelon.bench.measure.bench", lambda *arguments: pytest.fail("measured"))
+    assert main(["bench", "CartpoleSwingup", "--device", "cpu", "--json", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / name} cannot be written: " in error
+    assert len(error.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["Hopper", "-h"]])

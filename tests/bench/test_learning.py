@@ -51,3 +51,56 @@ def test_a_mistake_is_one_sentence(learning: Any, monkeypatch: pytest.MonkeyPatc
     assert isinstance(stopped.value.code, str)
     assert stopped.value.code.startswith("error: ")
     assert "\n" not in stopped.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("return/leader", "==", "1"), "--until return/leader takes >= or <=, in quotes, not '=='"),
+        (("iteration", ">=", "two"), "--until iteration >= takes a number, not 'two'"),
+        (("iteration", ">=", "nan"), "--until iteration >= takes a number, not 'nan'"),  # would never be reached
+    ],
+)
+def test_an_aim_that_cannot_be_compared_is_refused_before_anything_is_built(
+    learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["learning.py", "CartpoleSwingup", "--runs", str(tmp_path), "--until", *words])
+    with pytest.raises(UserError) as refused:
+        learning.main()
+    assert str(refused.value) == sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_metric_is_noticed_at_the_first_update(
+    learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs"), "--algo", "ppo"]
+    own += ["--until", "retrun/leader", ">=", "1"]
+    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--", "--device", "cpu", "--num-envs", "48"])
+    with pytest.raises(UserError, match=r"^--until retrun/leader is no metric of this run; did you mean return/leader"):
+        learning.main()
+    lines = (tmp_path / "runs" / "CartpoleSwingup" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["iteration"] for line in lines] == [1]
+
+
+def test_a_metric_may_be_nan_at_first_and_be_left_out_later(learning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[int] = []
+    monkeypatch.setattr(learning.signal, "raise_signal", stopped.append)
+    view = learning.Deadline(1, learning.Aim("ess", ">=", 0.5))
+    for value in ({"ess": float("nan")}, {}, {"ess": 0.4}):
+        view.update({"wall_s": 1.0} | value)
+    assert not stopped
+    view.update({"wall_s": 1.0, "ess": 0.5})
+    assert stopped == [learning.signal.SIGINT]
+
+
+def test_a_resumed_run_knows_the_metrics_it_had(learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Diagnostics are measured in its first iteration, and not in those after which it goes on."""
+    own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
+    flags = ["--", "--device", "cpu", "--num-envs", "48", "--iterations", "3"]
+    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--until", "iteration", ">=", "1", *flags])
+    learning.main()
+    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--until", "ess", ">=", "1e9", *flags])
+    learning.main()
+    with (tmp_path / "kept" / "CartpoleSwingup" / "metrics.csv").open() as file:
+        assert [(row["iteration"], row["ess"] != "") for row in csv.DictReader(file)] == [("1", True), ("3", False)]

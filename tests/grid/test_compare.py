@@ -41,6 +41,7 @@ TINY += ["--diagnostics.every", "3"]
         (["--tasks", "Hopper", "--algo", "cpo"], "--algo is not a flag of echelon compare; did you mean --algos?"),
         (["--tasks", "Hopper", "--seed", "1"], "--seed is not a flag of echelon compare; did you mean --seeds?"),
         (["--tasks", "Hopper", "--seeds", "0"], "--seeds takes how many seeds, a whole number of at least 1, not '0'"),
+        (["--tasks", "Hopper", "--seeds", "²"], "--seeds takes how many seeds, a whole number of at least 1, not '²'"),
         (["--tasks", "Hopper", "--seeds", "1", "2"], "--seeds takes one value, not 2: 1 2"),
         (["--tasks", "Hopper", "--num-env", "64"], "--num-env is not a flag of echelon train Hopper; did you mean"),
         (["--tasks", "Hopper", "--algos", "cpo", "--num-envs", "7"], "do not split"),
@@ -94,7 +95,7 @@ def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
     (cell,) = plan_cells(read_order(words))
     validate(cell.config)
-    RunFolder.create_or_resume(cell.config)
+    RunFolder.create_or_resume(cell.config).metrics.write_text("{}\n")  # the run has begun
     assert plan_cells(read_order([*words, "--env-steps", "999"]))[0].config.env_steps == 999
     with pytest.raises(UserError, match=r"update.clip is 0.2 in .* but 0.3 here"):
         plan_cells(read_order([*words, "--update.clip", "0.3"]))

@@ -210,6 +210,26 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFol
         assert name in said[0]
 
 
+def test_tensors_that_the_disk_does_not_give_back(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(folder, 1, {"x": 1}, score=1.0)
+    save(folder, 2, {"x": 2}, score=2.0)
+    read_bytes = Path.read_bytes
+
+    def broken(path: Path) -> bytes:
+        if path == folder.checkpoints / "00000002" / TENSORS:
+            raise OSError(5, "Input/output error")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    for load in (load_newest, load_best):
+        said: list[str] = []
+        loaded = load(folder, said.append)
+        assert loaded is not None
+        assert loaded.state == {"x": 1}
+        assert len(said) == 1
+        assert f"00000002 is damaged ({TENSORS} cannot be read: Input/output error)" in said[0]
+
+
 def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> None:
     """Whatever byte of either file is hit, the state that comes back is never a wrong one."""
     state = {"x": torch.arange(4.0), "n": 12345, "nested": {"lr": 0.001}}

@@ -87,6 +87,14 @@ def test_a_damaged_line_in_the_middle_is_named(folder: RunFolder) -> None:
         assert [line["iteration"] for line in read_metrics(folder)] == [1, 3]
 
 
+def test_a_line_without_a_whole_number_of_iterations_is_damaged(folder: RunFolder) -> None:
+    folder.metrics.write_text('{"iteration": 1, "a": null}\n{"iteration": 2.5}\n{"a": 1}\n[3]\n{"iteration": 4}\n')
+    with pytest.warns(UserWarning, match=r"line \d") as said:
+        MetricsWriter(folder, completed=4).close()
+    assert [str(one.message).split(" of ")[0] for one in said] == ["line 2", "line 3", "line 4"]
+    assert folder.metrics.read_text() == '{"iteration": 1, "a": null}\n{"iteration": 4}\n'
+
+
 def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, 0, 1, 2, 3)
 

@@ -40,7 +40,7 @@ def replay(poses: np.ndarray) -> Replay:
         Geom("box", (0.1, 0.2, 0.3), (1.0, 0.5, 0.0, 1.0), 1, (0.0, 0.0, 0.1), (1.0, 0.0, 0.0, 0.0)),
         Geom("sphere", (0.05, 0.0, 0.0), (0.0, 0.0, 1.0, 0.5), 0, (0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 0.0)),
     )
-    leader = Episode(0, "leader", 12.5, 7, False, geoms, poses)
+    leader = Episode(0, "leader", 12.5, 7, False, geoms, poses, "time limit")
     names = tuple(f"body {i}" for i in range(poses.shape[1]))
     camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
     return Replay(
@@ -93,7 +93,14 @@ def test_a_replay_comes_back(tmp_path: Path) -> None:
         assert replace(after, poses=np.empty(0)).geoms == before.geoms
         assert (after.policy, after.name) == (before.policy, before.name)
         assert (after.total_return, after.length, after.failed) == (12.5, 7, False)
+        assert after.outcome == before.outcome
         assert after.poses == pytest.approx(before.poses, abs=2e-5)
+
+
+def test_a_replay_from_before_outcomes_were_kept_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "replay.json"
+    path.write_text(replay_json(replay(course(30, 3))).replace(',"outcome":"time limit"', ""))
+    assert [episode.outcome for episode in read_replay(path).episodes] == [None, None]
 
 
 def test_it_is_in_the_run_folder(folder: RunFolder) -> None:

@@ -49,6 +49,13 @@ def refusal(action: Any, *args: Any) -> str:
     return sentence
 
 
+def begun(config: TrainConfig) -> RunFolder:
+    """A run that has learned something."""
+    folder = RunFolder.create_or_resume(config)
+    folder.metrics.write_text('{"iteration": 1}\n')
+    return folder
+
+
 def test_a_new_run_is_named_after_task_algorithm_and_seed() -> None:
     folder = RunFolder.create_or_resume(replace(PRESET, algo="sapg", seed=7))
     assert folder.path == Path("runs/Pendulum-sapg-s7")
@@ -145,7 +152,7 @@ def test_a_run_that_was_moved_resumes() -> None:
 )
 def test_any_other_difference_names_field_values_and_cure(change: dict[str, Any], words: list[str]) -> None:
     before = replace(PRESET, out="run")
-    RunFolder.create_or_resume(before)
+    begun(before)
     sentence = refusal(RunFolder.create_or_resume, replace(before, **change))
     for word in words:
         assert word in sentence
@@ -153,15 +160,28 @@ def test_any_other_difference_names_field_values_and_cure(change: dict[str, Any]
 
 
 def test_the_cure_for_a_switch_is_its_negative_flag() -> None:
-    RunFolder.create_or_resume(replace(PRESET, env=PendulumConfig(velocities=False)))
+    begun(replace(PRESET, env=PendulumConfig(velocities=False)))
     assert "pass --env.no-velocities to resume" in refusal(RunFolder.create_or_resume, PRESET)
 
 
 def test_another_task_in_the_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    RunFolder.create_or_resume(replace(PRESET, out="run"))
+    begun(replace(PRESET, out="run"))
     sentence = refusal(RunFolder.create_or_resume, TrainConfig(task="Hopper", out="run"))
     assert "run of Pendulum, not of Hopper" in sentence
     assert "--out" in sentence
+
+
+@pytest.mark.parametrize("what", ["metrics", "checkpoints"])
+def test_a_run_that_never_began_takes_other_settings(what: str) -> None:
+    """As after too many environments for the device's memory."""
+    before, after = replace(PRESET, out="run"), replace(PRESET, out="run", num_envs=64)
+    RunFolder.create_or_resume(before)
+    folder = RunFolder.create_or_resume(after)
+    assert RunFolder.open("run").config == after
+    folder.require_same(before)
+    folder.checkpoints.mkdir() if what == "checkpoints" else folder.metrics.write_text('{"iteration": 1}\n')
+    assert "num_envs is 64" in refusal(folder.require_same, before)
+    assert "num_envs is 64" in refusal(RunFolder.create_or_resume, before)
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""Timers add up by name, nest, and print as a tree."""
+"""Timers add up by name, over an iteration and over the run."""
 
 import contextlib
 
@@ -23,20 +23,18 @@ def clock() -> Clock:
 
 
 def iteration(timers: Timers, clock: Clock) -> None:
-    """Collect for 3 s; update for 6 s, of which two forwards take 2 s each."""
+    """Collect for 3 s; update for 6 s, in two blocks."""
     with timers("collect"):
         clock.now += 3
-    with timers("update"):
-        clock.now += 2
-        for _ in range(2):
-            with timers("forward"):
-                clock.now += 2
+    for _ in range(2):
+        with timers("update"):
+            clock.now += 3
 
 
-def test_nested_blocks_continue_the_name(clock: Clock) -> None:
+def test_blocks_of_one_name_add_up(clock: Clock) -> None:
     timers = Timers(clock=clock)
     iteration(timers, clock)
-    assert timers.metrics() == {"time/collect": 3, "time/update": 6, "time/update/forward": 4}
+    assert timers.metrics() == {"time/collect": 3, "time/update": 6}
 
 
 def test_reset_begins_an_iteration_and_keeps_the_run(clock: Clock) -> None:
@@ -47,7 +45,7 @@ def test_reset_begins_an_iteration_and_keeps_the_run(clock: Clock) -> None:
     iteration(timers, clock)
     assert timers.metrics()["time/update"] == 6
     assert timers.run["update"].seconds == 12
-    assert timers.run["update/forward"].calls == 4
+    assert timers.run["update"].calls == 4
 
 
 def test_a_block_that_raises_is_counted_and_closed(clock: Clock) -> None:
@@ -60,27 +58,16 @@ def test_a_block_that_raises_is_counted_and_closed(clock: Clock) -> None:
     assert timers.metrics() == {"time/update": 1, "time/log": 1}
 
 
-def test_the_tree_indents_children_and_gives_shares(clock: Clock) -> None:
+def test_the_table_is_of_the_whole_run_and_gives_shares(clock: Clock) -> None:
     timers = Timers(clock=clock)
-    iteration(timers, clock)
-    lines = [line.split() for line in timers.tree().splitlines()]
-    assert lines == [
-        ["update", "6.000", "s", "66.7%", "1", "×"],
-        ["forward", "4.000", "s", "66.7%", "2", "×"],
-        ["collect", "3.000", "s", "33.3%", "1", "×"],
+    assert timers.table() == ""
+    for _ in range(2):
+        timers.reset()
+        iteration(timers, clock)
+    assert [line.split() for line in timers.table().splitlines()] == [
+        ["update", "12.000", "s", "66.7%", "4", "×"],
+        ["collect", "6.000", "s", "33.3%", "2", "×"],
     ]
-    assert timers.tree().splitlines()[1].startswith("  forward")
-    timers.reset()
-    assert timers.tree(whole_run=False) == ""
-
-
-def test_a_parent_that_was_never_timed_adds_up_its_children(clock: Clock) -> None:
-    timers = Timers(clock=clock)
-    for name in ("env/step", "env/reset"):
-        with timers(name):
-            clock.now += 2
-    assert timers.tree().splitlines()[0].split()[:4] == ["env", "4.000", "s", "100.0%"]
-    assert len(timers.tree().splitlines()) == 3
 
 
 def test_moments_are_compared_only_when_somebody_asks(clock: Clock) -> None:

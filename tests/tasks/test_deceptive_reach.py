@@ -255,10 +255,10 @@ def test_settings_change_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"episode_length": 0}, r"env\.episode_length"),
-        ({"wall_length": 0.0}, r"env\.wall_length"),
-        ({"wall_length": 2.0}, r"env\.wall_length"),
-        ({"start_spread": 0.5}, r"env\.start_spread"),
+        ({"episode_length": 0}, "--env.episode-length must be at least 1, not 0"),
+        ({"wall_length": 0.0}, "--env.wall-length must be above 0 and below 2, not 0.0"),
+        ({"wall_length": 2.0}, "--env.wall-length must be above 0 and below 2, not 2.0"),
+        ({"start_spread": 0.5}, "--env.start-spread must be within 0 and 0.4, not 0.5"),
     ],
 )
 def test_settings_that_leave_no_task_are_refused(settings: dict[str, float], named: str) -> None:

@@ -185,6 +185,15 @@ def test_the_plane_chain_of_these_tests_agrees_with_the_sheets_pose() -> None:
     torch.testing.assert_close(grip(HOME), torch.tensor((0.008, 0.0, 1.218)).double(), atol=5e-4, rtol=0)
 
 
+def test_cubes_do_not_touch_where_no_place_is_as_far_as_asked() -> None:
+    """Within 10 cm of the centre, 17 cm from cube B often cannot be had; cubes touch below 8.5 cm at the latest."""
+    env = FrankaCubeStack(FrankaCubeStackConfig(start_spread=0.1), 512, CPU, 0)
+    start = env.start_state().qpos
+    distance = (start[:, :2] - start[:, 7:9]).norm(dim=1)
+    assert (distance < 0.17).any()
+    assert distance.min() > 0.085
+
+
 def test_a_script_stacks_the_cubes() -> None:
     """Cubes up to 15 cm from the table's centre; grasped, lifted, put down, released."""
     env = FrankaCubeStack(FrankaCubeStackConfig(start_spread=0.15), 8, CPU, 0)

@@ -202,10 +202,10 @@ def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("start_spread", 0.05, "env.start_spread must be more than 0.05 m, .*, not 0.05"),
-        ("start_spread", -1.0, "env.start_spread must be more than 0.05 m, .*, not -1"),
-        ("start_yaw", -0.1, "env.start_yaw is at least 0, not -0.1"),
-        ("joint_spread", -0.1, "env.joint_spread is at least 0, not -0.1"),
+        ("start_spread", 0.05, "--env.start-spread must be above 0.05, not 0.05"),
+        ("start_spread", -1.0, "--env.start-spread must be above 0.05, not -1"),
+        ("start_yaw", -0.1, "--env.start-yaw must be at least 0, not -0.1"),
+        ("joint_spread", -0.1, "--env.joint-spread must be at least 0, not -0.1"),
     ],
 )
 def test_starts_that_cannot_be_are_refused(name: str, value: float, sentence: str) -> None:

@@ -1,4 +1,5 @@
-"""Runs to look at: a robot that leaves its place, and a hand with a goal marker, both hardly trained."""
+"""Runs to look at: a robot that leaves its place, a hand with a goal marker, an arm that cannot but succeed, all hardly
+trained."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,3 +41,9 @@ def hopper(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 @pytest.fixture(scope="session")
 def allegro(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return trained("AllegroHand", tmp_path_factory.mktemp("runs") / "allegro", episode_length=12)
+
+
+@pytest.fixture(scope="session")
+def franka(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Wherever the cube is, it is near enough: the first step succeeds and ends the episode."""
+    return trained("FrankaCubePush", tmp_path_factory.mktemp("runs") / "franka", success_distance=10.0)

@@ -1,5 +1,6 @@
 """`echelon record` from the command line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from echelon.cli import main
 from echelon.commands import record as command
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
+from echelon.viewing.recorder import record_replay
 
 
 def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,6 +24,32 @@ def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[
     assert text.count("<script>") == 2 == text.count("</script>")
     replay = read_replay(replay_path(hopper))
     assert ([episode.policy for episode in replay.episodes], replay.seed) == ([1], 4)
+
+
+def test_the_command_and_the_function_write_the_same_replay(hopper: RunFolder) -> None:
+    """docs/viewing.md offers `record_replay`; the command keeps the tapes as well, so it cannot call it."""
+    assert main(["record", str(hopper.path), "--format", "html", "--policy", "1", "--seed", "4"]) == 0
+    written = replay_path(hopper).read_bytes()
+    replay_path(hopper).unlink()
+    record_replay(hopper, "1", seed=4)
+    assert replay_path(hopper).read_bytes() == written
+
+
+def test_a_success_is_not_called_a_failure(franka: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", str(franka.path), "--format", "html", "--policy", "leader"]) == 0
+    assert re.match(r"leader +return +\d+\.\d\d, succeeded after 1 step\n", capsys.readouterr().out)
+
+
+def test_a_recording_that_was_cut_says_so(
+    hopper: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its episode lasts 24 steps of 0.02 s; the minute is shortened to 0.1 s."""
+    words = ["record", str(hopper.path), "--format", "html", "--policy", "leader"]
+    assert main(words) == 0
+    assert ", ended at its time limit after 24 steps\n" in capsys.readouterr().out
+    monkeypatch.setattr("echelon.viewing.recorder.LONGEST_S", 0.1)
+    assert main(words) == 0
+    assert ", cut after 0.1 s, 5 steps\n" in capsys.readouterr().out
 
 
 def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

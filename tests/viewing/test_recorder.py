@@ -11,7 +11,7 @@ from rollout.stub_env import DriftEnv
 from viewing.states import simulated
 
 from echelon.config import TaskConfig
-from echelon.envs.contract import Env
+from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.evaluate import load_model
 from echelon.presets import preset
@@ -22,7 +22,7 @@ from echelon.tasks import make
 from echelon.tasks.hopper import HopperConfig
 from echelon.train import train
 from echelon.viewing.acting import Actor, Trained
-from echelon.viewing.recorder import record, record_episode, record_replay, to_replay
+from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
 from echelon.viewing.scene import Looks, camera, primitives
 
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
         return make("Hopper", task, num_envs, device, seed)
 
     for tape in record(Trained.load(hopper, make_env=hops), "all", seed=5):
-        assert tape.failed == falls
+        assert tape.outcome == ("failed" if falls else "time limit")
         env = hops(1, CPU, 5)
         model = load_model(env, config, found.state["trainer"]["model"])
         obs, state, total = env.reset(), torch.zeros(1, model.state_dim), 0.0
@@ -62,7 +62,8 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
             step = env.step(output.mean[0].clamp(-1, 1))
             obs, state, total = step.obs, output.state, total + float(step.reward)
         assert bool(step.terminated | step.truncated)
-        assert bool(step.terminated) == tape.failed
+        assert bool(step.terminated) == falls
+        assert tape.seconds == pytest.approx(0.02 * tape.length)
         assert tape.total_return == pytest.approx(total, abs=1e-5)
         assert len(tape.qpos) == (tape.length + 1) // 2
         assert tape.frame_s == pytest.approx(0.04)
@@ -218,8 +219,30 @@ def test_a_recording_ends_after_a_minute(hopper: RunFolder, monkeypatch: pytest.
     """Shortened here to 0.1 s, five control steps."""
     monkeypatch.setattr("echelon.viewing.recorder.LONGEST_S", 0.1)
     (tape,) = record(Trained.load(hopper), "leader")
-    assert tape.length == 5
-    assert not tape.failed
+    assert (tape.length, tape.outcome) == (5, "cut")
+
+
+def test_an_episode_that_success_ends_has_succeeded(franka: RunFolder) -> None:
+    tapes = record(Trained.load(franka))
+    assert [(tape.length, tape.outcome) for tape in tapes] == [(1, "succeeded")] * 3
+
+
+@pytest.mark.parametrize(
+    ("ended", "before", "successes", "outcome"),
+    [
+        ("terminated", 0.0, None, "failed"),  # a hopper falls; its task counts no successes
+        ("terminated", 0.0, 0.0, "failed"),  # a cube is lifted that should be pushed
+        ("terminated", 0.0, 1.0, "succeeded"),  # a cube arrives
+        ("terminated", 49.0, 50.0, "succeeded"),  # the last of AllegroKuka's goals
+        ("terminated", 3.0, 3.0, "failed"),  # a hand drops the cube after three goals
+        ("truncated", 3.0, 4.0, "time limit"),
+        ("", 3.0, 4.0, "cut"),
+    ],
+)
+def test_the_last_step_decides_the_outcome(ended: str, before: float, successes: float | None, outcome: str) -> None:
+    log = {} if successes is None else {"episode/successes": torch.tensor([successes])}
+    terminated, truncated = (torch.tensor([ended == name]) for name in ("terminated", "truncated"))
+    assert _outcome(Step({}, torch.zeros(1), terminated, truncated, {}, log), before) == outcome
 
 
 def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> None:

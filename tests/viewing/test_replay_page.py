@@ -117,6 +117,39 @@ def test_the_policy_is_chosen_in_the_panel(hopping: Page) -> None:
     assert hopping.evaluate("document.querySelector('.er-caption').textContent").startswith("follower 2 return ")
 
 
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ("outcome: 'failed', length: 20", ", failed after 20 steps"),
+        ("outcome: 'succeeded', length: 1", ", succeeded after 1 step"),
+        ("outcome: 'time limit', length: 20", ""),
+        ("outcome: 'cut', length: 24", ", cut after 0.48 s"),
+        ("failed: true, length: 20", ", ended early after 20 steps"),  # a replay that does not say whether it succeeded
+        ("failed: false, length: 20", ""),
+    ],
+)
+def test_the_caption_says_how_it_ended(hopping: Page, known: str, words: str) -> None:
+    """Of the leader's episode, whose twelve frames are 0.04 s apart."""
+    said = hopping.evaluate(f"""(() => {{
+        const episode = {{ ...replay.episodes[0], total_return: 1234.5, failed: false, outcome: null, {known} }};
+        const place = document.body.appendChild(document.createElement("div"));
+        const other = EchelonReplay.mount(place, {{ ...replay, episodes: [episode] }}, {{ autoplay: false }});
+        const said = place.querySelector(".er-caption").textContent;
+        other.destroy();
+        place.remove();
+        return said;
+    }})()""")
+    assert said == f"leader return 1,235{words}"
+
+
+def test_a_success_is_not_called_a_failure(browser: Browser, franka: RunFolder, tmp_path: Path) -> None:  # noqa: F811
+    with browser.page(page_of(franka, tmp_path / "franka.html"), 480, 400) as page:
+        page.wait_for("window.handle")
+        caption = page.evaluate("document.querySelector('.er-caption').textContent")
+    assert caption.endswith(" after 1 step")
+    assert "failed" not in caption
+
+
 def test_keys_step_choose_and_play(hopping: Page) -> None:
     hopping.evaluate("handle.choose(0); handle.seek(5); document.querySelector('canvas').focus()")
     hopping.press(".")

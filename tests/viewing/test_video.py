@@ -1,7 +1,9 @@
 """Films: every policy labelled side by side, drawn in another process, and a sentence where that is impossible."""
 
+import json
 import subprocess
 import sys
+import typing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
+from echelon.runs.replays import Outcome
 from echelon.viewing import drawing, video
 from echelon.viewing.acting import Trained
 from echelon.viewing.recorder import record
@@ -79,6 +82,15 @@ def test_a_film_shows_the_environments_own_sizes(hopper: RunFolder, tmp_path: Pa
     drawn = mujoco.MjModel.from_binary_path(str(tmp_path / "0.mjb"))
     assert drawn.geom_size == pytest.approx(sizes)
     assert np.array_equal(np.load(tmp_path / "0.npz")["qpos"], tape.qpos)
+
+
+def test_every_outcome_has_its_words(hopper: RunFolder, tmp_path: Path) -> None:
+    """An episode that lasts as long as it may needs none."""
+    (tape,) = record(Trained.load(hopper), "leader")
+    words = {"failed": "failed after 1.5 s", "succeeded": "succeeded after 1.5 s", "cut": "cut after 1.5 s"}
+    for outcome in typing.get_args(Outcome):
+        job = video._write_job((replace(tape, outcome=outcome, seconds=1.5),), tmp_path, "gif")
+        assert json.loads(job.read_text())["panels"][0]["end"] == words.get(outcome, "")
 
 
 def test_the_caption_says_how_an_episode_ended() -> None:

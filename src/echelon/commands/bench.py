@@ -46,9 +46,13 @@ def run(arguments: list[str]) -> int:
 
     from echelon.commands.train import configure
     from echelon.config_checks import validate
+    from echelon.runs.durable import require_writable
 
     config = configure(task, order.flags)
     validate(config)
+
+    path = order.json or Path("bench") / f"{task}-{config.algo}.json"
+    require_writable(path)
 
     from echelon.bench.measure import bench
     from echelon.bench.table import document, table
@@ -57,9 +61,7 @@ def run(arguments: list[str]) -> int:
     _say("")
     print(f"{task}, {config.algo}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
-    path = order.json or Path("bench") / f"{task}-{config.algo}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(document(found))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
@@ -82,7 +84,7 @@ def read_order(arguments: list[str]) -> Order:
             raise UserError(f"{name} needs a value")
         own[name] = value if attached else waiting.pop(0)
     repeats = own["--repeats"]
-    if not repeats.isdigit() or int(repeats) < 1:
+    if not repeats.isdecimal() or int(repeats) < 1:
         raise UserError(f"--repeats takes a whole number of at least 1, not {repeats!r}")
     return Order(int(repeats), Path(own["--json"]) if own["--json"] else None, flags)
 

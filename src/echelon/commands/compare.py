@@ -107,7 +107,7 @@ def read_order(arguments: list[str]) -> Order:
     if "--tasks" not in own:
         raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
     (seeds,) = own.get("--seeds", ["5"])
-    if not seeds.isdigit() or int(seeds) < 1:
+    if not seeds.isdecimal() or int(seeds) < 1:
         raise UserError(f"--seeds takes how many seeds, a whole number of at least 1, not {seeds!r}")
     (out,), (score,) = own.get("--out", ["runs/compare"]), own.get("--score", ["return"])
     algos = own.get("--algos", list(typing.get_args(Algo)))

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from echelon.errors import UserError
@@ -33,21 +34,21 @@ def run(arguments: list[str]) -> int:
     if given.seed < 0:
         raise UserError(f"--seed must be at least 0, not {given.seed}")
 
-    from pathlib import Path
-
     from rich.console import Console
 
     from echelon.config_checks import require_device
+    from echelon.runs.durable import require_writable
     from echelon.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
     require_device(given.device)
+    target = folder.evaluation if given.json is None else Path(given.json)
+    require_writable(target)
 
     from echelon.evaluate import evaluate
     from echelon.runs.scores import headline, score_table, write_scores
 
     evaluation = evaluate(folder, given.num_envs, given.seed, given.device, given.checkpoint)
-    target = folder.evaluation if given.json is None else Path(given.json)
     print(headline(evaluation))
     # A table in a log is not folded to the 80 columns that rich assumes there.
     Console(width=None if sys.stdout.isatty() else 240).print(score_table(evaluation))

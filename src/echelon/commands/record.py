@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from echelon.errors import UserError
+
+if TYPE_CHECKING:
+    from echelon.viewing.recorder import Tape
 
 FORMATS = ("mp4", "gif", "html")
 
@@ -50,8 +53,7 @@ def run(arguments: list[str]) -> int:
     tapes = record(trained, given.policy, given.seed)
     out = Path(given.out) if given.out else folder.path / "replay" / f"{given.policy}.{format}"
     for tape in tapes:
-        end = "failed" if tape.failed else "ended at its time limit"
-        print(f"{tape.name:<12} return {tape.total_return:10.2f}, {end} after {tape.length} steps")
+        print(f"{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
     try:
         replay = to_replay(folder.name, trained, given.seed, tapes)
         if format == "html" or not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
@@ -70,6 +72,14 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"{error.filename or out} cannot be written: {error.strerror}; choose another --out") from None
     print(f"Written to {out}")
     return 0
+
+
+def _end(tape: "Tape") -> str:
+    """How an episode ended, and when."""
+    steps = "1 step" if tape.length == 1 else f"{tape.length} steps"
+    if tape.outcome == "cut":
+        return f"cut after {tape.seconds:.3g} s, {steps}"
+    return f"{'ended at its time limit' if tape.outcome == 'time limit' else tape.outcome} after {steps}"
 
 
 def _format(given: RecordFlags) -> Literal["mp4", "gif", "html"]:

@@ -82,7 +82,7 @@ def configure(task: str, flags: list[str]) -> "TrainConfig":
 
 
 def fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
-    """Presets sized for a GPU get fewer environments on a machine without one, unless the user named a number."""
+    """Presets sized for a GPU get fewer environments on a CPU, unless the user named a number."""
     from dataclasses import replace
 
     import torch
@@ -90,7 +90,7 @@ def fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
     if _names_envs(flags) or not on_cpu or config.num_envs <= LARGE:
         return config
-    print(f"no CUDA GPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number")
+    print(f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number")
     return replace(config, num_envs=CPU_ENVS)
 
 

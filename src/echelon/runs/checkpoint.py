@@ -157,7 +157,10 @@ def _read(path: Path) -> Checkpoint:
     from safetensors.torch import load as from_safetensors
 
     entry = _read_entry(path)
-    data = (path / TENSORS).read_bytes()
+    try:
+        data = (path / TENSORS).read_bytes()
+    except OSError as error:
+        raise Damaged(f"{TENSORS} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != entry.body["tensors"]["sha256"]:
         raise Damaged(f"{TENSORS} does not match its checksum")
     return Checkpoint(path, entry.iteration, entry.score, decode(entry.body["state"], from_safetensors(data)))

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from echelon.errors import UserError
+
 
 def write_durably(path: Path, data: bytes) -> None:
     """Write a new file and wait until it is on the disk."""
@@ -38,3 +40,16 @@ def sync_directory(path: Path) -> None:
         pass
     finally:
         os.close(descriptor)
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose result it shall hold. Only its folder is made."""
+    try:
+        new = not path.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if new or path.is_file() or path.is_dir():  # a pipe's reader would take this for the end
+            path.open("ab").close()
+        if new:
+            path.resolve().unlink()  # what a link points to, not the link
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}; choose another --json") from None

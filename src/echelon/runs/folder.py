@@ -19,9 +19,10 @@ from typing import Any
 
 from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.config_checks import settings_of, validate
-from echelon.errors import UserError, closest
+from echelon.errors import UserError, closest, first_line
 from echelon.flags import setting
 from echelon.runs.durable import replace_durably
+from echelon.runs.json_lines import writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
 
@@ -30,6 +31,7 @@ MAY_CHANGE = (
     "iterations",
     "env_steps",
     "out",
+    "device",
     "threads",
     "capture",
     "fuse",
@@ -40,7 +42,10 @@ MAY_CHANGE = (
     "env.contacts",
     "env.constraints",
 )
-"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far."""
+"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
+
+What a run has on one kind of device cannot go on on another; its checkpoint tells which it was, `auto` does not.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ class RunFolder:
         """The same run with settings completed by what was found out when it was built."""
         document = _read_document(self.path)
         document["config"] = to_dict(config)
-        replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
+        with writing(self.path / CONFIG):
+            replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
         return RunFolder(self.path, config)
 
     def require_same(self, config: TrainConfig) -> None:
@@ -124,6 +130,13 @@ class RunFolder:
         return RunFolder(path, _stored_config(path, _read_document(path)))
 
 
+def _has_begun(path: Path) -> bool:
+    """Whether anything was learned in a run. One that could not be built may be started with other settings."""
+    folder = RunFolder(path, TrainConfig())
+    metrics = folder.metrics
+    return (metrics.exists() and metrics.stat().st_size > 0) or folder.checkpoints.exists()
+
+
 def _require_free(path: Path) -> None:
     """A new run must not mix with files that somebody else put there."""
     if path.exists() and not path.is_dir():
@@ -139,7 +152,7 @@ def _read_document(path: Path) -> dict[str, Any]:
         document = json.loads((path / CONFIG).read_text())
     except (ValueError, OSError) as error:
         raise UserError(
-            f"{path / CONFIG} cannot be read ({_first_line(error)}); restore the file or choose another folder"
+            f"{path / CONFIG} cannot be read ({first_line(error)}); restore the file or choose another folder"
         ) from None
     shape = {"created": str, "config": dict, "sessions": list}
     if not isinstance(document, dict) or any(not isinstance(document.get(key), shape[key]) for key in shape):
@@ -166,6 +179,8 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
 
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
     """Refuse to resume with a setting that would make the run neither the old nor a new one."""
+    if not _has_begun(path):
+        return
     before, now = settings_of(stored), settings_of(given)
     before["policies"], now["policies"] = stored.num_policies, given.num_policies
     for name in before | now:
@@ -200,8 +215,3 @@ def _run_inside(path: Path) -> str:
     """One of the runs in a folder of runs, for those who named the folder above."""
     runs = sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
     return f"; did you mean {runs[0]}?" if runs else ""
-
-
-def _first_line(error: Exception) -> str:
-    """An error's first line, so that a sentence stays one."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

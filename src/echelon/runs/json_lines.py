@@ -1,35 +1,68 @@
 """Files that grow by lines of JSON while a run trains: each line has its `iteration`."""
 
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from echelon.errors import UserError
 from echelon.runs.durable import replace_durably
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All lines, none if there is no file; one that a kill cut short is left out."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system has against writing `path`, a full disk above all, is one sentence that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; make room, then resume") from error
+
+
+def read_lines(path: Path, warn: bool = False) -> list[dict[str, Any]]:
+    """All whole lines, none if there is no file. With `warn`, damaged ones are named; a last one that a kill cut short
+    is no damage."""
     if not path.exists():
         return []
+    texts = path.read_text(errors="replace").split("\n")
     lines = []
-    for text in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue
+    for number, text in enumerate(texts, start=1):
+        line = _parsed(text)
+        if line is not None:
+            lines.append(line)
+        elif warn and text.strip() and number < len(texts):
+            warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=3)
     return lines
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines, and the file's folder where it is missing."""
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    """Add lines, and the file and its folder where they are missing."""
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a") as file:
+            file.writelines(_text(line) for line in lines)
 
 
-def drop_lines_after(path: Path, completed: int) -> None:
-    """Keep what belongs to the iterations that a run resumes after; a run that starts anew keeps nothing."""
-    if path.exists():
-        kept = [line for line in read_lines(path) if completed and line["iteration"] <= completed]
-        replace_durably(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+def drop_lines_after(path: Path, completed: int, warn: bool = False) -> list[dict[str, Any]]:
+    """Keep what belongs to the iterations that a run resumes after, and return it; a run that starts anew keeps
+    nothing."""
+    kept = [line for line in read_lines(path, warn) if completed and line["iteration"] <= completed]
+    text = "".join(map(_text, kept))
+    if path.exists() and path.read_text(errors="replace") != text:
+        with writing(path):
+            replace_durably(path, text.encode())
+    return kept
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """A line, or None when it is not a whole one."""
+    try:
+        line: Any = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("iteration"), int) else None
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    return json.dumps(line) + "\n"

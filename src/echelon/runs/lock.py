@@ -8,7 +8,8 @@ from typing import IO
 from echelon.errors import UserError
 
 _held: dict[Path, IO[str]] = {}
-"""Open lock files of this process. Closing one would drop the lock, so they stay open until the process ends."""
+"""Open lock files of this process. The system ties a lock to the process, not to a handle, and drops it once any handle
+of the file is closed: so these stay open until the process ends, and no file among them is opened a second time."""
 
 
 def hold(folder: Path) -> None:
@@ -18,11 +19,10 @@ def hold(folder: Path) -> None:
     import fcntl
 
     path = folder.resolve() / ".lock"
-    if path in _held and path.exists() and os.path.samestat(os.fstat(_held[path].fileno()), path.stat()):
+    if _is_ours(path):
         return
     handle = path.open("a")
     try:
-        # A record lock belongs to the process, not to the file handle: whoever forks or reopens does not lose it.
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         handle.close()
@@ -37,7 +37,7 @@ def hold(folder: Path) -> None:
 def is_held(folder: Path) -> bool:
     """Whether another process trains in `folder`. Only looks: where the lock is free, it stays free."""
     path = folder.resolve() / ".lock"
-    if sys.platform == "win32" or not path.exists():
+    if sys.platform == "win32" or not path.exists() or _is_ours(path):
         return False
     import fcntl
 
@@ -49,3 +49,8 @@ def is_held(folder: Path) -> bool:
         except OSError:
             return False
     return False
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this process holds the very file at `path`, and not one that was deleted there since."""
+    return path in _held and path.exists() and os.path.samestat(os.fstat(_held[path].fileno()), path.stat())

@@ -4,17 +4,14 @@ Every line has `iteration`, the number of iterations done when it was written, s
 finite is written as null and read back as NaN.
 """
 
-import json
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from echelon.errors import UserError
-from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
+from echelon.runs.json_lines import append_lines, drop_lines_after, read_lines
 from echelon.runs.tensor_board import TensorBoard
 
 
@@ -23,12 +20,9 @@ class MetricsWriter:
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
         """Go on after `completed` iterations: lines beyond are dropped, so that no iteration appears twice."""
-        kept = [line for line in read_metrics(folder) if line["iteration"] <= completed]
-        text = "".join(_line(metrics) for metrics in kept)
-        if folder.metrics.exists() and folder.metrics.read_text(errors="replace") != text:
-            replace_durably(folder.metrics, text.encode())
         self._path = folder.metrics
-        self._file = folder.metrics.open("a")
+        kept = drop_lines_after(self._path, completed, warn=True)
+        append_lines(self._path, [])  # a file that cannot be written is told of before an iteration is spent
         self._board = TensorBoard(folder.tensorboard, begin=_step(kept[-1]) + 1 if kept else 0)
         self._wandb = None
         if folder.config.wandb != "off":
@@ -38,21 +32,18 @@ class MetricsWriter:
 
     def write(self, metrics: Mapping[str, float]) -> None:
         """One iteration."""
-        try:
-            self._file.write(_line(metrics))
-            self._file.flush()
-        except OSError as error:
-            raise UserError(f"{self._path} cannot be written: {error.strerror}; make room, then resume") from error
+        append_lines(self._path, [{name: _plain(value) for name, value in metrics.items()}])
         self._board.write(metrics, _step(metrics))
         if self._wandb:
             self._wandb.write(metrics)
 
     def close(self) -> None:
         """Write what is still held back."""
-        self._file.close()
-        self._board.close()
-        if self._wandb:
-            self._wandb.close()
+        try:
+            self._board.close()
+        finally:
+            if self._wandb:
+                self._wandb.close()
 
     def __enter__(self) -> "MetricsWriter":
         return self
@@ -60,40 +51,18 @@ class MetricsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except UserError:
+            if error is None:  # otherwise what came first says more
+                raise
 
 
 def read_metrics(folder: RunFolder | Path) -> list[dict[str, float]]:
     """All lines of a run, in order. A last line that a kill cut short is left out; other unreadable ones are named."""
     path = folder.metrics if isinstance(folder, RunFolder) else Path(folder) / "metrics.jsonl"
-    if not path.exists():
-        return []
-    text = path.read_text(errors="replace")
-    lines = text.split("\n")
-    found: list[dict[str, float]] = []
-    for number, line in enumerate(lines, start=1):
-        metrics = _parsed(line)
-        if metrics is not None:
-            found.append(metrics)
-        elif line.strip() and number < len(lines):
-            warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=2)
-    return found
-
-
-def _parsed(line: str) -> dict[str, float] | None:
-    """A line's metrics, or None when it is not a whole one."""
-    try:
-        data: Any = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or not isinstance(data.get("iteration"), int):
-        return None
-    return {name: math.nan if value is None else value for name, value in data.items()}
-
-
-def _line(metrics: Mapping[str, float]) -> str:
-    """One line of the file."""
-    return json.dumps({name: _plain(value) for name, value in metrics.items()}, allow_nan=False) + "\n"
+    lines = read_lines(path, warn=True)
+    return [{name: math.nan if value is None else value for name, value in line.items()} for line in lines]
 
 
 def _plain(value: float) -> float | None:

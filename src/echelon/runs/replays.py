@@ -14,11 +14,11 @@ import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from echelon.errors import UserError
+from echelon.errors import UserError, first_line
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
 
@@ -27,6 +27,8 @@ UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
 """What one step of a stored number is worth: x y z in metres, then w x y z of the quaternion."""
 
 Vector = tuple[float, ...]
+Outcome = Literal["failed", "succeeded", "time limit", "cut"]
+"""How an episode ended; `cut`: it did not, but its recording stopped."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Episode:
     """Of this episode, since an environment may have sizes and colours of its own."""
     poses: np.ndarray
     """`[frames, bodies, 7]`: x y z in metres, then w x y z."""
+    outcome: Outcome | None = None
+    """None in a replay from before it was kept."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def read_replay(path: Path) -> Replay:
     try:
         return _decoded(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError, zlib.error, binascii.Error) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"{path} is not a whole replay ({reason}); echelon record writes it anew") from None
 
 

@@ -1,24 +1,43 @@
 """A run's metrics for TensorBoard. The horizontal axis is `env_steps`, on which different runs compare."""
 
 import math
+import os
+import socket
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from echelon.runs.json_lines import writing
+
 
 class TensorBoard:
-    """Writes an iteration as one event: an event for each metric takes ten times as long, and the GPU waits."""
+    """Writes an iteration as one event: an event for each metric takes ten times as long, and the GPU waits.
+
+    A thread does it, since TensorBoard's checksums are slow. What goes wrong there is told at the next iteration, or
+    on closing; in torch's own writer, a full disk ends in a traceback of its thread.
+    """
 
     def __init__(self, folder: Path, begin: int) -> None:
         """What earlier files of the folder hold from step `begin` on is no longer shown."""
         # Slow to import, and only a run that trains needs it.
         from tensorboard.compat.proto import event_pb2, summary_pb2
-        from torch.utils.tensorboard import FileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        events: Any = event_pb2  # generated: their classes are known only at run time
+        self._events: Any = event_pb2  # generated: their classes are known only at run time
         self._summaries: Any = summary_pb2
-        self._file = FileWriter(str(folder))
-        self._file.add_event(events.Event(step=begin, session_log=events.SessionLog(status=events.SessionLog.START)))
+        # Files are read in the order of their names, and a run may be started twice within a second.
+        self._path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        with writing(self._path):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")
+            self._records = RecordWriter(self._file)
+            self._append(self._event(file_version="brain.Event:2"))
+            start = self._events.SessionLog(status=self._events.SessionLog.START)
+            self._append(self._event(step=begin, session_log=start))
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._last: Future[None] | None = None
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Values that are not finite are left out."""
@@ -26,8 +45,23 @@ class TensorBoard:
         for name, value in metrics.items():
             if math.isfinite(value):
                 summary.value.add(tag=name, simple_value=float(value))
-        self._file.add_summary(summary, step)
+        with writing(self._path):
+            self._wait()
+        self._last = self._thread.submit(self._append, self._event(step=step, summary=summary))
 
     def close(self) -> None:
-        """Write what is still held back."""
-        self._file.close()
+        """Wait until everything is written."""
+        with writing(self._path), self._file, self._thread:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Until the iteration before is written, which it usually is."""
+        if self._last:
+            self._last.result()
+
+    def _event(self, **fields: Any) -> Any:
+        return self._events.Event(wall_time=time.time(), **fields)
+
+    def _append(self, event: Any) -> None:
+        self._records.write(event.SerializeToString())
+        self._file.flush()

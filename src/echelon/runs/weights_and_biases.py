@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 
 from echelon.config import to_dict
-from echelon.errors import UserError
+from echelon.errors import UserError, first_line
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
 
@@ -37,7 +37,7 @@ class WeightsAndBiases:
                 settings=wandb.Settings(silent=True, console="off", disable_git=True),
             )
         except Exception as error:  # wandb has errors of its own for every way this can fail
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise UserError(
                 f"Weights & Biases does not start ({reason}); log in with wandb login, or use --wandb offline"
             ) from None

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.ranges import NOT_NEGATIVE
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 
 
@@ -36,6 +37,8 @@ class CartpoleConfig(MujocoTaskConfig):
     """Weight of the squared angular velocity (rad/s) by which the reward of a raised pole shrinks."""
     action_cost: float = 0.01
     """Weight of the squared action that is taken off the reward."""
+
+    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_position": NOT_NEGATIVE}
 
 
 class CartpoleSwingup(MujocoTask[CartpoleConfig]):

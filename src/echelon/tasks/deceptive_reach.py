@@ -22,6 +22,7 @@ from torch import Tensor
 from echelon.config import TaskConfig
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
+from echelon.ranges import COUNT, Range
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class DeceptiveReachConfig(TaskConfig):
     """Length of the wall across the straight way to the goal. Longer is harder."""
     start_spread: float = 0.1
     """Largest deviation of the start position from its centre, along x and y."""
+
+    # The wall leaves a way through the arena, which is 2 wide, and starts lie in it.
+    ranges = TaskConfig.ranges | {
+        "episode_length": COUNT,
+        "wall_length": Range(low=0, high=2, open_low=True, open_high=True),
+        "start_spread": Range(low=0, high=0.4),
+    }
 
 
 class Box(NamedTuple):
@@ -79,7 +87,9 @@ class DeceptiveReach:
         *,
         spread_clocks: bool = False,
     ) -> None:
-        _check(config, num_envs)
+        if num_envs < 1:
+            raise UserError(f"num_envs is at least 1, not {num_envs}")
+        config.check()
         self.config = config
         self.num_envs = num_envs
         self.device = device
@@ -213,17 +223,3 @@ class DeceptiveReach:
 
 
 _SAVED = ("position", "velocity", "clock", "trapped_steps", "closest")
-
-
-def _check(config: DeceptiveReachConfig, num_envs: int) -> None:
-    """Refuse settings that leave no task."""
-    if num_envs < 1:
-        raise UserError(f"num_envs is at least 1, not {num_envs}")
-    if config.episode_length < 1:
-        raise UserError(f"env.episode_length is at least 1, not {config.episode_length}")
-    if not 0.0 < config.wall_length < 2.0:
-        raise UserError(f"env.wall_length is above 0 and below 2, the width of the arena, not {config.wall_length}")
-    if not 0.0 <= config.start_spread <= 0.4:
-        raise UserError(
-            f"env.start_spread is within 0 and 0.4, so that starts lie in the arena, not {config.start_spread}"
-        )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
-from echelon.errors import UserError
+from echelon.ranges import NOT_NEGATIVE, Range
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
@@ -51,6 +51,8 @@ class FrankaCubeConfig(MujocoTaskConfig):
     joint_spread: float = 0.25
     """Largest deviation of a joint from the default pose at the start, in radians."""
 
+    ranges = MujocoTaskConfig.ranges | {"start_yaw": NOT_NEGATIVE, "joint_spread": NOT_NEGATIVE}
+
 
 TABLE_TOP = 1.025
 CUBE_A = 0.05
@@ -67,8 +69,17 @@ MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 SHARPNESS = 10.0
 """1/m: how fast closeness falls with distance."""
 DRAWS = 16
-"""Places drawn for cube A, of which the first that is far enough counts; fewer than 1 start in 10⁷ finds none."""
+"""Places drawn for cube A, of which the first that is far enough counts, or else the farthest.
+
+Fewer than 1 start in 10⁷ finds none; with a smaller `start_spread` there may be none.
+"""
 OBS_CLIP = 5.0
+
+
+def room_beside(edge: float) -> Range:
+    """Of `start_spread`, beside a cube of this edge: only then a place that does not touch it exists everywhere."""
+    return Range(low=0.5 * (CUBE_A + edge), open_low=True)
+
 
 C = TypeVar("C", bound=FrankaCubeConfig)
 
@@ -85,15 +96,6 @@ class FrankaCube(MujocoTask[C]):
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
     ) -> None:
-        least = 0.5 * (CUBE_A + self.other_edge)
-        if config.start_spread <= least:
-            raise UserError(
-                f"env.start_spread must be more than {least:g} m, or no place is apart from goal or other cube, "
-                f"not {config.start_spread:g}"
-            )
-        for name in ("start_yaw", "joint_spread"):
-            if (value := getattr(config, name)) < 0:
-                raise UserError(f"env.{name} is at least 0, not {value:g}")
         super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
         self.action_dim = 7
         self.obs_spec = {"policy": 19}
@@ -131,9 +133,10 @@ class FrankaCube(MujocoTask[C]):
         spread, joint_spread = self.config.start_spread, self.config.joint_spread
         other = self.uniform(-spread, spread, 2)
         places = self.uniform(-spread, spread, DRAWS, 2)
-        apart = (places - other[:, None]).norm(dim=2) >= sqrt(2.0) * (CUBE_A + self.other_edge)
-        first = apart.float().argmax(dim=1)
-        cube = places.gather(1, first[:, None, None].expand(-1, 1, 2))[:, 0]
+        distance = (places - other[:, None]).norm(dim=2)
+        # What is far enough is as good as any: the first of the largest is the first that is.
+        chosen = distance.clamp(max=sqrt(2.0) * (CUBE_A + self.other_edge)).argmax(dim=1)
+        cube = places.gather(1, chosen[:, None, None].expand(-1, 1, 2))[:, 0]
         joints = self._home + self.uniform(-joint_spread, joint_spread, 7)
         parts = (
             self._on_table(cube, CUBE_A),

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from echelon.tasks.franka_cube import FrankaCube, FrankaCubeConfig, closeness
+from echelon.tasks.franka_cube import FrankaCube, FrankaCubeConfig, closeness, room_beside
+
+GOAL = 0.05
+"""Edge of the cube that shows the goal, in metres."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class FrankaCubePushConfig(FrankaCubeConfig):
     end_cost: float = 5.0
     """Cost of an episode's end without success far from the goal; it falls with the distance."""
 
+    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(GOAL)}
+
 
 MOVED = 0.005
 """A cube that is farther than this from where it lay at the start, in metres, was pushed, however badly."""
@@ -39,7 +44,7 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
     """See the module."""
 
     scene = "franka_push"
-    other_edge = 0.05
+    other_edge = GOAL
 
     def __init__(
         self,

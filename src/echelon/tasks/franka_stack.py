@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from echelon.tasks.franka_cube import CUBE_A, FrankaCube, FrankaCubeConfig, closeness
+from echelon.tasks.franka_cube import CUBE_A, FrankaCube, FrankaCubeConfig, closeness, room_beside
 
 CUBE_B = 0.07
 """Edge of cube B, in metres."""
@@ -37,6 +37,8 @@ class FrankaCubeStackConfig(FrankaCubeConfig):
     """Largest error of cube A's place on cube B, horizontally and in height, in metres."""
     release_distance: float = 0.04
     """Cube A is released when the grip point is farther than this from its centre, in metres."""
+
+    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(CUBE_B)}
 
 
 class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):

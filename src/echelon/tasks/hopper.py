@@ -16,6 +16,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.ranges import NOT_NEGATIVE
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 
 
@@ -37,6 +38,8 @@ class HopperConfig(MujocoTaskConfig):
     """Pitch of the torso beyond which it has fallen, in radians."""
     start_noise: float = 0.05
     """Largest deviation of joint angles and velocities from standing at the start."""
+
+    ranges = MujocoTaskConfig.ranges | {"start_noise": NOT_NEGATIVE}
 
 
 class Hopper(MujocoTask[HopperConfig]):

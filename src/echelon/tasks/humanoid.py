@@ -18,6 +18,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.ranges import NOT_NEGATIVE
 from echelon.tasks import attitude
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 
@@ -48,6 +49,8 @@ class HumanoidConfig(MujocoTaskConfig):
     """Largest deviation of a joint from zero at the start, in radians; joint limits are kept."""
     start_velocity: float = 0.1
     """Largest joint velocity at the start, in rad/s."""
+
+    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_velocity": NOT_NEGATIVE}
 
 
 class Humanoid(MujocoTask[HumanoidConfig]):

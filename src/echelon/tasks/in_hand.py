@@ -21,6 +21,7 @@ from torch import Tensor
 
 from echelon import robots
 from echelon.envs.contract import Groups
+from echelon.ranges import NOT_NEGATIVE, POSITIVE
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
@@ -54,6 +55,12 @@ class InHandConfig(MujocoTaskConfig):
     """Joints start at this share of an angle drawn from their range."""
     observe_torques: bool = True
     """Observe the servos' torques; False leaves zeros in their place, as the reference does for the Allegro hand."""
+
+    ranges = MujocoTaskConfig.ranges | {
+        "rotation_softening": POSITIVE,
+        "start_spread": NOT_NEGATIVE,
+        "joint_spread": NOT_NEGATIVE,
+    }
 
 
 @dataclass(frozen=True)

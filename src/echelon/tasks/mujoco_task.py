@@ -20,6 +20,7 @@ from torch import Tensor
 from echelon.config import TaskConfig
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
+from echelon.ranges import COUNT, Range
 from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
@@ -35,6 +36,8 @@ class MujocoTaskConfig(TaskConfig):
     """Contacts that fit in a simulation on CUDA; found by trying unless given, and then stored with the run."""
     constraints: int | None = None
     """Rows of constraints that fit in a simulation on CUDA, likewise."""
+
+    ranges: ClassVar[dict[str, Range]] = {"episode_length": COUNT, "contacts": COUNT, "constraints": COUNT}
 
 
 @dataclass
@@ -73,11 +76,7 @@ class MujocoTask(ABC, Generic[C]):
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
-        if config.episode_length < 1:
-            raise UserError(f"env.episode_length is at least 1, not {config.episode_length}")
-        for name in ("contacts", "constraints"):
-            if (room := getattr(config, name)) is not None and room < 1:
-                raise UserError(f"env.{name} is at least 1, not {room}")
+        config.check()
         self.config = config
         self.num_envs = num_envs
         self.device = device

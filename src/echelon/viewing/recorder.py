@@ -6,10 +6,10 @@ import mujoco
 import numpy as np
 import torch
 
-from echelon.envs.contract import MakeEnv
+from echelon.envs.contract import MakeEnv, Step
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
-from echelon.runs.replays import Episode, Replay, replay_path, write_replay
+from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
 from echelon.viewing.acting import Actor, Trained
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
@@ -32,7 +32,10 @@ class Tape:
     frame_s: float
     total_return: float
     length: int
-    failed: bool
+    """Control steps."""
+    seconds: float
+    """Simulated."""
+    outcome: Outcome
     qpos: np.ndarray
     """`[frames, nq]`"""
     mocap: np.ndarray
@@ -68,7 +71,7 @@ def record_episode(actor: Actor, name: str) -> Tape:
     xpos, xquat = engine.read("xpos"), engine.read("xquat")
     markers = np.flatnonzero(engine.model.body_mocapid >= 0)
     qpos, mocap, poses = [], [], []
-    total, length, ended = 0.0, 0, False
+    total, length, successes = 0.0, 0, 0.0
     actor.reset()  # after the reads, which it fills
     looks = Looks.of(engine)
     while True:
@@ -81,8 +84,8 @@ def record_episode(actor: Actor, name: str) -> Tape:
         step = actor.step()
         total, length = total + float(step.reward), length + 1
         if bool(step.terminated | step.truncated) or length * actor.control_s >= LONGEST_S:
-            ended = bool(step.terminated)
             break
+        successes = _successes(step)
     return Tape(
         policy=actor.policy,
         name=name,
@@ -91,11 +94,29 @@ def record_episode(actor: Actor, name: str) -> Tape:
         frame_s=stride * actor.control_s,
         total_return=total,
         length=length,
-        failed=ended,
+        seconds=length * actor.control_s,
+        outcome=_outcome(step, successes),
         qpos=np.stack(qpos),
         mocap=np.stack(mocap),
         poses=np.stack(poses),
     )
+
+
+def _outcome(step: Step, successes: float) -> Outcome:
+    """How the recording ended, from its last step and the successes before it.
+
+    Some tasks end an episode when it succeeds. A hand that drops the cube has failed, whatever it reached before: only
+    a success in the last step itself can be what ended the episode.
+    """
+    if bool(step.terminated):
+        return "succeeded" if _successes(step) > successes else "failed"
+    return "time limit" if bool(step.truncated) else "cut"
+
+
+def _successes(step: Step) -> float:
+    """Of the episode so far; none in a task that does not count them."""
+    found = step.log.get("episode/successes")
+    return 0.0 if found is None else float(found)
 
 
 def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
@@ -117,9 +138,10 @@ def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) ->
                 name=tape.name,
                 total_return=tape.total_return,
                 length=tape.length,
-                failed=tape.failed,
+                failed=tape.outcome == "failed",
                 geoms=primitives(tape.model, tape.looks),
                 poses=tape.poses,
+                outcome=tape.outcome,
             )
             for tape in tapes
         ),

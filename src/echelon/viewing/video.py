@@ -86,7 +86,7 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
         tape.looks.put_into(model)
         mujoco.mj_saveModel(model, str(place / f"{tape.policy}.mjb"), None)
         np.savez(place / f"{tape.policy}.npz", qpos=tape.qpos, mocap=tape.mocap)
-        end = f"failed after {len(tape.qpos) * tape.frame_s:.1f} s" if tape.failed else ""
+        end = "" if tape.outcome == "time limit" else f"{tape.outcome} after {tape.seconds:.1f} s"
         seen = {"camera": view_id(model), "follow": followed(model)}
         panels.append({"name": str(tape.policy), "label": tape.name, "end": end} | seen)
     job = place / "job.json"

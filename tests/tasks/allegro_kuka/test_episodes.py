@@ -53,11 +53,11 @@ def test_switchboard() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"success_steps": 0}, "env.success_steps is at least 1, not 0"),
-        ({"max_successes": 0}, "env.max_successes is at least 1, not 0"),
-        ({"tolerance_interval": -1}, "env.tolerance_interval is at least 1, not -1"),
-        ({"tolerance": 0.005}, "env.target_tolerance is above 0 and at most env.tolerance, 0.005, not 0.01"),
-        ({"target_tolerance": 0.0}, "env.target_tolerance is above 0"),
+        ({"success_steps": 0}, "--env.success-steps must be at least 1, not 0"),
+        ({"max_successes": 0}, "--env.max-successes must be at least 1, not 0"),
+        ({"tolerance_interval": -1}, "--env.tolerance-interval must be at least 1, not -1"),
+        ({"tolerance": 0.005}, "--env.target-tolerance is at most --env.tolerance, 0.005, not 0.01"),
+        ({"target_tolerance": 0.0}, "--env.target-tolerance must be above 0, not 0.0"),
     ],
 )
 def test_refusals(settings: dict, message: str) -> None:

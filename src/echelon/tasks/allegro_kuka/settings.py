@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from echelon.errors import UserError
+from echelon.ranges import COUNT, POSITIVE
 from echelon.tasks.mujoco_task import MujocoTaskConfig
 
 
@@ -62,17 +63,19 @@ class AllegroKukaConfig(MujocoTaskConfig):
     hand_speed_weight: float = -0.0003
     """Weight of the sum of the hands' absolute joint velocities, in rad/s."""
 
+    ranges = MujocoTaskConfig.ranges | {
+        "success_steps": COUNT,
+        "max_successes": COUNT,
+        "tolerance_interval": COUNT,
+        "target_tolerance": POSITIVE,
+    }
 
-def check(config: AllegroKukaConfig) -> None:
-    """Refuse what no episode could be played with."""
-    for name in ("success_steps", "max_successes", "tolerance_interval"):
-        if (value := getattr(config, name)) < 1:
-            raise UserError(f"env.{name} is at least 1, not {value}")
-    if not 0.0 < config.target_tolerance <= config.tolerance:
-        raise UserError(
-            f"env.target_tolerance is above 0 and at most env.tolerance, {config.tolerance}, not "
-            f"{config.target_tolerance}"
-        )
+    def check(self) -> None:
+        super().check()
+        if self.target_tolerance > self.tolerance:
+            raise UserError(
+                f"--env.target-tolerance is at most --env.tolerance, {self.tolerance}, not {self.target_tolerance}"
+            )
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from echelon.tasks.allegro_kuka.draws import Draws
 from echelon.tasks.allegro_kuka.forces import Pushes
 from echelon.tasks.allegro_kuka.goals import Goals, Keypoints
 from echelon.tasks.allegro_kuka.reward import TERMS, Prices, Progress, Seen
-from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig, check
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 OBS_CLIP = 10.0
@@ -49,7 +49,6 @@ class AllegroKuka(MujocoTask[C]):
     def __init__(
         self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
     ) -> None:
-        check(config)
         super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())

@@ -55,8 +55,15 @@ export class Panel {
     this.frames = episode.frames;
     this.slider.max = episode.frames - 1;
     const score = Number(episode.total_return.toPrecision(4)).toLocaleString("en");
-    const end = episode.failed ? `, failed after ${episode.length} steps` : "";
-    this.caption.replaceChildren(element("b", {}, episode.name), ` return ${score}${end}`);
+    this.caption.replaceChildren(element("b", {}, episode.name), ` return ${score}${this.end(episode)}`);
+  }
+
+  /** How it ended, unless by its time limit. Without an outcome all that is known is whether that was early. */
+  end({ outcome, failed, frames, length }) {
+    const steps = length === 1 ? "1 step" : `${length} steps`;
+    if (outcome === "cut") return `, cut after ${Number((frames * this.frame_s).toPrecision(3))} s`;
+    if (outcome) return outcome === "time limit" ? "" : `, ${outcome} after ${steps}`;
+    return failed ? `, ended early after ${steps}` : "";
   }
 
   time(frame) {

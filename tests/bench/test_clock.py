@@ -1,0 +1,15 @@
+"""How often the host waits, in torch's own words; `test_bench.py` has a copy of them, which shows nothing of torch."""
+
+import pytest
+import torch
+
+from echelon.bench.clock import synchronisations
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_torch_says_when_the_host_waits_and_only_then() -> None:
+    device = torch.device("cuda")
+    x = torch.zeros((), device=device)
+    assert synchronisations(lambda: x.item(), device) == 1
+    assert synchronisations(lambda: x.add_(1), device) == 0
