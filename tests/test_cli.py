@@ -154,7 +154,7 @@ T = ["train", "Pendulum"]
         ([*T, "--algo", "pbt", "--policies", "-2"], "--policies must be at least 1, not -2"),
         ([*T, "--seed", "-3"], "--seed must be within 0 and"),
         ([*T, "--update.discount", "2"], "--update.discount must be within 0 and 1, not 2.0"),
-        ([*T, "--update.clip", "nan"], "--update.clip must be above 0, not nan"),
+        ([*T, "--update.clip", "nan"], "--update.clip must be finite, not nan"),
         ([*T, "--algo", "ppo", "--policies", "2"], "ppo trains one policy, not 2"),
         ([*T, "--model.lstm", "8", "--update.sequence", "3"], "--update.sequence 3 does not divide"),
         (["evaluate"], "evaluate needs a run folder"),
@@ -212,7 +212,10 @@ def test_ctrl_c_is_130_and_says_how_to_resume(capsys: pytest.CaptureFixture[str]
     stand_ins.fails_with = KeyboardInterrupt()
     assert cli.main([*T, "--seed", "4"]) == 130
     said = capsys.readouterr()
-    assert "The same command resumes it:  echelon train Pendulum --seed 4" in said.out
+    assert (
+        "The same command goes on from the last checkpoint, if there is one:  echelon train Pendulum --seed 4"
+        in said.out
+    )
     assert said.err == ""
 
 

@@ -149,7 +149,7 @@ def test_every_range_belongs_to_a_setting() -> None:
         ({"update": {"discount": 1.01}}, "--update.discount must be within 0 and 1, not 1.01"),
         ({"update": {"gae_lambda": -0.1}}, "--update.gae-lambda must be within 0 and 1, not -0.1"),
         ({"update": {"clip": 0.0}}, "--update.clip must be above 0, not 0.0"),
-        ({"update": {"learning_rate": float("nan")}}, "--update.learning-rate must be above 0, not nan"),
+        ({"update": {"learning_rate": float("nan")}}, "--update.learning-rate must be finite, not nan"),
         ({"update": {"reward_scale": float("inf")}}, "--update.reward-scale must be finite, not inf"),
         ({"env": {"friction": {"slide": float("nan")}}}, "--env.friction.slide must be finite, not nan"),
         ({"model": {"hidden": []}}, "--model.hidden needs at least one value"),
@@ -187,6 +187,12 @@ def test_a_tasks_settings_are_refused_before_anything_is_built(task: str) -> Non
     for name in known & (WIDTHS | {"episode_length"}):
         with pytest.raises(UserError, match=f"--env.{name.replace('_', '-')} must be "):
             validate(replace(config, env=replace(config.env, **{name: -1})))
+
+
+@pytest.mark.parametrize("change", [{"env_steps": 1e5}, {"algo": "xyz"}, {"seed": "a"}, {"policies": "4"}])
+def test_a_value_of_another_type_is_refused_from_python_too(change: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(change))):
+        validate(replace(TrainConfig(), **change))
 
 
 def test_a_sequence_matters_only_to_an_lstm() -> None:

@@ -91,6 +91,35 @@ def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path
     assert clock == sorted(clock)  # goes on where the first part stopped
 
 
+def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path) -> None:
+    config = tiny(tmp_path / "run", 9)
+    config = replace(config, update=replace(config.update, learning_rate=1e30, rate_schedule="fixed"))
+    with pytest.raises(UserError, match=r"learning diverged in iteration \d+: loss/\w+ is not finite"):
+        train(config, make_env=drift)
+    found = checkpoint.load_newest(RunFolder.open(config.out or ""))
+    assert found is None or all(x.isfinite().all() for x in found.state["trainer"]["model"].values())
+
+
+def test_a_run_beyond_what_was_asked_for_is_refused(tmp_path: Path) -> None:
+    train(tiny(tmp_path / "run", 3), make_env=drift)
+    with pytest.raises(UserError, match="is at iteration 3 already, beyond the 2 that were asked for"):
+        train(tiny(tmp_path / "run", 2), make_env=drift)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_anew(tmp_path: Path) -> None:
+    folder = train(tiny(tmp_path / "run", 3), make_env=drift)
+    for tensors in folder.checkpoints.glob("*/tensors.safetensors"):
+        tensors.write_bytes(b"")
+    with pytest.raises(UserError, match=r"every checkpoint of .* is damaged"):
+        train(tiny(tmp_path / "run", 4), make_env=drift)
+    assert iterations_of(folder) == [1, 2, 3]
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(UserError, match=r"every checkpoint of .* is damaged"),
+    ):
+        checkpoint.load(folder, "newest")
+
+
 def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` is another one on another machine."""
     config = tiny(tmp_path / "run", 2)

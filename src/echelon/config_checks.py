@@ -4,7 +4,7 @@ import dataclasses
 from importlib.util import find_spec
 from typing import Any
 
-from echelon.config import TrainConfig
+from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.errors import UserError
 from echelon.flags import spelling
 from echelon.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
@@ -15,7 +15,7 @@ RANGES: dict[str, Range] = {
     "iterations": COUNT,
     "env_steps": COUNT,
     "seed": Range(low=0, high=2**32 - 1),
-    "threads": COUNT,
+    "threads": Range(low=1, high=1024),
     "checkpoint_every": COUNT,
     "keep_checkpoints": COUNT,
     "model.hidden": COUNT,
@@ -63,6 +63,7 @@ RANGES: dict[str, Range] = {
 
 def validate(config: TrainConfig) -> None:
     """Raise a `UserError` for the first setting that cannot work."""
+    from_dict(config, to_dict(config))  # from Python, a value may have a type that its folder could not be read with
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
         if name in RANGES and not numbers:

@@ -44,4 +44,4 @@ ANY = Range()
 def require(name: str, value: float, allowed: Range) -> None:
     """Refuse a setting's value; `name` is its dotted name."""
     if value not in allowed:
-        raise UserError(f"{spelling(name)} must be {allowed}, not {value}")
+        raise UserError(f"{spelling(name)} must be {allowed if math.isfinite(value) else ANY}, not {value}")

@@ -1,7 +1,9 @@
 """The loop: iterate, log, save."""
 
 import dataclasses
+import math
 import time
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -51,6 +53,7 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
+                _require_finite(metrics, folder)
                 stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
                 last = stop or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
@@ -132,6 +135,21 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
     return config, folder.with_config(config)
 
 
+def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
+    """Stop where learning has diverged, before a network of NaN is saved over the good ones.
+
+    A population outlives members that diverge: they are replaced.
+    """
+    if folder.config.algo == "pbt":
+        return
+    for name in ("loss/actor", "loss/critic"):
+        if not math.isfinite(metrics[name]):
+            raise UserError(
+                f"learning diverged in iteration {metrics['iteration']:g}: {name} is not finite; any checkpoint in "
+                f"{folder.path} is from before; start anew with --out and a smaller --update.learning-rate or reward"
+            )
+
+
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
@@ -144,7 +162,14 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
     found = checkpoint.load_newest(folder, view.message)
     if found is None:
+        if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
+            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
         return 0.0
+    if found.iteration > trainer.config.num_iterations:
+        raise UserError(
+            f"{folder.path} is at iteration {found.iteration} already, beyond the {trainer.config.num_iterations} "
+            "that were asked for; ask for more, or choose another folder with --out"
+        )
     here = trainer.env.device.type
     if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
         raise UserError(

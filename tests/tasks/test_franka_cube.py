@@ -221,7 +221,6 @@ def test_two_iterations_of_training(task: str, algo: str, tmp_path: Path) -> Non
         algo=algo,
         policies=1 if algo == "ppo" else 3,
         num_envs=12,
-        env_steps=None,
         iterations=2,
         device="cpu",
         out=str(tmp_path / "run"),

@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> int:
         folder = train(config, view)
     except KeyboardInterrupt:
         view.stop()
-        print(f"Stopped. The same command resumes it:  {command}")
+        print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
         return INTERRUPTED
     finally:
         view.stop()

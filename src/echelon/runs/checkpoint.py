@@ -100,9 +100,16 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
 def load(folder: RunFolder, which: Which) -> Checkpoint:
     """The newest or the best checkpoint, for those who cannot do without one."""
     found = load_best(folder) if which == "best" else load_newest(folder)
+    if found is None and any_saved(folder):
+        raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run anew")
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
     return found
+
+
+def any_saved(folder: RunFolder) -> bool:
+    """Whether there are checkpoints, whole or damaged."""
+    return bool(_candidates(folder.checkpoints))
 
 
 def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:

@@ -147,8 +147,10 @@
   const bar = (run, longest) => {
     const entries = Object.entries(run.throughput.parts);
     const words = entries.map(([part, seconds]) => `${part} ${Report.figure(seconds)} s`).join(", ");
-    return el("div", { class: "parts", role: "img", "aria-label": words, title: words, style: `width: ${(100 * total(run)) / longest}%` },
-      ...entries.map(([part, seconds]) => el("span", { class: partColour(part), style: `flex: ${seconds} 0 0` })));
+    // Flex factors that sum to less than 1 fill only that share, so they are shares themselves.
+    const spans = entries.map(([part, seconds]) => el("span", { class: partColour(part), style: `flex: ${seconds / total(run)} 0 0` }));
+    return el("div", { class: "parts-box" },
+      el("div", { class: "parts", role: "img", "aria-label": words, title: words, style: `width: ${(100 * total(run)) / longest}%` }, ...spans));
   };
 
   find("problems").hidden = !data.problems.length;
