@@ -145,7 +145,7 @@ def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
     for name in ("loss/actor", "loss/critic"):
         if not math.isfinite(metrics[name]):
             raise UserError(
-                f"learning diverged in iteration {metrics['iteration']:g}: {name} is not finite; any checkpoint in "
+                f"learning diverged in iteration {metrics['iteration']:.0f}: {name} is not finite; any checkpoint in "
                 f"{folder.path} is from before; start anew with --out and a smaller --update.learning-rate or reward"
             )
 

@@ -1,9 +1,20 @@
 """Files that are either whole or absent, whatever moment the process or the machine dies at."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from echelon.errors import UserError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system has against writing `path`, a full disk above all, is one sentence that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; make room, then resume") from error
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -21,8 +21,7 @@ from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.config_checks import settings_of, validate
 from echelon.errors import UserError, closest, first_line
 from echelon.flags import setting
-from echelon.runs.durable import replace_durably
-from echelon.runs.json_lines import writing
+from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
 
@@ -97,7 +96,7 @@ class RunFolder:
             hold(path)
             document = _read_document(path) if exists else {"created": None, "config": None, "sessions": []}
             if exists:
-                _require_same(path, _stored_config(path, document), config)
+                RunFolder(path, _stored_config(path, document)).require_same(config)
             session = dataclasses.asdict(describe_session())
             document["created"] = document["created"] or session["started"]
             document["config"] = to_dict(config)
@@ -116,8 +115,14 @@ class RunFolder:
         return RunFolder(self.path, config)
 
     def require_same(self, config: TrainConfig) -> None:
-        """Raise a `UserError` where `config` describes another run than this one."""
-        _require_same(self.path, self.config, config)
+        """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it."""
+        if self.has_begun:
+            _require_same(self.path, self.config, config)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was learned. A run that could not be built may be started with other settings."""
+        return (self.metrics.exists() and self.metrics.stat().st_size > 0) or self.checkpoints.exists()
 
     @staticmethod
     def open(path: str | Path) -> "RunFolder":
@@ -128,13 +133,6 @@ class RunFolder:
         if not (path / CONFIG).is_file():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
         return RunFolder(path, _stored_config(path, _read_document(path)))
-
-
-def _has_begun(path: Path) -> bool:
-    """Whether anything was learned in a run. One that could not be built may be started with other settings."""
-    folder = RunFolder(path, TrainConfig())
-    metrics = folder.metrics
-    return (metrics.exists() and metrics.stat().st_size > 0) or folder.checkpoints.exists()
 
 
 def _require_free(path: Path) -> None:
@@ -179,8 +177,6 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
 
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
     """Refuse to resume with a setting that would make the run neither the old nor a new one."""
-    if not _has_begun(path):
-        return
     before, now = settings_of(stored), settings_of(given)
     before["policies"], now["policies"] = stored.num_policies, given.num_policies
     for name in before | now:

@@ -2,22 +2,11 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from echelon.errors import UserError
-from echelon.runs.durable import replace_durably
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What the system has against writing `path`, a full disk above all, is one sentence that names it."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; make room, then resume") from error
+from echelon.runs.durable import replace_durably, writing
 
 
 def read_lines(path: Path, warn: bool = False) -> list[dict[str, Any]]:

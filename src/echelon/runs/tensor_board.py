@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from echelon.runs.json_lines import writing
+from echelon.runs.durable import writing
 
 
 class TensorBoard:
