@@ -31,7 +31,7 @@ test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/pytest -rs
+	$(BIN)/pytest -rs -n auto
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -rs -m cuda

@@ -17,7 +17,7 @@ from echelon.learning.plans import Plan
 from echelon.learning.targets import normalise_advantages
 from echelon.presets import preset
 from echelon.presets.variants import VARIANTS
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 
 def spread(mean: float, deviation: float, seed: int) -> list[float]:

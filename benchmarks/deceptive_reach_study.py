@@ -17,7 +17,7 @@ import study
 from deceptive_reach_summary import write_summary
 
 from echelon.config import TrainConfig
-from echelon.evaluate import Evaluation, PolicyScore, evaluate
+from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate
 from echelon.presets import preset
 from echelon.presets.variants import VARIANTS
 from echelon.runs.folder import RunFolder

@@ -32,7 +32,7 @@ from echelon.presets import preset
 from echelon.tasks.franka_cube import TABLE_TOP, closeness
 from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 from echelon.tasks.mujoco_task import StartState
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 FAR, LOW = 0.03, 0.03

@@ -22,11 +22,11 @@ import torch
 from command import command
 
 from echelon.config import Algo, TrainConfig
-from echelon.config_checks import require_device, validate
+from echelon.config.checks import require_device, validate
 from echelon.errors import UserError
-from echelon.learning.layout import Layout
 from echelon.presets import preset
-from echelon.trainer import make_plan
+from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_plan
 
 SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 

@@ -17,8 +17,8 @@ import torch
 
 from echelon import tasks
 from echelon.presets import preset
-from echelon.train import set_up_torch
-from echelon.trainer import Trainer
+from echelon.training.loop import set_up_torch
+from echelon.training.trainer import Trainer
 
 CASES = (("CartpoleSwingup", "cpo"), ("CartpoleSwingup", "ppo"), ("Hopper", "cpo"), ("DeceptiveReach", "cpo"))
 BEFORE, TIMED = 4, 20

@@ -21,7 +21,7 @@ from rates import prepare, settings, wait
 from torch.profiler import ProfilerActivity, profile
 
 from echelon.config import Algo
-from echelon.config_checks import require_device
+from echelon.config.checks import require_device
 
 NAME = 160
 """Characters of a kernel's name that are shown."""

@@ -23,11 +23,11 @@ from command import command
 
 from echelon.commands.train import configure
 from echelon.config import TrainConfig
+from echelon.console.view import PlainView
 from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from echelon.runs.view import PlainView
-from echelon.train import train
+from echelon.training.loop import train
 
 THIN = 10
 """Iterations between two kept lines."""

@@ -34,8 +34,8 @@ from rates import rate
 from torch import Tensor
 
 from echelon import tasks
-from echelon.capture import Captured
-from echelon.config_checks import require_device
+from echelon.config.checks import require_device
+from echelon.device.capture import Captured
 from echelon.presets import preset
 from echelon.sim.capacity import probe
 from echelon.sim.cpu import CpuEngine

@@ -24,10 +24,10 @@ from echelon import tasks
 from echelon.algorithms.pbt import Takeover
 from echelon.bench.clock import memory
 from echelon.config import TrainConfig
-from echelon.population_trainer import PopulationTrainer, make_trainer
 from echelon.presets import preset
-from echelon.train import choose_device, set_up_torch
-from echelon.trainer import Trainer
+from echelon.training.loop import choose_device, set_up_torch
+from echelon.training.population_trainer import PopulationTrainer, make_trainer
+from echelon.training.trainer import Trainer
 
 FIRST = 4
 """Iterations before the clock starts: as they are, recording, two replays."""

@@ -27,7 +27,7 @@ from echelon import tasks
 from echelon.config import TrainConfig
 from echelon.envs.contract import Env, Groups, State, Step
 from echelon.presets import preset
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 
 class TwinCritic:

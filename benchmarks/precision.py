@@ -22,7 +22,7 @@ import torch
 from command import command
 
 from echelon.config import Algo, TrainConfig
-from echelon.config_checks import require_device
+from echelon.config.checks import require_device
 from echelon.presets import preset
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics

@@ -29,13 +29,13 @@ from roofline import update_roofline
 from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
-from echelon.capture import Captured
 from echelon.config import Algo, TrainConfig
-from echelon.config_checks import require_device, validate
-from echelon.population_trainer import make_trainer
+from echelon.config.checks import require_device, validate
+from echelon.device.capture import Captured
 from echelon.presets import preset
-from echelon.train import set_up_torch
-from echelon.trainer import Trainer
+from echelon.training.loop import set_up_torch
+from echelon.training.population_trainer import make_trainer
+from echelon.training.trainer import Trainer
 
 STEPS = 8
 """Control steps in a graph."""

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from echelon.config import ModelConfig, TrainConfig
-from echelon.learning.layout import Layout
-from echelon.trainer import make_plan
+from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_plan
 
 FLOPS = 0.75 * 494.7e12
 """Dense TF32 on an H200, per second."""

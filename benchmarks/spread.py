@@ -23,8 +23,8 @@ from command import command
 from roofline import BYTES
 from torch import Tensor
 
-from echelon.capture import Captured
-from echelon.config_checks import require_device
+from echelon.config.checks import require_device
+from echelon.device.capture import Captured
 from echelon.models import spread as dispatch
 from echelon.models import spread_kernel
 from echelon.models.spread import Blocks, Sharing, spread

@@ -77,7 +77,7 @@ def run(name: str, cells: Sequence[Cell], keep: Callable[[RunFolder], Kept], wor
 
 def _run_cell(name: str, cell: Cell, keep: Callable[[RunFolder], Kept]) -> Kept:
     """Train, and keep what is asked for, with whose it is and the processor time that training took."""
-    from echelon.train import train
+    from echelon.training.loop import train
 
     out = SCRATCH / name / f"{cell.method}-s{cell.config.seed}"
     shutil.rmtree(out, ignore_errors=True)
@@ -116,7 +116,7 @@ class Summary:
 
 def _score(folder: RunFolder, episodes: int) -> dict[str, str]:
     """The leader's evaluation."""
-    from echelon.evaluate import evaluate
+    from echelon.evaluation.evaluate import evaluate
 
     evaluation = evaluate(folder, num_envs=episodes, seed=10_000)
     leader, sampled = (score for score in evaluation.scores if score.policy == evaluation.leader)

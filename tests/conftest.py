@@ -1,11 +1,14 @@
 """What tests of different folders need."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
-from echelon import fusion
+from echelon.config import TrainConfig
+from echelon.device import fusion
+from echelon.runs.folder import RunFolder
 
 if not torch.cuda.is_available():  # before anybody imports Triton
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -20,3 +23,11 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fusion, "_can_compile", lambda: True)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run folder to work in."""
+    path = tmp_path / "run"
+    path.mkdir()
+    return RunFolder(path, TrainConfig(keep_checkpoints=2))

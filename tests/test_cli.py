@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-import echelon.evaluate
+import echelon.evaluation.evaluate
 import echelon.presets
 from echelon import cli
 from echelon.commands.evaluate import EvaluateFlags
 from echelon.commands.train import fit_to_device, fit_to_population
 from echelon.config import TaskConfig, TrainConfig, UpdateConfig
+from echelon.config.spelling import setting
+from echelon.console.flags import flags_of
 from echelon.errors import UserError
-from echelon.evaluate import Evaluation, PolicyScore
-from echelon.flags import flags_of, setting
+from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.runs.durable import require_writable
 from echelon.runs.folder import RunFolder
 
@@ -69,16 +70,16 @@ class StandIns:
 @pytest.fixture
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
     stand_ins = StandIns()
-    train, tasks = types.ModuleType("echelon.train"), types.ModuleType("echelon.tasks")
+    train, tasks = types.ModuleType("echelon.training.loop"), types.ModuleType("echelon.tasks")
     vars(train)["train"] = stand_ins.train
     vars(tasks)["TASKS"] = {
         "Pendulum": types.SimpleNamespace(description="swing it up"),
         "Hopper": types.SimpleNamespace(description="hop"),
     }
-    monkeypatch.setitem(sys.modules, "echelon.train", train)
+    monkeypatch.setitem(sys.modules, "echelon.training.loop", train)
     monkeypatch.setitem(sys.modules, "echelon.tasks", tasks)
     monkeypatch.setattr(echelon.presets, "preset", stand_ins.preset)
-    monkeypatch.setattr(echelon.evaluate, "evaluate", stand_ins.evaluate, raising=False)
+    monkeypatch.setattr(echelon.evaluation.evaluate, "evaluate", stand_ins.evaluate, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return stand_ins
@@ -241,7 +242,7 @@ def test_resuming_with_other_settings_is_refused(capsys: pytest.CaptureFixture[s
 
 def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
     """For every setting: what `setting` spells is parsed back to that value."""
-    from echelon.config_checks import settings_of
+    from echelon.config.checks import settings_of
 
     values = settings_of(PRESET)
     del values["task"]
@@ -333,7 +334,7 @@ def test_scores_that_cannot_be_written_are_still_shown(
         Path("here").write_text("")
         return stand_ins.evaluate(*arguments)
 
-    monkeypatch.setattr(echelon.evaluate, "evaluate", evaluate)
+    monkeypatch.setattr(echelon.evaluation.evaluate, "evaluate", evaluate)
     assert cli.main(["evaluate", "runs/Pendulum-cpo-s0", "--json", "here/scores.json"]) == 2
     said = capsys.readouterr()
     assert "0 leader" in said.out
@@ -360,7 +361,7 @@ def test_warnings_are_one_line(capsys: pytest.CaptureFixture[str], stand_ins: St
         return stand_ins.evaluate(*args)
 
     output(capsys, *T)
-    echelon.evaluate.evaluate = warn  # undone by the fixture
+    echelon.evaluation.evaluate.evaluate = warn  # undone by the fixture
     assert cli.main(["evaluate", "runs/Pendulum-cpo-s0"]) == 0
     assert capsys.readouterr().err == "warning: checkpoint 7 is damaged\n"
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-import echelon.trainer as trainer_module
+import echelon.training.trainer as trainer_module
 from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, TrainConfig
 from echelon.learning.optimizer import Adam
 from echelon.learning.plans import Minibatch
 from echelon.presets import preset
 from echelon.rollout.buffer import Rollout
 from echelon.tasks import make
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 pytestmark = [
     pytest.mark.cuda,
@@ -114,7 +114,7 @@ def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: py
 def test_a_run_resumes_on_cuda(tmp_path) -> None:
     """Through a checkpoint and back; on CUDA to rounding, not to the bit."""
     from echelon.runs.metrics import read_metrics
-    from echelon.train import train
+    from echelon.training.loop import train
 
     config = tiny("cpo", 16, device="cuda", out=str(tmp_path / "run"))
     train(dataclasses.replace(config, iterations=2))

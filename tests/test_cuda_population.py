@@ -10,8 +10,8 @@ from test_cuda import assert_one_read, on_cuda, tiny
 from echelon.algorithms.pbt import Takeover
 from echelon.config import PbtConfig, TrainConfig
 from echelon.learning.plans import Minibatch
-from echelon.population_trainer import PopulationTrainer
 from echelon.tasks import make
+from echelon.training.population_trainer import PopulationTrainer
 
 pytestmark = [
     pytest.mark.cuda,
@@ -88,7 +88,7 @@ def check_a_takeover(trainer: PopulationTrainer) -> None:
 
 def test_a_run_resumes_on_cuda(tmp_path) -> None:
     from echelon.runs.metrics import read_metrics
-    from echelon.train import train
+    from echelon.training.loop import train
 
     config = tiny("pbt", 16, device="cuda", out=str(tmp_path / "run"))
     train(dataclasses.replace(config, iterations=3))

@@ -12,28 +12,23 @@ SOURCE = ROOT / "src" / "echelon"
 PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
 
 SIMULATION = {"tasks", "sim", "robots"}
-PROGRAM = {"cli", "commands", "train", "evaluate", "report", "viewing", "grid", "bench"}
+PROGRAM = {"cli", "commands", "training", "evaluation", "report", "viewing", "grid", "bench", "console", "logging"}
 NEVER = {
     "algorithms": SIMULATION | PROGRAM | {"runs", "presets"},
     "learning": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
     "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
-    "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
+    "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning"},
     "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
-    "trainer": SIMULATION | PROGRAM | {"presets"},
-    "population_trainer": SIMULATION | PROGRAM | {"presets"},
-    "train": {"cli", "commands", "evaluate", "report", "viewing", "grid", "bench", "presets"},
+    "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench", "presets"},
 }
 ONLY = {
     "report": {"runs", "config", "errors"},
-    "tasks": {"sim", "robots", "envs", "config", "ranges", "errors"},
-    "sim": {"robots", "envs", "errors", "compiling"},
+    "tasks": {"sim", "robots", "envs", "config", "errors"},
+    "sim": {"robots", "envs", "errors", "device"},
     "robots": {"errors"},
     "envs": {"errors"},
-    "config": {"ranges", "errors"},
-    "ranges": {"flags", "errors"},
-    "flags": {"errors"},
-    "compiling": set(),
-    "fusion": set(),
+    "config": {"errors"},
+    "device": set(),
     "errors": set(),
 }
 
@@ -76,7 +71,7 @@ def test_the_map_names_every_part(part: str) -> None:
 def test_the_map_names_nothing_else() -> None:
     known = {path.name for path in SOURCE.rglob("*") if path.suffix == ".py" or path.is_dir()}
     named = re.findall(r"\w+(?:\.py|(?=/))", the_map())
-    assert {"trainer.py", "learning"} <= set(named)
+    assert {"cli.py", "learning"} <= set(named)
     assert set(named) - {"src", "echelon"} <= known
 
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
-from echelon.capture import Captured
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
-from echelon.learning.layout import Layout
+from echelon.device.capture import Captured
 from echelon.learning.targets import compute_targets
 from echelon.learning.update import Update
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import EPSILON, Normaliser
 from echelon.rollout.buffer import Rollout
-from echelon.trainer import make_plan
+from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_plan
 from update_peers import problem as given
 from update_peers.contestant import Contestant, Losses
 from update_peers.problem import Problem

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from echelon.errors import UserError
-from echelon.population_trainer import PopulationTrainer
 from echelon.presets import preset
+from echelon.training.population_trainer import PopulationTrainer
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from echelon.config import DiagnosticsConfig
 from echelon.diagnostics.measure import _spread_rows, measure
-from echelon.learning.layout import Layout
+from echelon.rollout.layout import Layout
 
 
 def collected(policies: int, lstm: int, num_envs: int = 18) -> Parts:

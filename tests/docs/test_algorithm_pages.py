@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from echelon.config import TrainConfig
-from echelon.config_checks import settings_of
+from echelon.config.checks import settings_of
 from echelon.presets.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from echelon.config import AdversaryConfig, Algo, DiagnosticsConfig, ModelConfig, PbtConfig, UpdateConfig
 from echelon.presets import preset
 from echelon.runs.metrics import read_metrics
-from echelon.train import train
+from echelon.training.loop import train
 
 DOCS = Path(__file__).parents[2] / "docs"
 PATTERNS = {

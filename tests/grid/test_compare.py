@@ -21,7 +21,7 @@ from echelon.presets import preset
 from echelon.report.csv_files import write_csv_files
 from echelon.report.write import read_contents
 from echelon.runs.lock import is_held
-from echelon.train import train
+from echelon.training.loop import train
 
 TINY = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu", "--policies", "2"]
 TINY += ["--diagnostics.every", "3"]
@@ -89,7 +89,7 @@ def test_the_grid(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None:
-    from echelon.config_checks import validate
+    from echelon.config.checks import validate
     from echelon.runs.folder import RunFolder
 
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
 from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
-from echelon.learning.layout import Layout
 from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import EPSILON
 from echelon.rollout.buffer import Rollout
+from echelon.rollout.layout import Layout
 
 LSTM_NAMES = {
     "actor.recur.weight": "w_hh",

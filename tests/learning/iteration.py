@@ -11,7 +11,7 @@ from echelon.learning.batch import Batch
 from echelon.learning.data import Data
 from echelon.learning.targets import Targets, compute_targets
 from echelon.rollout.buffer import Rollout
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 
 def small_config(

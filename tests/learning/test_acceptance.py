@@ -8,7 +8,7 @@ from torch import Tensor
 
 from echelon.config import EnsembleConfig
 from echelon.learning.targets import compute_targets
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 SETUPS = [("ppo", 1, 0), ("ppo", 1, 8), ("sapg", 3, 0), ("cpo", 3, 0), ("cpo", 3, 8), ("cpo", 6, 8)]
 

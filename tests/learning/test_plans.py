@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from echelon.errors import UserError
-from echelon.learning.layout import Layout
 from echelon.learning.plans import FOLLOWER_PULL, LEADER_BORROWS, OWN, Plan
+from echelon.rollout.layout import Layout
 
 FLAGS = {"ppo": (False, False), "sapg": (True, False), "cpo": (True, True)}
 

@@ -13,14 +13,14 @@ from torch import Tensor
 from echelon.algorithms.ppo import PPO
 from echelon.config import TrainConfig, UpdateConfig
 from echelon.learning.hyperparameters import Hyperparameters
-from echelon.learning.layout import Layout
 from echelon.learning.plans import Minibatch
 from echelon.learning.population_update import PopulationUpdate
 from echelon.learning.targets import compute_targets
 from echelon.models.population import Population
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
-from echelon.trainer import Trainer, make_plan
+from echelon.rollout.layout import Layout
+from echelon.training.trainer import Trainer, make_plan
 
 ENVS = 6
 """Of each member."""

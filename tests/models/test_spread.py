@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from echelon.capture import Captured
+from echelon.device.capture import Captured
 from echelon.models import spread as module
 from echelon.models.spread import Blocks, Sharing, spread
 

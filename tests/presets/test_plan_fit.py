@@ -6,10 +6,10 @@ import pytest
 
 from echelon.algorithms import ALGORITHMS
 from echelon.config import TrainConfig
-from echelon.learning.layout import Layout
 from echelon.learning.plans import Plan
 from echelon.presets import FAMILIES, preset
 from echelon.presets.variants import VARIANTS
+from echelon.rollout.layout import Layout
 
 
 def plan_of(config: TrainConfig) -> Plan:

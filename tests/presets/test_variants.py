@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from echelon.config import TrainConfig
-from echelon.config_checks import settings_of, validate
+from echelon.config.checks import settings_of, validate
 from echelon.presets import FAMILIES, preset
 from echelon.presets.variants import VARIANTS
 

@@ -8,11 +8,11 @@ from rollout.stub_env import DriftEnv, ScriptedEnv
 
 from echelon.config import ModelConfig, UpdateConfig
 from echelon.envs.contract import Env
-from echelon.learning.layout import Layout
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import EPSILON
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
+from echelon.rollout.layout import Layout
 
 YES, NO = True, False
 

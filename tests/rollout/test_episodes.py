@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from echelon.envs.contract import Step
-from echelon.learning.layout import Layout
 from echelon.rollout.episodes import Episodes
+from echelon.rollout.layout import Layout
 
 
 def step(reward: list[float], ended: str = "", cut: str = "", **log: list[float]) -> Step:

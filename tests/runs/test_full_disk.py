@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from echelon.errors import UserError
+from echelon.logging.metrics import MetricsWriter
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
-from echelon.runs.metrics import MetricsWriter
 
 FULL = Path("/dev/full")
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import MetricsWriter
+from echelon.logging.metrics import MetricsWriter
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit, value = int(sys.argv[2]), eval(sys.argv[3])

@@ -13,7 +13,7 @@ from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.presets import preset
 from echelon.tasks.deceptive_reach import Box, DeceptiveReach, DeceptiveReachConfig
-from echelon.trainer import Trainer
+from echelon.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 NEAR = {"atol": 1e-6, "rtol": 0.0}

@@ -18,7 +18,7 @@ from echelon.runs.metrics import read_metrics
 from echelon.tasks.franka_cube import FrankaCubeConfig
 from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
-from echelon.train import train
+from echelon.training.loop import train
 
 DIRECTIONS = torch.cat((torch.eye(3), -torch.eye(3), torch.tensor([(0.6, 0.8, 0.0), (0.48, -0.6, 0.64)])))
 

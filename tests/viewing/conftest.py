@@ -9,7 +9,7 @@ import pytest
 from echelon.config import ModelConfig, UpdateConfig
 from echelon.presets import preset
 from echelon.runs.folder import RunFolder
-from echelon.train import train
+from echelon.training.loop import train
 
 LYING_COUNTS = {"min_height": -10.0, "max_pitch": 100.0}
 """A hopper that may fall: hardly trained, it would not get far otherwise."""

@@ -13,14 +13,14 @@ from viewing.states import simulated
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
-from echelon.evaluate import load_model
+from echelon.evaluation.evaluate import load_model
 from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make
 from echelon.tasks.hopper import HopperConfig
-from echelon.train import train
+from echelon.training.loop import train
 from echelon.viewing.acting import Actor, Trained
 from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
 from echelon.viewing.scene import Looks, camera, primitives

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from echelon.capture import Captured
+from echelon.device.capture import Captured
 
 
 class Clock:

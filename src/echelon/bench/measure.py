@@ -20,12 +20,12 @@ from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.learning.update import Update
-from echelon.population_trainer import make_trainer
+from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import MetricsWriter
 from echelon.tasks import make
-from echelon.train import choose_device, set_up_torch
-from echelon.trainer import Trainer
+from echelon.training.loop import choose_device, set_up_torch
+from echelon.training.population_trainer import make_trainer
+from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
 BEFORE = 3

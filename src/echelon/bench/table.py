@@ -5,7 +5,7 @@ from typing import Any
 
 from echelon.bench.measure import Bench
 from echelon.config import to_dict
-from echelon.runs.wording import count
+from echelon.console.wording import count
 
 
 def table(found: Bench) -> str:

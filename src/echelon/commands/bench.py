@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     order = read_order(rest)
 
     from echelon.commands.train import configure
-    from echelon.config_checks import validate
+    from echelon.config.checks import validate
     from echelon.runs.durable import require_writable
 
     config = configure(task, order.flags)

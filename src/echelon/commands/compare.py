@@ -118,11 +118,11 @@ def plan_cells(order: Order) -> "list[Cell]":
     """Every cell, first seeds first, so that a grid that is stopped early still compares. Anything that cannot work is
     told before the first one starts."""
     from echelon.commands.train import configure
-    from echelon.config_checks import validate
+    from echelon.config.checks import validate
     from echelon.grid.cells import Cell
-    from echelon.learning.layout import Layout
+    from echelon.rollout.layout import Layout
     from echelon.runs.folder import CONFIG, RunFolder
-    from echelon.trainer import make_plan
+    from echelon.training.trainer import make_plan
 
     cells: list[Cell] = []
     said: dict[str, None] = {}
@@ -175,8 +175,8 @@ def record_best(contents: "Contents", logs: Path) -> None:
 
 def _spelled(config: typing.Any) -> Iterator[str]:
     """The flags that make this config out of its task's preset."""
-    from echelon.config_checks import settings_of
-    from echelon.flags import setting
+    from echelon.config.checks import settings_of
+    from echelon.config.spelling import setting
     from echelon.presets import preset
 
     usual = settings_of(preset(config.task))
@@ -187,7 +187,7 @@ def _spelled(config: typing.Any) -> Iterator[str]:
 
 def _flags(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Each flag with the words after it."""
-    from echelon.flags import looks_like_a_flag
+    from echelon.console.flags import looks_like_a_flag
 
     starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word)]
     if arguments and starts[:1] != [0]:

@@ -26,7 +26,7 @@ class EvaluateFlags:
 
 def run(arguments: list[str]) -> int:
     """Score every policy of a run."""
-    from echelon.flags import parse_after_run
+    from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(EvaluateFlags(), arguments, "evaluate", "Score every policy of a run.")
     if given.num_envs < 1:
@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
 
     from rich.console import Console
 
-    from echelon.config_checks import require_device
+    from echelon.config.checks import require_device
     from echelon.runs.durable import require_writable
     from echelon.runs.folder import RunFolder
 
@@ -45,8 +45,8 @@ def run(arguments: list[str]) -> int:
     target = folder.evaluation if given.json is None else Path(given.json)
     require_writable(target)
 
-    from echelon.evaluate import evaluate
-    from echelon.runs.scores import headline, score_table, write_scores
+    from echelon.evaluation.evaluate import evaluate
+    from echelon.evaluation.scores import headline, score_table, write_scores
 
     evaluation = evaluate(folder, given.num_envs, given.seed, given.device, given.checkpoint)
     print(headline(evaluation))

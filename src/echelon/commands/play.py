@@ -22,7 +22,7 @@ class PlayFlags:
 
 def run(arguments: list[str]) -> int:
     """Show a policy of a run, live in the browser."""
-    from echelon.flags import parse_after_run
+    from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(PlayFlags(), arguments, "play", "Show a policy of a run, live in the browser.")
     if given.seed < 0:

@@ -30,7 +30,7 @@ class RecordFlags:
 
 def run(arguments: list[str]) -> int:
     """Record an episode of a run's policies."""
-    from echelon.flags import parse_after_run
+    from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(RecordFlags(), arguments, "record", "Film a run's policies, or show them in 3D.")
     if given.seed < 0:

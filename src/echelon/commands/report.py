@@ -22,7 +22,7 @@ class ReportFlags:
 
 def run(arguments: list[str]) -> int:
     """Read the runs, write the report."""
-    from echelon.flags import parse
+    from echelon.console.flags import parse
 
     asks_help = bool({"-h", "--help"} & set(arguments))
     paths = arguments[: next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))]
@@ -43,8 +43,8 @@ def run(arguments: list[str]) -> int:
 
 def gradient_steps(config: "TrainConfig") -> int | None:
     """Optimizer steps of an iteration, which follow from the algorithm's plan."""
-    from echelon.learning.layout import Layout
-    from echelon.trainer import make_plan
+    from echelon.rollout.layout import Layout
+    from echelon.training.trainer import make_plan
 
     try:
         plan = make_plan(Layout(config.num_envs, config.num_policies), config)

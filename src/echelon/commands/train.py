@@ -44,14 +44,14 @@ def run(arguments: list[str]) -> int:
         return 0
     if task.startswith("-"):
         raise UserError(f"the task comes first, as in echelon train CartpoleSwingup {task}")
-    from echelon.config_checks import validate
-    from echelon.runs.view import choose_view
-    from echelon.runs.wording import duration
+    from echelon.config.checks import validate
+    from echelon.console.view import choose_view
+    from echelon.console.wording import duration
 
     config = configure(task, flags)
     validate(config)
 
-    from echelon.train import train
+    from echelon.training.loop import train
 
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
@@ -71,7 +71,7 @@ def run(arguments: list[str]) -> int:
 
 def configure(task: str, flags: list[str]) -> "TrainConfig":
     """The task's preset with `flags` laid over it, in the size that this machine and the algorithm allow."""
-    from echelon.flags import parse
+    from echelon.console.flags import parse
     from echelon.presets import preset
     from echelon.tasks import TASKS
 

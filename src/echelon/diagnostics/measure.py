@@ -7,10 +7,10 @@ from torch import Tensor
 
 from echelon.diagnostics.divergence import kl_matrix, nearest_policy
 from echelon.diagnostics.importance import ess_rate, is_deviation
-from echelon.learning.layout import LEADER, Layout
 from echelon.models import gaussian
 from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
+from echelon.rollout.layout import LEADER, Layout
 
 
 @dataclass

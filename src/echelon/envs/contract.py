@@ -75,7 +75,7 @@ class Env(Protocol):
 class Capturable(Protocol):
     """What an environment has besides if its `step` can be captured as a CUDA graph.
 
-    Such a step has fixed shapes and updates its state in place; see `echelon.capture`.
+    Such a step has fixed shapes and updates its state in place; see `echelon.device.capture`.
     """
 
     generator: torch.Generator

@@ -5,8 +5,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from echelon.console.wording import count, duration, figure
 from echelon.grid.cells import Cell, expected_seconds, pace
-from echelon.runs.wording import count, duration, figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

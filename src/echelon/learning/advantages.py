@@ -5,37 +5,12 @@ Truncated and terminated stay apart. A terminated state is worth nothing; an epi
 Values have one row more than rewards: `value[T]` is that of the state after the last step.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What targets are computed from; all `[T, n]`."""
-
-    reward: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    final_value: Tensor
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Trajectory":
-        """The same for other environments."""
-        return Trajectory(
-            change(self.reward), change(self.terminated), change(self.truncated), change(self.final_value)
-        )
-
-    @property
-    def live(self) -> Tensor:
-        """1 where the episode goes on after this step."""
-        return (~(self.terminated | self.truncated)).to(self.reward.dtype)
-
-    def bootstrapped_reward(self, discount: float | Tensor) -> Tensor:
-        """Reward plus the discounted value of what the time limit cut off."""
-        cut = (self.truncated & ~self.terminated).to(self.reward.dtype)
-        return self.reward + discount * self.final_value * cut
+from echelon.rollout.trajectory import Trajectory
 
 
 def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothing: float) -> Tensor:

@@ -9,7 +9,6 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.envs.contract import Groups
 from echelon.learning.batch import Batch
-from echelon.learning.layout import LEADER
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.rate import scheduling_kl
 from echelon.learning.targets import Targets, normalise_advantages, normalise_values
@@ -17,6 +16,7 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.models.lookup import lookup
 from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
+from echelon.rollout.layout import LEADER
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from echelon.config import Mutable, UpdateConfig
 from echelon.envs.contract import State
-from echelon.learning.layout import Layout
+from echelon.rollout.layout import Layout
 
 SCALE = "env."
 """Before the name of a task's reward scale."""

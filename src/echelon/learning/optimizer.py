@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+from echelon.device.fusion import fused
 from echelon.envs.contract import State
-from echelon.fusion import fused
 from echelon.models.flat import places
 
 

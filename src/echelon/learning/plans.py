@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from echelon.errors import UserError
-from echelon.learning.layout import LEADER, Layout
 from echelon.models.spread import Blocks, Sharing
+from echelon.rollout.layout import LEADER, Layout
 
 OWN, LEADER_BORROWS, FOLLOWER_PULL = 0, 1, 2
 GROUP_NAMES = ("own", "leader_borrows", "follower_pull")

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from echelon.config import EnsembleConfig, UpdateConfig
 from echelon.learning.advantages import OffPolicy, gae, one_step, v_trace
-from echelon.learning.layout import LEADER
 from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
 from echelon.models import gaussian
 from echelon.models.normaliser import Normaliser
 from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
+from echelon.rollout.layout import LEADER
 
 Block = Callable[[Tensor, int], Tensor]
 """Takes one policy's environments out of a tensor whose given dimension runs over all of them."""

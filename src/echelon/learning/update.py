@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.fusion import fused
+from echelon.device.fusion import fused
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data, Gathered
 from echelon.learning.objective import Algorithm, Loss, total_loss

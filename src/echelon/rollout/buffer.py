@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Groups
-from echelon.learning.advantages import Trajectory
+from echelon.rollout.trajectory import Trajectory
 
 
 @dataclass

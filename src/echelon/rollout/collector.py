@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from echelon.config import UpdateConfig
+from echelon.device.fusion import fused
 from echelon.envs.contract import Env, Groups, State, Step
-from echelon.fusion import fused
-from echelon.learning.layout import Layout
 from echelon.models.actor_critic import Output
 from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.episodes import Episodes
+from echelon.rollout.layout import Layout
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Decision:
 class Collector:
     """Acts, and owns what lives on between rollouts: the last row of the storage, and episode scores.
 
-    Everything is written in place, so that a rollout can be captured as a CUDA graph (see `echelon.capture`).
+    Everything is written in place, so that a rollout can be captured as a CUDA graph (see `echelon.device.capture`).
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import State, Step
-from echelon.learning.layout import LEADER, Layout
+from echelon.rollout.layout import LEADER, Layout
 
 COUNTED = ("quarantined", "overflow")
 """Logged quantities that are totals over all environments rather than means over the leader's."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig, from_dict, to_dict
-from echelon.config_checks import settings_of, validate
+from echelon.config.checks import settings_of, validate
+from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
-from echelon.flags import setting
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session

@@ -14,7 +14,7 @@ import mujoco
 import torch
 from torch import Tensor
 
-from echelon.compiling import announced
+from echelon.device.compile_progress import announced
 from echelon.envs.contract import State
 from echelon.errors import UserError
 from echelon.sim.contract import MAX_SPEED

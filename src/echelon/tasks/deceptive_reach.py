@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from echelon.config import TaskConfig
+from echelon.config.ranges import COUNT, Range
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
-from echelon.ranges import COUNT, Range
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from echelon import robots
+from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.envs.contract import Groups
-from echelon.ranges import NOT_NEGATIVE, Range
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from echelon import robots
+from echelon.config.ranges import NOT_NEGATIVE
 from echelon.envs.contract import Groups
-from echelon.ranges import NOT_NEGATIVE
 from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
 
 

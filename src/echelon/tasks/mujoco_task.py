@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from echelon.config import TaskConfig
+from echelon.config.ranges import COUNT, Range
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
-from echelon.ranges import COUNT, Range
 from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine

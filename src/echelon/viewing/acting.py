@@ -10,7 +10,7 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.envs.contract import Adaptive, Env, Groups, MakeEnv, State, Step
 from echelon.errors import UserError
-from echelon.evaluate import leader_of, load_model
+from echelon.evaluation.evaluate import leader_of, load_model
 from echelon.models.population import Model
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder

@@ -5,7 +5,7 @@ import torch
 from tasks.allegro_kuka.states import FAMILY, REORIENTATION
 
 from echelon import tasks
-from echelon.capture import Captured
+from echelon.device.capture import Captured
 from echelon.envs.contract import Step
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 

@@ -9,10 +9,10 @@ import torch
 from tasks.allegro_kuka.states import FAMILY, REORIENTATION
 
 from echelon.config import ModelConfig, TrainConfig
-from echelon.evaluate import evaluate
+from echelon.evaluation.evaluate import evaluate
 from echelon.presets import preset
 from echelon.runs import checkpoint
-from echelon.train import train
+from echelon.training.loop import train
 
 
 def tiny(task: str, algo: str, out: Path, **env: object) -> TrainConfig:

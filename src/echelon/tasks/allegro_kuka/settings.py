@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from echelon.config.ranges import COUNT, POSITIVE
 from echelon.errors import UserError
-from echelon.ranges import COUNT, POSITIVE
 from echelon.tasks.mujoco_task import MujocoTaskConfig
 
 

@@ -1,0 +1,33 @@
+"""Settings of a run: what they are, how they are read, which values make sense."""
+
+from echelon.config.schema import (
+    AdversaryConfig,
+    Algo,
+    DiagnosticsConfig,
+    EnsembleConfig,
+    ModelConfig,
+    Mutable,
+    PbtConfig,
+    PullConfig,
+    TaskConfig,
+    TrainConfig,
+    UpdateConfig,
+    from_dict,
+    to_dict,
+)
+
+__all__ = [
+    "AdversaryConfig",
+    "Algo",
+    "DiagnosticsConfig",
+    "EnsembleConfig",
+    "ModelConfig",
+    "Mutable",
+    "PbtConfig",
+    "PullConfig",
+    "TaskConfig",
+    "TrainConfig",
+    "UpdateConfig",
+    "from_dict",
+    "to_dict",
+]

@@ -1,0 +1,124 @@
+"""Values that have the right type and still make no sense, refused before a run folder is written."""
+
+import dataclasses
+from importlib.util import find_spec
+from typing import Any
+
+from echelon.config import TrainConfig, from_dict, to_dict
+from echelon.config.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
+from echelon.config.spelling import spelling
+from echelon.errors import UserError
+
+RANGES: dict[str, Range] = {
+    "policies": COUNT,
+    "num_envs": COUNT,
+    "iterations": COUNT,
+    "env_steps": COUNT,
+    "seed": Range(low=0, high=2**32 - 1),
+    "threads": Range(low=1, high=1024),
+    "checkpoint_every": COUNT,
+    "keep_checkpoints": COUNT,
+    "model.hidden": COUNT,
+    "model.lstm": NOT_NEGATIVE,
+    "model.phi_dim": COUNT,
+    "model.obs_clip": POSITIVE,
+    "update.horizon": COUNT,
+    "update.sequence": COUNT,
+    "update.mini_epochs": COUNT,
+    "update.minibatch_envs": POSITIVE,
+    "update.minibatches": COUNT,
+    "update.discount": SHARE,
+    "update.gae_lambda": SHARE,
+    "update.clip": POSITIVE,
+    "update.critic_coef": NOT_NEGATIVE,
+    "update.bounds_coef": NOT_NEGATIVE,
+    "update.grad_norm": POSITIVE,
+    "update.learning_rate": POSITIVE,
+    "update.kl_threshold": POSITIVE,
+    "ensemble.own_weight": NOT_NEGATIVE,
+    "ensemble.borrow_weight": NOT_NEGATIVE,
+    "ensemble.loss_scale": POSITIVE,
+    "pull.beta": NOT_NEGATIVE,
+    "pull.temperature": POSITIVE,
+    "pull.cap": POSITIVE,
+    "pull.reverse_temperature": NOT_NEGATIVE,
+    "adversary.coef": NOT_NEGATIVE,
+    "adversary.hidden": COUNT,
+    "pbt.interval": COUNT,
+    "pbt.initial_delay": NOT_NEGATIVE,
+    "pbt.wait": NOT_NEGATIVE,
+    "pbt.worst_fraction": FRACTION,
+    "pbt.best_fraction": FRACTION,
+    "pbt.threshold_std": NOT_NEGATIVE,
+    "pbt.threshold_share": NOT_NEGATIVE,
+    "pbt.mutation_probability": SHARE,
+    "pbt.mutation_low": FACTOR,
+    "pbt.mutation_high": FACTOR,
+    "pbt.discount_high": FACTOR,
+    "diagnostics.every": NOT_NEGATIVE,
+    "diagnostics.states": COUNT,
+}
+"""Ranges by field; every other number must be finite. A task's settings have their own (`TaskConfig.check`)."""
+
+
+def validate(config: TrainConfig) -> None:
+    """Raise a `UserError` for the first setting that cannot work."""
+    from_dict(config, to_dict(config))  # from Python, a value may have a type that its folder could not be read with
+    for name, value in settings_of(config).items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name in RANGES and not numbers:
+            raise UserError(f"{spelling(name)} needs at least one value")
+        for number in numbers:
+            if isinstance(number, int | float):
+                require(name, number, RANGES.get(name, ANY))
+    config.env.check()
+    _check_policies(config)
+    if config.model.lstm and config.update.horizon % config.update.sequence:
+        raise UserError(
+            f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
+            "which training an LSTM needs; change one of them"
+        )
+    require_device(config.device)
+    if config.wandb != "off" and find_spec("wandb") is None:
+        raise UserError(
+            "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
+        )
+
+
+def _check_policies(config: TrainConfig) -> None:
+    """How many policies fit the algorithm and the environments."""
+    if config.algo == "ppo" and config.num_policies != 1:
+        raise UserError(f"ppo trains one policy, not {config.num_policies}; drop --policies or choose --algo cpo")
+    if config.algo == "pbt" and config.num_envs % config.num_policies:
+        below = config.num_envs // config.num_policies * config.num_policies
+        raise UserError(
+            f"--num-envs {config.num_envs} does not divide between the {config.num_policies} members of a population; "
+            f"{max(below, config.num_policies)} would"
+        )
+    if config.num_envs < config.num_policies:
+        raise UserError(
+            f"--num-envs {config.num_envs} is too few for {config.num_policies} policies, which need one each; "
+            "raise it or lower --policies"
+        )
+
+
+def require_device(device: str) -> None:
+    """Refuse CUDA where torch sees none."""
+    if device != "cuda":
+        return
+    import torch  # Slow to import, and only this answer needs it.
+
+    if not torch.cuda.is_available():
+        raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")
+
+
+def settings_of(config: Any, group: str = "") -> dict[str, Any]:
+    """A config's leaves by dotted name, groups opened."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            leaves |= settings_of(value, f"{group}{field.name}.")
+        else:
+            leaves[group + field.name] = value
+    return leaves

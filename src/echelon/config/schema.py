@@ -1,0 +1,303 @@
+"""Settings of a run: frozen data, one docstring a field, complete in `config.json`.
+
+Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A preset is an instance
+of `TrainConfig`; a task's own settings are the `env` part, whose class belongs to the task.
+"""
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import tyro
+
+from echelon.config.ranges import Range, require
+from echelon.errors import UserError, nearest
+
+Algo = Literal["ppo", "pbt", "sapg", "cpo"]
+Mutable = Literal[
+    "learning_rate",
+    "clip",
+    "mini_epochs",
+    "discount",
+    "critic_coef",
+    "bounds_coef",
+    "entropy_coef",
+    "grad_norm",
+    "kl_threshold",
+]
+"""Fields of `UpdateConfig` that may differ between the members of a population."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """Settings of a task. Each task derives its own."""
+
+    ranges: ClassVar[dict[str, Range]] = {}
+    """Of the numbers that may not be just any."""
+
+    def check(self) -> None:
+        """Raise a `UserError` for the first setting that no episode could be played with."""
+        for name, allowed in self.ranges.items():
+            if (value := getattr(self, name)) is not None:
+                require(f"env.{name}", value, allowed)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The actor-critic network, shared by all policies."""
+
+    hidden: tuple[int, ...] = (256, 128, 64)
+    """Widths of the ELU layers between the input (or the LSTM) and the heads."""
+    lstm: int = 0
+    """Units of an LSTM before those layers; 0 for none."""
+    phi_dim: int = 32
+    """Size of the learned vector that tells the shared network which policy it is. Unused with one policy."""
+    obs_clip: float = 5.0
+    """Normalised observations are clipped to this magnitude."""
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """What all algorithms have in common: targets, surrogate, critic, step size."""
+
+    horizon: int = 16
+    """Control steps collected from every environment per iteration."""
+    sequence: int = 16
+    """Length of the sequences an LSTM is trained on; divides the horizon. Unused without an LSTM."""
+    mini_epochs: int = 5
+    """Passes over the collected data per iteration."""
+    minibatch_envs: float = 4.0
+    """Rows in a minibatch, as a multiple of the number of environments."""
+    minibatches: int | None = None
+    """Minibatches per pass, instead of the number that follows from `minibatch_envs`. Sets the optimizer steps."""
+    discount: float = 0.99
+    """Discount factor γ."""
+    gae_lambda: float = 0.95
+    """Smoothing τ of the generalised advantage estimate."""
+    reward_scale: float = 1.0
+    """Factor on the environment's reward before anything is learned from it."""
+    timeout_bootstrap: Literal["final_obs", "current_obs", "none"] = "final_obs"
+    """Value added where the time limit ends an episode: V(final_obs), the reference's V(s_t), or nothing."""
+    clip: float = 0.2
+    """Clip range ε of the policy ratio and of the value change."""
+    critic_coef: float = 4.0
+    """Weight of the value loss; half of it multiplies the squared error."""
+    bounds_coef: float = 1e-4
+    """Weight of the penalty on action means beyond ±1.1."""
+    entropy_coef: float = 0.0
+    """Entropy bonus of every policy alike."""
+    entropy_scale: float = 0.0
+    """Entropy bonus of the ensemble: policy k of M gets half of it times k/(M-1), so the leader gets none."""
+    grad_norm: float = 1.0
+    """Global gradient norm above which gradients are scaled down."""
+    learning_rate: float = 5e-4
+    """Step size at the start; the KL rule moves it from there."""
+    kl_threshold: float = 0.016
+    """Target κ* of the KL rule: above twice it the rate falls by 1.5, below half of it the rate rises by 1.5."""
+    rate_schedule: Literal["mini_epoch", "minibatch", "fixed"] = "mini_epoch"
+    """When the KL rule acts on the learning rate."""
+    kl_reference: Literal["sliding", "rollout"] = "sliding"
+    """The distribution κ is measured from: the same row's one pass earlier, or always the one that acted."""
+    kl_rows: Literal["no_pull", "own", "all"] = "no_pull"
+    """Rows that count for κ: all but `follower_pull`, only `own`, or all."""
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """What SAPG and CPO add: how a policy learns from rows that another one collected."""
+
+    estimator: Literal["td", "vtrace"] = "td"
+    """Targets on borrowed rows: one-step TD under the borrower's value, or V-trace."""
+    clip_centre: Literal["one", "old_ratio"] = "one"
+    """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
+    advantage_scope: Literal["global", "group", "policy"] = "global"
+    """Rows over which advantages are normalised: the whole plan, each group, or each policy within each group."""
+    loss_scale: float = 1.0
+    """Factor on the whole loss. CPO averages over 2M blocks of rows, SAPG over M+1: 2M/(M+1) gives SAPG's scale."""
+    own_weight: float = 1.0
+    """Weight of the surrogate on `own` rows."""
+    borrow_weight: float = 1.0
+    """Weight of the surrogate on `leader_borrows` rows."""
+
+
+@dataclass(frozen=True)
+class PullConfig:
+    """CPO's KL term: every follower imitates the leader's actions, weighted by its own advantage estimate."""
+
+    beta: float = 1e-3
+    """Weight β of the pull term; 0 leaves its rows in the plan."""
+    temperature: float = 0.2
+    """λ_f in the weight exp(Â/λ_f). Smaller means a stronger pull here, because the weight is not normalised."""
+    cap: float = 100.0
+    """Upper limit of that weight."""
+    normalise: bool = False
+    """Divide the weights by their mean over the minibatch."""
+    use_advantage: bool = True
+    """False sets every weight to 1: plain imitation of the leader."""
+    reverse_temperature: float = 0.0
+    """λ_r of the reverse-KL penalty in the followers' surrogate; 0 computes nothing."""
+
+
+@dataclass(frozen=True)
+class AdversaryConfig:
+    """The adversarial reward: followers are paid for being told apart by a discriminator D(policy | s, a)."""
+
+    coef: float = 0.0
+    """λ_adv; 0 builds no discriminator."""
+    hidden: tuple[int, ...] = (1024, 1024, 512, 512)
+    """Widths of the discriminator's ELU layers."""
+
+
+@dataclass(frozen=True)
+class PbtConfig:
+    """Population-based training: now and then the worst members copy the best, and try other hyperparameters."""
+
+    interval: int = 20_000_000
+    """Environment steps of each member between two checks of who does badly."""
+    initial_delay: int = 200_000_000
+    """Environment steps of each member before anybody is replaced."""
+    wait: int = 50_000_000
+    """Environment steps a member is left alone after it was replaced."""
+    worst_fraction: float = 0.3
+    """Share of the members that may be replaced at a check, rounded up."""
+    best_fraction: float = 0.3
+    """Share of the members they copy, rounded up."""
+    threshold_std: float = 0.5
+    """A donor is copied if its objective is better by more than this many standard deviations of the population's."""
+    threshold_share: float = 0.05
+    """And by more than this share of the donor's objective; else the member keeps its weights."""
+    mutation_probability: float = 0.15
+    """Chance of each hyperparameter of a replaced member to change."""
+    mutation_low: float = 1.1
+    """Smallest factor by which a hyperparameter is multiplied or divided."""
+    mutation_high: float = 1.5
+    """Largest such factor."""
+    discount_high: float = 1.2
+    """Largest factor for the discount, whose 1 - γ is multiplied or divided."""
+    mutate_at_start: bool = True
+    """Let every member start from hyperparameters that have mutated once."""
+    mutable: tuple[Mutable, ...] = typing.get_args(Mutable)
+    """Fields of `update` that mutate. Reward scales that the task declares as mutable do so too."""
+
+
+@dataclass(frozen=True)
+class DiagnosticsConfig:
+    """Measurements of how far the policies are apart."""
+
+    every: int = 10
+    """Iterations between two measurements; 0 for none."""
+    states: int = 512
+    """States per policy that the KL matrix and the importance weights are measured on."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run."""
+
+    # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
+    task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
+    """Name of the task (`echelon tasks` lists them)."""
+    algo: Algo = "cpo"
+    """Algorithm."""
+    policies: int | None = None
+    """Number of policies M: one leader and M-1 followers, or members of a population; 6 unless given, 1 with PPO."""
+    num_envs: int = 256
+    """Environments simulated side by side."""
+    iterations: int | None = None
+    """Iterations to train for; or give `env_steps`."""
+    env_steps: int = 1_000_000
+    """Environment steps to train for, rounded up to whole iterations."""
+    seed: int = 0
+    """Decides everything random."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto takes CUDA where there is one."""
+    threads: int = 1
+    """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
+    capture: bool = True
+    """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
+    fuse: bool = True
+    """Compile tensor work into fewer kernels on CUDA. Off, a run starts half a minute sooner and trains slower."""
+    precision: Literal["tf32", "fp32", "bf16"] = "tf32"
+    """Precision of matrix products on CUDA; bf16 concerns the trunks, from FP32 weights. All else is FP32 or better."""
+    out: str | None = None
+    """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
+    checkpoint_every: int = 50
+    """Iterations between two checkpoints."""
+    keep_checkpoints: int = 3
+    """Newest checkpoints kept, besides the best."""
+    wandb: Literal["off", "online", "offline"] = "off"
+    """Metrics to Weights & Biases too; needs the wandb extra. They are always in metrics.jsonl and TensorBoard."""
+    env: TaskConfig = field(default_factory=TaskConfig)
+    """Settings of the task."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    update: UpdateConfig = field(default_factory=UpdateConfig)
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    pull: PullConfig = field(default_factory=PullConfig)
+    adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
+    pbt: PbtConfig = field(default_factory=PbtConfig)
+    diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+
+    @property
+    def num_policies(self) -> int:
+        """M, with the default filled in."""
+        if self.policies is None:
+            return 1 if self.algo == "ppo" else 6
+        return self.policies
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations of the whole run."""
+        steps = self.num_envs * self.update.horizon
+        return self.iterations if self.iterations is not None else -(-self.env_steps // steps)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as plain data for JSON; the inverse of `from_dict`."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
+    """`data` laid over `template`, in the template's own classes. Unknown keys and wrong types fail."""
+    hints = typing.get_type_hints(type(template))
+    changes: dict[str, Any] = {}
+    for key, value in data.items():
+        name = f"{where}.{key}" if where else key
+        if key not in hints:
+            raise UserError(f"{name} is not a setting{nearest(key, hints)}")
+        current = getattr(template, key)
+        if dataclasses.is_dataclass(current):
+            if not isinstance(value, dict):
+                raise UserError(f"{name} takes a group of settings, not {value!r}")
+            changes[key] = from_dict(current, value, name)
+        else:
+            changes[key] = _checked(value, hints[key], name)
+    return dataclasses.replace(template, **changes)  # pyright: ignore[reportArgumentType]  # T is a dataclass
+
+
+def _checked(value: Any, hint: Any, name: str) -> Any:
+    """`value` as the annotation `hint` wants it (lists from JSON become tuples), or a `UserError`."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in args:
+            return value
+        words = [str(arg) for arg in args]
+        raise UserError(f"{name} is one of {', '.join(words)}, not {value!r}{nearest(str(value), words)}")
+    if origin in (types.UnionType, typing.Union):
+        if value is None and types.NoneType in args:
+            return None
+        return _checked(value, next(arg for arg in args if arg is not types.NoneType), name)
+    if origin is tuple and isinstance(value, list | tuple):
+        hints = [args[0]] * len(value) if Ellipsis in args else args
+        if len(value) != len(hints):
+            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
+        return tuple(_checked(item, hint, name) for item, hint in zip(value, hints, strict=True))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    wanted = args[0] if origin is tuple else hint
+    kind = ("a list of " if origin is tuple else "") + getattr(wanted, "__name__", str(wanted))
+    raise UserError(f"{name} takes {kind}, not {value!r}")

@@ -1,0 +1,186 @@
+"""Config dataclasses as command-line flags.
+
+tyro reads the flags and prints the help. Where it refuses an input, this file finds the mistake again and says it in
+one sentence, since tyro's own report is a box of several lines.
+"""
+
+import contextlib
+import dataclasses
+import io
+import shlex
+import types
+import typing
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from echelon.config.spelling import spelling
+from echelon.errors import UserError, closest, nearest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One way to set one field."""
+
+    spelling: str
+    """`--update.clip`, or `--env.no-velocities` for the negative of a switch."""
+    opposite: str | None
+    """The other spelling of a switch; None for a flag that takes a value."""
+    hint: Any
+    """The field's annotation."""
+
+
+def parse(default: T, tokens: Sequence[str], prog: str, description: str | None = None) -> T:
+    """`tokens` laid over `default`. `--help` prints the help of every field and leaves with `SystemExit(0)`."""
+    import tyro
+
+    refusal = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(refusal):
+            return tyro.cli(
+                type(default),
+                default=default,
+                args=list(tokens),
+                prog=prog,
+                description=description,
+                config=(tyro.conf.SuppressFixed,),
+            )
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+    raise UserError(explain(default, tokens, prog))
+
+
+def parse_after_run(default: T, arguments: Sequence[str], command: str, description: str) -> tuple[str, T]:
+    """The run folder that a command begins with, and its flags."""
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if not asks_help and (not arguments or arguments[0].startswith("-")):
+        raise UserError(f"{command} needs a run folder first, as in echelon {command} runs/CartpoleSwingup-cpo-s0")
+    run, *flags = ["RUN", "--help"] if asks_help else arguments
+    return run, parse(default, flags, f"echelon {command} {run}", description)
+
+
+def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
+    """The first mistake in `tokens`, as one sentence."""
+    known = flags_of(default)
+    waiting = deque(tokens)
+    while waiting:
+        token = waiting.popleft()
+        spelling, attached, value = token.partition("=")
+        if not spelling.startswith("-"):
+            return f"{token!r} stands where a flag was expected; see {prog} --help"
+        flag = known.get(spelling.replace("_", "-"))
+        if flag is None:
+            if spelling in ("-h", "--help"):
+                continue
+            if spelling.lstrip("-") in _fixed(default):
+                return f"{spelling} is not a flag: it is given by its place, as in {prog}"
+            return f"{spelling} is not a flag of {prog}{_nearest_flag(spelling, known)}"
+        values = [value] if attached else []
+        while not attached and waiting and not looks_like_a_flag(waiting[0]):
+            values.append(waiting.popleft())
+        mistake = _mistake(flag, values)
+        if mistake is not None:
+            return mistake
+    return f"these flags were not understood: {shlex.join(tokens)}; see {prog} --help"
+
+
+def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
+    """Every flag of a config by its spelling. Fields that tyro keeps fixed have none."""
+    flags: dict[str, Flag] = {}
+    hints, fixed = typing.get_type_hints(type(config)), _fixed(config)
+    for field in dataclasses.fields(config):
+        hint, value = hints[field.name], getattr(config, field.name)
+        if field.name in fixed:
+            continue
+        if dataclasses.is_dataclass(value):
+            flags |= flags_of(value, f"{group}{field.name}.")
+            continue
+        yes, no = spelling(group + field.name), spelling(f"{group}no_{field.name}")
+        switch = hint is bool
+        flags[yes] = Flag(yes, no if switch else None, hint)
+        if switch:
+            flags[no] = Flag(no, yes, hint)
+    return flags
+
+
+def _fixed(config: Any) -> list[str]:
+    """Fields that are no flags."""
+    import tyro
+
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    return [name for name, hint in hints.items() if tyro.conf.Fixed in typing.get_args(hint)]
+
+
+def looks_like_a_flag(token: str) -> bool:
+    """Negative numbers are values."""
+    return token.startswith("-") and not token.lstrip("-")[:1].isdigit() and token[1:2] != "."
+
+
+def _nearest_flag(wrong: str, known: Mapping[str, Flag]) -> str:
+    """A flag whose last part was typed without its group is nearer than any that merely looks alike."""
+    bare = wrong.replace("_", "-").lstrip("-")
+    names = [flag.lstrip("-") for flag in known]
+    same = [name for name in names if name.rpartition(".")[2] == bare.rpartition(".")[2]]
+    name = same[0] if same else closest(bare, names)
+    return "" if name is None else f"; did you mean --{name}?"
+
+
+def _mistake(flag: Flag, values: list[str]) -> str | None:
+    """What is wrong with the values given to a flag, or None."""
+    if flag.opposite is not None:
+        return f"{flag.spelling} takes no value; its opposite is {flag.opposite}" if values else None
+    many = typing.get_origin(flag.hint) is tuple
+    if not values and not many:
+        return f"{flag.spelling} needs a value: {_kind(flag.hint)}"
+    if len(values) > 1 and not many:
+        return f"{flag.spelling} takes one value, not {len(values)}: {shlex.join(values)}"
+    parts = typing.get_args(flag.hint)
+    if many and Ellipsis not in parts and len(values) != len(parts):
+        return f"{flag.spelling} takes {len(parts)} values, not {len(values)}"
+    inner = parts[0] if many else flag.hint
+    for value in values:
+        if not _fits(value, inner):
+            return f"{flag.spelling} takes {_kind(inner)}, not {value!r}{_better_value(value, inner)}"
+    return None
+
+
+def _fits(value: str, hint: Any) -> bool:
+    """Whether a word can be read as what the annotation asks for."""
+    if typing.get_origin(hint) is Literal:
+        return value in map(str, typing.get_args(hint))
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is types.NoneType:
+        return value == "None"
+    if hint in (int, float):
+        with contextlib.suppress(ValueError):
+            hint(value)
+            return True
+        return False
+    return True
+
+
+def _kind(hint: Any) -> str:
+    """The annotation in words."""
+    parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if parts:
+        return _kind(parts[0])
+    return {int: "a whole number", float: "a number"}.get(hint, "a text")
+
+
+def _better_value(value: str, hint: Any) -> str:
+    """The nearest choice, or `1000000` for a whole number written as `1e6`."""
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return nearest(value, [str(part) for part in parts])
+    if hint is int or int in parts:
+        with contextlib.suppress(ValueError, OverflowError):
+            if float(value) == int(float(value)):
+                return f"; write {int(float(value))}"
+    return ""

@@ -1,0 +1,1 @@
+"""Scoring the policies of a run."""

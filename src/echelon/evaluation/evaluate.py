@@ -1,0 +1,150 @@
+"""Score every policy of a run: each environment counted once, deterministic and sampled."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Adaptive, Env, MakeEnv
+from echelon.errors import UserError
+from echelon.models.actor_critic import ActorCritic
+from echelon.models.population import Model, Population
+from echelon.rollout.layout import LEADER
+from echelon.runs import checkpoint as checkpoints
+from echelon.runs.folder import RunFolder
+from echelon.tasks import make
+from echelon.training.loop import choose_device
+
+Mode = Literal["deterministic", "sampled"]
+LOOK_EVERY = 16
+"""Steps between two looks at whether all episodes have ended; each look waits for the device."""
+
+
+@dataclass(frozen=True)
+class PolicyScore:
+    """One policy, acting one way, over one episode in each of its environments."""
+
+    policy: int
+    mode: Mode
+    episodes: int
+    return_mean: float
+    return_std: float
+    length_mean: float
+    terminated: float
+    """Share of episodes that ended before the time limit."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """The task's own episode figures, averaged over episodes."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All policies of a run."""
+
+    task: str
+    algo: str
+    iteration: int
+    env_steps: int
+    seed: int
+    scores: tuple[PolicyScore, ...]
+    leader: int = 0
+    """The policy that stands for the run: in a population, the one that trained best."""
+
+
+def evaluate(
+    folder: RunFolder,
+    num_envs: int = 64,
+    seed: int = 1000,
+    device: str = "auto",
+    checkpoint: checkpoints.Which = "newest",
+    make_env: MakeEnv | None = None,
+) -> Evaluation:
+    """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
+    if num_envs < 1:
+        raise UserError(f"--num-envs must be at least 1, not {num_envs}")
+    found = checkpoints.load(folder, checkpoint)
+    config, where = folder.config, choose_device(device)
+    torch.set_num_threads(config.threads)
+    make_env = make_env or partial(make, config.task, config.env)
+    policy_id = torch.arange(config.num_policies, device=where).repeat_interleave(num_envs)
+    scores: list[PolicyScore] = []
+    for mode in ("deterministic", "sampled"):
+        env = make_env(len(policy_id), where, seed)
+        if isinstance(env, Adaptive):
+            env.adopt(found.state["trainer"]["env"])
+        model = load_model(env, config, found.state["trainer"]["model"])
+        scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
+    steps = config.num_envs * config.update.horizon * found.iteration
+    leader = leader_of(found.state["trainer"])
+    return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
+
+
+def leader_of(trainer: Any) -> int:
+    """The policy that stands for the run, from a trainer's state."""
+    return trainer["population"]["best"] if "population" in trainer else LEADER
+
+
+def load_model(env: Env, config: TrainConfig, state: Any) -> Model:
+    """A run's network, or its population of them, for an environment like the one it was trained in."""
+    build = Population if config.algo == "pbt" else ActorCritic
+    model = build(env.obs_spec, env.action_dim, config.num_policies, config.model)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError:
+        raise UserError(
+            f"the network of this run does not fit {config.task}; if it was trained in an environment of your own, "
+            "pass the same make_env"
+        ) from None
+    return model.to(env.device)
+
+
+@torch.no_grad()
+def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
+    """Figures `[N]` of every environment's first episode."""
+    generator = torch.Generator(env.device).manual_seed(seed)
+    obs, state = env.reset(), torch.zeros(env.num_envs, model.state_dim, device=env.device)
+    never = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
+    running = torch.ones(env.num_envs, device=env.device)
+    figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
+    for t in range(getattr(env, "longest_episode", env.episode_length)):
+        if t % LOOK_EVERY == 0 and not running.any():
+            break
+        output = model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
+        action = output.mean[0]
+        if mode == "sampled":
+            action = action + output.log_std.exp() * torch.randn(action.shape, generator=generator, device=env.device)
+        step = env.step(action.clamp(-1, 1))
+        done = (step.terminated | step.truncated).float()
+        figures["return"] += running * step.reward
+        figures["length"] += running
+        figures["terminated"] += running * step.terminated
+        for name, x in step.log.items():
+            if name.startswith("episode/"):
+                name = name.removeprefix("episode/")
+                figures[name] = figures.get(name, torch.zeros_like(running)) + running * done * x
+        running = running * (1 - done)
+        obs, state = step.obs, output.state * (1 - done)[:, None]
+    return figures
+
+
+def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[PolicyScore]:
+    """Per policy; `num_envs` consecutive environments belong to each."""
+    table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
+    means = {name: x.mean(1).tolist() for name, x in table.items()}
+    spread = table["return"].std(1, correction=0).tolist()
+    own = {"return", "length", "terminated"}
+    return [
+        PolicyScore(
+            policy=policy,
+            mode=mode,
+            episodes=num_envs,
+            return_mean=means["return"][policy],
+            return_std=spread[policy],
+            length_mean=means["length"][policy],
+            terminated=means["terminated"][policy],
+            extra={name: mean[policy] for name, mean in means.items() if name not in own},
+        )
+        for policy in range(len(spread))
+    ]

@@ -1,0 +1,70 @@
+"""An evaluation as a table for people and as JSON for programs."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from echelon.console.wording import count, figure
+from echelon.evaluation.evaluate import Evaluation, PolicyScore
+from echelon.runs.durable import replace_durably
+
+
+def score_table(evaluation: Evaluation) -> Table:
+    """A row per policy and way of acting; the leader, whose row matters, is bold."""
+    extras = list(dict.fromkeys(name for score in evaluation.scores for name in score.extra))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="cyan")
+    table.add_column("policy", no_wrap=True)
+    table.add_column("actions", no_wrap=True)
+    table.add_column("return", justify="right", no_wrap=True)
+    for heading in ("length", "ended early", *(_heading(name) for name in extras)):
+        table.add_column(heading, justify="right")
+    for score in evaluation.scores:
+        leads = score.policy == evaluation.leader
+        table.add_row(*_row(score, extras, leads), style="bold" if leads else None)
+    return table
+
+
+def headline(evaluation: Evaluation) -> str:
+    """What was scored, in one line."""
+    episodes = sorted({score.episodes for score in evaluation.scores})
+    each = str(episodes[0]) if len(episodes) == 1 else f"{episodes[0]} to {episodes[-1]}"
+    return (
+        f"{evaluation.task}, {evaluation.algo}, after {evaluation.iteration:,} iterations "
+        f"({count(evaluation.env_steps)} steps), {each} episodes each"
+    )
+
+
+def write_scores(evaluation: Evaluation, path: Path) -> None:
+    """The evaluation as JSON; figures that are not finite become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_durably(path, json.dumps(_finite(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
+
+
+def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
+    """The cells of one score."""
+    return [
+        f"{score.policy} leader" if leads else str(score.policy),
+        score.mode,
+        f"{figure(score.return_mean)} ± {figure(score.return_std)}",
+        figure(score.length_mean),
+        f"{score.terminated:.0%}" if math.isfinite(score.terminated) else "-",
+        *(figure(score.extra.get(name, math.nan)) for name in extras),
+    ]
+
+
+def _heading(name: str) -> str:
+    """`episode/successes` under the name a person uses."""
+    return name.removeprefix("episode/").replace("_", " ")
+
+
+def _finite(value: Any) -> Any:
+    """Plain data without NaN or infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,180 @@
+"""The loop: iterate, log, save."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+
+from echelon.config import TaskConfig, TrainConfig
+from echelon.config.checks import validate
+from echelon.console.interrupt import Interrupt
+from echelon.console.view import NullView, View
+from echelon.envs.contract import Env, MakeEnv
+from echelon.errors import UserError
+from echelon.logging.metrics import MetricsWriter
+from echelon.logging.trouble import TroubleWatch
+from echelon.rollout.layout import Layout
+from echelon.runs import checkpoint
+from echelon.runs.distances import DistanceWriter
+from echelon.runs.folder import RunFolder
+from echelon.runs.genealogy import GenealogyWriter
+from echelon.tasks import make
+from echelon.training.population_trainer import PopulationTrainer, make_trainer
+from echelon.training.trainer import Trainer, make_plan
+
+
+def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+    """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
+
+    `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
+    your own a `task` name of your own.
+    """
+    view = view or NullView()
+    validate(config)
+    set_up_torch(config)
+    make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
+    folder = RunFolder.create_or_resume(config)
+    make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
+    env = make_env(config.num_envs, choose_device(config.device), config.seed)
+    config, folder = _complete(config, folder, env)
+    trainer = make_trainer(env, config)
+    session = _Session(trainer, folder, _resume(trainer, folder, view))
+    view.start(config, folder, config.num_iterations, trainer.iteration)
+    try:
+        with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
+            distances = DistanceWriter(folder, trainer.iteration)
+            genealogy = _begin_genealogy(trainer, folder)
+            trouble = TroubleWatch(config, view.message)
+            while trainer.iteration < config.num_iterations:
+                result = trainer.iterate()
+                metrics = session.clock() | result.metrics | trainer.timers.metrics()
+                log.write(metrics)
+                view.update(metrics)
+                _require_finite(metrics, folder)
+                stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
+                last = stop or trainer.iteration == config.num_iterations
+                trouble.look(metrics, last)
+                if result.kl_matrix is not None:
+                    distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
+                if result.takeovers:
+                    genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
+                if last or trainer.iteration % config.checkpoint_every == 0:
+                    session.save(trainer.score(result.metrics))
+                if last:
+                    view.message(f"where the time went:\n{trainer.timers.table()}")
+                if stop:
+                    view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
+                    raise KeyboardInterrupt
+    finally:
+        view.stop()
+    return folder
+
+
+class _Session:
+    """One start of a run: its clock, which goes on where the last start's stopped, and its checkpoints."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
+        self.trainer, self.folder = trainer, folder
+        self.steps = trainer.env.num_envs * trainer.config.update.horizon
+        self.last = time.perf_counter()
+        self.began = self.last - seconds_before
+
+    @property
+    def env_steps(self) -> int:
+        return self.trainer.iteration * self.steps
+
+    def clock(self) -> dict[str, float]:
+        """Where the run stands and how fast it goes."""
+        now = time.perf_counter()
+        spent, self.last = now - self.last, now
+        seconds = self.trainer.timers.iteration
+        return {
+            "iteration": self.trainer.iteration,
+            "env_steps": self.env_steps,
+            "wall_s": now - self.began,
+            "fps/total": self.steps / spent,
+            "fps/collect": self.steps / seconds["collect"].seconds,
+            "fps/update": self.steps / seconds["update"].seconds,
+        }
+
+    def save(self, score: float) -> None:
+        state = {
+            "trainer": self.trainer.state_dict(),
+            "seconds": time.perf_counter() - self.began,
+            "device": self.trainer.env.device.type,
+        }
+        checkpoint.save(self.folder, self.trainer.iteration, state, score)
+
+
+def set_up_torch(config: TrainConfig) -> None:
+    """Torch's settings for the whole process. Raises a `UserError` for a precision that the device does not have."""
+    on_cpu = choose_device(config.device).type == "cpu"
+    if config.precision == "bf16" and on_cpu:
+        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
+    torch.set_num_threads(config.threads)
+    exact = config.precision == "fp32" or on_cpu
+    torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainConfig, RunFolder]:
+    """The settings with what the environment chose where they left it open, stored as well."""
+    chosen = getattr(env, "config", config.env)
+    if not isinstance(chosen, TaskConfig) or chosen == config.env:
+        return config, folder
+    config = dataclasses.replace(config, env=chosen)
+    return config, folder.with_config(config)
+
+
+def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
+    """Stop where learning has diverged, before a network of NaN is saved over the good ones.
+
+    A population outlives members that diverge: they are replaced.
+    """
+    if folder.config.algo == "pbt":
+        return
+    for name in ("loss/actor", "loss/critic"):
+        if not math.isfinite(metrics[name]):
+            raise UserError(
+                f"learning diverged in iteration {metrics['iteration']:.0f}: {name} is not finite; any checkpoint in "
+                f"{folder.path} is from before; start anew with --out and a smaller --update.learning-rate or reward"
+            )
+
+
+def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
+    """With what the members of a population start from, if they do."""
+    genealogy = GenealogyWriter(folder, trainer.iteration)
+    if isinstance(trainer, PopulationTrainer) and trainer.iteration == 0:
+        genealogy.begin(trainer.hyperparameters())
+    return genealogy
+
+
+def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
+    """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
+    found = checkpoint.load_newest(folder, view.message)
+    if found is None:
+        if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
+            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
+        return 0.0
+    if found.iteration > trainer.config.num_iterations:
+        raise UserError(
+            f"{folder.path} is at iteration {found.iteration} already, beyond the {trainer.config.num_iterations} "
+            "that were asked for; ask for more, or choose another folder with --out"
+        )
+    here = trainer.env.device.type
+    if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
+        raise UserError(
+            f"{folder.path} was trained on {there}, not {here}, where it cannot go on; use --device {there}"
+        )
+    trainer.load_state_dict(found.state["trainer"])
+    view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    return found.state["seconds"]

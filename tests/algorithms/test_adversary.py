@@ -1,0 +1,162 @@
+"""The discriminator learns who acted when that can be seen, nothing when it cannot, and pays followers by it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from echelon.algorithms.adversary import Adversary
+from echelon.config import AdversaryConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.buffer import Rollout
+from echelon.rollout.layout import Layout
+
+POLICIES, ENVS, HORIZON, OBS, ACTIONS = 6, 60, 16, 4, 2
+CONFIG = TrainConfig(
+    policies=POLICIES,
+    num_envs=ENVS,
+    update=UpdateConfig(horizon=HORIZON, minibatch_envs=0.25, learning_rate=5e-3),
+    adversary=AdversaryConfig(coef=0.7, hidden=(32, 32)),
+)
+"""64 minibatches of 15 rows are one pass over 960 rows."""
+
+
+def build(num_envs: int = ENVS, config: TrainConfig = CONFIG) -> tuple[Adversary, ActorCritic]:
+    torch.manual_seed(0)
+    layout = Layout(num_envs, POLICIES)
+    model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)))
+    return Adversary(OBS, ACTIONS, layout, config), model
+
+
+def random_rollout(seed: int, seen_id: torch.Tensor | None, num_envs: int = ENVS) -> Rollout:
+    """Noise, and in the first two observations a point on a circle that tells `seen_id [N]`."""
+    generator = torch.Generator().manual_seed(seed)
+    rollout = Rollout.allocate(HORIZON, num_envs, {"policy": OBS}, ACTIONS, 0, POLICIES, torch.device("cpu"))
+    obs = rollout.obs["policy"].normal_(0.0, 0.3, generator=generator)
+    if seen_id is not None:
+        angle = seen_id * (2 * math.pi / POLICIES)
+        obs[..., 0] += 2 * angle.cos()
+        obs[..., 1] += 2 * angle.sin()
+    rollout.action.normal_(generator=generator)
+    return rollout
+
+
+def accuracy(adversary: Adversary, model: ActorCritic, rollout: Rollout) -> float:
+    with torch.no_grad():
+        guess = adversary.logits(adversary.inputs(rollout, model)).argmax(-1).view(HORIZON, -1)
+    return (guess == adversary.layout.policy_id).float().mean().item()
+
+
+def one_pass(adversary: Adversary, model: ActorCritic, rollout: Rollout, seed: int = 0) -> dict[str, float]:
+    inputs = adversary.inputs(rollout, model)
+    metrics = adversary.learn(rollout, inputs, torch.Generator().manual_seed(seed))
+    return {name: x.item() for name, x in metrics.items()}
+
+
+@pytest.mark.parametrize("num_envs", [ENVS, 65])
+def test_policies_that_can_be_told_apart_are_told_apart_within_one_rollout(num_envs: int) -> None:
+    """One pass over one rollout, judged on another; 65 environments leave 15 to the leader."""
+    adversary, model = build(num_envs)
+    ids = adversary.layout.policy_id
+    fresh = random_rollout(2, ids, num_envs)
+    assert accuracy(adversary, model, fresh) < 0.5
+    one_pass(adversary, model, random_rollout(1, ids, num_envs))
+    assert accuracy(adversary, model, fresh) > 0.9
+
+
+def test_policies_that_cannot_be_told_apart_stay_at_chance() -> None:
+    """What is seen belongs to another environment at every step: three passes, judged on another rollout."""
+    adversary, model = build()
+    for seed in range(3):
+        shuffled = torch.stack(
+            [torch.randperm(ENVS, generator=torch.Generator().manual_seed(100 * seed + t)) for t in range(HORIZON + 1)]
+        )
+        rollout = random_rollout(seed, adversary.layout.policy_id[shuffled])
+        metrics = one_pass(adversary, model, rollout, seed)
+    # 960 rows: chance is 1/6 with a deviation of 0.012; the loss cannot fall below ln 6 but by chance.
+    fresh = random_rollout(9, adversary.layout.policy_id[shuffled.flip(1)])
+    assert accuracy(adversary, model, fresh) == pytest.approx(1 / 6, abs=0.05)
+    assert metrics["adversary/loss"] == pytest.approx(math.log(6), abs=0.1)
+
+
+def test_the_loss_falls_below_the_floor_of_a_double_softmax() -> None:
+    """Probabilities taken for logits could not get below 1.0436 with six policies."""
+    floor = -math.log(math.e / (math.e + 5))
+    assert floor == pytest.approx(1.0436, abs=1e-4)
+    adversary, model = build()
+    losses = [one_pass(adversary, model, random_rollout(seed, adversary.layout.policy_id)) for seed in range(3)]
+    assert losses[0]["adversary/loss"] > losses[-1]["adversary/loss"]
+    assert losses[-1]["adversary/loss"] < 0.1 < floor
+    assert losses[-1]["adversary/accuracy"] > 0.95
+
+
+def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None:
+    adversary, model = build()
+    one_pass(adversary, model, random_rollout(1, adversary.layout.policy_id))
+    rollout = random_rollout(2, adversary.layout.policy_id)
+    reward = adversary.reward(rollout, adversary.inputs(rollout, model))
+    # Row by row in numpy, from raw observations: the normaliser is still (0, 1), so √(1 + 1e-5) is its deviation.
+    ids = adversary.layout.policy_id.tolist()
+    obs = np.clip(rollout.obs["policy"].numpy()[:-1].astype(np.float64) / math.sqrt(1 + 1e-5), -5, 5)
+    for t, env in ((0, 0), (3, 9), (3, 10), (7, 33), (15, 59)):
+        row = np.concatenate((obs[t, env], rollout.action[t, env].numpy()))
+        logits = row
+        for layer in adversary.network:
+            if isinstance(layer, torch.nn.Linear):
+                logits = layer.weight.detach().double().numpy() @ logits + layer.bias.detach().double().numpy()
+            else:
+                logits = np.where(logits > 0, logits, np.exp(np.minimum(logits, 0)) - 1)
+        expected = 0.0 if ids[env] == 0 else 0.7 * (logits[ids[env]] - np.log(np.exp(logits).sum()))
+        assert reward[t, env].item() == pytest.approx(expected, abs=1e-5)
+    assert reward[:, :10].eq(0).all()
+    assert reward[:, 10:].lt(0).all()
+
+
+def test_logits_are_the_networks_and_its_names_stay_what_checkpoints_have() -> None:
+    adversary, _ = build()
+    width = adversary.network[0].in_features
+    assert isinstance(width, int)
+    rows = torch.randn(7, width, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(adversary.logits(rows), adversary.network(rows))
+    numbers = [int(name.split(".")[0]) for name in adversary.network.state_dict()][::2]
+    assert numbers == [2 * i for i in range(len(CONFIG.adversary.hidden) + 1)]
+
+
+def test_a_recognised_follower_is_paid_more_than_one_taken_for_another() -> None:
+    adversary, model = build()
+    ids = adversary.layout.policy_id
+    one_pass(adversary, model, random_rollout(1, ids))
+    rewards = []
+    for seen in (ids, ids.roll(10)):
+        rollout = random_rollout(2, seen)
+        rewards.append(adversary.reward(rollout, adversary.inputs(rollout, model))[:, 10:].mean().item())
+    assert rewards[0] > rewards[1] + 1
+
+
+def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> None:
+    adversary, model = build()
+    rollout = random_rollout(1, adversary.layout.policy_id)
+    inputs = adversary.inputs(rollout, model)
+    before = {name: x.clone() for name, x in adversary.network.state_dict().items()}
+    adversary.reward(rollout, inputs)
+    torch.testing.assert_close(dict(adversary.network.state_dict()), before, rtol=0, atol=0)
+    one_pass(adversary, model, rollout)
+    torch.manual_seed(7)
+    other = Adversary(OBS, ACTIONS, adversary.layout, CONFIG)
+    other.load_state_dict(adversary.state_dict())
+    results = [one_pass(one, model, random_rollout(2, adversary.layout.policy_id)) for one in (adversary, other)]
+    assert results[0] == results[1]
+    torch.testing.assert_close(dict(other.network.state_dict()), dict(adversary.network.state_dict()), rtol=0, atol=0)
+
+
+def test_one_pass_sees_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    adversary, model = build()
+    rollout = random_rollout(1, None)
+    rollout.action[..., 0] = torch.arange(HORIZON * ENVS).view(HORIZON, ENVS)
+    seen: list[float] = []
+    logits = adversary.logits
+    monkeypatch.setattr(adversary, "logits", lambda rows: seen.extend(rows[:, OBS].tolist()) or logits(rows))
+    one_pass(adversary, model, rollout)
+    assert sorted(seen) == list(range(HORIZON * ENVS))
+    assert seen != sorted(seen)

@@ -1,0 +1,207 @@
+"""Settings as plain data and back; what cannot be meant is refused."""
+
+import ast
+import itertools
+import json
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Optional
+
+import pytest
+
+import echelon
+from echelon.config import EnsembleConfig, ModelConfig, TaskConfig, TrainConfig, UpdateConfig, from_dict, to_dict
+from echelon.config.checks import RANGES, settings_of, validate
+from echelon.errors import UserError
+from echelon.presets import preset
+from echelon.tasks import TASKS
+
+
+@dataclass(frozen=True)
+class Friction:
+    slide: float = 1.0
+
+
+@dataclass(frozen=True)
+class HandConfig(TaskConfig):
+    """A task's settings with everything an annotation may be."""
+
+    objects: Literal["cube", "pen"] = "cube"
+    level: Literal[1, 2] = 1
+    scale: tuple[float, float] = (0.9, 1.1)
+    names: tuple[str, ...] = ()
+    noise: bool = False
+    limit: Optional[int] = None  # noqa: UP045  # the older spelling must work too
+    friction: Friction = field(default_factory=Friction)
+
+
+TEMPLATE = TrainConfig(task="Hand", env=HandConfig())
+
+
+def test_a_config_survives_json() -> None:
+    config = TrainConfig(
+        task="Hand",
+        algo="sapg",
+        policies=4,
+        iterations=7,
+        env=HandConfig(objects="pen", scale=(0.5, 2.0), names=("a", "b"), noise=True, limit=3, friction=Friction(0.2)),
+        model=ModelConfig(hidden=(8, 4)),
+        update=UpdateConfig(minibatches=3, learning_rate=1e-5),
+        ensemble=EnsembleConfig(estimator="vtrace"),
+    )
+    again = from_dict(TEMPLATE, json.loads(json.dumps(to_dict(config))))
+    assert again == config
+    assert isinstance(again.env, HandConfig)
+    assert isinstance(again.model.hidden, tuple)
+
+
+def test_what_is_not_given_stays_as_the_template_has_it() -> None:
+    assert from_dict(TEMPLATE, {"update": {"clip": 0.1}}) == replace(TEMPLATE, update=UpdateConfig(clip=0.1))
+
+
+def test_whole_numbers_are_taken_for_fractions_but_not_the_other_way() -> None:
+    config = from_dict(TEMPLATE, {"update": {"clip": 1}})
+    assert type(config.update.clip) is float
+    with pytest.raises(UserError, match=r"^num_envs takes int, not 2\.0$"):
+        from_dict(TEMPLATE, {"num_envs": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"num_env": 1}, "num_env is not a setting; did you mean num_envs?"),
+        ({"update": {"klip": 1}}, "update.klip is not a setting; did you mean clip?"),
+        ({"env": {"friction": {"slid": 1}}}, "env.friction.slid is not a setting; did you mean slide?"),
+        ({"update": 3}, "update takes a group of settings, not 3"),
+        ({"algo": "cp0"}, "algo is one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ({"env": {"level": 3}}, "env.level is one of 1, 2, not 3"),
+        ({"seed": True}, "seed takes int, not True"),
+        ({"seed": None}, "seed takes int, not None"),
+        ({"policies": "6"}, "policies takes int, not '6'"),
+        ({"env": {"noise": 1}}, "env.noise takes bool, not 1"),
+        ({"env": {"limit": "x"}}, "env.limit takes int, not 'x'"),
+        ({"env": {"scale": [1.0]}}, "env.scale takes 2 values, not 1: [1.0]"),
+        ({"env": {"scale": [1.0, "x"]}}, "env.scale takes float, not 'x'"),
+        ({"model": {"hidden": 64}}, "model.hidden takes a list of int, not 64"),
+        ({"model": {"hidden": [64, "x"]}}, "model.hidden takes int, not 'x'"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        from_dict(TEMPLATE, data)
+    assert str(caught.value) == sentence
+
+
+def test_every_field_has_a_docstring_for_its_flag() -> None:
+    """A flag's help is the string below its field, or below the field it overrides; in one line, since tyro keeps
+    breaks. A group may leave it to its class."""
+    sources = [path.read_text() for path in Path(echelon.__file__).parent.rglob("*.py")]
+    nodes = [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    configs = {node.name: node for node in nodes if node.name.endswith(("Config", "Flags"))}
+    assert {"TrainConfig", "AnymalConfig", "RecordFlags"} <= set(configs)
+
+    def explained(node: ast.ClassDef) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for base in node.bases:
+            found |= explained(configs[ast.unparse(base)])
+        for entry, below in itertools.pairwise(node.body):
+            if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(entry.target)] = str(ast.literal_eval(below.value))
+        return found
+
+    for node in configs.values():
+        assert ast.get_docstring(node), node.name
+        texts = explained(node)
+        for entry in node.body:
+            if isinstance(entry, ast.AnnAssign) and "Config" not in ast.unparse(entry.annotation):
+                assert texts.get(ast.unparse(entry.target), "\n").count("\n") == 0, f"{node.name}: {ast.unparse(entry)}"
+
+
+def test_derived_numbers() -> None:
+    config = TrainConfig(num_envs=10, env_steps=1001, update=UpdateConfig(horizon=10))
+    assert config.num_iterations == 11  # 100 steps an iteration, rounded up
+    assert replace(config, iterations=3).num_iterations == 3
+    assert config.num_policies == 6
+    assert replace(config, algo="ppo").num_policies == 1
+    assert replace(config, policies=2).num_policies == 2
+
+
+def test_the_defaults_are_valid() -> None:
+    validate(TrainConfig())
+    validate(TrainConfig(algo="ppo", num_envs=1))
+    validate(TEMPLATE)
+    for algo in ("sapg", "cpo"):  # without followers both are PPO
+        validate(TrainConfig(algo=algo, policies=1))
+
+
+def test_every_range_belongs_to_a_setting() -> None:
+    assert set(RANGES) <= set(settings_of(TrainConfig()))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_envs": 0}, "--num-envs must be at least 1, not 0"),
+        ({"policies": 0}, "--policies must be at least 1, not 0"),
+        ({"iterations": 0}, "--iterations must be at least 1, not 0"),
+        ({"seed": -1}, "--seed must be within 0 and 4294967295, not -1"),
+        ({"keep_checkpoints": 0}, "--keep-checkpoints must be at least 1, not 0"),
+        ({"update": {"discount": 1.01}}, "--update.discount must be within 0 and 1, not 1.01"),
+        ({"update": {"gae_lambda": -0.1}}, "--update.gae-lambda must be within 0 and 1, not -0.1"),
+        ({"update": {"clip": 0.0}}, "--update.clip must be above 0, not 0.0"),
+        ({"update": {"learning_rate": float("nan")}}, "--update.learning-rate must be finite, not nan"),
+        ({"update": {"reward_scale": float("inf")}}, "--update.reward-scale must be finite, not inf"),
+        ({"env": {"friction": {"slide": float("nan")}}}, "--env.friction.slide must be finite, not nan"),
+        ({"model": {"hidden": []}}, "--model.hidden needs at least one value"),
+        ({"model": {"hidden": [8, 0]}}, "--model.hidden must be at least 1, not 0"),
+        (
+            {"algo": "ppo", "policies": 4},
+            "ppo trains one policy, not 4; drop --policies or choose --algo cpo",
+        ),
+        (
+            {"num_envs": 5},
+            "--num-envs 5 is too few for 6 policies, which need one each; raise it or lower --policies",
+        ),
+        (
+            {"model": {"lstm": 8}, "update": {"horizon": 16, "sequence": 5}},
+            "--update.sequence 5 does not divide --update.horizon 16, which training an LSTM needs; change one of them",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        validate(from_dict(TEMPLATE, change))
+    assert str(caught.value) == sentence
+
+
+WIDTHS = {"start_spread", "joint_spread", "start_angle", "start_position", "start_velocity", "start_noise", "start_yaw"}
+"""Settings of tasks that starts are drawn within."""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tasks_settings_are_refused_before_anything_is_built(task: str) -> None:
+    config = preset(task)
+    known = {f.name for f in fields(config.env)}
+    assert set(config.env.ranges) <= known
+    validate(config)
+    for name in known & (WIDTHS | {"episode_length"}):
+        with pytest.raises(UserError, match=f"--env.{name.replace('_', '-')} must be "):
+            validate(replace(config, env=replace(config.env, **{name: -1})))
+
+
+@pytest.mark.parametrize("change", [{"env_steps": 1e5}, {"algo": "xyz"}, {"seed": "a"}, {"policies": "4"}])
+def test_a_value_of_another_type_is_refused_from_python_too(change: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(change))):
+        validate(replace(TrainConfig(), **change))
+
+
+def test_a_sequence_matters_only_to_an_lstm() -> None:
+    validate(TrainConfig(update=UpdateConfig(horizon=16, sequence=5)))
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA GPU; use --device cpu or auto"):
+        validate(TrainConfig(device="cuda"))

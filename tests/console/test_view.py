@@ -1,0 +1,230 @@
+"""Views survive missing and broken figures, and say what matters."""
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from echelon.config import TrainConfig
+from echelon.console import view as views
+from echelon.console.dashboard import dashboard
+from echelon.console.progress import Course, Progress
+from echelon.console.view import LiveView, NullView, PlainView, View, choose_view
+from echelon.console.wording import count, duration, figure, sparkline
+from echelon.logging.metrics import MetricsWriter
+from echelon.runs.folder import RunFolder
+
+FULL = {
+    "iteration": 50,
+    "env_steps": 204_800,
+    "fps/total": 45_200.0,
+    "fps/collect": 90_000.0,
+    "fps/update": 91_000.0,
+    "return/leader": 412.34,
+    "return/policy_0": 412.34,
+    "return/policy_1": 380.0,
+    "return/policy_2": 300.0,
+    "successes/leader": 0.79,
+    "lr": 5e-4,
+    "kl/own": 0.0151,
+    "kl/follower_pull": 0.4,
+    "clip_fraction/own": 0.12,
+    "grad_norm": 0.8,
+    "entropy/policy_0": 1.5,
+    "ess": 0.84,
+    "time/collect": 3.0,
+    "time/update": 1.0,
+    "time/update/forward": 0.5,
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def plain(progress: Progress, width: int = 100) -> str:
+    """The dashboard as text."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    with console.capture() as captured:
+        console.print(dashboard(progress))
+    return captured.get()
+
+
+def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
+    config = TrainConfig(num_envs=4096, device="cpu")
+    progress = Progress(config, folder, 200, 0)
+    progress.update(FULL)
+    text = plain(progress)
+    for words in (
+        "CartpoleSwingup · cpo · 6 policies · 4,096 envs · cpu",
+        "25%  iteration 50/200",
+        "return     412.3",
+        "followers 300.0 to 380.0",
+        "successes  0.790",
+        "204,800",
+        "45.2 k  collect 90.0 k  update 91.0 k",
+        "rate 5.00e-04  clipped 12%",
+        "own 0.0151  follower pull 0.400",
+        "collect 75%  update 25%  of 4.00 s",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize("metrics", [{}, {name: math.nan for name in FULL if name != "iteration"}])
+@pytest.mark.parametrize("width", [20, 80])
+def test_the_dashboard_survives_missing_and_nan_figures(
+    folder: RunFolder, metrics: dict[str, float], width: int
+) -> None:
+    progress = Progress(TrainConfig(algo="ppo", device="cpu"), folder, 200, 0)
+    plain(progress, width)  # before the first iteration
+    progress.update(metrics)
+    assert "nan" not in plain(progress, width)
+    assert progress.done == 1
+    assert progress.env_steps == 256 * 16
+
+
+def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder) -> None:
+    """60 s of compiling, then 2 s an iteration: after 6 of 10, 8 s are left."""
+    clock = Clock()
+    progress = Progress(TrainConfig(), folder, 10, 0, clock)
+    assert math.isnan(progress.seconds_left)
+    for iteration in range(1, 7):
+        clock.now += 60 if iteration == 1 else 2
+        progress.update({"iteration": iteration})
+    assert progress.seconds_left == 8
+
+
+def test_a_resumed_run_shows_its_whole_course(folder: RunFolder) -> None:
+    with MetricsWriter(folder) as writer:
+        writer.write({"iteration": 1, "return/leader": 1.0})
+        writer.write({"iteration": 2, "return/leader": math.nan})
+        writer.write({"iteration": 3})
+    progress = Progress(TrainConfig(), folder, 10, 3)
+    progress.update({"iteration": 4, "return/leader": 4.0})
+    assert progress.returns.values == [1.0, 4.0]
+    assert progress.share == 0.4
+
+
+def test_a_long_course_is_thinned_evenly() -> None:
+    course = Course()
+    for value in range(5000):
+        course.append(float(value))
+    assert len(course.values) <= Course.LIMIT
+    steps = {b - a for a, b in zip(course.values, course.values[1:], strict=False)}
+    assert len(steps) == 1
+
+
+def test_plain_view_writes_the_first_the_last_and_a_line_now_and_then(folder: RunFolder) -> None:
+    out, clock = io.StringIO(), Clock()
+    view = PlainView(out, every=5, clock=clock)
+    view.start(TrainConfig(device="cpu"), folder, 12, 0)
+    for iteration in range(1, 13):
+        clock.now += 1
+        view.update({**FULL, "iteration": iteration})
+    view.stop()
+    lines = out.getvalue().splitlines()
+    assert "CartpoleSwingup, cpo, 6 policies, 256 environments, cpu" in lines[0]
+    assert [line.split("/")[0] for line in lines[1:]] == ["1", "6", "11", "12"]
+    assert "return 412.3  successes 0.790  KL 0.0151  lr 5.00e-04" in lines[-1]
+    assert out.getvalue().isascii()
+
+
+def test_plain_view_says_where_an_interrupted_run_stopped_and_leaves_out_what_it_does_not_know(
+    folder: RunFolder,
+) -> None:
+    out, clock = io.StringIO(), Clock()
+    view = PlainView(out, every=5, clock=clock)
+    view.start(TrainConfig(device="cpu"), folder, 12, 0)
+    view.update({"iteration": 1, "return/leader": math.nan})
+    view.update({"iteration": 2})
+    view.stop()
+    view.stop()
+    last = out.getvalue().splitlines()[-1]
+    assert last.startswith("2/12")
+    assert "return" not in last
+    assert len(out.getvalue().splitlines()) == 3
+
+
+@pytest.mark.parametrize("view", [NullView(), PlainView(), LiveView()], ids=lambda view: type(view).__name__)
+def test_every_view_may_be_told_anything_at_any_time(
+    view: View, folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view.stop()
+    view.message("before [bold]start[/bold]")
+    view.update(FULL)
+    view.start(TrainConfig(device="cpu"), folder, 200, 0)
+    view.update(FULL)
+    view.message("during [red]")
+    view.stop()
+    view.stop()
+    if not isinstance(view, NullView):
+        said = capsys.readouterr().out
+        assert "before [bold]start[/bold]" in said
+        assert "during [red]" in said
+
+
+@pytest.mark.parametrize(
+    ("terminal", "encoding", "kind"),
+    [(True, "utf-8", LiveView), (True, "ascii", PlainView), (False, "utf-8", PlainView)],
+)
+def test_a_terminal_gets_the_live_view(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, encoding: str, kind: type
+) -> None:
+    class Out(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    out = Out()
+    monkeypatch.setattr(type(out), "encoding", encoding, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout", out)
+    assert type(choose_view()) is kind
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(views.choose_view()) is PlainView
+
+
+def test_numbers_are_worded_for_people() -> None:
+    assert [duration(s) for s in (0, 59.4, 192, 7500, 100_800, math.nan, -1)] == [
+        "0 s",
+        "59 s",
+        "3 min 12 s",
+        "2 h 05 min",
+        "1 d 04 h",
+        "-",
+        "-",
+    ]
+    assert [count(n) for n in (0, 812, 999.6, 45_200, 1.31e6, 2e10, 123_456, math.nan)] == [
+        "0",
+        "812",
+        "1.00 k",
+        "45.2 k",
+        "1.31 M",
+        "20.0 G",
+        "123 k",
+        "-",
+    ]
+    assert [figure(x) for x in (0, 0.0151, 0.009999, 0.79, 3.14159, 412.34, -12345.6, 2e-5, 3e8, math.inf)] == [
+        "0",
+        "0.0151",
+        "0.0100",
+        "0.790",
+        "3.14",
+        "412.3",
+        "-12,346",
+        "2.00e-05",
+        "3.00e+08",
+        "-",
+    ]
+
+
+def test_sparklines_show_the_course_in_the_width_there_is() -> None:
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([0, 0, 7, 7], 2) == "▁█"
+    assert sparkline([3, 3, math.nan], 8) == "▁▁"
+    assert sparkline([], 8) == ""
+    assert len(sparkline(range(1000), 32)) == 32

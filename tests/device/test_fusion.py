@@ -1,0 +1,111 @@
+"""What is fused is the same as what is not."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig
+from echelon.device import compile_progress as compiling
+from echelon.device import fusion
+from echelon.presets import preset
+from echelon.tasks import make
+from echelon.training.trainer import Trainer
+
+ITERATIONS = 3
+FUSED = {"ppo": 7, "cpo": 9}
+"""Deciding, values, targets, gathering, grading, descending, measuring; with CPO the adversary's scores and lessons."""
+CUDA = pytest.param(
+    "cuda",
+    marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")],
+)
+
+
+def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
+    """On a CPU, rows cut by the time limit are picked out, and their number changes the shapes: none are here."""
+    config = preset("DeceptiveReach")
+    update = dataclasses.replace(config.update, timeout_bootstrap="none")
+    model = ModelConfig(hidden=(32, 32), lstm=lstm)
+    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, update=update, precision="fp32", **changes)
+
+
+def trained(config: TrainConfig, device: str) -> tuple[Trainer, list[dict[str, float]], list[int]]:
+    """A trainer, the metrics of its iterations, and how many graphs had been compiled after each."""
+    where = torch.device(device)
+    env = make(config.task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
+    trainer, metrics, graphs = Trainer(env, config), [], []
+    for _ in range(ITERATIONS):
+        metrics.append(trainer.iterate().metrics)
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    return trainer, metrics, graphs
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("cpo", 16)])
+def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -> None:
+    """Three iterations, with everything that is fused in them; and all of it is compiled in the first.
+
+    A later compilation would fall into the recording of a CUDA graph, and fail there.
+    """
+    adversary = AdversaryConfig(coef=0.01, hidden=(32,))
+    config = tiny(algo, lstm, adversary=adversary, pull=PullConfig(reverse_temperature=0.1))
+    plain, expected, none = trained(dataclasses.replace(config, fuse=False), device)
+    assert none == [0] * ITERATIONS
+    fast, found, graphs = trained(config, device)
+    assert graphs == [FUSED[algo]] * ITERATIONS
+    for name, parameter in plain.model.named_parameters():
+        torch.testing.assert_close(dict(fast.model.named_parameters())[name], parameter, rtol=1e-3, atol=1e-4, msg=name)
+    for before, after in zip(expected, found, strict=True):
+        assert before.keys() == after.keys()
+        for name in ("loss/actor", "loss/critic", "kl/own", "grad_norm"):
+            assert after[name] == pytest.approx(before[name], rel=1e-3, abs=1e-5), name
+
+
+def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
+    """They are private: another version may have renamed them, and then starts are slower again."""
+    fusion.fused(abs, torch.device("cpu"))
+    assert torch._dynamo.config.recompile_limit == fusion.SIZES
+    assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
+
+
+def test_on_a_cpu_nothing_is_fused() -> None:
+    assert fusion.fused(abs, torch.device("cpu")) is abs
+
+
+def test_nobody_is_told_of_kernels_where_none_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """However long the first iteration takes."""
+    monkeypatch.setattr(compiling, "PATIENCE", 0.0)
+    config = tiny("ppo", 0)
+    env = make(config.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
+    Trainer(env, config).iterate()
+    assert capsys.readouterr().err == ""
+
+
+def test_it_can_be_left_out(traced: None) -> None:
+    assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
+
+
+def test_without_a_compiler_it_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
+    monkeypatch.setattr(fusion.shutil, "which", lambda name: None)
+    monkeypatch.setattr(fusion.importlib.util, "find_spec", lambda name: None)
+    fusion._can_compile.cache_clear()
+    try:
+        for _ in range(2):
+            assert fusion.fused(abs, torch.device("cpu")) is abs
+    finally:
+        fusion._can_compile.cache_clear()
+    said = "GPU kernels are not fused, so training is slower: Triton and a C compiler cannot be found\n"
+    assert capsys.readouterr().err == said
+
+
+def test_the_cache_is_in_a_lasting_place_unless_another_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    assert fusion.cache_folder() == Path("/elsewhere")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert fusion.cache_folder() == Path.home() / ".cache" / "echelon" / "kernels"

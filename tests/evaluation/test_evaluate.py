@@ -1,0 +1,190 @@
+"""Scores of a run's policies against a plain loop over environments."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rollout.stub_env import DriftEnv, ScriptedEnv
+
+from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
+from echelon.errors import UserError
+from echelon.evaluation import evaluate as module
+from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate, load_model
+from echelon.models.actor_critic import ActorCritic
+from echelon.presets import preset
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.tasks import make
+from echelon.training.loop import train
+
+POLICIES = 3
+
+
+def run_config(out: Path, lstm: int = 0) -> TrainConfig:
+    config = preset("CartpoleSwingup")
+    return replace(
+        config,
+        env=replace(config.env, episode_length=15),
+        policies=POLICIES,
+        num_envs=6,
+        iterations=2,
+        device="cpu",
+        out=str(out),
+        checkpoint_every=1,
+        model=ModelConfig(hidden=(8,), lstm=lstm, phi_dim=2),
+        update=UpdateConfig(horizon=4, sequence=2, mini_epochs=1),
+    )
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return train(run_config(tmp_path_factory.mktemp("runs") / "cartpole"))
+
+
+def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+    """Episodes of at most 8 steps. Without noise, environment i takes the same course in any company."""
+    return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
+
+
+@pytest.fixture(scope="module", params=[0, 5], ids=["mlp", "lstm"])
+def drifting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    config = run_config(tmp_path_factory.mktemp("runs") / "drift", request.param)
+    return train(replace(config, task="Drift", env=TaskConfig()), make_env=drift)
+
+
+def scores_of(evaluation: Evaluation, mode: str) -> list[PolicyScore]:
+    scores = [score for score in evaluation.scores if score.mode == mode]
+    assert [score.policy for score in scores] == list(range(POLICIES))
+    return scores
+
+
+def first_episode(folder: RunFolder, env_index: int, num_envs: int, policy: int) -> tuple[float, int, bool, float]:
+    """Return, length, whether it ended by itself, and successes of one environment, one step after another."""
+    env = drift(num_envs, torch.device("cpu"), 0)
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    model = load_model(env, folder.config, found.state["trainer"]["model"])
+    obs, state = env.reset(), torch.zeros(num_envs, model.state_dim)
+    total, never = 0.0, torch.zeros(1, num_envs, dtype=torch.bool)
+    for length in range(1, 9):
+        with torch.no_grad():
+            output = model({"policy": obs["policy"][None]}, torch.full((num_envs,), policy), state, never)
+        step = env.step(output.mean[0].clamp(-1, 1))
+        total += step.reward[env_index].item()
+        if (step.terminated | step.truncated)[env_index]:
+            successes = step.log["episode/successes"][env_index].item()
+            return total, length, bool(step.terminated[env_index]), successes
+        obs, state = step.obs, output.state
+    raise AssertionError("no episode is longer than its limit")
+
+
+@pytest.mark.parametrize("num_envs", [1, 7])
+def test_every_environment_counts_once(drifting: RunFolder, num_envs: int) -> None:
+    """Environments go on after their first episode; nothing of the second may count."""
+    evaluation = evaluate(drifting, num_envs=num_envs, device="cpu", make_env=drift)
+    lengths = []
+    for score in scores_of(evaluation, "deterministic"):
+        episodes = [
+            first_episode(drifting, score.policy * num_envs + i, POLICIES * num_envs, score.policy)
+            for i in range(num_envs)
+        ]
+        returns, steps, ended, successes = (np.array(column, float) for column in zip(*episodes, strict=True))
+        lengths += list(steps)
+        assert score.episodes == num_envs
+        assert score.return_mean == pytest.approx(returns.mean(), rel=1e-4, abs=1e-5)
+        assert score.return_std == pytest.approx(returns.std(), rel=1e-4, abs=1e-5)
+        assert score.length_mean == pytest.approx(steps.mean())
+        assert score.terminated == pytest.approx(ended.mean())
+        assert score.extra == {"successes": pytest.approx(successes.mean(), rel=1e-4, abs=1e-5)}
+    if num_envs == 7:
+        assert min(lengths) < 8  # some end early, others at the limit
+        assert max(lengths) == 8
+
+
+def test_a_policys_score_does_not_depend_on_who_is_scored_beside_it(drifting: RunFolder) -> None:
+    found = checkpoint.load_newest(drifting)
+    assert found is not None
+    results = []
+    for policies in ([0], [0, 2], [0, 1, 2]):
+        env = drift(7 * len(policies), torch.device("cpu"), 0)
+        model = load_model(env, drifting.config, found.state["trainer"]["model"])
+        ids = torch.tensor(policies).repeat_interleave(7)
+        results.append(module._first_episodes(env, model, ids, "deterministic", seed=0))
+    for name, x in results[0].items():
+        for other in results[1:]:
+            torch.testing.assert_close(other[name][:7], x, rtol=1e-5, atol=1e-6)
+
+
+def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
+    """Every episode of 15 steps to its end: lengths are known, and returns are those of a plain loop."""
+    for num_envs in (1, 7):
+        evaluation = evaluate(cartpole, num_envs=num_envs, seed=5, device="cpu")
+        assert (evaluation.task, evaluation.algo, evaluation.iteration) == ("CartpoleSwingup", "cpo", 2)
+        assert evaluation.env_steps == 2 * 4 * 6
+        for mode in ("deterministic", "sampled"):
+            for score in scores_of(evaluation, mode):
+                assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
+        env = make("CartpoleSwingup", cartpole.config.env, POLICIES * num_envs, torch.device("cpu"), 5)
+        found = checkpoint.load_newest(cartpole)
+        assert found is not None
+        model = load_model(env, cartpole.config, found.state["trainer"]["model"])
+        obs, returns = env.reset(), torch.zeros(POLICIES * num_envs, dtype=torch.float64)
+        ids = torch.arange(POLICIES).repeat_interleave(num_envs)
+        empty, never = torch.zeros(len(ids), 0), torch.zeros(1, len(ids), dtype=torch.bool)
+        for _ in range(15):
+            with torch.no_grad():
+                output = model({"policy": obs["policy"][None]}, ids, empty, never)
+            step = env.step(output.mean[0].clamp(-1, 1))
+            obs, returns = step.obs, returns + step.reward
+        for score, mine in zip(scores_of(evaluation, "deterministic"), returns.view(POLICIES, -1), strict=True):
+            assert score.return_mean == pytest.approx(mine.mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("longest", "expected", "taken"), [(None, [20.0, 20.0], 20), (90, [40.0, 70.0], 80)])
+def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: list[float], taken: int) -> None:
+    """Episodes of 40 and 70 steps beyond a clock of 20: counted whole, and then it stops, at the next look."""
+    ends = torch.zeros(100, 2, dtype=torch.bool)
+    ends[39, 0] = ends[69, 1] = True
+    rest = torch.zeros(100, 2)
+    env = ScriptedEnv(torch.zeros(101, 2), rest, ends, torch.zeros_like(ends), rest, episode_length=20)
+    if longest is not None:
+        env.longest_episode = longest
+    model = ActorCritic(env.obs_spec, 1, 1, ModelConfig(hidden=(4,)))
+    figures = module._first_episodes(env, model, torch.zeros(2, dtype=torch.int64), "deterministic", seed=0)
+    assert figures["length"].tolist() == expected
+    assert env.t == taken
+
+
+def test_the_same_seed_gives_the_same_scores_and_sampling_differs_from_the_mean(cartpole: RunFolder) -> None:
+    first, again, other = (evaluate(cartpole, num_envs=4, seed=seed, device="cpu") for seed in (1, 1, 2))
+    assert first == again
+    assert first.scores[0].return_mean != other.scores[0].return_mean
+    for mean, sampled in zip(scores_of(first, "deterministic"), scores_of(first, "sampled"), strict=True):
+        assert mean.return_mean != sampled.return_mean
+
+
+def test_the_seed_decides_the_sampled_actions_too(drifting: RunFolder) -> None:
+    """In an environment without noise, where it decides nothing else."""
+    first, again, other = (evaluate(drifting, 4, seed, device="cpu", make_env=drift) for seed in (1, 1, 2))
+    assert first == again
+    assert scores_of(other, "deterministic") == scores_of(first, "deterministic")
+    for one, another in zip(scores_of(other, "sampled"), scores_of(first, "sampled"), strict=True):
+        assert one.return_mean != another.return_mean
+
+
+def test_best_and_newest_checkpoints_are_told_apart(tmp_path: Path) -> None:
+    folder = train(run_config(tmp_path / "run"))
+    newest = checkpoint.load_newest(folder)
+    assert newest is not None
+    checkpoint.save(folder, 1, newest.state, score=1e9)
+    assert evaluate(folder, num_envs=1, device="cpu", checkpoint="newest").iteration == 2
+    assert evaluate(folder, num_envs=1, device="cpu", checkpoint="best").iteration == 1
+
+
+def test_refusals(tmp_path: Path, cartpole: RunFolder) -> None:
+    with pytest.raises(UserError, match="--num-envs must be at least 1, not 0"):
+        evaluate(cartpole, num_envs=0)
+    with pytest.raises(UserError, match="has no checkpoint yet; train it first"):
+        evaluate(RunFolder(tmp_path, cartpole.config))

@@ -1,0 +1,126 @@
+"""Metrics: one line per iteration, none twice, and a cut line costs only itself."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from echelon.logging.metrics import MetricsWriter
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+
+
+def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 0.0) -> None:
+    with MetricsWriter(folder, completed) as writer:
+        for iteration in iterations:
+            writer.write({"iteration": iteration, "env_steps": iteration * 100, "return/leader": tag})
+
+
+def scalars(folder: RunFolder, name: str) -> list[tuple[int, float]]:
+    """What TensorBoard would draw."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder.tensorboard))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
+
+
+def test_lines_come_back_in_order_with_their_types(folder: RunFolder) -> None:
+    write(folder, 0, 1, 2, 3)
+    lines = read_metrics(folder)
+    assert [line["iteration"] for line in lines] == [1, 2, 3]
+    assert type(lines[0]["iteration"]) is int
+    assert read_metrics(folder.path) == lines
+
+
+def test_a_line_is_there_as_soon_as_it_is_written(folder: RunFolder) -> None:
+    with MetricsWriter(folder) as writer:
+        writer.write({"iteration": 1})
+        assert len(read_metrics(folder)) == 1
+
+
+def test_values_that_are_not_finite_become_null_and_come_back_as_nan(folder: RunFolder) -> None:
+    with MetricsWriter(folder) as writer:
+        writer.write({"iteration": 1, "a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5})
+    assert json.loads(folder.metrics.read_text()) == {"iteration": 1, "a": None, "b": None, "c": None, "d": 0.5}
+    (line,) = read_metrics(folder)
+    assert math.isnan(line["a"])
+    assert math.isnan(line["c"])
+    assert line["d"] == 0.5
+
+
+def test_resuming_drops_what_came_after_the_checkpoint(folder: RunFolder) -> None:
+    write(folder, 0, 1, 2, 3, 4, tag=1.0)
+    write(folder, 2, 3, 4, 5, tag=2.0)
+    assert [(line["iteration"], line["return/leader"]) for line in read_metrics(folder)] == [
+        (1, 1.0),
+        (2, 1.0),
+        (3, 2.0),
+        (4, 2.0),
+        (5, 2.0),
+    ]
+
+
+def test_starting_over_drops_everything(folder: RunFolder) -> None:
+    write(folder, 0, 1, 2)
+    write(folder, 0, 1)
+    assert [line["iteration"] for line in read_metrics(folder)] == [1]
+
+
+def test_a_half_written_last_line_is_left_out_and_then_written_anew(folder: RunFolder) -> None:
+    write(folder, 0, 1, 2, 3)
+    whole = folder.metrics.read_text()
+    folder.metrics.write_text(whole[:-7])
+    assert [line["iteration"] for line in read_metrics(folder)] == [1, 2]
+    write(folder, 2, 3)
+    assert folder.metrics.read_text() == whole
+
+
+def test_a_last_line_cut_between_the_bytes_of_a_character(folder: RunFolder) -> None:
+    folder.metrics.write_bytes(b'{"iteration": 1}\n{"iteration": 2, "\xc3')
+    assert read_metrics(folder) == [{"iteration": 1}]
+
+
+def test_a_damaged_line_in_the_middle_is_named(folder: RunFolder) -> None:
+    folder.metrics.write_text('{"iteration": 1}\n{"itera\n{"iteration": 3}\n')
+    with pytest.warns(UserWarning, match="line 2"):
+        assert [line["iteration"] for line in read_metrics(folder)] == [1, 3]
+
+
+def test_a_line_without_a_whole_number_of_iterations_is_damaged(folder: RunFolder) -> None:
+    folder.metrics.write_text('{"iteration": 1, "a": null}\n{"iteration": 2.5}\n{"a": 1}\n[3]\n{"iteration": 4}\n')
+    with pytest.warns(UserWarning, match=r"line \d") as said:
+        MetricsWriter(folder, completed=4).close()
+    assert [str(one.message).split(" of ")[0] for one in said] == ["line 2", "line 3", "line 4"]
+    assert folder.metrics.read_text() == '{"iteration": 1, "a": null}\n{"iteration": 4}\n'
+
+
+def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, 0, 1, 2, 3)
+
+    def killed(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("echelon.runs.durable.write_durably", killed)
+    with pytest.raises(KeyboardInterrupt):
+        MetricsWriter(folder, 1)
+    assert [line["iteration"] for line in read_metrics(folder)] == [1, 2, 3]
+
+
+def test_no_metrics_yet_is_an_empty_list(folder: RunFolder) -> None:
+    assert read_metrics(folder) == []
+
+
+def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(folder: RunFolder) -> None:
+    write(folder, 0, 1, 2, 3, 4, tag=1.0)
+    write(folder, 2, 3, tag=2.0)
+    assert scalars(folder, "return/leader") == [(100, 1.0), (200, 1.0), (300, 2.0)]
+
+
+def test_tensorboard_leaves_out_what_is_not_finite(folder: RunFolder) -> None:
+    with MetricsWriter(folder) as writer:
+        for iteration, value in ((1, 0.5), (2, math.nan), (3, math.inf), (4, 1.5)):
+            writer.write({"iteration": iteration, "env_steps": 100 * iteration, "a": value, "b": -value})
+    assert scalars(folder, "a") == [(100, 0.5), (400, 1.5)]
+    assert scalars(folder, "b") == [(100, -0.5), (400, -1.5)]

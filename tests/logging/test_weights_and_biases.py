@@ -1,0 +1,144 @@
+"""Weights & Biases: offline runs hold every iteration, resumed ones keep their id, its failures cost nothing else."""
+
+import json
+import math
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from echelon.config import TrainConfig
+from echelon.config import checks as config_checks
+from echelon.errors import UserError
+from echelon.logging import weights_and_biases as module
+from echelon.logging.metrics import MetricsWriter
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+
+
+@pytest.fixture
+def offline(folder: RunFolder) -> RunFolder:
+    pytest.importorskip("wandb", reason="needs pip install 'echelon[wandb]'")
+    return replace(folder, config=TrainConfig(wandb="offline", algo="sapg", seed=7))
+
+
+def write(folder: RunFolder, completed: int, *iterations: int) -> None:
+    with MetricsWriter(folder, completed) as writer:
+        for iteration in iterations:
+            line = {"iteration": iteration, "env_steps": 100 * iteration, "return/leader": 2.5 * iteration}
+            writer.write(line | {"kl/mean": math.nan})
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Of a `.wandb` file, which is a LevelDB log after 7 bytes: blocks of 32 KiB, in which parts have a header of 7."""
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)  # kind: 1 whole, 2 first, 3 middle, 4 last
+        whole += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            yield whole
+            whole = b""
+
+
+def stored(path: Path) -> tuple[dict[str, object], list[dict[str, float]], str]:
+    """Settings, logged lines and id of an offline run."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    settings, lines, name = {}, [], ""
+    for data in records(path):
+        record = Record()
+        record.ParseFromString(data)
+        if record.HasField("run"):
+            name = record.run.run_id
+            settings |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        elif record.HasField("history"):
+            lines.append({(x.key or "/".join(x.nested_key)): json.loads(x.value_json) for x in record.history.item})
+    return settings, lines, name
+
+
+def wait_for_lines(folder: RunFolder, count: int) -> list[Path]:
+    """The files of all starts, once they hold so many lines: a service of wandb's own writes them, a little later."""
+    deadline = time.monotonic() + 30
+    while True:
+        files = sorted((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
+        if sum(len(stored(file)[1]) for file in files) >= count or time.monotonic() > deadline:
+            return files
+        time.sleep(0.1)
+
+
+def test_an_offline_run_holds_every_iteration(offline: RunFolder) -> None:
+    write(offline, 0, 1, 2, 3)
+    (file,) = wait_for_lines(offline, 3)
+    settings, lines, name = stored(file)
+    assert [line["return/leader"] for line in lines] == [2.5, 5.0, 7.5]
+    assert [line["env_steps"] for line in lines] == [100, 200, 300]
+    assert all("kl/mean" not in line for line in lines)
+    assert (settings["algo"], settings["seed"]) == ("sapg", 7)
+    assert name == (offline.path / "wandb" / "id").read_text()
+    # The files that are always there are there too.
+    assert [line["iteration"] for line in read_metrics(offline)] == [1, 2, 3]
+    assert list(offline.tensorboard.glob("events.*"))
+
+    time.sleep(1.1)  # folders of starts are named by the second
+    write(offline, 3, 4)
+    files = wait_for_lines(offline, 4)
+    assert {stored(file)[2] for file in files} == {name}
+    assert sorted(line["env_steps"] for file in files for line in stored(file)[1]) == [100, 200, 300, 400]
+
+
+def test_it_is_off_unless_asked_for(folder: RunFolder) -> None:
+    write(folder, 0, 1)
+    assert TrainConfig().wandb == "off"
+    assert not (folder.path / "wandb").exists()
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_checks, "find_spec", lambda name: None)
+    config_checks.validate(TrainConfig())
+    with pytest.raises(
+        UserError, match=r"--wandb needs the package wandb; install it with pip install 'echelon\[wandb\]'"
+    ):
+        config_checks.validate(TrainConfig(wandb="offline"))
+
+
+def test_a_service_that_does_not_start_is_one_sentence(offline: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**settings: object) -> None:
+        assert settings["mode"] == "online"
+        raise RuntimeError("api_key not configured (no-tty)\nmore")
+
+    monkeypatch.setattr("wandb.init", refuse)
+    online = replace(offline, config=replace(offline.config, wandb="online"))
+    with pytest.raises(
+        UserError, match=r"does not start \(api_key not configured \(no-tty\)\); log in with wandb login"
+    ):
+        MetricsWriter(online)
+
+
+def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
+    """One warning, then silence; the other writers go on."""
+
+    class Failing:
+        calls = 0
+
+        def log(self, metrics: dict[str, float]) -> None:
+            self.calls += 1
+            raise ConnectionError("gone")
+
+        finish = log
+
+    log = module.WeightsAndBiases.__new__(module.WeightsAndBiases)
+    log._run, log._works = Failing(), True
+    with MetricsWriter(folder) as writer:
+        writer._wandb = log
+        with pytest.warns(UserWarning, match="left out from here on: gone"):
+            writer.write({"iteration": 1})
+        writer.write({"iteration": 2})
+    assert log._run.calls == 1
+    assert len(read_metrics(folder)) == 2

@@ -1,0 +1,241 @@
+"""The loop on a run folder: every iteration once, whether it was stopped by a kill, by Ctrl-C or not at all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rollout.stub_env import DriftEnv
+
+from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.console.view import NullView
+from echelon.errors import UserError
+from echelon.presets import preset
+from echelon.runs import checkpoint
+from echelon.runs.distances import read_distances
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+from echelon.training.loop import choose_device, train
+
+
+def tiny(out: Path, iterations: int) -> TrainConfig:
+    """A run of an environment of our own, which has no preset."""
+    return TrainConfig(
+        task="Drift",
+        policies=3,
+        num_envs=6,
+        iterations=iterations,
+        device="cpu",
+        out=str(out),
+        checkpoint_every=2,
+        keep_checkpoints=5,
+        model=ModelConfig(hidden=(8,), phi_dim=2),
+        update=UpdateConfig(horizon=4, mini_epochs=1),
+        diagnostics=DiagnosticsConfig(every=2, states=8),
+    )
+
+
+def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+    return DriftEnv(num_envs, seed=seed)
+
+
+class Remember(NullView):
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.began: int | None = None
+
+    def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
+        self.began = first_iteration
+
+    def message(self, text: str) -> None:
+        self.said.append(text)
+
+
+def iterations_of(folder: RunFolder) -> list[float]:
+    return [line["iteration"] for line in read_metrics(folder)]
+
+
+def state_of(folder: RunFolder) -> dict[str, Any]:
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    return found.state["trainer"]
+
+
+def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path) -> None:
+    whole = train(tiny(tmp_path / "whole", 5), make_env=drift)
+    view = Remember()
+    train(tiny(tmp_path / "parts", 3), make_env=drift)
+    parts = train(tiny(tmp_path / "parts", 5), view, drift)
+    assert view.began == 3
+    assert any("resumed" in text and "3" in text for text in view.said)
+    assert iterations_of(parts) == iterations_of(whole) == [1, 2, 3, 4, 5]
+    ours, theirs = state_of(parts), state_of(whole)
+    assert ours["iteration"] == theirs["iteration"] == 5
+    for name, x in theirs["model"].items():
+        assert ours["model"][name].equal(x), name
+    assert ours["generator"].equal(theirs["generator"])
+    measured = [line["iteration"] for line in read_distances(parts)]
+    assert measured == [line["iteration"] for line in read_distances(whole)] == [1, 3, 5]
+    lines = read_metrics(parts)
+    assert [line["env_steps"] for line in lines] == [24, 48, 72, 96, 120]
+    clock = [line["wall_s"] for line in lines]
+    assert clock == sorted(clock)  # goes on where the first part stopped
+
+
+def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path) -> None:
+    config = tiny(tmp_path / "run", 9)
+    config = replace(config, update=replace(config.update, learning_rate=1e30, rate_schedule="fixed"))
+    with pytest.raises(UserError, match=r"learning diverged in iteration \d+: loss/\w+ is not finite"):
+        train(config, make_env=drift)
+    found = checkpoint.load_newest(RunFolder.open(config.out or ""))
+    assert found is None or all(x.isfinite().all() for x in found.state["trainer"]["model"].values())
+
+
+def test_a_run_beyond_what_was_asked_for_is_refused(tmp_path: Path) -> None:
+    train(tiny(tmp_path / "run", 3), make_env=drift)
+    with pytest.raises(UserError, match="is at iteration 3 already, beyond the 2 that were asked for"):
+        train(tiny(tmp_path / "run", 2), make_env=drift)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_anew(tmp_path: Path) -> None:
+    folder = train(tiny(tmp_path / "run", 3), make_env=drift)
+    for tensors in folder.checkpoints.glob("*/tensors.safetensors"):
+        tensors.write_bytes(b"")
+    with pytest.raises(UserError, match=r"every checkpoint of .* is damaged"):
+        train(tiny(tmp_path / "run", 4), make_env=drift)
+    assert iterations_of(folder) == [1, 2, 3]
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(UserError, match=r"every checkpoint of .* is damaged"),
+    ):
+        checkpoint.load(folder, "newest")
+
+
+def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` is another one on another machine."""
+    config = tiny(tmp_path / "run", 2)
+    folder = train(config, make_env=drift)
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    assert found.state["device"] == "cpu"
+    found.state["device"] = "cuda"
+    monkeypatch.setattr(checkpoint, "load_newest", lambda *_: found)
+    with pytest.raises(UserError, match="was trained on cuda, not cpu, where it cannot go on; use --device cuda"):
+        train(replace(config, iterations=3), make_env=drift)
+
+
+def test_iterations_after_the_last_checkpoint_are_done_again_and_listed_once(tmp_path: Path) -> None:
+    """As after a kill: metrics of iteration 3 are there, its checkpoint is not."""
+    folder = train(tiny(tmp_path / "run", 3), make_env=drift)
+    before = read_metrics(folder)
+    newest = checkpoint.load_newest(folder)
+    assert newest is not None
+    assert newest.iteration == 3
+    newest.path.rename(tmp_path / "lost")
+    folder = train(tiny(tmp_path / "run", 4), make_env=drift)
+    assert iterations_of(folder) == [1, 2, 3, 4]
+    timing = ("time/", "fps/", "wall_s")
+    for name, value in before[2].items():  # the third iteration came out as the first time
+        if not name.startswith(timing):
+            assert read_metrics(folder)[2][name] == pytest.approx(value, nan_ok=True, abs=0), name
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    folder = train(tiny(tmp_path / "run", 2), make_env=drift)
+    text = folder.metrics.read_text()
+    train(tiny(tmp_path / "run", 2), make_env=drift)
+    assert folder.metrics.read_text() == text
+
+
+def test_checkpoints_are_saved_as_often_as_asked_and_at_the_end(tmp_path: Path) -> None:
+    folder = train(tiny(tmp_path / "run", 5), make_env=drift)
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["00000002", "00000004", "00000005"]
+
+
+def test_every_metric_is_a_number_or_null(tmp_path: Path) -> None:
+    swingup = preset("CartpoleSwingup")
+    folder = train(replace(tiny(tmp_path / "run", 2), task=swingup.task, env=swingup.env))
+    for line in folder.metrics.read_text().splitlines():
+        values = json.loads(line)
+        assert all(value is None or isinstance(value, int | float) for value in values.values())
+        assert {"iteration", "env_steps", "wall_s", "fps/total", "fps/collect", "fps/update", "lr"} <= set(values)
+        assert values["env/quarantined"] == values["env/overflow"] == 0
+    assert "ess" in json.loads(folder.metrics.read_text().splitlines()[0])
+
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from training.test_loop import drift, tiny
+from echelon.training.loop import train
+train(replace(tiny(Path({out!r}), 100_000), checkpoint_every=100_000), make_env=drift)
+"""
+
+
+def test_ctrl_c_saves_the_iteration_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    """SIGINT in a process of its own, in the middle of whatever it does."""
+    out = tmp_path / "run"
+    script = SCRIPT.format(tests=str(Path(__file__).parent.parent), out=str(out))
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count("\n") < 3:
+            assert child.poll() is None, child.communicate()[1].decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == -signal.SIGINT
+    assert b"KeyboardInterrupt" in errors
+    folder = RunFolder.open(out)
+    done = iterations_of(folder)
+    assert done == list(range(1, len(done) + 1))
+    newest = checkpoint.load_newest(folder)
+    assert newest is not None
+    assert newest.iteration == len(done) >= 3  # saved after the very iteration it was interrupted in
+    folder = train(tiny(out, len(done) + 2), make_env=drift)
+    assert iterations_of(folder) == list(range(1, len(done) + 3))
+
+
+@pytest.mark.parametrize("name", ["cpu", "auto"])
+def test_the_device_is_there(name: str) -> None:
+    expected = "cuda" if name == "auto" and torch.cuda.is_available() else "cpu"
+    assert choose_device(name).type == expected
+
+
+def test_sizes_that_do_not_divide_leave_no_folder(tmp_path: Path) -> None:
+    config = replace(tiny(tmp_path / "run", 1), num_envs=11, policies=2, algo="cpo")
+    config = replace(config, update=replace(config.update, minibatches=7))
+    with pytest.raises(UserError, match="equal minibatches"):
+        train(config, make_env=drift)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_that_cannot_work_is_told_from_python_too(tmp_path: Path) -> None:
+    config = tiny(tmp_path / "run", 1)
+    config = replace(config, model=ModelConfig(hidden=(8,), lstm=4), update=replace(config.update, sequence=0))
+    with pytest.raises(UserError, match=r"update\.sequence must be at least 1"):
+        train(config, make_env=drift)
+
+
+def test_bf16_is_refused_on_a_cpu(tmp_path: Path) -> None:
+    """Before a folder exists."""
+    config = replace(preset("CartpoleSwingup"), precision="bf16", device="cpu", out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match="--precision bf16 needs a CUDA GPU"):
+        train(config)
+    assert not (tmp_path / "run").exists()

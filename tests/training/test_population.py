@@ -1,0 +1,340 @@
+"""Whole runs of PBT: one member is PPO, takeovers do what they say, and a resumed population goes on to the bit."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learning.iteration import small_config
+from rollout.stub_env import DriftEnv
+from torch import Tensor
+from training.test_trainer import assert_same, assert_same_metrics
+
+from echelon.algorithms.pbt import Takeover
+from echelon.config import PbtConfig, TrainConfig
+from echelon.envs.contract import Groups, Step
+from echelon.errors import UserError
+from echelon.evaluation.evaluate import evaluate
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.runs.genealogy import GenealogyWriter, read_genealogy
+from echelon.runs.metrics import read_metrics
+from echelon.training.loop import train
+from echelon.training.population_trainer import PopulationTrainer
+from echelon.training.trainer import Trainer
+
+ENVS = 6
+STEPS = 12 * ENVS
+"""Environment steps of a member in an iteration."""
+STILL = PbtConfig(mutation_probability=0.0)
+"""Nothing ever changes."""
+LIVELY = PbtConfig(interval=2 * STEPS, initial_delay=4 * STEPS, wait=2 * STEPS, mutation_probability=0.5)
+
+
+def population(members: int, pbt: PbtConfig, lstm: int = 0, env: Any = None, **update: object) -> PopulationTrainer:
+    config = replace(small_config("pbt", members, lstm, num_envs=ENVS * members, **update), pbt=pbt)
+    return PopulationTrainer(env or DriftEnv(config.num_envs, end_rate=0.02), config)
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_one_member_without_mutation_is_ppo_to_the_bit(lstm: int) -> None:
+    found = population(1, replace(STILL, interval=STEPS, initial_delay=0), lstm)
+    expected = Trainer(DriftEnv(ENVS, end_rate=0.02), replace(found.config, algo="ppo"))
+    for _ in range(4):
+        assert_same_metrics(found.iterate().metrics, _without_policies(expected.iterate().metrics))
+    ours, theirs = found.state_dict(), expected.state_dict()
+    for name in ("iteration", "collector", "env", "generator"):
+        assert_same(ours[name], theirs[name], name)
+    assert_same({name.removeprefix("members.0."): x for name, x in ours["model"].items()}, theirs["model"])
+    assert_same(ours["optimizer"]["mean"][0], theirs["optimizer"]["moments"]["exp_avg"])
+    assert_same(ours["optimizer"]["rate"][0], theirs["optimizer"]["rate"])
+
+
+def _without_policies(metrics: dict[str, float]) -> dict[str, float]:
+    """Those that are not means over steps, which the two take in another order."""
+    return {name: x for name, x in metrics.items() if name.split("/")[0] in ("return", "length", "successes", "lr")}
+
+
+RESUMES: dict[str, Callable[[], PopulationTrainer]] = {
+    "MLP": lambda: population(3, LIVELY),
+    "LSTM": lambda: population(3, LIVELY, 8),
+}
+
+
+@pytest.mark.parametrize("name", RESUMES)
+def test_resuming_goes_on_as_if_never_stopped(name: str, tmp_path: Path) -> None:
+    """Takeovers and mutations included, on both sides of the checkpoint."""
+    whole, first, second = (RESUMES[name]() for _ in range(3))
+    folder = RunFolder(tmp_path, whole.config)
+    expected = [whole.iterate() for _ in range(16)]
+    for _ in range(7):
+        first.iterate()
+    checkpoint.save(folder, first.iteration, first.state_dict())
+    first.iterate()
+    for _ in range(3):
+        second.iterate()
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    second.load_state_dict(found.state)
+    for result in expected[7:]:
+        again = second.iterate()
+        assert_same_metrics(again.metrics, result.metrics)
+        assert again.takeovers == result.takeovers
+    assert_same(second.state_dict(), whole.state_dict())
+    assert second.update.passes == whole.update.passes
+    copied = [any(t.copied for t in result.takeovers) for result in expected]
+    assert any(copied[:7])
+    assert any(copied[7:])
+
+
+def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> None:
+    """Member 1 has a learning rate of zero, and the KL rule cannot move it from there. Whoever is best keeps weights
+    and hyperparameters through every check."""
+    pbt = PbtConfig(interval=2 * STEPS, initial_delay=8 * STEPS, wait=0, mutate_at_start=False, threshold_std=0.1)
+    one = population(4, pbt)
+    one.update.hyperparameters.write([{}, {"learning_rate": 0.0}, {}, {}])
+    frozen = one.model.flat[1].clone()
+    replaced = False
+    for _ in range(40):
+        before = one.model.flat.clone()
+        rates = one.update.optimizer.rate.tolist()
+        result = one.iterate()
+        best = one.best
+        taken = {t.member: t for t in result.takeovers}
+        assert best not in taken
+        if not replaced:
+            assert before[1].equal(frozen)
+            assert rates[1] == 0.0
+        if 1 in taken and taken[1].copied and not replaced:
+            replaced = True
+            assert one.model.flat[1].equal(one.model.flat[taken[1].donor])
+            assert taken[1].before["learning_rate"] == 0.0
+            assert one.iteration >= 8
+    assert replaced
+    assert not one.model.flat[1].equal(frozen)
+
+
+def _take(member: int, donor: int, **after: float) -> Takeover:
+    return Takeover(member, donor, True, donor, 0.0, 1.0, {}, after)
+
+
+def test_a_takeover_in_place() -> None:
+    """Weights, statistics and moments are the donor's, the rate is not; memory is cleared, the environment goes on, and
+    the episode in progress counts for nobody."""
+    one = population(3, STILL, 8)
+    for _ in range(2):
+        one.iterate()
+    storage, x = one.model.flat.data_ptr(), one.env.x.clone()
+    rollout, episodes = one.collector.rollout, one.collector.episodes
+    obs, rate = rollout.obs["policy"][-1].clone(), one.update.optimizer.rate[1].clone()
+    bystander = rollout.state[-1, :ENVS].clone()
+    assert rollout.state[-1, ENVS : 2 * ENVS].abs().sum() > 0
+    assert episodes.finished.all()
+    donor = {name: x.clone() for name, x in one.model.member(2).state_dict().items()}
+    one._apply(_take(1, 2, clip=0.3))
+    for index in (1, 2):
+        assert_same(dict(one.model.member(index).state_dict()), donor)
+    optimizer = one.update.optimizer
+    assert optimizer.mean[1].equal(optimizer.mean[2])
+    assert optimizer.square[1].equal(optimizer.square[2])
+    assert not optimizer.mean[0].equal(optimizer.mean[2])
+    assert optimizer.rate[1].equal(rate)
+    assert [row["clip"] for row in one.hyperparameters()] == [0.2, 0.3, 0.2]
+    assert one.model.flat.data_ptr() == storage
+    assert one.env.x.equal(x)
+    assert rollout.obs["policy"][-1].equal(obs)
+    assert rollout.state[-1, ENVS : 2 * ENVS].abs().sum() == 0
+    assert rollout.start[-1, ENVS : 2 * ENVS].all()
+    assert rollout.state[-1, :ENVS].equal(bystander)
+    scores = episodes.last.view(-1, 3, ENVS)
+    assert scores[:, 1].equal(scores[:, 2])
+    assert not scores[:, 0].equal(scores[:, 2])
+    assert episodes.mixed.tolist() == [False] * ENVS + [True] * ENVS + [False] * ENVS
+
+
+def test_a_member_that_keeps_its_weights_changes_its_hyperparameters_only() -> None:
+    one = population(3, STILL, 8)
+    one.iterate()
+    before = {name: x.clone() for name, x in one.model.state_dict().items()}
+    state = one.collector.state_dict()
+    one._apply(replace(_take(1, 2, discount=0.97), copied=False, source=1))
+    assert_same(one.model.state_dict(), before)
+    assert_same(one.collector.state_dict(), state)
+    assert [row["discount"] for row in one.hyperparameters()] == [0.99, 0.97, 0.99]
+
+
+def test_passes_follow_the_most_diligent_member() -> None:
+    one = population(2, STILL)
+    assert one.update.passes == 2
+    for wanted, rows in ((4, [{}, {"mini_epochs": 4.0}]), (3, [{"mini_epochs": 3.0}, {"mini_epochs": 1.0}])):
+        learn = one._learn
+        one._set(rows)
+        assert one.update.passes == wanted
+        assert one._learn is not learn  # recorded anew
+    learn = one._learn
+    one._set([{"mini_epochs": 2.0}, {"mini_epochs": 3.0}])
+    assert one._learn is learn
+    other = population(2, STILL)
+    other.load_state_dict(one.state_dict())
+    assert other.update.passes == 3
+
+
+def test_the_leader_is_the_best_member() -> None:
+    """Objectives and who leads are computed here from the scores of single environments."""
+    one = population(3, STILL)
+    leaders = set()
+    highest = [-math.inf] * 3
+    for _ in range(8):
+        metrics = one.iterate().metrics
+        now = [metrics[f"objective/policy_{i}"] for i in range(3)]
+        highest = [old if math.isnan(new) else max(old, new) for old, new in zip(highest, now, strict=True)]
+        assert one.evolution.best_lately == highest
+        episodes = one.collector.episodes
+        returns = episodes.last[0].view(3, ENVS)
+        known = episodes.finished.view(3, ENVS).all(1)
+        expected = [returns[i].double().mean().item() if known[i] else math.nan for i in range(3)]
+        for i in range(3):
+            assert metrics[f"objective/policy_{i}"] == pytest.approx(expected[i], rel=1e-5, nan_ok=True)
+        if known.all():
+            best = max(range(3), key=expected.__getitem__)
+            leaders.add(best)
+            assert metrics["pbt/best"] == one.best == best
+            assert metrics["return/leader"] == metrics[f"return/policy_{best}"]
+            assert metrics["successes/leader"] == metrics[f"successes/policy_{best}"]
+            assert metrics["env/height"] == pytest.approx(
+                episodes.sums[0].view(3, ENVS)[best].mean().item() / 12, rel=1e-5
+            )
+            assert metrics["lr"] == metrics[f"pbt/learning_rate/policy_{best}"]
+    assert len(leaders) > 1
+
+
+class BonusEnv(DriftEnv):
+    """Pays a bonus that may differ between members, and is judged by something else."""
+
+    objective = "successes"
+
+    def __init__(self, num_envs: int, **options: Any) -> None:
+        super().__init__(num_envs, **options)
+        self.reward_scales = {"bonus": torch.full((num_envs,), 2.0)}
+
+    def step(self, action: Tensor) -> Step:
+        step = super().step(action)
+        step.reward = step.reward + self.reward_scales["bonus"]
+        return step
+
+
+def test_checkpoints_are_ranked_by_the_objective_and_not_by_a_return_whose_scale_mutates() -> None:
+    trainer = population(3, PbtConfig())
+    trainer.best = 2
+    metrics = {"return/leader": 9.0, "objective/policy_0": 1.0, "objective/policy_1": 2.0, "objective/policy_2": 3.0}
+    assert trainer.score(metrics) == 3.0
+
+
+def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
+    env = BonusEnv(2 * ENVS)
+    one = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=env)
+    rows = one.hyperparameters()
+    assert [set(row) for row in rows] == [{"env.bonus"}] * 2
+    low, high = (row["env.bonus"] for row in rows)
+    assert low != high
+    assert all(2 / 1.5 <= x <= 3 and x != 2 for x in (low, high))
+    assert env.reward_scales["bonus"].tolist() == pytest.approx([low] * ENVS + [high] * ENVS)
+    for _ in range(4):
+        metrics = one.iterate().metrics
+    for i in range(2):
+        assert metrics[f"objective/policy_{i}"] == metrics[f"successes/policy_{i}"]
+    # Pushed into a fresh environment when a run is resumed.
+    other_env = BonusEnv(2 * ENVS)
+    other = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=other_env)
+    other.update.hyperparameters.write([{"env.bonus": 9.0}] * 2)
+    other.load_state_dict(one.state_dict())
+    assert other_env.reward_scales["bonus"].equal(env.reward_scales["bonus"])
+
+
+def test_an_objective_nobody_reports_is_one_sentence() -> None:
+    env = BonusEnv(2 * ENVS)
+    env.objective = "sucesses"
+    with pytest.raises(UserError, match="reports no episode/sucesses"):
+        population(2, STILL, env=env).iterate()
+
+
+def make_env(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+    return DriftEnv(num_envs, seed=seed, end_rate=0.02)
+
+
+def run_config(out: Path, iterations: int) -> TrainConfig:
+    config = small_config("pbt", 3, num_envs=3 * ENVS)
+    return replace(config, task="Drift", pbt=LIVELY, out=str(out), iterations=iterations, checkpoint_every=5)
+
+
+def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) -> None:
+    whole = train(run_config(tmp_path / "whole", 16), make_env=make_env)
+    lines = read_genealogy(whole)
+    begun, takeovers = lines[:3], lines[3:]
+    assert [(line["iteration"], line["member"]) for line in begun] == [(0, 0), (0, 1), (0, 2)]
+    assert takeovers
+    current = {line["member"]: line["after"] for line in begun}
+    metrics = {int(line["iteration"]): line for line in read_metrics(whole)}
+    for line in takeovers:
+        assert line["env_steps"] == line["iteration"] * 3 * STEPS
+        assert line["objective"] == metrics[line["iteration"]][f"objective/policy_{line['member']}"]
+        now, then = line["before"], current[line["member"]]
+        assert {k: x for k, x in now.items() if k != "learning_rate"} == {
+            k: x
+            for k, x in then.items()
+            if k != "learning_rate"  # which the KL rule moves too
+        }
+        current[line["member"]] = line["after"]
+    last = metrics[16]
+    for member, values in current.items():
+        for name in ("clip", "discount", "mini_epochs"):
+            if max(line["iteration"] for line in takeovers) < 16:
+                assert last[f"pbt/{name}/policy_{member}"] == pytest.approx(values[name], rel=1e-6)
+    evaluation = evaluate(whole, num_envs=4, make_env=make_env)
+    assert len(evaluation.scores) == 6
+    assert evaluation.leader == int(last["pbt/best"])
+    # Stopped after an iteration that is not saved, and resumed: nothing is told twice.
+    train(run_config(tmp_path / "parts", 9), make_env=make_env)
+    parts = train(run_config(tmp_path / "parts", 16), make_env=make_env)
+    assert read_genealogy(parts) == lines
+
+
+def test_lines_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, run_config(tmp_path, 1))
+    writer = GenealogyWriter(folder)
+    writer.begin([{"clip": 0.2}, {"clip": 0.25}])
+    writer.write(4, 400, [_take(1, 0, clip=0.3)])
+    writer.write(8, 800, [_take(0, 1, clip=0.1)])
+    with writer.path.open("a") as file:
+        file.write('{"iteration": 9, "cut sho')
+    assert [line["iteration"] for line in read_genealogy(folder)] == [0, 0, 4, 8]
+    GenealogyWriter(folder, completed=4)
+    kept = [json.loads(line) for line in writer.path.read_text().splitlines()]
+    assert [line["iteration"] for line in kept] == [0, 0, 4]
+    assert kept[2]["donor"] == 0
+    assert kept[2]["after"] == {"clip": 0.3}
+    GenealogyWriter(folder)
+    assert read_genealogy(folder) == []
+
+
+@pytest.mark.parametrize(("num_envs", "fitting"), [(256, 252), (4, 6)])
+def test_members_need_equally_many_environments(num_envs: int, fitting: int, tmp_path: Path) -> None:
+    config = replace(small_config("pbt", 6, num_envs=num_envs), out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match=rf"--num-envs {num_envs} does not divide between the 6.*; {fitting} would"):
+        train(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_observations_may_come_in_groups() -> None:
+    """The critic's own observations travel along."""
+    env = DriftEnv(3 * ENVS, critic=True)
+    one = population(3, LIVELY, 8, env=env)
+    obs: Groups = env.reset()
+    assert set(obs) == {"policy", "critic"}
+    for _ in range(6):
+        metrics = one.iterate().metrics
+    assert all(math.isfinite(x) for name, x in metrics.items() if name.startswith(("loss/", "kl/", "grad_norm")))

@@ -1,0 +1,199 @@
+"""Whole iterations: algorithms that must agree do so to the bit, and a resumed trainer goes on as if never stopped."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learning.iteration import small_config
+from rollout.stub_env import DriftEnv
+
+from echelon import algorithms
+from echelon.algorithms import cpo
+from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.learning.objective import Algorithm
+from echelon.presets import preset
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.tasks import make
+from echelon.training import trainer
+from echelon.training.population_trainer import make_trainer
+from echelon.training.trainer import Trainer
+
+
+def drifting(config: TrainConfig, env_seed: int = 0, **env: Any) -> Trainer:
+    return Trainer(DriftEnv(config.num_envs, seed=env_seed, **env), config)
+
+
+def swinging(seed: int) -> Trainer:
+    config = replace(
+        preset("CartpoleSwingup"),
+        num_envs=12,
+        policies=3,
+        seed=seed,
+        model=ModelConfig(hidden=(16, 8), phi_dim=4),
+        update=UpdateConfig(horizon=8, mini_epochs=2),
+    )
+    return Trainer(make(config.task, config.env, 12, torch.device("cpu"), seed, spread_clocks=True), config)
+
+
+def assert_same(found: Any, expected: Any, where: str = "state") -> None:
+    """Equal to the bit, tensors in nested mappings and all."""
+    if isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype, where
+        assert found.equal(expected) or found.view(torch.uint8).equal(expected.view(torch.uint8)), where
+    elif isinstance(expected, dict):
+        assert set(found) == set(expected), where
+        for name in expected:
+            assert_same(found[name], expected[name], f"{where}/{name}")
+    else:
+        assert found == expected, where
+
+
+def assert_same_metrics(found: dict[str, float], expected: dict[str, float]) -> None:
+    for name, value in expected.items():
+        assert found[name] == value or (math.isnan(found[name]) and math.isnan(value)), name
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+@pytest.mark.parametrize("algo", ["sapg", "cpo"])
+def test_without_followers_every_algorithm_is_ppo_to_the_bit(algo: str, lstm: int) -> None:
+    """Plan, targets, losses, random numbers and all: three iterations end in the same place."""
+    # Settings of followers and of what is borrowed must not matter.
+    pull = PullConfig(beta=5.0, normalise=True, reverse_temperature=0.5)
+    extra = {"entropy_scale": 0.3, "entropy_coef": 0.01}
+    other = replace(small_config(algo, 1, lstm, adversary=0.5, **extra), pull=pull)
+    ours, theirs = drifting(small_config("ppo", None, lstm, **extra)), drifting(other)
+    for _ in range(3):
+        expected, found = ours.iterate().metrics, theirs.iterate().metrics
+        assert_same_metrics(found, expected)
+    assert_same(theirs.state_dict(), ours.state_dict())
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_sapg_is_cpos_loss_on_a_plan_without_pull_rows(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = drifting(small_config("sapg", 3, lstm))
+    for _ in range(3):
+        expected.iterate()
+    borrows_only = Algorithm("sapg", borrows=True, pulls=False, actor_loss=cpo.actor_loss)
+    monkeypatch.setitem(algorithms.ALGORITHMS, "sapg", borrows_only)
+    found = drifting(small_config("sapg", 3, lstm))
+    for _ in range(3):
+        found.iterate()
+    assert found.update.algorithm is borrows_only
+    assert_same(found.state_dict(), expected.state_dict())
+
+
+def test_sapg_and_cpo_do_differ() -> None:
+    sapg, other = drifting(small_config("sapg", 3)), drifting(small_config("cpo", 3))
+    for one in (sapg, other):
+        one.iterate()
+    assert not sapg.model.actor.observe.weight.equal(other.model.actor.observe.weight)
+
+
+def test_the_same_seed_gives_the_same_parameters_to_the_bit() -> None:
+    first, second, other = (swinging(seed) for seed in (4, 4, 5))
+    for _ in range(3):
+        assert_same_metrics(second.iterate().metrics, first.iterate().metrics)
+        other.iterate()
+    assert_same(second.state_dict(), first.state_dict())
+    assert not other.model.mean_head.weight.equal(first.model.mean_head.weight)
+
+
+def test_the_seed_decides_the_network_whatever_was_drawn_before_and_disturbs_no_one() -> None:
+    config = small_config("cpo", 3, adversary=0.1)
+    torch.manual_seed(1)
+    first = drifting(config)
+    drawn = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.rand(3).equal(drawn)  # building a trainer took nothing from the global generator
+    torch.manual_seed(2)
+    second = drifting(config)
+    assert_same(second.state_dict(), first.state_dict())
+    other = drifting(replace(config, seed=1))
+    assert not other.model.mean_head.weight.equal(first.model.mean_head.weight)
+
+
+RESUMES = {
+    "PPO": lambda: drifting(small_config("ppo")),
+    "PPO with critic observations": lambda: drifting(small_config("ppo"), critic=True),
+    "CPO with LSTM and adversary": lambda: drifting(small_config("cpo", 3, 8, adversary=0.2)),
+    "CPO on Cartpole": lambda: swinging(0),
+}
+
+
+@pytest.mark.parametrize("name", RESUMES)
+def test_resuming_goes_on_as_if_never_stopped(name: str, tmp_path: Path) -> None:
+    """2 + 2 iterations through a checkpoint on disk equal 4: parameters, moments, rate, statistics, environment,
+    scores, recurrent state and random numbers."""
+    build: Callable[[], Trainer] = RESUMES[name]
+    whole, first, second = build(), build(), build()
+    folder = RunFolder(tmp_path, whole.config)
+    expected = [whole.iterate().metrics for _ in range(4)]
+    for _ in range(2):
+        first.iterate()
+    checkpoint.save(folder, first.iteration, first.state_dict())
+    first.iterate()  # what happens after a save must not reach it
+    second.iterate()  # and what a trainer did before it is loaded must not matter
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    second.load_state_dict(found.state)
+    assert second.iteration == 2
+    for metrics in expected[2:]:
+        assert_same_metrics(second.iterate().metrics, metrics)
+    assert_same(second.state_dict(), whole.state_dict())
+    state = whole.state_dict()
+    assert set(state) == {"iteration", "model", "optimizer", "adversary", "collector", "env", "generator"}
+    assert bool(state["adversary"]) == ("adversary" in name)
+    assert second.update.optimizer.rate.item() != whole.config.update.learning_rate
+
+
+def test_an_iteration_reports_every_policy_and_group() -> None:
+    one = drifting(small_config("cpo", 3, adversary=0.2))
+    for _ in range(2):
+        metrics = one.iterate().metrics
+    assert one.iteration == 2
+    groups = ("own", "leader_borrows", "follower_pull")
+    names = {f"{kind}/{group}" for kind in ("loss", "kl", "clip_fraction") for group in groups}
+    names |= {f"{kind}/policy_{i}" for kind in ("return", "length", "entropy", "sigma") for i in range(3)}
+    names |= {"return/leader", "successes/leader", "env/height", "lr", "grad_norm", "kl/rate", "pull/weight"}
+    names |= {"adversary/loss", "adversary/accuracy", "adversary/reward", "loss/actor", "loss/critic", "loss/entropy"}
+    assert names <= set(metrics)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["sigma/policy_1"] == pytest.approx(one.model.log_std[1].exp().mean().item(), rel=1e-6)
+    expected = (one.model.log_std[2] + 0.5 + 0.5 * math.log(2 * math.pi)).sum().item()
+    assert metrics["entropy/policy_2"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_smallest_possible_run_learns_something_finite() -> None:
+    """One environment, one step, one policy: nothing to take a deviation over."""
+    config = small_config("ppo", num_envs=1, minibatches=1, horizon=1, mini_epochs=1)
+    one = drifting(config)
+    for _ in range(2):
+        one.iterate()
+    assert all(p.isfinite().all() for p in one.model.parameters())
+
+
+def test_algorithms_are_looked_up_where_they_are_defined() -> None:
+    assert trainer.ALGORITHMS is algorithms.ALGORITHMS
+    assert set(trainer.ALGORITHMS) == {"ppo", "pbt", "sapg", "cpo"}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])
+def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
+    """Two iterations; whatever is stored of the rollout is float32, and parameters have moved and are finite."""
+    model = ModelConfig(hidden=(16,))
+    config = replace(preset("DeceptiveReach"), algo=algo, num_envs=48, precision="bf16", model=model)
+    trainer = make_trainer(make(config.task, config.env, 48, torch.device("cpu"), 0), config)
+    before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    with torch.backends.mkldnn.flags(enabled=False):  # see tests/models/test_precision.py
+        for _ in range(2):
+            trainer.iterate()
+    after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    rollout = trainer.collector.rollout
+    assert {rollout.mean.dtype, rollout.value.dtype, rollout.log_prob.dtype, after.dtype} == {torch.float32}
+    assert torch.isfinite(after).all()
+    assert not after.equal(before)
