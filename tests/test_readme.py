@@ -10,17 +10,32 @@ README = ROOT / "README.md"
 PAGES = [path.relative_to(ROOT) for part in (".", "docs", "docs/*", "results/*") for path in ROOT.glob(f"{part}/*.md")]
 
 
-def test_the_python_example_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+TRAINING, OWN_ENVIRONMENT = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+def test_training_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """Word for word, but for a budget of two iterations."""
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert "env_steps=500_000" in code
+    assert "env_steps=500_000" in TRAINING
     monkeypatch.chdir(tmp_path)
-    exec(code.replace("env_steps=500_000", "env_steps=8_192"), {})
+    exec(TRAINING.replace("env_steps=500_000", "env_steps=8_192"), {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 * 2  # policies, deterministic and sampled
     assert (tmp_path / "runs" / "api" / "metrics.jsonl").exists()
+
+
+def test_an_environment_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """A fifth of the steps teach the leader to move towards the origin, and the run resumes.
+
+    A point that stays where it starts, at a mean distance of √(π/2) = 1.25, returns -50 in 40 steps.
+    """
+    assert "env_steps=100_000" in OWN_ENVIRONMENT
+    monkeypatch.chdir(tmp_path)
+    for steps in ("10_000", "20_000"):
+        exec(OWN_ENVIRONMENT.replace("100_000", steps).replace("num_envs=96", 'num_envs=96, device="cpu"'), {})
+    first, second = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
+    assert second > max(first, -40)
 
 
 @pytest.mark.parametrize("page", sorted(PAGES), ids=str)
