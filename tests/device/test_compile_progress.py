@@ -1,4 +1,4 @@
-"""People who wait are told; others are not."""
+"""The progress message while kernels compile: shown when compiling takes long, and only then."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ def compile_something(cache: Path, seconds: float) -> None:
 def test_a_long_compilation_is_announced_and_timed(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "PATIENCE", 0.05)
+    monkeypatch.setattr(compiling, "QUIET_SECONDS", 0.05)
     compile_something(tmp_path, 0.2)
     first, last = capsys.readouterr().err.splitlines()
     assert first == "compiling GPU kernels, once for this scene"
@@ -35,8 +35,8 @@ def test_what_loads_at_once_is_silent(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_kernels_that_load_slowly_are_not_said_to_be_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "PATIENCE", 0.02)
-    monkeypatch.setattr(compiling, "LOOK", 0.02)
+    monkeypatch.setattr(compiling, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(compiling, "POLL_SECONDS", 0.02)
     (tmp_path / "module").mkdir()
     (tmp_path / "module" / "0.ptx").touch()
     with compiling.announced(tmp_path, "for this scene"):

@@ -65,7 +65,7 @@ def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -
 def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
     """They are private: another version may have renamed them, and then starts are slower again."""
     fusion.fused(abs, torch.device("cpu"))
-    assert torch._dynamo.config.recompile_limit == fusion.SIZES
+    assert torch._dynamo.config.recompile_limit == fusion.MAX_SHAPES
     assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
 
 
@@ -77,7 +77,7 @@ def test_nobody_is_told_of_kernels_where_none_are_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """However long the first iteration takes."""
-    monkeypatch.setattr(compiling, "PATIENCE", 0.0)
+    monkeypatch.setattr(compiling, "QUIET_SECONDS", 0.0)
     config = tiny("ppo", 0)
     env = make(config.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
     Trainer(env, config).iterate()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report.synthetic import write_run
 
-from echelon.report.comparison import LEVEL, improvements, reach_table, score_table
+from echelon.report.comparison import SIGNIFICANCE_LEVEL, improvements, reach_table, score_table
 from echelon.report.contents import Contents
 from echelon.report.methods import group_runs
 from echelon.report.palette import COLOURS, colour_numbers
@@ -58,7 +58,7 @@ def test_holm_counts_all_comparisons_of_the_table(tmp_path: Path) -> None:
     tested = sorted(cell.p for cell in found if not cell.best)
     assert len(tested) == 4
     assert min(cell.p_holm for cell in found if not cell.best) == pytest.approx(4 * tested[0])
-    doubtful = [cell for cell in found if not cell.bold and cell.p_holm > LEVEL]
+    doubtful = [cell for cell in found if not cell.bold and cell.p_holm > SIGNIFICANCE_LEVEL]
     assert {cell.method for cell in doubtful} == {"SAPG"}
 
 

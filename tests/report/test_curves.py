@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from report.synthetic import write_run
 
-from echelon.report.curves import GRID, Band, band, reaches, thin
+from echelon.report.curves import BAND_POINTS, Band, band, reaches, thin
 from echelon.report.methods import group_runs
 from echelon.report.reading import Run, read_run
 
@@ -30,7 +30,7 @@ def test_a_band_of_two_runs() -> None:
     x = np.array([0.0, 10.0])
     found = band([(x, np.array([0.0, 10.0])), (x, np.array([4.0, 14.0]))])
     assert found is not None
-    np.testing.assert_allclose(found.x, np.linspace(0, 10, GRID))
+    np.testing.assert_allclose(found.x, np.linspace(0, 10, BAND_POINTS))
     np.testing.assert_allclose(found.mean, found.x + 2)
     np.testing.assert_allclose(found.deviation, math.sqrt(8))
     np.testing.assert_allclose(found.iqm, found.x + 2)

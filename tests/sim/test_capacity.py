@@ -3,7 +3,7 @@
 import mujoco
 import numpy as np
 
-from echelon.sim.capacity import MARGIN, probe
+from echelon.sim.capacity import CAPACITY_FACTOR, probe
 
 BALLS = """
 <mujoco>
@@ -24,8 +24,8 @@ def test_room_grows_with_what_touches() -> None:
     """Each ball that lies on the floor is one contact, of four pyramid edges: 3 contacts and 12 rows for three."""
     assert probe(model(0)).contacts == 8
     room = probe(model(3))
-    assert room.contacts == 8 + int(MARGIN * 3)
-    assert room.constraints == 16 + int(MARGIN * 12)
+    assert room.contacts == 8 + int(CAPACITY_FACTOR * 3)
+    assert room.constraints == 16 + int(CAPACITY_FACTOR * 12)
 
 
 def test_the_same_seed_finds_the_same() -> None:

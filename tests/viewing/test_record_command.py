@@ -47,7 +47,7 @@ def test_a_recording_that_was_cut_says_so(
     words = ["record", str(hopper.path), "--format", "html", "--policy", "leader"]
     assert main(words) == 0
     assert ", ended at its time limit after 24 steps\n" in capsys.readouterr().out
-    monkeypatch.setattr("echelon.viewing.recorder.LONGEST_S", 0.1)
+    monkeypatch.setattr("echelon.viewing.recorder.MAX_RECORDING_S", 0.1)
     assert main(words) == 0
     assert ", cut after 0.1 s, 5 steps\n" in capsys.readouterr().out
 

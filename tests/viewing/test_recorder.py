@@ -217,7 +217,7 @@ def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
 
 def test_a_recording_ends_after_a_minute(hopper: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortened here to 0.1 s, five control steps."""
-    monkeypatch.setattr("echelon.viewing.recorder.LONGEST_S", 0.1)
+    monkeypatch.setattr("echelon.viewing.recorder.MAX_RECORDING_S", 0.1)
     (tape,) = record(Trained.load(hopper), "leader")
     assert (tape.length, tape.outcome) == (5, "cut")
 

@@ -43,7 +43,7 @@ def frames(film: Path) -> list[np.ndarray]:
 def test_policies_stand_side_by_side(hopper: RunFolder, opengl: Path) -> None:
     """Three policies make a grid of two columns; panels differ where the policies do, and in their labels."""
     tapes, pictures = record(Trained.load(hopper), seed=3), frames(opengl)
-    width, height = drawing.SIZES["gif"][1]
+    width, height = drawing.PANEL_PIXELS["gif"][1]
     assert len(pictures) == max(len(tape.qpos) for tape in tapes)
     assert all(picture.shape == (2 * height, 2 * width, 3) for picture in pictures)
     first = pictures[0]
@@ -58,7 +58,7 @@ def test_policies_stand_side_by_side(hopper: RunFolder, opengl: Path) -> None:
 
 def test_a_film_of_one_is_larger(hopper: RunFolder, opengl: Path, tmp_path: Path) -> None:
     film = video.render(hopper, tmp_path / "deep" / "one.gif", "gif", policies="leader")
-    assert frames(film)[0].shape[:2] == drawing.SIZES["gif"][0][::-1]
+    assert frames(film)[0].shape[:2] == drawing.PANEL_PIXELS["gif"][0][::-1]
     assert [path.name for path in film.parent.iterdir()] == ["one.gif"]  # nothing of the drawing is left
 
 
@@ -69,7 +69,7 @@ def test_mp4(hopper: RunFolder, opengl: Path) -> None:
     reader = encoder.read_frames(str(film))
     about = next(reader)
     assert about["codec"] == "h264"
-    assert about["source_size"] == drawing.SIZES["mp4"][0]
+    assert about["source_size"] == drawing.PANEL_PIXELS["mp4"][0]
     assert about["fps"] == 25
     (tape,) = record(Trained.load(hopper), "1")
     assert len(list(reader)) == len(tape.qpos)

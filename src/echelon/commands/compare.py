@@ -159,10 +159,10 @@ def make_logs(out: Path) -> Path:
 def record_best(contents: "Contents", logs: Path) -> None:
     """Record an episode of the runs whose replay the report will show. Each in a process of its own, since a report
     without moving pictures is better than none."""
-    from echelon.report.player import MOST, best_runs
+    from echelon.report.player import MAX_REPLAYS, best_runs
     from echelon.runs.replays import replay_path
 
-    for run in best_runs(contents, lambda run: run.finished)[:MOST]:
+    for run in best_runs(contents, lambda run: run.finished)[:MAX_REPLAYS]:
         replay, metrics = replay_path(run.path), run.path / "metrics.jsonl"
         if replay.exists() and replay.stat().st_mtime >= metrics.stat().st_mtime:
             continue

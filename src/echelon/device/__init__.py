@@ -1,1 +1,1 @@
-"""What runs on the device: graphs, compiled kernels, timers."""
+"""Running on the device: CUDA graphs, compiled kernels, timers."""

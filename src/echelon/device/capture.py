@@ -1,7 +1,7 @@
 """Recording device work as a CUDA graph: thousands of launches become one.
 
-A graph repeats exactly the launches it saw, on the same memory. So what is recorded takes no arguments, keeps what
-lives between calls in tensors that it updates in place, and never looks at a value on the host.
+A graph repeats exactly the launches it recorded, on the same memory. So a recorded function takes no arguments, keeps
+its state in tensors that it updates in place, and never reads a value on the host.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class Captured(Generic[T]):
-    """A function that runs as it is at its first call, is recorded at the second, and is replayed from then on.
+    """A function that is called normally the first time, recorded the second time, and replayed from then on.
 
-    The first call does what must not be recorded: it compiles kernels and allocates lasting storage. What the function
-    returns is the same object at every replay, with new numbers in its tensors. Random numbers drawn from `generators`
-    go on as they would have. `around` is entered while recording. On a CPU, or if not `enabled`, every call is plain.
+    The first call does what must not be recorded: it compiles kernels and allocates storage. Every replay returns the
+    same object, with new numbers in its tensors. `generators` advance as they would without a graph. `around` is
+    entered while recording. On a CPU, or if not `enabled`, the function is simply called.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Captured(Generic[T]):
         return self._result[0]
 
     def _warm_up(self) -> T:
-        """An ordinary call, on the stream that will be recorded."""
+        """A normal call, on the stream that will be recorded."""
         assert self._stream is not None
         current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)

@@ -1,4 +1,4 @@
-"""Somebody is waiting for kernels to compile: say so, and for how long."""
+"""A progress message on standard error while GPU kernels compile."""
 
 import sys
 import threading
@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 2.0
-"""Seconds before anything is said."""
-LOOK = 0.5
-"""Seconds between looks into the cache. Kernels that are there already are loaded, which is nothing to announce."""
+QUIET_SECONDS = 2.0
+"""Seconds before the first message."""
+POLL_SECONDS = 0.5
+"""Seconds between looks into the cache: kernels that are only loaded from it get no message."""
 
 
 @contextmanager
 def announced(cache: Path, once: str) -> Iterator[None]:
-    """Show progress on standard error while kernels are compiled into `cache`, and in the end how long it took.
+    """Show progress while kernels are compiled into `cache`, and in the end how long it took.
 
-    `once` says what they serve: "for this scene".
+    `once` says what they are compiled for: "for this scene".
     """
     began, before, over = time.monotonic(), _files(cache), threading.Event()
     redraws = sys.stderr.isatty()
 
     def show() -> None:
-        if over.wait(PATIENCE):
+        if over.wait(QUIET_SECONDS):
             return
         while _files(cache) == before:
-            if over.wait(LOOK):
+            if over.wait(POLL_SECONDS):
                 return
         print(f"compiling GPU kernels, once {once}", end="" if redraws else "\n", file=sys.stderr, flush=True)
         while redraws and not over.wait(1.0):
@@ -41,7 +41,7 @@ def announced(cache: Path, once: str) -> Iterator[None]:
         over.set()
         thread.join()
         seconds = time.monotonic() - began
-        if seconds > PATIENCE and _files(cache) > before:
+        if seconds > QUIET_SECONDS and _files(cache) > before:
             print(
                 f"{chr(13) if redraws else ''}compiled GPU kernels in {seconds:.0f} s; "
                 f"the next start finds them in {cache}",
@@ -51,5 +51,5 @@ def announced(cache: Path, once: str) -> Iterator[None]:
 
 
 def _files(cache: Path) -> int:
-    """What Warp or torch's compiler have put into the folders of their cache."""
+    """Number of files that Warp or torch's compiler have written into the cache."""
     return sum(1 for _ in cache.glob("*/*"))

@@ -1,8 +1,8 @@
 """Fusing tensor work into fewer, larger kernels with `torch.compile`.
 
-What is fused is an ordinary function that runs as it is everywhere else: on a CPU, with `--no-fuse`, or where there is
-nothing to compile with. It is compiled for the shapes it meets, which in a run never change, so the first iteration
-compiles and a later start with the same shapes finds the result in the cache.
+The function itself stays ordinary Python: it runs uncompiled on a CPU, with `--no-fuse`, or where Triton or a C
+compiler is missing. It is compiled once per set of shapes; a run has one set, so its first iteration compiles, and
+later runs of the same shapes load the kernels from the cache.
 """
 
 import importlib.util
@@ -21,19 +21,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEVICES = ("cuda",)
-"""Where it pays."""
+"""Types of device on which compiling pays."""
 BACKEND = "inductor"
-SIZES = 64
-"""Shapes that one process may meet, in tests and benchmarks, before torch takes recompiling for a mistake."""
+MAX_SHAPES = 64
+"""Sets of shapes a process may compile for before torch refuses. A run has one; tests and benchmarks have many."""
 
 
 def fuses(device: torch.device, enabled: bool) -> bool:
-    """Whether anything is compiled."""
+    """Whether functions are compiled on this device."""
     return enabled and device.type in DEVICES and _can_compile()
 
 
 def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) -> Callable[P, T]:
-    """`run`, compiled at its first call; or `run` itself where that cannot be."""
+    """`run`, to be compiled at its first call; `run` itself where it cannot be compiled."""
     if not fuses(device, enabled):
         return run
     _set_up_compiler()
@@ -41,10 +41,10 @@ def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) ->
 
 
 def _set_up_compiler() -> None:
-    """Settings of torch's compiler that are not public: left as they are in versions that do not have them."""
+    """Set private options of torch's compiler, where this version of torch has them."""
     settings = (
-        (torch._dynamo.config, "recompile_limit", SIZES),
-        # Or what holds a backward pass of ours would be compiled anew at every start.
+        (torch._dynamo.config, "recompile_limit", MAX_SHAPES),
+        # Without it, functions with a custom backward pass are compiled again at every start.
         (autograd_settings, "autograd_cache_allow_custom_autograd_functions", True),
     )
     for config, name, value in settings:
@@ -53,14 +53,14 @@ def _set_up_compiler() -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `TORCHINDUCTOR_CACHE_DIR`, which is set to a lasting place unless it is."""
+    """The cache of compiled kernels: `TORCHINDUCTOR_CACHE_DIR`, by default a folder under `~/.cache`."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "echelon" / "kernels"))
     return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
 
 
 @cache
 def _can_compile() -> bool:
-    """Whether Triton is there, and the C compiler it needs. Says so once if not."""
+    """Whether Triton and the C compiler it needs are installed; if not, say so once."""
     compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
     missing = [] if importlib.util.find_spec("triton") else ["Triton"]
     if not any(name and shutil.which(name) for name in compilers):

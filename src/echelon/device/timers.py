@@ -1,7 +1,7 @@
 """Named timers around the parts of an iteration.
 
-On CUDA the host runs ahead of the device, so moments are events in the device's queue. They are read once the iteration
-is over, and timing makes nobody wait.
+On CUDA the host runs ahead of the device, so times are taken by CUDA events and read when the iteration is over: timing
+never makes the host wait.
 """
 
 import time
@@ -15,7 +15,7 @@ import torch
 
 @dataclass
 class Span:
-    """What one name has added up to."""
+    """Total time and number of calls of one timer."""
 
     seconds: float = 0.0
     calls: int = 0
@@ -29,7 +29,7 @@ class Timers:
         clock: Callable[[], Any] = time.perf_counter,
         between: Callable[[Any, Any], float] = lambda start, end: end - start,
     ) -> None:
-        """`clock` gives a moment and `between` the seconds from one to another. See `for_device`."""
+        """`clock` returns a time stamp, `between` the seconds from one to another. `for_device` chooses both."""
         self._clock, self._between = clock, between
         self._blocks: list[tuple[str, Any, Any]] = []
         self.iteration: dict[str, Span] = {}
@@ -37,7 +37,7 @@ class Timers:
 
     @staticmethod
     def for_device(device: torch.device) -> "Timers":
-        """Timers of the device's own time."""
+        """CUDA events on a GPU, the host's clock on a CPU."""
         return Timers(_event, _seconds) if device.type == "cuda" else Timers()
 
     @contextmanager
@@ -50,7 +50,7 @@ class Timers:
             self._blocks.append((name, start, self._clock()))
 
     def settle(self) -> None:
-        """Add up what was timed since the last call."""
+        """Add the blocks timed since the last call to the totals."""
         for name, start, end in self._blocks:
             seconds = self._between(start, end)
             for spans in (self.iteration, self.run):
@@ -80,7 +80,7 @@ class Timers:
 
 
 def _event() -> torch.cuda.Event:
-    """This moment of the device's queue."""
+    """A CUDA event at this point of the current stream."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event

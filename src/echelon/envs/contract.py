@@ -1,7 +1,7 @@
-"""What a trainer needs from an environment: batched torch tensors on one device.
+"""The interface between a trainer and an environment: batched torch tensors on one device.
 
 An environment holds `num_envs` copies of a task. A copy whose episode ends is reset within the same `step`, so the
-returned observation is always one to act on; the observation before the reset travels beside it as `final_obs`.
+returned observation is always one to act on; `final_obs` holds the observation before the reset.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,18 +16,19 @@ Groups = dict[str, Tensor]
 """Observations by name, each `[N, D]`: `policy`, and `critic` where the value function sees more."""
 
 State = Mapping[str, object]
-"""Tensors, numbers, strings and nested mappings of them: what a checkpoint stores."""
+"""What a checkpoint stores: tensors, numbers, strings and nested mappings of them."""
 
 
 @dataclass
 class Step:
-    """What one control step returns, for all environments at once.
+    """The result of one control step of all environments.
 
-    `terminated` and `truncated` stay apart up to the targets: only a terminated state is worth zero. On rows where
-    either is set, `final_obs` is the observation before the reset; on the others it equals `obs`.
+    `terminated` marks episodes that ended in a state of value zero, `truncated` those stopped by the time limit, whose
+    last state is bootstrapped. Where either is set, `final_obs` is the observation before the reset; elsewhere it
+    equals `obs`.
 
-    `log` holds `[N]` tensors. A name that starts with `episode/` is a total of the episode so far, and counts when the
-    episode ends (`episode/successes`); every other name is averaged over steps.
+    `log` holds `[N]` tensors. Those named `episode/...` are totals of the episode so far, and are logged when it ends
+    (`episode/successes`); all others are averaged over steps.
     """
 
     obs: Groups
@@ -47,12 +48,12 @@ class Env(Protocol):
     obs_spec: dict[str, int]
     """Width of each observation group."""
     episode_length: int
-    """Control steps after which an episode is truncated. Where a success turns the clock back, `longest_episode` says
-    after how many control steps every episode has ended."""
+    """Control steps after which an episode is truncated. If a success restarts the clock, `longest_episode` is the
+    number of control steps after which every episode has ended."""
     device: torch.device
 
     def reset(self) -> Groups:
-        """Start every episode anew; observations by group."""
+        """Start a new episode in every environment; returns observations by group."""
         ...
 
     def step(self, action: Tensor) -> Step:
@@ -63,46 +64,46 @@ class Env(Protocol):
         ...
 
     def state_dict(self) -> State:
-        """Everything needed to go on to the bit: simulator state, counters, curricula, random generators."""
+        """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators."""
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         ...
 
 
 @runtime_checkable
 class Capturable(Protocol):
-    """What an environment has besides if its `step` can be captured as a CUDA graph.
+    """Also implemented by an environment whose `step` can be captured as a CUDA graph.
 
-    Such a step has fixed shapes and updates its state in place; see `echelon.device.capture`.
+    Such a step has fixed shapes and updates its state in place, as `echelon.device.capture` requires.
     """
 
     generator: torch.Generator
-    """All that is random comes from it."""
+    """The source of all random numbers."""
 
     def capturing(self) -> AbstractContextManager[None]:
-        """Entered while torch records its current stream."""
+        """Context entered while torch records its current stream."""
         ...
 
 
 @runtime_checkable
 class Evolvable(Protocol):
-    """What an environment may have besides, for the members of a population to be compared and to differ by."""
+    """Also implemented by an environment that tells a population what to compare members by, and what may differ."""
 
     objective: str
-    """The `episode/` figure that says how well a policy does, or `return`."""
+    """The `episode/` metric by which policies are compared, or `return`."""
     reward_scales: dict[str, Tensor]
-    """Factors in the reward, `[N]` each, that may be written at any time between steps. Members with other factors have
-    other returns, so only an environment whose objective is not the return should offer them."""
+    """Factors of reward terms, `[N]` each, that may be changed between steps. They change the return, so only an
+    environment with another objective should offer them."""
 
 
 @runtime_checkable
 class Adaptive(Protocol):
-    """What an environment has besides if its difficulty follows how well it is done."""
+    """Also implemented by an environment with a curriculum: its difficulty follows the success of the policy."""
 
     def adopt(self, state: State) -> None:
-        """Take the difficulty of another copy of the environment, which returned `state`, and stay with it."""
+        """Take the difficulty stored in the `state` of another instance, and keep it fixed."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""Metrics of a run, to files and to services."""
+"""A run's metrics, written to files and sent to services."""

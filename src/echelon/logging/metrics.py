@@ -18,10 +18,10 @@ class MetricsWriter:
     """Appends to a run's metrics. Use it as a context manager, or call `close`."""
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
-        """Go on after `completed` iterations: lines beyond are dropped, so that no iteration appears twice."""
+        """Continue after `completed` iterations: later lines are dropped, so that no iteration appears twice."""
         self._path = folder.metrics
         kept = drop_lines_after(self._path, completed, warn=True)
-        append_lines(self._path, [])  # a file that cannot be written is told of before an iteration is spent
+        append_lines(self._path, [])  # fails now, not after the first iteration, if the file cannot be written
         self._board = TensorBoard(folder.tensorboard, begin=_step(kept[-1]) + 1 if kept else 0)
         self._wandb = None
         if folder.config.wandb != "off":
@@ -30,14 +30,14 @@ class MetricsWriter:
             self._wandb = WeightsAndBiases(folder)
 
     def write(self, metrics: Mapping[str, float]) -> None:
-        """One iteration."""
+        """Append one iteration."""
         append_lines(self._path, [{name: _plain(value) for name, value in metrics.items()}])
         self._board.write(metrics, _step(metrics))
         if self._wandb:
             self._wandb.write(metrics)
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Flush what is still buffered."""
         try:
             self._board.close()
         finally:
@@ -53,16 +53,16 @@ class MetricsWriter:
         try:
             self.close()
         except UserError:
-            if error is None:  # otherwise what came first says more
+            if error is None:  # otherwise the first error is the more useful one
                 raise
 
 
 def _plain(value: float) -> float | None:
-    """JSON has no NaN and no infinity. Zero-dimensional tensors and NumPy numbers become Python's."""
+    """A Python number from a tensor or NumPy scalar; None for NaN and infinity, which JSON lacks."""
     number = value if isinstance(value, int) else float(value)
     return number if math.isfinite(number) else None
 
 
 def _step(metrics: Mapping[str, float]) -> int:
-    """Where a line stands on TensorBoard's horizontal axis."""
+    """The line's position on TensorBoard's horizontal axis."""
     return int(metrics.get("env_steps", metrics["iteration"]))

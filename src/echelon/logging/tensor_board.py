@@ -13,19 +13,19 @@ from echelon.runs.durable import writing
 
 
 class TensorBoard:
-    """Writes an iteration as one event: an event for each metric takes ten times as long, and the GPU waits.
+    """Writes an iteration as one event; an event per metric takes ten times as long, while the GPU waits.
 
-    A thread does it, since TensorBoard's checksums are slow. What goes wrong there is told at the next iteration, or
-    on closing; in torch's own writer, a full disk ends in a traceback of its thread.
+    A thread writes, because TensorBoard's checksums are slow. An error in it is raised at the next iteration or on
+    closing; torch's own writer prints a traceback from its thread when the disk is full.
     """
 
     def __init__(self, folder: Path, begin: int) -> None:
-        """What earlier files of the folder hold from step `begin` on is no longer shown."""
+        """TensorBoard hides what earlier files of the folder hold from step `begin` on."""
         # Slow to import, and only a run that trains needs it.
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._events: Any = event_pb2  # generated: their classes are known only at run time
+        self._events: Any = event_pb2  # generated modules, whose classes no type checker knows
         self._summaries: Any = summary_pb2
         # Files are read in the order of their names, and a run may be started twice within a second.
         self._path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
@@ -40,7 +40,7 @@ class TensorBoard:
         self._last: Future[None] | None = None
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
-        """Values that are not finite are left out."""
+        """Append one iteration, without values that are not finite."""
         summary = self._summaries.Summary()
         for name, value in metrics.items():
             if math.isfinite(value):
@@ -55,7 +55,7 @@ class TensorBoard:
             self._wait()
 
     def _wait(self) -> None:
-        """Until the iteration before is written, which it usually is."""
+        """Wait until the previous iteration is written; it usually is."""
         if self._last:
             self._last.result()
 

@@ -1,4 +1,4 @@
-"""A simulation that loses contacts still looks like one; one that went wrong begins anew. So say it, and what helps."""
+"""Warnings about lost contacts and diverged simulations, with what to do about them."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,49 +6,47 @@ from echelon.config import TrainConfig
 from echelon.config.spelling import setting
 from echelon.console.wording import figure
 
-TOLERATED = 1e-3
+LOST_CONTACTS_LIMIT = 1e-3
 """Share of environment steps that may lose contacts or constraints without a warning."""
-SILENCE = 50
-"""Iterations between two warnings of a kind."""
+WARNING_INTERVAL = 50
+"""Iterations between two warnings of the same kind."""
 
 
 class TroubleWatch:
-    """Looks at every iteration's metrics for physics that cannot be trusted.
-
-    That is steps in which contacts or constraints did not fit the engine, and simulations that went wrong numerically.
-    """
+    """Checks every iteration's metrics for contacts or constraints that did not fit the engine's buffers, and for
+    simulations that diverged."""
 
     def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
         self._steps = config.num_envs * config.update.horizon
         self._next_overflow = self._next_quarantine = 0.0
         self._quarantined, self._first = 0.0, 0.0
-        """How many simulations since the last warning, and the iteration of the first of them."""
+        """Simulations quarantined since the last warning, and the iteration of the first."""
 
     def look(self, metrics: Mapping[str, float], last: bool = False) -> None:
-        """After the `last` iteration, nothing waits for the end of a silence."""
+        """Check one iteration. After the `last` one, pending quarantines are reported at once."""
         self._look_for_overflow(metrics)
         self._look_for_quarantine(metrics, last)
 
     def _look_for_overflow(self, metrics: Mapping[str, float]) -> None:
         share, iteration = metrics.get("env/overflow", 0.0) / self._steps, metrics["iteration"]
-        if share <= TOLERATED or iteration < self._next_overflow:
+        if share <= LOST_CONTACTS_LIMIT or iteration < self._next_overflow:
             return
-        self._next_overflow = iteration + SILENCE
+        self._next_overflow = iteration + WARNING_INTERVAL
         self._say(
             f"WARNING: in {figure(100 * share)} % of the environment steps of iteration {iteration:.0f}, contacts or "
             f"constraints did not fit and were lost: physics is wrong there{self._advice()}"
         )
 
     def _look_for_quarantine(self, metrics: Mapping[str, float], last: bool) -> None:
-        """Every simulation is told of, those of a silence at its end."""
+        """Report every quarantine, at most once per `WARNING_INTERVAL` iterations."""
         found, iteration = metrics.get("env/quarantined", 0.0), metrics["iteration"]
         if found > 0 and not self._quarantined:
             self._first = iteration
         self._quarantined += found
         if not self._quarantined or (iteration < self._next_quarantine and not last):
             return
-        self._next_quarantine = iteration + SILENCE
+        self._next_quarantine = iteration + WARNING_INTERVAL
         since = f"iterations {self._first:.0f} to" if self._first < iteration else "iteration"
         number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
         self._say(
@@ -58,7 +56,7 @@ class TroubleWatch:
         self._quarantined = 0.0
 
     def _advice(self) -> str:
-        """How to get more room, if the task's settings say how much there is."""
+        """The flags that double the buffers, if the task has such settings."""
         names = ("contacts", "constraints")
         room = {name: getattr(self._config.env, name, None) for name in names}
         flags = " ".join(setting(f"env.{name}", 2 * value) for name, value in room.items() if value)

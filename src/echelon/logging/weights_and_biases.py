@@ -1,6 +1,6 @@
-"""A run's metrics in Weights & Biases, where `--wandb online` or `offline` asks for it; needs the wandb extra.
+"""A run's metrics in Weights & Biases, with `--wandb online` or `offline`; needs the wandb extra.
 
-One run folder is one run there: its id is kept in `wandb/id`, so a resumed run goes on in the same curves. The
+One run folder is one run there: its id is kept in `wandb/id`, so a resumed run continues the same curves. The
 horizontal axis is `env_steps`, as in TensorBoard. Offline runs lie in `wandb/` until `wandb sync` sends them.
 """
 
@@ -18,7 +18,7 @@ PROJECT = "echelon"
 
 
 class WeightsAndBiases:
-    """Sends metrics; a failure of the service costs the curves there, never the training."""
+    """Sends metrics. If the service fails, its curves end and training continues."""
 
     def __init__(self, folder: RunFolder) -> None:
         import wandb
@@ -36,7 +36,7 @@ class WeightsAndBiases:
                 tags=[config.task, config.algo],
                 settings=wandb.Settings(silent=True, console="off", disable_git=True),
             )
-        except Exception as error:  # wandb has errors of its own for every way this can fail
+        except Exception as error:  # wandb raises many types of its own
             reason = first_line(error)
             raise UserError(
                 f"Weights & Biases does not start ({reason}); log in with wandb login, or use --wandb offline"
@@ -58,13 +58,13 @@ class WeightsAndBiases:
             return
         try:
             act()
-        except Exception as error:  # see the class
+        except Exception as error:  # training continues without the service
             self._works = False
             warnings.warn(f"Weights & Biases is left out from here on: {error}", UserWarning, stacklevel=3)
 
 
 def _run_id(folder: RunFolder) -> str:
-    """The run's name at Weights & Biases, drawn once."""
+    """The run's id at Weights & Biases, drawn once and stored."""
     path = folder.path / "wandb" / "id"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

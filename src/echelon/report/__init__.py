@@ -1,1 +1,1 @@
-"""What runs show, taken together: statistics, figures, the report."""
+"""The report of several runs: statistics, figures, tables, one HTML page."""

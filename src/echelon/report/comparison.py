@@ -1,4 +1,4 @@
-"""Methods against each other: the table of final scores, who beats whom, and how soon."""
+"""Methods compared: final scores, probability of improvement, and steps to reach another's score."""
 
 import itertools
 import math
@@ -17,8 +17,8 @@ from echelon.report.statistics import (
     probability_of_improvement,
 )
 
-LEVEL = 0.05
-"""A difference counts as one below this p."""
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference is significant below this p."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Cell:
     sample: Sample
     iqm: float
     interval: Interval
-    """95 % of the IQM."""
+    """95 % bootstrap interval of the IQM."""
     best: bool
     """Whether its mean is the highest of the task."""
     p: float
-    """Welch's, against the best; NaN for the best itself."""
+    """p of Welch's test against the best; NaN for the best itself."""
     p_holm: float
     """The same, corrected for all comparisons of the table."""
 
     @property
     def bold(self) -> bool:
-        """As in the paper: the best, and what does not differ from it."""
-        return self.best or self.p > LEVEL
+        """As in the paper: the best, and all that do not differ significantly from it."""
+        return self.best or self.p > SIGNIFICANCE_LEVEL
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Reach:
-    """Environment steps until one method's mean curve gets to the final score of another."""
+    """Environment steps until one method's mean curve reaches the final score of another."""
 
     task: str
     method: str
     other: str
     steps: float
-    """NaN where it never does."""
+    """NaN if it never does."""
     share: float
-    """Of the steps the other took for it."""
+    """`steps` over the steps of the other."""
 
 
 def score_table(contents: Contents) -> list[Cell]:
-    """A cell per task and method that has a finished run, tasks outermost."""
+    """A cell per task and method with a finished run, ordered by task."""
     found = []
     for task in contents.tasks:
         row = {method.name: contents.scores(method, task) for method in contents.methods}
@@ -97,7 +97,7 @@ def improvements(contents: Contents) -> list[Improvement]:
 
 
 def _mean_improvement(*strata: Scores) -> Scores:
-    """Strata in turn ours and theirs, a pair per task."""
+    """Mean over tasks; strata alternate between ours and theirs, a pair per task."""
     pairs = zip(strata[::2], strata[1::2], strict=True)
     return np.mean([probability_of_improvement(ours, theirs) for ours, theirs in pairs], axis=0)
 

@@ -1,4 +1,4 @@
-"""All that a report is about: its runs, grouped into methods, and how they are judged."""
+"""The contents of a report: its runs, grouped into methods, and the metric they are judged by."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Contents:
-    """Runs that could be read, and folders that could not."""
+    """The runs of a report, and the folders that could not be read."""
 
     runs: list[Run]
     methods: list[Method]
@@ -31,7 +31,7 @@ class Contents:
         return [value for value in values if math.isfinite(value)]
 
     def band(self, method: Method, task: str, metric: str, axis: str = "env_steps") -> Band | None:
-        """The method's runs of a task taken together; kept, since tables and figures both ask for it."""
+        """Mean curve and spread of a method's runs of a task; cached, since tables and figures both need it."""
         key = (method.name, task, metric, axis)
         if key not in self._bands:
             runs = [run for run in method.on(task) if metric in run.columns and axis in run.columns]

@@ -1,7 +1,7 @@
-"""Everything the page shows, as tables for other programs.
+"""Everything the page shows, as CSV files.
 
-Clock times stand apart, in `wall_clock.csv` and `throughput.csv`: all other files follow from the seeds alone, so that
-a comparison that was interrupted and resumed writes them again to the byte.
+Only `wall_clock.csv` and `throughput.csv` hold clock times. All other files follow from the seeds alone, so a
+comparison that was interrupted and resumed writes identical files.
 """
 
 import csv
@@ -27,7 +27,7 @@ Row = Sequence[Any]
 
 
 def write_csv_files(contents: Contents, folder: Path) -> None:
-    """A file per table, into `folder`."""
+    """Write one file per table into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {
         "runs": _runs(contents),
@@ -90,7 +90,7 @@ def _curves(contents: Contents, axis: str) -> Iterable[Row]:
 
 
 def _run_curves(contents: Contents) -> Iterable[Row]:
-    """A row per point of a run: the columns that were thinned for the page."""
+    """A row per point of a run, thinned as for the page."""
     policies = [f"return/policy_{i}" for i in range(max(run.config.num_policies for run in contents.runs))]
     leader = dict.fromkeys(name for run in contents.runs for name in leader_metrics(run))
     metrics = [*leader, *COUPLING, *ADVERSARY, *policies]
@@ -132,7 +132,7 @@ def _settings(contents: Contents) -> Iterable[Row]:
 
 
 def _plain(value: Any) -> Any:
-    """Cells as programs like them: nothing for what is not known, seven digits."""
+    """A cell: yes or no, numbers with seven digits, empty where the value is missing."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

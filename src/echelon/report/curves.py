@@ -1,4 +1,4 @@
-"""Curves of several runs taken together, on whichever horizontal axis."""
+"""Mean, spread and intervals of several runs' curves, on any horizontal axis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from echelon.report.reading import Run
 from echelon.report.statistics import interquartile_mean
 
-POINTS = 300
-"""Points a run's curve is thinned to, each the mean of its share of the iterations."""
-GRID = 200
-"""Points at which runs are compared."""
+CURVE_POINTS = 300
+"""Points of a thinned curve, each the mean of an equal share of the iterations."""
+BAND_POINTS = 200
+"""Points of the common grid on which runs are averaged."""
 RESAMPLES = 1000
 
 Column = NDArray[np.float64]
@@ -20,20 +20,20 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Band:
-    """Runs of one method at the same places `[points]`. Where some are shorter, of those that got that far."""
+    """Statistics over the runs of one method, `[points]` each. Beyond the end of a run, over the longer ones."""
 
     x: Column
     mean: Column
     deviation: Column
-    """Of a sample; 0 for a single run."""
+    """Sample deviation; 0 for a single run."""
     iqm: Column
     low: Column
     """Bounds of the 95 % bootstrap interval of the IQM."""
     high: Column
 
 
-def thin(run: Run, name: str, points: int = POINTS) -> Column:
-    """A metric of a run in at most `points` means over equal shares of its lines; NaN where a share has no value."""
+def thin(run: Run, name: str, points: int = CURVE_POINTS) -> Column:
+    """A metric of a run, averaged over at most `points` equal shares of its lines; NaN where a share has no value."""
     column = run.columns[name]
     count = min(points, len(column))
     share = np.arange(len(column)) * count // len(column)
@@ -44,18 +44,18 @@ def thin(run: Run, name: str, points: int = POINTS) -> Column:
 
 
 def band(curves: Sequence[tuple[Column, Column]]) -> Band | None:
-    """Curves `(x, y)` of the runs of one method; None where none has two points."""
+    """Average the curves `(x, y)` of the runs of one method; None if none has two points."""
     known = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in curves]
     known = [(x, y) for x, y in known if len(x) > 1]
     if not known:
         return None
-    grid = np.linspace(min(x[0] for x, _ in known), max(x[-1] for x, _ in known), GRID)
+    grid = np.linspace(min(x[0] for x, _ in known), max(x[-1] for x, _ in known), BAND_POINTS)
     values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in known])
     return _summary(grid, values)
 
 
 def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
-    """Statistics over runs of `values [runs, points]`, for each stretch where the same runs have one."""
+    """Statistics over runs of `values [runs, points]`, separately for each set of runs that have values."""
     generator = np.random.default_rng(0)
     columns = np.full((5, len(grid)), np.nan)
     present = np.isfinite(values)
@@ -74,7 +74,7 @@ def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
 
 
 def reaches(curve: Band, score: float) -> float:
-    """Where the mean first gets to `score`, between two points by a straight line; NaN where it never does."""
+    """The x at which the mean first reaches `score`, linearly interpolated; NaN if it never does."""
     above = np.flatnonzero(curve.mean >= score)
     if not len(above):
         return float("nan")

@@ -1,4 +1,4 @@
-"""Figures for papers and slides, each as PNG and PDF. The page draws its own."""
+"""Figures for papers and slides, each as PNG and PDF, by matplotlib."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,20 +28,20 @@ STYLE: Any = {
     "legend.frameon": False,
     "axes.titlesize": 10,
 }
-MAPS = 3
-"""KL maps of a run in the figure: the first, one in the middle, and the last."""
+MAPS_PER_RUN = 3
+"""KL maps shown per run: first, middle and last."""
 
 
 def write_figures(contents: Contents, folder: Path) -> None:
-    """Every figure that the runs have data for, into `folder`."""
+    """Write every figure that the runs have data for into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
         for name, figure in _figures(contents):
             for suffix in ("png", "pdf"):
-                # No date inside: the same runs give the same bytes.
+                # Without a date, the same runs give the same bytes.
                 metadata = {"CreationDate": None} if suffix == "pdf" else {}
                 figure.savefig(folder / f"{name}.{suffix}", dpi=160, metadata=metadata)
-                figure.set_layout_engine("none")  # What the first drawing found serves the second.
+                figure.set_layout_engine("none")  # The PDF reuses the layout computed for the PNG.
 
 
 def _figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
@@ -60,7 +60,7 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
 
 
 def _curves(contents: Contents, metric: str, axis: str) -> Figure:
-    """Above, mean and deviation as in the paper; below, the IQM with its 95 % interval."""
+    """Top: mean and deviation, as in the paper; bottom: the IQM with its 95 % interval."""
     tasks = [
         task for task in contents.tasks if any(run.task == task and metric in run.columns for run in contents.runs)
     ]
@@ -97,7 +97,7 @@ def _draw_methods(contents: Contents, axes: Any, task: str, metric: str, axis: s
 
 
 def _mark_chance(grid: Any, contents: Contents, tasks: Sequence[str]) -> None:
-    """ln M: the loss of a discriminator that can only guess."""
+    """Mark ln M, the loss of a discriminator that guesses."""
     for column, task in enumerate(tasks):
         sizes = {
             run.config.num_policies for run in contents.runs if run.task == task and "adversary/loss" in run.columns
@@ -108,24 +108,24 @@ def _mark_chance(grid: Any, contents: Contents, tasks: Sequence[str]) -> None:
 
 
 def _first_of_each(contents: Contents) -> list[Run]:
-    """One run per task and method: that of the lowest seed."""
+    """The run with the lowest seed of each task and method."""
     groups = [method.on(task) for task in contents.tasks for method in contents.methods]
     return [min(group, key=lambda run: run.config.seed) for group in groups if group]
 
 
 def _kl_maps(runs: list[Run]) -> Figure:
-    """A row per run: its KL map early, halfway and late; the policy nearest to each is circled."""
-    figure = Figure(figsize=(2.2 * MAPS + 1.6, 2.3 * len(runs) + 0.4))
-    grid = figure.subplots(len(runs), MAPS, squeeze=False)
+    """A row per run: its KL map at the start, halfway and at the end, each policy's nearest circled."""
+    figure = Figure(figsize=(2.2 * MAPS_PER_RUN + 1.6, 2.3 * len(runs) + 0.4))
+    grid = figure.subplots(len(runs), MAPS_PER_RUN, squeeze=False)
     figure.subplots_adjust(left=0.1, right=0.82, top=1 - 0.35 / figure.get_figheight(), bottom=0.02, hspace=0.22)
-    values = np.concatenate([np.ravel(line["kl"]) for run in runs for line in chosen_maps(run, MAPS)])
+    values = np.concatenate([np.ravel(line["kl"]) for run in runs for line in chosen_maps(run, MAPS_PER_RUN)])
     positive = values[np.isfinite(values) & (values > 0)]
     norm = LogNorm(*((positive.min(), positive.max()) if len(positive) else (0.1, 1)))
     image = None
     for row, run in zip(grid, runs, strict=True):
         for axes in row:
             axes.set_axis_off()
-        for axes, line in zip(row, chosen_maps(run, MAPS), strict=False):
+        for axes, line in zip(row, chosen_maps(run, MAPS_PER_RUN), strict=False):
             image = _draw_map(axes, line, norm)
         row[0].set(ylabel=run.name, yticks=range(run.config.num_policies))
     if image is not None:
@@ -134,7 +134,7 @@ def _kl_maps(runs: list[Run]) -> Figure:
 
 
 def _draw_map(axes: Any, line: dict[str, Any], norm: LogNorm) -> Any:
-    """One matrix. Rows are numbered at the left edge of the figure only: many labels are slow to lay out."""
+    """Draw one matrix. Only the leftmost has row numbers, because many labels are slow to lay out."""
     matrix = np.array(line["kl"], dtype=np.float64)
     axes.set_axis_on()
     axes.grid(visible=False)
@@ -146,7 +146,7 @@ def _draw_map(axes: Any, line: dict[str, Any], norm: LogNorm) -> Any:
 
 
 def _policies(runs: list[Run]) -> Figure:
-    """Returns of all policies of a run, the leader's in front."""
+    """Returns of all policies of each run, the leader's drawn on top."""
     columns = min(4, len(runs))
     figure = Figure(figsize=(max(4.2, 3 * columns), 2.4 * -(-len(runs) // columns) + 0.4), layout="constrained")
     panels = figure.subplots(-(-len(runs) // columns), columns, squeeze=False).ravel()
@@ -164,7 +164,7 @@ def _policies(runs: list[Run]) -> Figure:
 
 
 def _throughput(runs: list[Run]) -> Figure:
-    """Seconds of an iteration by part."""
+    """Seconds of an iteration by part, a bar per run."""
     figure = Figure(figsize=(6.4, 0.4 * len(runs) + 1.4), layout="constrained")
     axes = figure.subplots()
     found = [throughput(run)["parts"] for run in runs]

@@ -1,4 +1,4 @@
-"""Which runs stand in for each other: a **method** is an algorithm with one set of settings, a run per seed."""
+"""Grouping runs into methods: a **method** is an algorithm with one set of settings, a run per seed."""
 
 import typing
 from collections import defaultdict
@@ -11,7 +11,7 @@ from echelon.report.reading import Run
 from echelon.runs.folder import MAY_CHANGE
 
 NOT_THE_METHOD = ("task", "algo", "seed", "device", *MAY_CHANGE)
-"""Settings and groups in which two runs of one method may differ."""
+"""Settings, and groups of settings, in which two runs of one method may differ."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 
 def _varied(runs: Sequence[Run], algo: str) -> list[str]:
-    """Settings in which runs of one algorithm and one task differ. Tasks differ anyway: each has its preset."""
+    """Settings in which runs of one algorithm and one task differ. Settings that differ only between
+    tasks do not count: each task has its preset."""
     varied: dict[str, None] = {}
     for task in dict.fromkeys(run.task for run in runs):
         same = [run for run in runs if (run.task, run.config.algo) == (task, algo)]
@@ -55,12 +56,12 @@ def _varied(runs: Sequence[Run], algo: str) -> list[str]:
 
 
 def _short(name: str) -> str:
-    """A setting's own name, its group left out."""
+    """A setting's name without its group."""
     return name.rpartition(".")[2].replace("_", " ")
 
 
 def worded(value: Any) -> str:
-    """A setting as a person writes it."""
+    """A setting's value as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 SCRIPTS = ("core", "statistics", "chart", "selection", "curves", "tables", "maps", "panels", "main")
-"""`page/NAME.js`, in the order they build on each other."""
+"""`page/NAME.js`, in the order they depend on each other."""
 
 
 @dataclass(frozen=True)
@@ -17,19 +17,19 @@ class Replay:
     run: str
     """Name of the run it belongs to."""
     text: str
-    """What the player takes, as JSON."""
+    """The replay as JSON."""
 
 
 @dataclass(frozen=True)
 class Player:
-    """A script that defines `EchelonReplay.mount(element, replay)`, and what it shall play."""
+    """A script that defines `EchelonReplay.mount(element, replay)`, and the replays for it."""
 
     script: str
     replays: Sequence[Replay]
 
 
 def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
-    """The page's whole text."""
+    """The page as HTML."""
     folder = files("echelon.report") / "page"
     scripts = [(folder / f"{name}.js").read_text() for name in SCRIPTS]
     replays = [f'{{"run":{json.dumps(one.run)},"replay":{one.text}}}' for one in player.replays] if player else []
@@ -47,12 +47,12 @@ def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
 
 
 def _embedded(document: str) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON escaped so that it cannot end the script element around it."""
     return document.replace("<", "\\u003c")
 
 
 def _script(text: str) -> str:
-    """JavaScript that cannot end its element: in strings and comments, where alone it occurs, `<\\/` is `</`."""
+    """JavaScript that cannot end its element: `</` occurs only in strings and comments, where `<\\/` means the same."""
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

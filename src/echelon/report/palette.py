@@ -1,7 +1,7 @@
-"""One colour per method, the same in the page, in the figures, and in every report.
+"""The colour of each method, the same in the page, in the figures and in every report.
 
-Hues are those of Okabe and Ito, which people with any common colour blindness tell apart; lines differ in their dashes
-too. The page's style sheet has the same list, with lighter hues on a dark ground.
+Hues are those of Okabe and Ito, which can be told apart with any common colour blindness; lines differ in their dashes
+too. The page's style sheet has the same list, with lighter hues for dark mode.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,21 @@ from echelon.report.methods import Method
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#B4568A", "#B07D00", "#6E5AA8", "#5C6470", "#2A8CA8")
 DASHES = tuple((0, dashes) for dashes in ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (4, 1), (1, 1), (6, 1, 1, 1), (3, 3)))
-OWN = {"cpo": 0, "sapg": 1, "ppo": 2, "pbt": 3}
-"""Colours that belong to an algorithm."""
+COLOUR_OF_ALGORITHM = {"cpo": 0, "sapg": 1, "ppo": 2, "pbt": 3}
+"""Index into `COLOURS` by algorithm."""
 
 
 def colour_numbers(methods: Sequence[Method]) -> list[int]:
-    """An index into the palette per method: its algorithm's own if it is free, otherwise the next that is."""
-    taken = [OWN[algo] for algo in dict.fromkeys(method.algo for method in methods) if algo in OWN]
+    """Index into `COLOURS` per method: its algorithm's colour if no method has it yet, otherwise the next free one."""
+    taken = [
+        COLOUR_OF_ALGORITHM[algo]
+        for algo in dict.fromkeys(method.algo for method in methods)
+        if algo in COLOUR_OF_ALGORITHM
+    ]
     free = [index for index in range(len(COLOURS)) if index not in taken]
     numbers: list[int] = []
     for method in methods:
-        own = OWN.get(method.algo)
+        own = COLOUR_OF_ALGORITHM.get(method.algo)
         if own is not None and own not in numbers:
             numbers.append(own)
         else:

@@ -1,6 +1,6 @@
-"""What the page draws, as plain data: runs with their thinned curves, and what they differ in.
+"""The page's data: runs with their thinned curves, and the settings they differ in.
 
-The page computes its statistics itself, from the runs that are not hidden.
+The page computes its statistics itself, from the runs that are not hidden by the reader.
 """
 
 import math
@@ -16,18 +16,18 @@ from echelon.report.palette import colour_numbers
 from echelon.report.reading import Run
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
-FRAMES = 60
-"""KL maps kept of a run."""
+MAX_KL_MAPS = 60
+"""KL maps per run in the page."""
 POLICY_POINTS = 150
-"""Points of the curves of single policies, of which a run has many."""
+"""Points of each policy's curve; fewer than a run's, because there are many."""
 COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
 ADVERSARY = ("adversary/loss", "adversary/accuracy")
-NOT_TOLD = ("task", "seed", "out")
-"""Settings that every run has its own of."""
+DIFFERS_BY_RUN = ("task", "seed", "out")
+"""Settings that differ between any two runs, and say nothing about a method."""
 
 
 def payload(contents: Contents) -> dict[str, Any]:
-    """Everything the page needs to know."""
+    """All data of the page, ready for JSON."""
     number = {run.name: index for index, method in enumerate(contents.methods) for run in method.runs}
     return {
         "score": contents.score,
@@ -43,14 +43,14 @@ def payload(contents: Contents) -> dict[str, Any]:
 
 
 def leader_metrics(run: Run) -> list[str]:
-    """What a run tells of its leader's episodes; the return first."""
+    """Metrics of the leader's episodes that a run logged, the return first."""
     names = [name for name in run.columns if name.endswith("/leader")]
     return sorted(names, key=lambda name: name != "return/leader")
 
 
 def policy_metrics(run: Run) -> tuple[list[str], str]:
-    """The returns of a run's followers, none with a single policy, and that of its leader. In a population, all members
-    are among the first: its leader is whichever does best at the time."""
+    """Names of the metrics with the followers' returns, and with the leader's. A single policy has no followers. In a
+    population all members count as followers, since its leader is whichever is best at the time."""
     population = run.config.algo == "pbt"
     policies = [name for name in run.columns if name.startswith("return/policy_")]
     leader = "return/leader" if population or not policies else policies[0]
@@ -58,7 +58,7 @@ def policy_metrics(run: Run) -> tuple[list[str], str]:
 
 
 def _run(run: Run, method: int) -> dict[str, Any]:
-    """One run."""
+    """The data of one run."""
     shown = [*leader_metrics(run), *COUPLING, *ADVERSARY]
     followers, leader = policy_metrics(run)
     return {
@@ -89,15 +89,15 @@ def _follower(run: Run) -> str:
     return "member" if run.config.algo == "pbt" else "follower"
 
 
-def chosen_maps(run: Run, frames: int = FRAMES) -> list[dict[str, Any]]:
-    """So many KL matrices spread over training; the first and the last are always among them."""
+def chosen_maps(run: Run, frames: int = MAX_KL_MAPS) -> list[dict[str, Any]]:
+    """At most `frames` KL matrices, evenly spread over training, with the first and the last."""
     last = len(run.distances) - 1
     chosen = {round(i * last / max(1, frames - 1)) for i in range(frames)} if last >= 0 else ()
     return [run.distances[i] for i in sorted(chosen)]
 
 
 def _maps(run: Run) -> dict[str, Any]:
-    """KL matrices, flat, row after row."""
+    """KL matrices, flattened row by row."""
     lines = chosen_maps(run)
     return {
         "steps": [line["env_steps"] for line in lines],
@@ -106,7 +106,7 @@ def _maps(run: Run) -> dict[str, Any]:
 
 
 def throughput(run: Run) -> dict[str, Any]:
-    """Environment steps per second of a usual iteration, and where an iteration's time went, in seconds."""
+    """Median environment steps per second, and the mean seconds of each part of an iteration."""
     parts = {name.removeprefix("time/"): column for name, column in run.columns.items() if name.startswith("time/")}
     # The median leaves out iterations that compiled kernels or shared the machine; parts have means, since diagnostics
     # take no time in most iterations.
@@ -117,13 +117,13 @@ def throughput(run: Run) -> dict[str, Any]:
 
 
 def settings_table(contents: Contents, task: str) -> dict[str, Any]:
-    """What the methods of one task differ in: a row per setting, a column per method."""
+    """The settings in which the methods of one task differ: a row per setting, a column per method."""
     columns = [(method, method.on(task)) for method in contents.methods if method.on(task)]
     runs = [run for _, group in columns for run in group]
     rows = [
         [name, *(_common([run.settings.get(name) for run in group]) for _, group in columns)]
         for name in differing(runs)
-        if name not in NOT_TOLD
+        if name not in DIFFERS_BY_RUN
     ]
     machines = dict.fromkeys(name for run in runs for name in run.machine)
     rows += [
@@ -135,17 +135,17 @@ def settings_table(contents: Contents, task: str) -> dict[str, Any]:
 
 
 def _common(values: Sequence[Any]) -> str:
-    """The value runs share, or all of theirs."""
+    """The value that all runs share, or a list of their values."""
     return ", ".join(dict.fromkeys(map(worded, values)))
 
 
 def _rounded(column: np.ndarray, digits: int = 5) -> list[float | None]:
-    """Numbers short enough for a page; what is not finite is null."""
+    """Numbers rounded to `digits`; None for what is not finite."""
     return [None if not math.isfinite(x) else _short(x, digits) for x in column.tolist()]
 
 
 def _short(value: float, digits: int) -> float | int:
-    """`value` with so many significant digits, as an integer where it is one."""
+    """`value` rounded to `digits` significant digits; an integer stays one."""
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 

@@ -1,4 +1,4 @@
-"""Which recorded episodes the page plays: that of the best run of each method and task, as far as there is room."""
+"""Which recorded episodes the page plays: those of the best run of each method and task, up to a total size."""
 
 import math
 from collections.abc import Callable
@@ -9,26 +9,26 @@ from echelon.report.page_file import Player, Replay
 from echelon.report.reading import Run
 from echelon.runs.replays import read_replay, replay_json, replay_path, viewer_script
 
-MOST = 6
-"""Replays in one page."""
-ROOM = 2_000_000
-"""Bytes they may take together."""
+MAX_REPLAYS = 6
+"""Largest number of replays in one page."""
+MAX_REPLAY_BYTES = 2_000_000
+"""Largest total size of the replays in one page."""
 
 
 def find_player(contents: Contents) -> Player | None:
-    """The player with its replays; None where no run has one. A broken replay becomes a note on its run."""
+    """The player with its replays; None if no run has one. A damaged replay becomes a note on its run."""
     found: list[Replay] = []
-    room = ROOM
+    bytes_left = MAX_REPLAY_BYTES
     for run in best_runs(contents, lambda run: replay_path(run.path).exists()):
         text = _replay_text(run)
-        if text is not None and len(text) <= room and len(found) < MOST:
+        if text is not None and len(text) <= bytes_left and len(found) < MAX_REPLAYS:
             found.append(Replay(run.name, text))
-            room -= len(text)
+            bytes_left -= len(text)
     return Player(viewer_script(), found) if found else None
 
 
 def best_runs(contents: Contents, among: Callable[[Run], bool]) -> list[Run]:
-    """The best run of each method and task, of those that count: first the winners of all tasks, then who follows."""
+    """The best run of each method and task that passes `among`; first the best of each task, then the second."""
 
     def score(run: Run) -> float:
         final = run.final(contents.score)
@@ -43,7 +43,7 @@ def best_runs(contents: Contents, among: Callable[[Run], bool]) -> list[Run]:
 
 
 def _replay_text(run: Run) -> str | None:
-    """The replay as JSON, read and written again so that only a whole one gets into the page."""
+    """The replay as JSON; it is parsed first, so that a damaged one never gets into the page."""
     try:
         return replay_json(read_replay(replay_path(run.path)))
     except UserError as error:

@@ -1,7 +1,6 @@
-"""Run folders as a report reads them: what can be read becomes a `Run`, what cannot is named as a `Problem`.
+"""Reading run folders for a report: each becomes a `Run`, or a `Problem` that says why not.
 
-The task's own settings stay plain data, so that neither its class nor a simulator has to be imported, and a run of a
-task that this machine does not know is read like any other.
+The task's settings stay plain data, so that no simulator has to be imported, and runs of unknown tasks can be read.
 """
 
 import json
@@ -28,16 +27,16 @@ REPORT = "report.html"
 """The page. A folder that holds one is a report, not a run."""
 
 FINAL_SHARE = 0.05
-"""A run's final score is the mean over this last part of its iterations, at least one."""
+"""A run's final score is the mean over this last share of its iterations, at least one."""
 
-MANY = 12
-"""Runs from which on starting further processes saves time."""
+PARALLEL_FROM = 12
+"""Number of runs from which on reading them in several processes saves time."""
 
-KEPT = re.compile(
+REPORTED_METRICS = re.compile(
     r"iteration|env_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
-"""Metrics a report shows. The others are in `metrics.jsonl` and TensorBoard."""
+"""Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
 
 Column = NDArray[np.float64]
 GradientSteps = Callable[[TrainConfig], int | None]
@@ -57,13 +56,13 @@ class Run:
     """One run folder, read."""
 
     name: str
-    """The folder's name; with enough of its path in front where two have the same."""
+    """The folder's name, with as much of its path as needed to be unique."""
     path: Path
     config: TrainConfig
     settings: dict[str, Any]
     """Every setting by its dotted name, the task's own among them."""
     machine: dict[str, Any]
-    """What the last start of the run ran on."""
+    """Hardware and versions of the last session."""
     columns: dict[str, Column]
     """Metrics `[lines]` by name, NaN where a line has none."""
     distances: list[dict[str, Any]]
@@ -81,7 +80,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether it did all that its config asks for."""
+        """Whether all iterations of its config are done."""
         return self.iterations >= self.config.num_iterations
 
     @property
@@ -90,7 +89,7 @@ class Run:
         return float(self.columns["env_steps"][-1])
 
     def final(self, metric: str) -> float:
-        """Mean of a metric over the last part of the run, NaN where it was never logged there."""
+        """Mean of a metric over the last part of the run; NaN if it was not logged there."""
         column = self.columns.get(metric)
         if column is None:
             return math.nan
@@ -100,11 +99,11 @@ class Run:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Folders to read: each path itself, or the runs right inside it where it is a folder of runs."""
+    """Folders to read: each path itself, or if it is a folder of runs, the runs directly inside it."""
     found: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
-            RunFolder.open(path)  # says so, with the nearest name
+            RunFolder.open(path)  # raises a `UserError` that suggests the nearest name
         inside = [] if (path / CONFIG).exists() or not path.is_dir() else _looking_like_runs(path)
         if not (path / REPORT).exists() or inside:
             found += inside or [path]
@@ -112,7 +111,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def _looking_like_runs(path: Path) -> list[Path]:
-    """Subfolders that are runs, or were meant to be."""
+    """Subfolders that are runs or incomplete runs."""
     marks = (CONFIG, "metrics.jsonl", "checkpoints")
     return sorted(entry for entry in path.iterdir() if any((entry / mark).exists() for mark in marks))
 
@@ -130,8 +129,8 @@ def read_runs(paths: Iterable[Path], steps: GradientSteps | None = None) -> tupl
 
 
 def _read_all(paths: list[Path]) -> list[Run | Problem]:
-    """Many runs are read by several processes, since parsing their metrics takes a core for seconds."""
-    if len(paths) < MANY:
+    """Read the runs, in several processes if there are many: parsing metrics takes seconds per run."""
+    if len(paths) < PARALLEL_FROM:
         return [_read_or_name(path) for path in paths]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(_read_or_name, paths))
@@ -145,7 +144,7 @@ def _read_or_name(path: Path) -> Run | Problem:
 
 
 def read_run(path: Path) -> Run:
-    """One run. Raises a `UserError` where there is nothing to show."""
+    """Read one run. Raises a `UserError` if there is nothing to show."""
     document = _document(path)
     config, settings = _config(path, document["config"])
     folder = RunFolder(path, config)
@@ -167,7 +166,7 @@ def read_run(path: Path) -> Run:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """`config.json`, if a run wrote it."""
+    """The parsed `config.json`; a `UserError` if it is missing, damaged or not a run's."""
     if not path.is_dir():
         raise UserError("it is a file, not a run folder")
     if not (path / CONFIG).is_file():
@@ -184,7 +183,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, Any]]:
-    """Settings common to all tasks in their own classes, and all of them by name."""
+    """The settings common to all tasks as a `TrainConfig`, and all settings by dotted name."""
     try:
         config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
     except UserError as error:
@@ -201,7 +200,7 @@ def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:
 
 
 def _machine(document: dict[str, Any]) -> dict[str, Any]:
-    """The last session's hardware and versions, as far as they are there."""
+    """Hardware and versions of the last session, as far as they were stored."""
     sessions = document.get("sessions")
     last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
     hardware, versions = last.get("hardware") or {}, last.get("versions") or {}
@@ -214,9 +213,9 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
-    """Lines turned into columns."""
+    """The reported metrics as one array each."""
     names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if KEPT.fullmatch(name)]
+    kept = [name for name in names if REPORTED_METRICS.fullmatch(name)]
     columns = {name: _column(lines, name) for name in kept}
     if "env_steps" not in columns:
         columns["env_steps"] = columns["iteration"]
@@ -224,11 +223,11 @@ def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
 
 
 def _column(lines: list[dict[str, float]], name: str) -> Column:
-    """A metric over all lines; what is missing or no number is NaN."""
+    """A metric over all lines; NaN where it is missing or not a number."""
     values = [line.get(name, math.nan) for line in lines]
     try:
         return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):  # somebody else's line
+    except (TypeError, ValueError):  # a line that Echelon did not write
         return np.array([float(value) if isinstance(value, int | float) else math.nan for value in values])
 
 
@@ -244,7 +243,7 @@ def _is_square(line: Any, policies: int) -> bool:
 
 
 def _tell_apart(runs: list[Run]) -> None:
-    """Names that two runs share get the folders above in front, until no two are the same."""
+    """Make names unique by putting parent folders in front."""
     depth = 1
     while len({run.name for run in runs}) < len(runs) and depth < 20:
         depth += 1

@@ -1,7 +1,6 @@
-"""Whether two methods differ: Welch's t-test from means and deviations, and Holm's correction for testing often.
+"""Welch's t-test from means and deviations, and Holm's correction for multiple tests.
 
-Means, deviations and numbers of runs are all the test needs, so that a published table can be judged like runs of one's
-own.
+The test needs only means, deviations and numbers of runs, so it can be applied to published tables.
 """
 
 import math
@@ -17,7 +16,7 @@ class Sample(NamedTuple):
 
     mean: float
     deviation: float
-    """Of a sample: divided by one less than the runs."""
+    """Sample standard deviation (n - 1)."""
     runs: int
 
 
@@ -48,7 +47,7 @@ def student_p(t: float, freedom: float) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p values, in the given order: the k-th smallest of m times m - k, never below a smaller one's.
 
-    NaN is no test: it stays NaN and does not count.
+    NaN stays NaN and does not count as a test.
     """
     adjusted = [math.nan] * len(p_values)
     tested = sorted((p, index) for index, p in enumerate(p_values) if not math.isnan(p))
@@ -60,7 +59,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b), by the continued fraction on the side where it converges fast."""
+    """I_x(a, b) by the continued fraction, on the side where it converges quickly."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):

@@ -1,6 +1,6 @@
-"""Scores of several runs in one number, and how sure of it one can be. Pure functions of NumPy arrays.
+"""Aggregate scores of several runs, with confidence intervals. Pure functions of NumPy arrays.
 
-A **stratum** holds the scores of runs that may stand in for each other: one method on one task, a run per seed. Every
+A **stratum** holds the scores of runs that differ only in the seed: one method on one task. Every
 statistic here takes strata as separate arguments, `[..., runs]` each, and reduces the last dimension, so that
 `bootstrap_interval` can evaluate it for all resamples at once.
 
@@ -31,7 +31,7 @@ def interquartile_mean(*strata: ArrayLike) -> Scores:
 
 
 def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> Scores:
-    """How often a run of ours beats one of theirs, `[..., n], [..., m] -> [...]`; a draw counts half."""
+    """Share of pairs in which a run of ours beats one of theirs, `[..., n], [..., m] -> [...]`; a tie counts half."""
     a, b = np.asarray(ours, dtype=np.float64)[..., :, None], np.asarray(theirs, dtype=np.float64)[..., None, :]
     return ((a > b) + 0.5 * (a == b)).mean(axis=(-2, -1))
 

@@ -16,7 +16,7 @@ from echelon.runs.durable import replace_durably
 def read_contents(
     paths: Sequence[str | Path], score: str, steps: GradientSteps | None, failures: Mapping[Path, str]
 ) -> Contents:
-    """What is in the folders. Raises a `UserError` where none of them can be shown."""
+    """Read the folders. Raises a `UserError` if none of them holds a run."""
     missing = [Problem(str(path), failures.get(Path(path), "")) for path in paths if not Path(path).exists()]
     missing = [problem for problem in missing if problem.sentence]
     named = {problem.path for problem in missing}
@@ -39,13 +39,13 @@ def read_contents(
 
 
 def _explained(problem: Problem, failures: Mapping[Path, str]) -> Problem:
-    """With the reason, where it is known."""
+    """The problem with the reason from `failures`, if there is one."""
     reason = failures.get(Path(problem.path))
     return problem if reason is None else Problem(problem.path, reason)
 
 
 def write_report(contents: Contents, out: Path, say: Callable[[str], None] = print) -> Path:
-    """Write `report.html`, `figures/` and `csv/` into `out`; the page's path."""
+    """Write `report.html`, `figures/` and `csv/` into `out`; returns the page's path."""
     from echelon.report.csv_files import write_csv_files
     from echelon.report.figures import write_figures
 
@@ -63,7 +63,7 @@ def write_report(contents: Contents, out: Path, say: Callable[[str], None] = pri
 
 
 def _heading(contents: Contents) -> str:
-    """What the page calls itself."""
+    """The page's title."""
     if len(contents.runs) == 1:
         return contents.runs[0].name
     methods = " · ".join(method.name for method in contents.methods) if len(contents.methods) <= 6 else "Comparison"

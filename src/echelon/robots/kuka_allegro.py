@@ -1,7 +1,7 @@
-"""The iiwa 7 with the Allegro hand at its flange, composed from the two models.
+"""The KUKA iiwa 7 with the Allegro hand at its flange, composed from the two models.
 
-The hand of this assembly is not quite the one that stands alone: it sits 16 mm further along the mount's x, its links
-have the masses of a system identification, its servos are stiffer and weaker. Names of the hand begin with `hand/`.
+The hand differs from the stand-alone model: it sits 16 mm further along the mount's x, its links have masses from a
+system identification, its servos are stiffer and weaker. Names of the hand begin with `hand/`.
 """
 
 from pathlib import Path
@@ -13,14 +13,14 @@ ARM_JOINTS = tuple(f"iiwa7_joint_{i}" for i in range(1, 8))
 FINGERS = ("index", "middle", "ring", "thumb")
 HAND_JOINTS = tuple(f"hand/{finger}_joint_{i}" for finger in FINGERS for i in range(4))
 STIFFNESS, DAMPING, TORQUE = 40.0, 5.0, 0.35
-"""Of the hand's servos: N m/rad, N m s/rad, N m. The arm's have the same first two, and 300 N m."""
+"""Of the hand's servos, in N m/rad, N m s/rad and N m. The arm's have the same stiffness and damping, and 300 N m."""
 ROTOR_INERTIA = 0.004
 """kg m², as identified for the fingers' motors. Without it a servo this strong chatters from step to step."""
 PALM_PLACE = (0.008219, -0.02063, 0.08086)
-"""Of the palm in the mount's frame, in metres."""
+"""Position of the palm in the mount's frame, in metres."""
 
-# Mass [kg], centre of mass [m], inertia about it [kg m²] as xx yy zz xy xz yz. Where the identified inertia is no
-# body's (links 1 to 3), it is that of the link's boxes, uniformly filled.
+# Mass [kg], centre of mass [m], inertia about it [kg m²] as xx yy zz xy xz yz. Where the identified inertia is not
+# physically possible (links 1 to 3), it is that of the link's boxes, uniformly filled.
 _ROUND = (5.146e-05, 5.146e-05, 6.125e-05, 0.0, 0.0, 0.0)
 _FINGER = (
     (0.005, (0.0, 0.0, 0.0), _ROUND),
@@ -39,7 +39,7 @@ def kuka_allegro() -> Any:
 
 
 def _hand() -> Any:
-    """The Allegro hand as this assembly has it, with a sensor for every fingertip's reference point."""
+    """The Allegro hand of this assembly, with a sensor at every fingertip's reference point."""
     hand = _read("allegro_hand")
     hand.body("palm_link").pos = PALM_PLACE
     for finger in FINGERS:
@@ -53,7 +53,7 @@ def _hand() -> Any:
             objname=f"{finger}_ref",
         )
     for joint in hand.joints:
-        # The task limits speeds by its targets, and beside such a servo friction is nothing.
+        # The task limits speeds by its targets, and friction is negligible beside such a servo.
         joint.damping, joint.frictionloss, joint.armature = (0.0, 0.0, 0.0), 0.0, ROTOR_INERTIA
     for servo in hand.actuators:
         servo.gainprm[0], servo.biasprm[1], servo.biasprm[2] = STIFFNESS, -STIFFNESS, -DAMPING

@@ -1,1 +1,1 @@
-"""A run is a folder: config, metrics, checkpoints, diagnostics. Whoever reads a run reads it through here."""
+"""What a run stores in its folder: config, metrics, checkpoints, diagnostics, replays."""

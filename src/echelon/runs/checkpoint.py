@@ -1,12 +1,12 @@
-"""Checkpoints: whole or absent, checked when read, without pickle.
+"""Checkpoints: complete or absent, checksummed, without pickle.
 
     checkpoints/00000120/
-        tensors.safetensors   every tensor of the state, named after its place in it (`model/trunk.0.weight`)
+        tensors.safetensors   every tensor of the state, named after its path in it (`model/trunk.0.weight`)
         state.json            {"sha256": of "body", "body": {format, iteration, score, state, tensors: {sha256, bytes}}}
 
-Both files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a whole checkpoint or a
-hidden leftover that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
-which stands in for it until the new one is there. The newest K are kept, and the one with the highest score.
+Both files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
+hidden folder that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
+which is used until the new one is there. The newest K are kept, and the one with the highest score.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A checkpoint whose `state.json` is whole; its tensors are not read yet."""
+    """A checkpoint whose `state.json` is valid; its tensors are not read yet."""
 
     path: Path
     body: dict[str, Any]
@@ -62,7 +62,7 @@ class _Entry:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Orders by score, then by age; without a score it is behind all that have one."""
+        """Sort key: by score, then by iteration; those without a score come last."""
         return (-math.inf if self.score is None else self.score, self.iteration)
 
 
@@ -71,7 +71,7 @@ class Damaged(Exception):
 
 
 def warn_damaged(text: str) -> None:
-    """The default way to name a damaged checkpoint."""
+    """Report a damaged checkpoint as a Python warning."""
     warnings.warn(text, UserWarning, stacklevel=3)
 
 
@@ -98,7 +98,7 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
 
 
 def load(folder: RunFolder, which: Which) -> Checkpoint:
-    """The newest or the best checkpoint, for those who cannot do without one."""
+    """The newest or the best checkpoint; a `UserError` if there is none."""
     found = load_best(folder) if which == "best" else load_newest(folder)
     if found is None and any_saved(folder):
         raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run anew")
@@ -108,17 +108,17 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
 
 
 def any_saved(folder: RunFolder) -> bool:
-    """Whether there are checkpoints, whole or damaged."""
+    """Whether there are checkpoints, valid or damaged."""
     return bool(_candidates(folder.checkpoints))
 
 
 def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None. `warn` is told of each damaged one on the way."""
+    """The newest valid checkpoint, or None. `warn` is called for each damaged one that was skipped."""
     return _first_whole(_candidates(folder.checkpoints), warn)
 
 
 def load_best(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
-    """The checkpoint with the highest score that is whole; the newest where none has a score; or None."""
+    """The valid checkpoint with the highest score; the newest if none has a score; or None."""
     entries = []
     for path in _candidates(folder.checkpoints):
         try:
@@ -130,7 +130,7 @@ def load_best(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> 
 
 
 def _first_whole(paths: list[Path], warn: Callable[[str], None]) -> Checkpoint | None:
-    """The first of `paths` that reads back exactly as it was written."""
+    """The first of `paths` that matches its checksums."""
     for path in paths:
         try:
             return _read(path)
@@ -140,7 +140,7 @@ def _first_whole(paths: list[Path], warn: Callable[[str], None]) -> Checkpoint |
 
 
 def _write(saving: Path, iteration: int, state: Mapping[str, object], score: float | None) -> None:
-    """Both files of a checkpoint, on the disk when this returns."""
+    """Write both files of a checkpoint and wait until they are on the disk."""
     from safetensors.torch import save as to_safetensors
 
     tensors = {}
@@ -160,7 +160,7 @@ def _write(saving: Path, iteration: int, state: Mapping[str, object], score: flo
 
 
 def _read(path: Path) -> Checkpoint:
-    """A checkpoint with its tensors, checked."""
+    """Read a checkpoint with its tensors, and verify it."""
     from safetensors.torch import load as from_safetensors
 
     entry = _read_entry(path)
@@ -174,7 +174,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _read_entry(path: Path) -> _Entry:
-    """Everything but the tensors, checked; of those, that the file is there in full length."""
+    """Read and verify everything but the tensors; of their file, only the length is checked."""
     try:
         document = json.loads((path / STATE).read_bytes())
         if document["sha256"] != _digest(document["body"]):
@@ -195,12 +195,12 @@ def _read_entry(path: Path) -> _Entry:
 
 
 def _digest(body: Any) -> str:
-    """Checksum over a canonical text, so that the file itself stays plain JSON."""
+    """Checksum over a canonical text, so that the file itself can be formatted as plain JSON."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _candidates(root: Path) -> list[Path]:
-    """Folders that may be checkpoints, newest first; what was replaced comes right after its successor."""
+    """Folders named like checkpoints, newest first; a replaced one comes right after its successor."""
     if not root.is_dir():
         return []
     found = [path for path in root.iterdir() if _NAME.fullmatch(path.name)]
@@ -208,7 +208,7 @@ def _candidates(root: Path) -> list[Path]:
 
 
 def _prune(root: Path, keep: int) -> None:
-    """Remove what is neither among the newest `keep` nor the best. A damaged one does not count towards `keep`."""
+    """Remove all but the newest `keep` and the best. Damaged ones do not count towards `keep`."""
     whole: dict[int, _Entry] = {}
     for path in _candidates(root):
         with contextlib.suppress(Damaged):
@@ -217,7 +217,7 @@ def _prune(root: Path, keep: int) -> None:
     newest = list(whole.values())[:keep]
     kept = {entry.path for entry in [*newest, max(whole.values(), key=lambda entry: entry.rank)]}
     for path in _candidates(root):
-        # A damaged one stays until `keep` newer ones are there: a disk that stutters must not cost a checkpoint.
+        # A damaged one stays until `keep` newer ones are there: a passing read error must not cost a checkpoint.
         if path not in kept and (_iteration(path) in whole or _iteration(path) < newest[-1].iteration):
             _remove(path)
 
@@ -228,7 +228,7 @@ def _iteration(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Hide first, then delete: a kill in between leaves no half checkpoint under its name."""
+    """Rename to a hidden name, then delete: a kill in between leaves no partial checkpoint."""
     if not path.exists():
         return
     hidden = path.with_name(f".removing-{path.name}")
@@ -237,7 +237,7 @@ def _remove(path: Path) -> None:
 
 
 def _tidy(root: Path) -> None:
-    """Remove what a killed save left hidden, and give back its name to what was never replaced."""
+    """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
     for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
         shutil.rmtree(path, ignore_errors=True)
     for path in root.glob("*.replaced"):

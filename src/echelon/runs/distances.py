@@ -15,8 +15,8 @@ class DistanceWriter:
         drop_lines_after(self.path, completed)
 
     def write(self, iteration: int, env_steps: int, matrix: list[list[float]]) -> None:
-        """One measurement. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
-        also names the policy nearest to each."""
+        """Append one measurement. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the
+        line also holds each policy's nearest."""
         nearest = [min((kl, j) for j, kl in enumerate(row) if j != i)[1] for i, row in enumerate(matrix)]
         append_lines(self.path, [{"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}])
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, whatever moment the process or the machine dies at."""
+"""Writing files that are complete or absent, even if the process or the machine dies meanwhile."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from echelon.errors import UserError
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system has against writing `path`, a full disk above all, is one sentence that names it."""
+    """Turn an `OSError` while writing `path`, such as a full disk, into a `UserError`."""
     try:
         yield
     except OSError as error:
@@ -26,13 +26,13 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """Replace `path` in one step: a reader sees the old bytes or the new ones, never a part."""
+    """Replace `path` atomically: a reader sees the old bytes or the new ones, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write_durably(temporary, data)
         os.replace(temporary, path)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # nobody asked for the temporary one
+        error.filename, error.filename2 = str(path), None  # the message should name the file the caller asked for
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -40,7 +40,7 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames inside a directory outlive a power cut. Systems that cannot open directories do without."""
+    """Make renames inside a directory survive a power cut, on systems that can open directories."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -54,13 +54,13 @@ def sync_directory(path: Path) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it shall hold. Only its folder is made."""
+    """Raise a `UserError` if `path` cannot be written, before the work whose result goes there. Creates its folder."""
     try:
         new = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        if new or path.is_file() or path.is_dir():  # a pipe's reader would take this for the end
+        if new or path.is_file() or path.is_dir():  # opening and closing a pipe would end it for its reader
             path.open("ab").close()
         if new:
-            path.resolve().unlink()  # what a link points to, not the link
+            path.resolve().unlink()  # the target of a link, not the link
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}; choose another --json") from None

@@ -1,4 +1,4 @@
-"""Nested state as JSON plus a flat dict of tensors, and back to the bit.
+"""Nested state as JSON plus a flat dict of tensors, and back without loss.
 
 JSON has no tensors, tuples, integer keys (Adam's state has them) or infinities. Each becomes an object with one key
 that starts with `$`: `{"$tensor": "model/phi"}`, `{"$tuple": [...]}`, `{"$map": [[key, value], ...]}`,
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def encode(value: object, tensors: "dict[str, Tensor]", where: str = "") -> Any:
-    """`value` as JSON data. Tensors are copied to the CPU and put into `tensors`, named after their place."""
+    """`value` as JSON data. Tensors are copied to the CPU and put into `tensors`, named after their path."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        # The copy makes it dense and sharing nothing, which safetensors asks for.
+        # safetensors wants dense tensors that share no memory.
         tensors[where] = value.detach().to("cpu", copy=True).contiguous()
         return {"$tensor": where}
     if value is None or isinstance(value, bool | int | str):
@@ -59,6 +59,6 @@ def decode(data: Any, tensors: "Mapping[str, Tensor]") -> Any:
 
 
 def _join(where: str, key: object) -> str:
-    """A place inside the state, `/` between its parts; a `/` inside a part is doubled so that no two places collide."""
+    """The path of an item in the state, joined by `/`; a `/` inside a key is doubled so that no two paths collide."""
     part = str(key).replace("/", "//")
     return f"{where}/{part}" if where else part

@@ -1,4 +1,4 @@
-"""`population/genealogy.jsonl`: who copied whom in a population, and what became of its hyperparameters."""
+"""`population/genealogy.jsonl`: which member of a population copied which, and its hyperparameters afterwards."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from echelon.runs.json_lines import append_lines, drop_lines_after, read_lines
 
 
 class GenealogyWriter:
-    """Appends a line per takeover, after one per member for what it began with. Lines after the iteration a run resumes
-    from are dropped first."""
+    """Appends a line per takeover, after one per member with its initial hyperparameters. Lines after the iteration a
+    run resumes from are dropped first."""
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
         self.path = _path(folder)
         drop_lines_after(self.path, completed)
 
     def begin(self, hyperparameters: Sequence[Mapping[str, float]]) -> None:
-        """What the members start with."""
+        """Append the initial hyperparameters of all members."""
         lines = [{"member": member, "after": dict(values)} for member, values in enumerate(hyperparameters)]
         self._append(0, 0, lines)
 
     def write(self, iteration: int, env_steps: int, takeovers: Sequence[Takeover]) -> None:
-        """The takeovers of one check."""
+        """Append the takeovers of one check."""
         self._append(iteration, env_steps, [dataclasses.asdict(takeover) for takeover in takeovers])
 
     def _append(self, iteration: int, env_steps: int, lines: Sequence[dict[str, Any]]) -> None:

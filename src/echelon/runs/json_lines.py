@@ -1,4 +1,4 @@
-"""Files that grow by lines of JSON while a run trains: each line has its `iteration`."""
+"""JSON Lines files of a run: one object per line, each with its `iteration`."""
 
 import json
 import warnings
@@ -10,8 +10,8 @@ from echelon.runs.durable import replace_durably, writing
 
 
 def read_lines(path: Path, warn: bool = False) -> list[dict[str, Any]]:
-    """All whole lines, none if there is no file. With `warn`, damaged ones are named; a last one that a kill cut short
-    is no damage."""
+    """All valid lines; none if there is no file. With `warn`, damaged lines are reported, except a last one that a kill
+    cut short."""
     if not path.exists():
         return []
     texts = path.read_text(errors="replace").split("\n")
@@ -26,7 +26,7 @@ def read_lines(path: Path, warn: bool = False) -> list[dict[str, Any]]:
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines, and the file and its folder where they are missing."""
+    """Append lines; creates the file and its folder if needed."""
     with writing(path):
         path.parent.mkdir(exist_ok=True)
         with path.open("a") as file:
@@ -34,8 +34,8 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 def drop_lines_after(path: Path, completed: int, warn: bool = False) -> list[dict[str, Any]]:
-    """Keep what belongs to the iterations that a run resumes after, and return it; a run that starts anew keeps
-    nothing."""
+    """Drop lines after iteration `completed`, from which the run resumes, and return the others; a new run keeps
+    none."""
     kept = [line for line in read_lines(path, warn) if completed and line["iteration"] <= completed]
     text = "".join(map(_text, kept))
     if path.exists() and path.read_text(errors="replace") != text:
@@ -45,7 +45,7 @@ def drop_lines_after(path: Path, completed: int, warn: bool = False) -> list[dic
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """A line, or None when it is not a whole one."""
+    """A parsed line, or None if it is damaged."""
     try:
         line: Any = json.loads(text)
     except ValueError:

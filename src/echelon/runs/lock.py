@@ -1,4 +1,4 @@
-"""One trainer per run folder. The system drops the lock with the process, however that ends."""
+"""A lock that allows one trainer per run folder. The system releases it when the process ends, however it ends."""
 
 import os
 import sys
@@ -8,13 +8,13 @@ from typing import IO
 from echelon.errors import UserError
 
 _held: dict[Path, IO[str]] = {}
-"""Open lock files of this process. The system ties a lock to the process, not to a handle, and drops it once any handle
-of the file is closed: so these stay open until the process ends, and no file among them is opened a second time."""
+"""Open lock files of this process. A lock belongs to the process, and is released when any handle of the file is
+closed: so these stay open until the process ends, and none of the files is opened a second time."""
 
 
 def hold(folder: Path) -> None:
     """Claim `folder` for this process. Claiming it again is fine: one process trains one run at a time."""
-    if sys.platform == "win32":  # It has no fcntl; two trainers in one folder go unnoticed there.
+    if sys.platform == "win32":  # It has no fcntl, so two trainers in one folder are not noticed there.
         return
     import fcntl
 
@@ -30,12 +30,12 @@ def hold(folder: Path) -> None:
             f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
         ) from None
     except OSError:
-        pass  # A file system without locks: training there is still better than refusing to.
+        pass  # A file system without locks: train without one.
     _held[path] = handle
 
 
 def is_held(folder: Path) -> bool:
-    """Whether another process trains in `folder`. Only looks: where the lock is free, it stays free."""
+    """Whether another process trains in `folder`. Does not take the lock."""
     path = folder.resolve() / ".lock"
     if sys.platform == "win32" or not path.exists() or _is_ours(path):
         return False
@@ -52,5 +52,5 @@ def is_held(folder: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether this process holds the very file at `path`, and not one that was deleted there since."""
+    """Whether this process holds the lock of the file now at `path`, and not of a deleted one of that name."""
     return path in _held and path.exists() and os.path.samestat(os.fstat(_held[path].fileno()), path.stat())

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, source revision, hardware. A figure means little without them."""
+"""The versions, source revision and hardware of a run."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ LIBRARIES = ("echelon", "torch", "numpy", "mujoco", "mujoco-warp", "warp-lang")
 
 @dataclass(frozen=True)
 class Hardware:
-    """The machine, as far as it tells."""
+    """The machine, as far as the system reports it."""
 
     cpu: str
     cores: int
@@ -25,7 +25,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Session:
-    """One start of a run: the first, or a resumption."""
+    """One start of a run: the first one, or one that resumes it."""
 
     started: str
     """Local time with its offset, ISO 8601."""
@@ -33,12 +33,12 @@ class Session:
     python: str
     versions: dict[str, str]
     git_revision: str | None
-    """Commit of Echelon's own source, with `+changes` where files differ from it; None when it is no checkout."""
+    """Commit of Echelon's source, with `+changes` if files differ from it; None if it is not a git checkout."""
     hardware: Hardware
 
 
 def describe_session() -> Session:
-    """This process, now."""
+    """The current process."""
     from datetime import datetime
 
     return Session(
@@ -52,7 +52,7 @@ def describe_session() -> Session:
 
 
 def _versions() -> dict[str, str]:
-    """Installed libraries; the absent ones are left out."""
+    """Versions of the installed libraries."""
     found: dict[str, str] = {}
     for name in LIBRARIES:
         try:
@@ -63,7 +63,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git_revision(package: Path) -> str | None:
-    """The package's commit. A package that merely lies inside some other repository (a venv) is not tracked there."""
+    """The package's commit; None if no repository tracks it, even if it lies inside one, as in a venv."""
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     revision = _git(package, "rev-parse", "HEAD")
@@ -72,7 +72,7 @@ def _git_revision(package: Path) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What a git command prints, or None where it fails or there is no git."""
+    """The output of a git command, or None if it fails or git is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
@@ -97,7 +97,7 @@ def _cores() -> int:
 
 
 def _memory_gib() -> float | None:
-    """Physical memory."""
+    """Physical memory, where the system reports it."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):
@@ -105,7 +105,7 @@ def _memory_gib() -> float | None:
 
 
 def _gpu_name() -> str | None:
-    """The first CUDA GPU."""
-    import torch  # Slow to import; a run needs it anyway, the command line does not.
+    """Name of the first CUDA GPU."""
+    import torch  # Slow to import, and most commands do not need it.
 
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None

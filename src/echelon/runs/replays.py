@@ -1,9 +1,9 @@
-"""Recorded episodes: what the policies of a run did, as poses of bodies that a browser can draw.
+"""Recorded episodes: the poses of all bodies over time, for a browser to draw.
 
 `replay/replay.json` holds one episode per policy: the scene as primitives, and for every frame the pose of every body.
 Poses are whole numbers, positions in hundredths of a millimetre and quaternions in 1/32767, so a drawn body is within
 0.01 mm of the simulated one however far the robot runs. Per body and component the differences from frame to frame are
-stored, byte planes apart, deflated, in base64: bodies that stand still cost nothing.
+stored, split into byte planes, deflated, in base64: bodies that stand still take no space.
 """
 
 import base64
@@ -24,16 +24,16 @@ from echelon.runs.folder import RunFolder
 
 FORMAT = 1
 UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
-"""What one step of a stored number is worth: x y z in metres, then w x y z of the quaternion."""
+"""Units of the stored integers: x y z in metres, then w x y z of the quaternion."""
 
 Vector = tuple[float, ...]
 Outcome = Literal["failed", "succeeded", "time limit", "cut"]
-"""How an episode ended; `cut`: it did not, but its recording stopped."""
+"""How an episode ended; `cut` means that only the recording ended."""
 
 
 @dataclass(frozen=True)
 class Geom:
-    """A primitive, placed on a body, as MuJoCo sizes it (half lengths, radii)."""
+    """A geometric primitive attached to a body, with MuJoCo's sizes (half lengths, radii)."""
 
     type: str
     """sphere, capsule, box, cylinder, ellipsoid or plane."""
@@ -47,14 +47,14 @@ class Geom:
 
 @dataclass(frozen=True)
 class Camera:
-    """Where to look from at first."""
+    """The initial view."""
 
     eye: Vector
     target: Vector
     fovy: float
     """Vertical field of view, in degrees."""
     follow: int | None
-    """Body that the camera goes along with, where the robot leaves the place it starts at."""
+    """The body that the camera follows, if the robot moves away from its start."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ class Episode:
 
     policy: int
     name: str
-    """What the policy is called: leader, follower 3."""
+    """Label of the policy, such as `leader` or `follower 3`."""
     total_return: float
     length: int
     """Control steps."""
     failed: bool
     """Whether it ended before the time limit."""
     geoms: tuple[Geom, ...]
-    """Of this episode, since an environment may have sizes and colours of its own."""
+    """Per episode, since environments may have different sizes and colours."""
     poses: np.ndarray
     """`[frames, bodies, 7]`: x y z in metres, then w x y z."""
     outcome: Outcome | None = None
-    """None in a replay from before it was kept."""
+    """None in replays from before it was stored."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What there is to see of a run."""
+    """One recorded episode per policy of a run."""
 
     run: str
     task: str
@@ -87,7 +87,7 @@ class Replay:
     iteration: int
     """Iterations the shown policies were trained for."""
     seed: int
-    """Decides the episodes, which all start in the same state."""
+    """Seed of the episodes, which all start in the same state."""
     leader: int
     """The policy to show first."""
     frame_s: float
@@ -98,18 +98,18 @@ class Replay:
 
 
 def replay_path(folder: RunFolder | Path) -> Path:
-    """Where a run's replay is."""
+    """Path of a run's replay."""
     return (folder.path if isinstance(folder, RunFolder) else folder) / "replay" / "replay.json"
 
 
 def write_replay(replay: Replay, path: Path) -> None:
-    """Put the replay into one file, in place of an older one."""
+    """Write the replay, replacing an older one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(path, replay_json(replay).encode())
 
 
 def read_replay(path: Path) -> Replay:
-    """What `write_replay` wrote, positions within half a unit. A file that is not one is a `UserError`."""
+    """Read what `write_replay` wrote, positions to half a unit; a `UserError` if the file is not a replay."""
     try:
         return _decoded(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError, zlib.error, binascii.Error) as error:
@@ -118,7 +118,7 @@ def read_replay(path: Path) -> Replay:
 
 
 def replay_json(replay: Replay) -> str:
-    """The replay as the text that both the file and a page hold."""
+    """The replay as JSON, as in the file and in a page."""
     document = {"format": FORMAT} | dataclasses.asdict(dataclasses.replace(replay, episodes=()))
     document["episodes"] = [_encoded(episode) for episode in replay.episodes]
     return json.dumps(_rounded(document), allow_nan=False, separators=(",", ":"))
@@ -171,12 +171,12 @@ def _episode(data: dict[str, Any], bodies: int) -> Episode:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as the tuples they were."""
+    """Lists from JSON as tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _rounded(value: Any) -> Any:
-    """Micrometres are enough for sizes, and far shorter to write than all digits."""
+    """Round sizes to micrometres, which keeps the text short."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ def make_engine(
 ) -> Engine:
     """The engine for a device: MuJoCo's thread pool on a CPU, MuJoCo Warp on a CUDA GPU.
 
-    `contacts` and `constraints` are for engines that allocate room ahead; MuJoCo's own takes what it needs.
+    `contacts` and `constraints` are the buffer sizes of MuJoCo Warp; MuJoCo on a CPU allocates what it needs.
     """
     if device.type == "cpu":
         from echelon.sim.cpu import CpuEngine

@@ -1,4 +1,4 @@
-"""How much room for contacts and constraints a model needs on an engine that allocates it ahead."""
+"""Buffer sizes for contacts and constraints, for an engine that allocates them ahead."""
 
 from dataclasses import dataclass
 
@@ -6,20 +6,20 @@ import mujoco
 import numpy as np
 
 ROLLOUTS, STEPS = 16, 400
-MARGIN = 2.0
-"""Room beyond the most that the probe met. Trained policies press harder than random ones."""
+CAPACITY_FACTOR = 2.0
+"""Buffer size over the largest number the probe met: trained policies press harder than random ones."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Per simulation."""
+    """Buffer sizes of one simulation."""
 
     contacts: int
     constraints: int
 
 
 def probe(model: mujoco.MjModel, seed: int = 0) -> Capacity:
-    """Roll out random controls, each held for a few steps, and note the most contacts and constraints met."""
+    """Buffer sizes from rollouts of random controls, each held for a few steps."""
     rng, data = np.random.default_rng(seed), mujoco.MjData(model)
     limited = model.actuator_ctrllimited.astype(bool)
     low = np.where(limited, model.actuator_ctrlrange[:, 0], -1.0)
@@ -33,4 +33,4 @@ def probe(model: mujoco.MjModel, seed: int = 0) -> Capacity:
                 data.ctrl[:] = rng.uniform(low, high)
             mujoco.mj_step(model, data)
             contacts, constraints = max(contacts, data.ncon), max(constraints, data.nefc)
-    return Capacity(8 + int(MARGIN * contacts), 16 + int(MARGIN * constraints))
+    return Capacity(8 + int(CAPACITY_FACTOR * contacts), 16 + int(CAPACITY_FACTOR * constraints))

@@ -2,8 +2,8 @@
 
 Every tensor is live: it shows the simulation's state, and a write to `qpos`, `qvel`, `ctrl`, `act`, `mocap_*` or
 `xfrc_applied` is that state. After `step`, `sensordata` and all poses that were asked for by `read` describe the state
-after the last substep, on every engine; only what belongs to accelerations and contact forces (accelerometer, touch) is
-that of the last substep itself, and zero in a simulation whose state was set since. Numbers are in the engine's own
+after the last substep, on every engine; only sensors of accelerations and contact forces (accelerometer, touch) are
+those of the last substep itself, and zero in a simulation whose state was set since. Numbers are in the engine's own
 precision, so tasks cast with `.float()`.
 """
 
@@ -17,11 +17,11 @@ from torch import Tensor
 from echelon.envs.contract import State
 
 MAX_SPEED = 1e4
-"""A simulation with a velocity of this size, in m/s or rad/s, has run away, on every engine.
+"""Velocity in m/s or rad/s at which every engine counts a simulation as diverged.
 
-In millions of steps of random play joints stayed below 700 and a pinched object spun off at 3,000 and calmed down. Past
-some thousands speeds grow up to a thousandfold a step, until MuJoCo itself gives up at 1e10; the rewards of that way
-would spoil statistics for good.
+In millions of steps of random actions joints stayed below 700, and a pinched object that spun off at 3,000 calmed down.
+Beyond some thousands, speeds grow up to a thousandfold per step until MuJoCo stops at 1e10, and the rewards on the way
+would spoil the running normalisers for good.
 """
 
 
@@ -49,17 +49,17 @@ class Engine(Protocol):
     def read(self, name: str) -> Tensor:
         """A live `[N, ...]` tensor of a derived MuJoCo field (`xpos`, `xquat`, `qM`, ...).
 
-        Current after each `step` and `set_state` from here on: an engine computes what it has been asked for. So ask
-        before steps are recorded as a CUDA graph, best when the task is built.
+        Current after each `step` and `set_state` from this call on: an engine computes only fields that were read. So
+        call it when the task is built, before steps are recorded as a CUDA graph.
         """
         ...
 
     def step(self, substeps: int) -> None:
-        """Advance every simulation, then make sensors, and poses that were asked for, current."""
+        """Advance every simulation, then update sensors and the fields that were `read`."""
         ...
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Put the masked simulations into new states, at rest in every other respect, and current as after `step`.
+        """Set the state of the masked simulations, everything else to its default, and update sensors as `step` does.
 
         `mask` is `[N]` bool; `qpos` and `qvel` are `[N, ...]`, read where the mask is set.
         """
@@ -82,5 +82,5 @@ class Engine(Protocol):
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned, to the bit on CPU."""
+        """Restore what `state_dict` returned; on a CPU, the continuation is bit-identical."""
         ...

@@ -3,10 +3,10 @@
 The batch is persistent: every simulation keeps its `MjData`, so the position and velocity stages that a step computes
 to make sensors current are the ones the next step starts from, and cost nothing.
 
-Three kinds of trouble stay inside the simulation that has them. A state that turns NaN or explodes is noticed by MuJoCo
-at the next substep, or at the end of the call; MuJoCo resets that simulation (its `autoreset`, left on so that no NaN
-reaches the collision code) and counts a warning. A MuJoCo error stops that simulation alone. A velocity that no healthy
-simulation has is looked for here, at the end of the step. All are marked in `bad`.
+Three failures are confined to the simulation that has them, and marked in `bad`. A NaN or exploding state is noticed by
+MuJoCo at the next substep, or at the end of the call; MuJoCo resets that simulation (its `autoreset`, left on so that
+no NaN reaches the collision code) and counts a warning. A MuJoCo error stops that simulation alone. A velocity of
+`MAX_SPEED` or more is checked for here, at the end of the step.
 """
 
 import logging
@@ -58,11 +58,11 @@ class CpuEngine:
         self._restart(np.arange(num_sims))
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a derived MuJoCo field, current after each call once it is bound here."""
+        """A live `[N, ...]` tensor of a derived MuJoCo field, updated by every later `step` and `set_state`."""
         return _shared(self._batch.bind(name))
 
     def step(self, substeps: int) -> None:
-        """Advance every simulation, then make sensors and poses current; mark, count and tidy what went wrong."""
+        """Advance every simulation and update sensors and poses; mark, count and reset simulations that failed."""
         self._warnings[:] = 0
         failed = self._call(lambda: self._batch.step(nstep=substeps, stage=_VEL))
         counts = self._warnings[:, :, 1]
@@ -91,7 +91,7 @@ class CpuEngine:
         self._batch.set_const()
 
     def capturing(self) -> AbstractContextManager[None]:
-        """There are no graphs on a CPU."""
+        """Does nothing: there are no CUDA graphs on a CPU."""
         return nullcontext()
 
     def state_dict(self) -> State:
@@ -106,7 +106,7 @@ class CpuEngine:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned, to the bit, whatever this engine did before."""
+        """Restore what `state_dict` returned; the continuation is bit-identical, whatever this engine did before."""
         saved = cast(Mapping[str, Any], state)
         rows = torch.from_numpy(self._batch.state)
         if saved["rows"].shape != rows.shape:
@@ -115,16 +115,16 @@ class CpuEngine:
                 f"this engine {rows.shape[0]} of {rows.shape[1]}; use the task settings and num_envs it was saved with"
             )
         self._load_model(saved["model"])
-        # A reset discards what the persistent MjData still hold, so that only the rows decide what follows.
+        # The persistent MjData may hold more than the saved rows: reset them, so that only the rows count.
         self._call(lambda: self._batch.reset(stage=_NONE))
         rows.copy_(saved["rows"])
         self._call(lambda: self._batch.forward(stage=_VEL))
-        self.sensordata.copy_(saved["sensordata"])  # those of the acceleration stage are not a function of the rows
+        self.sensordata.copy_(saved["sensordata"])  # acceleration sensors do not follow from the rows
         self.bad.copy_(saved["bad"])
         self.overflow.copy_(saved["overflow"])
 
     def _load_model(self, saved: Mapping[str, Tensor]) -> None:
-        """Saved per-simulation model values; a field expanded here but not there gets the model's own value."""
+        """Restore per-simulation model values; a field expanded here but not in `saved` gets the model's value."""
         for name in MODEL_FIELDS:
             if name in saved:
                 self.expand(name).copy_(saved[name])
@@ -133,7 +133,7 @@ class CpuEngine:
                 self._batch.expand(name)[...] = getattr(owner, attribute)
 
     def _restart(self, ids: np.ndarray, qpos: Tensor | None = None, qvel: Tensor | None = None) -> None:
-        """Everything of these simulations to its default, positions and velocities to the given rows, all current."""
+        """Reset these simulations to the default state or to the given rows, and update their sensors."""
         if not len(ids):
             return
         rows = torch.from_numpy(ids)
@@ -145,7 +145,7 @@ class CpuEngine:
         self.sensordata[rows] = self.sensordata[rows].masked_fill(self._late, 0.0)
 
     def _call(self, run: Callable[[], None]) -> np.ndarray:
-        """Run a batch call; the ids of the simulations in which MuJoCo raised an error, mostly none."""
+        """Run a batch call; returns the ids of simulations in which MuJoCo raised an error."""
         with _warnings_logged():
             try:
                 run()
@@ -156,7 +156,7 @@ class CpuEngine:
 
 
 def _shared(array: np.ndarray) -> Tensor:
-    """A tensor over the array's memory. Torch knows no read-only tensors, so a derived field passes as writable."""
+    """A tensor over the array's memory. Torch has no read-only tensors, so derived fields are marked writable."""
     view = array[...]
     view.flags.writeable = True
     return torch.from_numpy(view)
@@ -164,7 +164,7 @@ def _shared(array: np.ndarray) -> Tensor:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Send MuJoCo's warnings to the log: it would print one for every bad state, and write a file beside the caller."""
+    """Send MuJoCo's warnings to the log. Otherwise it prints one per bad state, and writes a file."""
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(_logger.debug)
     try:

@@ -1,8 +1,8 @@
 """The engine on a CUDA GPU: MuJoCo Warp, its arrays shared with torch.
 
-All work is put on torch's current stream and nothing waits for the device, so a whole rollout can be captured as one
-CUDA graph. A step is `substeps` times forward dynamics and integration, then, where somebody reads what follows from
-it, kinematics and sensors once more at the new state.
+All work runs on torch's current stream and nothing waits for the device, so a whole rollout can be captured as one CUDA
+graph. A step is `substeps` times forward dynamics and integration, then, if the task reads poses or sensors, kinematics
+and sensors once more at the new state.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ except ImportError as missing:
         "training on CUDA needs MuJoCo Warp, which is not installed; pip install 'echelon[gpu]'"
     ) from missing
 
-HUGE = 1e10
-"""A position beyond this has exploded; MuJoCo's own limit. Velocities have a narrower one."""
+MAX_POSITION = 1e10
+"""Position at which a simulation counts as diverged: MuJoCo's own limit. For velocities it is `MAX_SPEED`."""
 _CAPACITY = int(
     mjw.OverflowType.NEFC
     | mjw.OverflowType.NJMAX_NNZ
@@ -39,16 +39,16 @@ _CAPACITY = int(
 )
 """Overflow bits that mean lost contacts or constraints; a solver at its iteration limit is not one of them."""
 _DERIVED = ("geom_aabb", "geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0", "actuator_acc0")
-"""Model fields that `set_const` computes, into the storage it finds: without room for every simulation, into one's."""
+"""Model fields that `set_const` computes. They must be expanded first, or all simulations would share one value."""
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "xfrc_applied", "mocap_pos", "mocap_quat", "time")
 _BY_THE_STEP = (*_STATE, "overflow", "solver_niter")
-"""What a step itself leaves behind. All other fields follow from the state, and only kinematics make them current."""
+"""Fields that a step updates by itself. All others follow from the state and need `_refresh`."""
 
 
 class WarpEngine:
     """`num_sims` simulations of one model, in float32.
 
-    `contacts` and `constraints` are the room per simulation; None takes MuJoCo Warp's guess.
+    `contacts` and `constraints` are buffer sizes per simulation; None leaves them to MuJoCo Warp.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class WarpEngine:
         contacts: int | None = None,
         constraints: int | None = None,
     ) -> None:
-        wp.config.log_level = wp.LOG_WARNING  # a line for every kernel module otherwise
+        wp.config.log_level = wp.LOG_WARNING  # it prints a line per kernel module otherwise
         wp.init()
         self.model, self.num_sims, self.device = model, num_sims, device
         self._warp_device = wp.device_from_torch(str(device))
         self._streams: dict[int, Any] = {}
         self._expanded: dict[str, Tensor] = {}
         self._stale = False
-        """A field was expanded since kernels were compiled."""
+        """Whether a field was expanded since kernels were compiled."""
         late = acceleration_sensors(model)
         self._has_readers = not late.all()
-        """Someone looks at what `_refresh` computes: sensors of positions or velocities, or a caller of `read`."""
+        """Whether `_refresh` is needed: for sensors of positions or velocities, or for fields that were `read`."""
         with self._on_stream():
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
@@ -89,7 +89,7 @@ class WarpEngine:
         self._compile()
 
     def _compile(self) -> None:
-        """One step that leaves nothing behind, so that everything is compiled and loaded; with progress."""
+        """Compile and load all kernels by one step whose effects are undone, with a progress message."""
         live = (*self._state.values(), self.sensordata, self.bad, self.overflow, self.limited)
         before = [x.clone() for x in live]
         with announced(Path(wp.config.kernel_cache_dir), "for this scene"):
@@ -101,9 +101,9 @@ class WarpEngine:
         self._refresh()
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a MuJoCo field, current from now on.
+        """A live `[N, ...]` tensor of a MuJoCo field, updated by every later `step` and `set_state`.
 
-        A graph that was recorded before a derived field was first read goes on without it: read, then capture.
+        A CUDA graph recorded before a derived field was first read does not update it: read first, then capture.
         """
         if name not in (*_BY_THE_STEP, "sensordata"):
             self._has_readers = True
@@ -114,7 +114,7 @@ class WarpEngine:
         return wp.to_torch(getattr(self._data, name))
 
     def step(self, substeps: int) -> None:
-        """Advance every simulation, then make what is read of it current; mark and tidy what went wrong."""
+        """Advance every simulation and update the fields that are read; mark and reset simulations that failed."""
         m, d = self._model, self._data
         with self._on_stream():
             for substep in range(substeps):
@@ -127,7 +127,7 @@ class WarpEngine:
         self._refresh_for_readers()
 
     def _forward(self, sensors: bool) -> None:
-        """Accelerations at the current state, and on demand the sensors that depend on them."""
+        """Accelerations at the current state, and if asked for the sensors that depend on them."""
         m, d = self._model, self._data
         mjw.fwd_position(m, d)
         mjw.fwd_velocity(m, d)
@@ -141,7 +141,7 @@ class WarpEngine:
             mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
 
     def _refresh_for_readers(self) -> None:
-        """Nothing carries over: the next substep begins with positions and velocities of its own."""
+        """Update poses and sensors if anything reads them. The next substep does not need them."""
         if self._has_readers:
             self._refresh()
 
@@ -155,16 +155,16 @@ class WarpEngine:
             mjw.sensor_vel(m, d)
 
     def _note_trouble(self) -> None:
-        """Read the overflow bits, and put simulations that turned NaN or ran away back to the default state."""
+        """Count overflows, mark simulations that are NaN or diverged, and reset those to the default state."""
         self.overflow += (self._bits & _CAPACITY) != 0
         self.limited += (self._bits & ~_CAPACITY) != 0
         self._bits.zero_()
-        fine = (self.qpos.abs() < HUGE).all(1) & (self.qvel.abs() < MAX_SPEED).all(1)  # NaN compares false
+        fine = (self.qpos.abs() < MAX_POSITION).all(1) & (self.qvel.abs() < MAX_SPEED).all(1)  # NaN compares false
         torch.logical_not(fine, out=self.bad)
         self._restart(self.bad)
 
     def _restart(self, mask: Tensor) -> None:
-        """Everything of the masked simulations to its default."""
+        """Reset the masked simulations to the default state."""
         for name, x in self._state.items():
             chosen = mask.view(-1, *[1] * (x.dim() - 1))
             x.copy_(torch.where(chosen, self._defaults[name], x))
@@ -195,12 +195,12 @@ class WarpEngine:
             self.expand(field)
         with self._on_stream():
             mjw.set_const(self._model, self._data)
-        if self._stale:  # some kernels are compiled for fields of one simulation or of all
+        if self._stale:  # some kernels are compiled differently for expanded fields
             self._stale = False
             self._compile()
 
     def state_dict(self) -> State:
-        """What MuJoCo integrates, warm start included, per-simulation model values, and the counters."""
+        """All state MuJoCo integrates (warm start included), per-simulation model values, and the counters."""
         return {
             "model": {name: x.clone() for name, x in self._expanded.items()},
             "state": {name: x.clone() for name, x in self._state.items()},
@@ -211,7 +211,7 @@ class WarpEngine:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned; on CUDA to rounding."""
+        """Restore what `state_dict` returned; on CUDA the continuation agrees up to rounding."""
         saved = cast(Mapping[str, Any], state)
         if saved["state"]["qpos"].shape != self.qpos.shape:
             raise UserError(
@@ -231,7 +231,7 @@ class WarpEngine:
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        """Let Warp know that torch is capturing its current stream into a CUDA graph."""
+        """Tell Warp that torch is capturing its current stream into a CUDA graph."""
         stream = self._stream()
         wp.capture_begin(stream=stream, external=True)
         try:
@@ -241,7 +241,7 @@ class WarpEngine:
 
     @contextmanager
     def _on_stream(self) -> Iterator[None]:
-        """Warp's launches on torch's current stream, in order with torch's own."""
+        """Launch Warp's kernels on torch's current stream."""
         if self.device.type != "cuda":
             with wp.ScopedDevice(self._warp_device):
                 yield
@@ -250,7 +250,7 @@ class WarpEngine:
             yield
 
     def _stream(self) -> Any:
-        """Torch's current stream as Warp's. Always the same object, because Warp notes on it that it is captured."""
+        """Torch's current stream as a Warp stream; one object per stream, because Warp marks it as being captured."""
         current = torch.cuda.current_stream(self.device)
         if current.cuda_stream not in self._streams:
             self._streams[current.cuda_stream] = wp.stream_from_torch(current)

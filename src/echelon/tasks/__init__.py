@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TaskClass(Protocol):
-    """How a task is built. `config` is an instance of the task's own config class."""
+    """The constructor of a task. `config` is an instance of the task's own config class."""
 
     def __call__(
         self, config: Any, num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
@@ -26,7 +26,7 @@ class TaskClass(Protocol):
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """What is known of a task before it is built."""
+    """Where a task is defined, and its description."""
 
     module: str
     """Module of this package."""

@@ -1,6 +1,6 @@
 """AllegroHand: turn a cube of 6.5 cm to one orientation after the other on the Allegro hand, at 30 Hz.
 
-What is asked and paid is in `in_hand`. Observation, 88 numbers:
+Goals and rewards are in `in_hand`. Observation, 88 numbers:
 
 | columns | content |
 |---|---|
@@ -26,7 +26,7 @@ class AllegroHandConfig(InHandConfig):
 
 
 class AllegroHand(InHand[AllegroHandConfig]):
-    """See the module."""
+    """A 6.5 cm cube on the Allegro hand, to be turned to one goal orientation after another."""
 
     substeps = 4
     hand: ClassVar[Hand] = Hand(

@@ -49,7 +49,7 @@ class AnymalConfig(MujocoTaskConfig):
 
 
 class Anymal(MujocoTask[AnymalConfig]):
-    """See the module."""
+    """A quadruped that tracks a commanded velocity and turning rate on flat ground."""
 
     substeps = 4
     # HAA, HFE, KFE of the left fore, left hind, right fore and right hind leg.
@@ -103,7 +103,7 @@ class Anymal(MujocoTask[AnymalConfig]):
         self.kept["action"].masked_fill_(rows, 0.0)
 
     def control(self, action: Tensor) -> Tensor:
-        self.kept["action"].copy_(action.nan_to_num())  # a row that turns bad is observed once more
+        self.kept["action"].copy_(action.nan_to_num())  # even a NaN action is observed once
         return self._stance + self.config.action_scale * action
 
     def velocity(self) -> Tensor:

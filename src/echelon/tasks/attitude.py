@@ -1,4 +1,4 @@
-"""Vectors seen from a floating base. A quaternion `[N, 4]` is MuJoCo's, w x y z, and turns base into world."""
+"""Vectors between the world and a floating base. Quaternions `[N, 4]` are MuJoCo's, w x y z, from base to world."""
 
 import torch
 from torch import Tensor

@@ -42,7 +42,7 @@ class CartpoleConfig(MujocoTaskConfig):
 
 
 class CartpoleSwingup(MujocoTask[CartpoleConfig]):
-    """See the module."""
+    """A pole on a cart, to be swung up and balanced at the centre of the rail."""
 
     substeps = 2
     upright_angle = 0.25
@@ -79,16 +79,16 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
         position, angle = self.engine.qpos.float().unbind(1)
         spin = self.engine.qvel[:, 1].float()
         height = 0.5 + 0.5 * angle.cos()
-        # The linear part leads up from the bottom; the fourth power makes standing worth more than spinning through.
+        # The linear term gives a gradient from the bottom up; the fourth power makes standing worth more than spinning.
         raised = 0.25 * height + 0.75 * height.pow(4)
-        # Falls all the way to the stops: a plateau there would make holding the pole against a stop a local optimum.
+        # It decreases up to the stops: a plateau would make balancing against a stop a local optimum.
         centred = 1.0 - 0.8 * (position.abs() / self.rail)
         calm = 1.0 - self.config.spin_cost * spin.square()
         return raised * centred * calm.clamp(min=0.0) - self.config.action_cost * action[:, 0].square()
 
     def figures(self) -> dict[str, Tensor]:
         position, angle = self.engine.qpos.float().unbind(1)
-        # cos beats comparing angles: the pole may have turned several times.
+        # cos instead of the angle, because the pole may have made several full turns.
         upright = ((angle.cos() > math.cos(self.upright_angle)) & (position.abs() < self.centre)).float()
         late = (self.clock > self.episode_length // 2).float()
         self.totals["late_steps"] += late

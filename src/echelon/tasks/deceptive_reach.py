@@ -1,14 +1,14 @@
-"""DeceptiveReach: steer a point mass to a goal behind a wall, at which the dense reward pulls it.
+"""DeceptiveReach: steer a point mass to a goal behind a wall; the dense reward leads straight into the wall.
 
 | | |
 |---|---|
-| action | acceleration along x and y, ±1 is the most there is |
+| action | acceleration along x and y, ±1 is the maximum |
 | observation | position and velocity, the latter in units of the top speed |
 | reward | closeness to the goal at every step, small; a bonus on reaching it, far larger |
 | episode | up to 60 steps; reaching the goal terminates it |
 
-The straight way to the goal ends at the wall. Whoever climbs the dense reward is held there, close beside the goal;
-the way round either end of the wall leads through states that pay less. Pure torch, no simulator, on any device.
+The straight path to the goal ends at the wall. A policy that follows the dense reward is stuck there, close to the
+goal; the path around either end of the wall leads through states with less reward. Pure torch, on any device.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class DeceptiveReachConfig(TaskConfig):
     start_spread: float = 0.1
     """Largest deviation of the start position from its centre, along x and y."""
 
-    # The wall leaves a way through the arena, which is 2 wide, and starts lie in it.
+    # The arena is 2 wide: the wall must leave a gap, and starts must lie inside.
     ranges = TaskConfig.ranges | {
         "episode_length": COUNT,
         "wall_length": Range(low=0, high=2, open_low=True, open_high=True),
@@ -60,8 +60,8 @@ class Box(NamedTuple):
 class DeceptiveReach:
     """`num_envs` copies of the arena.
 
-    With `spread_clocks`, `reset()` starts episodes at random times of their clock: for training, so that truncations do
-    not all fall on the same step.
+    With `spread_clocks`, `reset()` starts episodes at random times of their clock: for training, so that they are not
+    all truncated at the same step.
     """
 
     start = (-0.6, 0.0)
@@ -71,7 +71,7 @@ class DeceptiveReach:
     """x of the wall's side that faces the start."""
     wall_thickness = 0.1
     trap_depth = 0.2
-    """Whoever is this close to the wall's face counts as trapped."""
+    """Distance from the wall's face within which the point counts as trapped."""
     acceleration = 0.01
     """Velocity gained in a step by an action of 1, in units per step."""
     drag = 0.05
@@ -116,22 +116,22 @@ class DeceptiveReach:
 
     @property
     def top_speed(self) -> float:
-        """Where drag and full acceleration balance, in units per step."""
+        """Speed at which drag balances full acceleration, in units per step."""
         return self.acceleration / self.drag
 
     @property
     def wall(self) -> Box:
-        """What is solid."""
+        """The solid wall."""
         half = self.config.wall_length / 2
         return Box(self.wall_face, self.wall_face + self.wall_thickness, -half, half)
 
     @property
     def trap(self) -> Box:
-        """The strip in front of the wall where the dense reward is highest for those who cannot get past it."""
+        """The strip in front of the wall, where the dense reward is highest on the near side."""
         return Box(self.wall_face - self.trap_depth, self.wall_face, self.wall.bottom, self.wall.top)
 
     def reset(self) -> Groups:
-        """Start every episode anew; observations by group."""
+        """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
             self.clock.random_(0, self.episode_length, generator=self.generator)
@@ -163,18 +163,18 @@ class DeceptiveReach:
         return self.config.dense_reward * (1.0 - 0.5 * distance).clamp(min=0.0)
 
     def _move(self, action: Tensor) -> None:
-        """Accelerate by `action [2, N]`, then move along x and then along y, each as far as the way is free."""
+        """Accelerate by `action [2, N]`, then move along x and then along y, each up to the next obstacle."""
         self.velocity.mul_(1.0 - self.drag).add_(action, alpha=self.acceleration)
         for axis in (0, 1):
             position, velocity = self.position[axis], self.velocity[axis]
             wanted = position + velocity
             position.copy_(wanted.clamp(*self._free(axis)))
-            velocity.mul_(position == wanted)  # what hits something stops
+            velocity.mul_(position == wanted)  # a collision stops the motion along this axis
 
     def _free(self, axis: int) -> tuple[Tensor, Tensor]:
-        """`[N]` each: how far one can go down and up along an axis, to the arena's edge or to the wall.
+        """`[N]` each: lower and upper limit of the position along an axis, by the arena's edge or the wall.
 
-        Limits hold for the whole way of a step, so no speed is high enough to pass through the wall.
+        They hold for the whole path of a step, so no speed is high enough to pass through the wall.
         """
         here, across = self.position[axis], self.position[1 - axis]
         (near, far), (first, last) = self._sides[axis], self._sides[1 - axis]
@@ -184,7 +184,7 @@ class DeceptiveReach:
         return down, up
 
     def _figures(self, distance: Tensor, reached: Tensor) -> dict[str, Tensor]:
-        """What is logged of the state before a reset; `[N]` each."""
+        """Metrics of the state before a reset, `[N]` each."""
         (x, y), trap = self.position, self.trap
         trapped = ((x >= trap.left) & (x <= trap.right) & (y > trap.bottom) & (y < trap.top)).float()
         self.trapped_steps += trapped
@@ -197,7 +197,7 @@ class DeceptiveReach:
         }
 
     def _begin(self, mask: Tensor) -> None:
-        """Begin an episode in the environments of `mask [N]`. Starts are drawn for all, so shapes never vary."""
+        """Start an episode in the environments of `mask [N]`. Starts are drawn for all, so that shapes are fixed."""
         spread = self.config.start_spread
         noise = torch.empty_like(self.position).uniform_(-spread, spread, generator=self.generator)
         self.position.copy_(torch.where(mask, self._start + noise, self.position))
@@ -207,7 +207,7 @@ class DeceptiveReach:
         self.closest.masked_fill_(mask, torch.inf)
 
     def capturing(self) -> AbstractContextManager[None]:
-        """Nothing but torch runs here, which needs no telling."""
+        """Does nothing: torch captures its own kernels."""
         return nullcontext()
 
     def state_dict(self) -> State:
@@ -215,7 +215,7 @@ class DeceptiveReach:
         return {name: getattr(self, name).clone() for name in _SAVED} | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         saved = cast(Mapping[str, Any], state)
         for name in _SAVED:
             getattr(self, name).copy_(saved[name])

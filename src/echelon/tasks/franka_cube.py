@@ -33,11 +33,11 @@ class FrankaCubeConfig(MujocoTaskConfig):
     """Settings of both tasks."""
 
     episode_length: int = 299
-    """Control steps of 1/60 s after which an episode is truncated. The reference's 300 is one more than it takes."""
+    """Control steps of 1/60 s after which an episode is truncated; the reference says 300, but takes 299."""
     contacts: int | None = 40
-    """Contacts that fit in a simulation on CUDA. Given, since random torques seldom grip a cube while it is tried."""
+    """Contact buffer of a simulation on CUDA. Given, because a probe with random torques seldom grips a cube."""
     constraints: int | None = 250
-    """Rows of constraints that fit in a simulation on CUDA: six a contact, and joints at their limits."""
+    """Constraint rows in the buffer of a simulation on CUDA: six per contact, and joints at their limits."""
     max_shift: float = 0.1
     """Shift of the grip point that an action of 1 commands, in metres."""
     max_turn: float = 0.5
@@ -67,17 +67,17 @@ DAMPING, POSTURE_DAMPING = 2.0 * sqrt(STIFFNESS), 2.0 * sqrt(POSTURE_STIFFNESS)
 """Critical, in 1/s."""
 MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 SHARPNESS = 10.0
-"""1/m: how fast closeness falls with distance."""
+"""Rate at which closeness falls with distance, in 1/m."""
 DRAWS = 16
-"""Places drawn for cube A, of which the first that is far enough counts, or else the farthest.
+"""Candidate positions drawn for cube A; the first that is far enough from cube B is used, or else the farthest.
 
-Fewer than 1 start in 10⁷ finds none; with a smaller `start_spread` there may be none.
+Fewer than 1 start in 10⁷ has none that is far enough; with a smaller `start_spread` there may be none at all.
 """
 OBS_CLIP = 5.0
 
 
 def room_beside(edge: float) -> Range:
-    """Of `start_spread`, beside a cube of this edge: only then a place that does not touch it exists everywhere."""
+    """Allowed `start_spread` beside a cube of this edge, so that a position that does not touch it always exists."""
     return Range(low=0.5 * (CUBE_A + edge), open_low=True)
 
 
@@ -85,7 +85,7 @@ C = TypeVar("C", bound=FrankaCubeConfig)
 
 
 class FrankaCube(MujocoTask[C]):
-    """See the module. Coordinates are cube A's, those of a cube B, seven joints and two fingers."""
+    """Base class of both tasks. Coordinates: cube A, cube B if there is one, seven joints, two fingers."""
 
     substeps = 3
     scene: ClassVar[str]
@@ -119,24 +119,24 @@ class FrankaCube(MujocoTask[C]):
 
     @abstractmethod
     def other(self) -> Tensor:
-        """`[N, 3]` m: where cube B or the goal is."""
+        """`[N, 3]` m: position of cube B or of the goal."""
 
     @abstractmethod
     def place_other(self, pose: Tensor) -> Tensor:
-        """Coordinates of cube B for a drawn `pose [N, 7]`: the same, or `[N, 0]` if the goal is no body."""
+        """Coordinates of cube B for a drawn `pose [N, 7]`; `[N, 0]` if the goal is not a body."""
 
     @abstractmethod
     def succeeded(self) -> Tensor:
-        """`[N]` bool: the task is done in the current state, and the episode over."""
+        """`[N]` bool: the task is solved in the current state, which ends the episode."""
 
     def start_state(self) -> StartState:
         spread, joint_spread = self.config.start_spread, self.config.joint_spread
         other = self.uniform(-spread, spread, 2)
-        places = self.uniform(-spread, spread, DRAWS, 2)
-        distance = (places - other[:, None]).norm(dim=2)
-        # What is far enough is as good as any: the first of the largest is the first that is.
+        candidates = self.uniform(-spread, spread, DRAWS, 2)
+        distance = (candidates - other[:, None]).norm(dim=2)
+        # Distances are clamped at what is far enough, so that argmax finds the first such candidate.
         chosen = distance.clamp(max=sqrt(2.0) * (CUBE_A + self.other_edge)).argmax(dim=1)
-        cube = places.gather(1, chosen[:, None, None].expand(-1, 1, 2))[:, 0]
+        cube = candidates.gather(1, chosen[:, None, None].expand(-1, 1, 2))[:, 0]
         joints = self._home + self.uniform(-joint_spread, joint_spread, 7)
         parts = (
             self._on_table(cube, CUBE_A),
@@ -147,13 +147,13 @@ class FrankaCube(MujocoTask[C]):
         return StartState(torch.cat(parts, dim=1), self._still)
 
     def _on_table(self, place: Tensor, edge: float) -> Tensor:
-        """`[N, 7]`: the pose of a cube that stands at `place [N, 2]`, turned at random."""
+        """`[N, 7]`: pose of a cube on the table at `place [N, 2]`, with a random yaw."""
         half = 0.5 * self.uniform(-self.config.start_yaw, self.config.start_yaw, 1)
         height, none = torch.full_like(half, TABLE_TOP + 0.5 * edge), torch.zeros_like(half)
         return torch.cat((place, height, half.cos(), none, none, half.sin()), dim=1)
 
     def control(self, action: Tensor) -> Tensor:
-        """Torques from the state at the beginning of the step, held in it; both fingers have one target."""
+        """Torques from the state at the start of the step, held constant in it; both fingers have one target."""
         joints, speeds = self.engine.qpos[:, -9:-2].float(), self.engine.qvel[:, -9:-2].float()
         tool = STIFFNESS * self._reach * action[:, :6] - DAMPING * self._sensor("grip_linvel", 6)
         posture = POSTURE_STIFFNESS * attitude.wrapped(self._home - joints) - POSTURE_DAMPING * speeds
@@ -198,7 +198,7 @@ class FrankaCube(MujocoTask[C]):
         return (self.other() - self.cube())[:, :2].norm(dim=1)
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward just computed and what became of the cube; nothing where a simulation went wrong."""
+        """Terms of the reward just computed, and the state of the cube; zero where a simulation diverged."""
         fine = ~self.engine.bad
         return {f"reward/{name}": term.masked_fill(~fine, 0.0) for name, term in self._terms.items()} | {
             "distance": self.aside(),
@@ -207,11 +207,11 @@ class FrankaCube(MujocoTask[C]):
         }
 
     def _sensor(self, name: str, size: int) -> Tensor:
-        """`[N, size]`: what the robot's sensors say from this one on."""
+        """`[N, size]`: readings of the sensor `name`, and of those after it up to `size` numbers."""
         start = self._sensors[f"panda/{name}"]
         return self.engine.sensordata[:, start : start + size].float()
 
 
 def closeness(distance: Tensor) -> Tensor:
-    """1 at no distance, falling to 0."""
+    """1 at distance 0, falling to 0 far away."""
     return 1.0 - torch.tanh(SHARPNESS * distance)

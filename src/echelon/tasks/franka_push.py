@@ -37,11 +37,11 @@ class FrankaCubePushConfig(FrankaCubeConfig):
 
 
 MOVED = 0.005
-"""A cube that is farther than this from where it lay at the start, in metres, was pushed, however badly."""
+"""Distance from its start, in metres, beyond which the cube counts as moved."""
 
 
 class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
-    """See the module."""
+    """A Franka arm that slides a cube to a goal on the table."""
 
     scene = "franka_push"
     other_edge = GOAL
@@ -57,7 +57,7 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
     ) -> None:
         super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
         self.kept = {"goal": torch.zeros(num_envs, 7, device=device), "start": torch.zeros(num_envs, 2, device=device)}
-        """Pose of the goal, whose orientation is only shown, and the place of the cube at the start."""
+        """Pose of the goal, whose orientation is for display only, and the cube's start position."""
         self.totals = {"moved": torch.zeros(num_envs, device=device)}
         self._drawn_goal = self.kept["goal"]
 
@@ -79,7 +79,7 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
         return self.aside() < self.config.success_distance
 
     def failed(self) -> Tensor:
-        """Success ends an episode as well: no reward is to come."""
+        """Lifting the cube is a failure. Success terminates the episode too, since no more reward follows."""
         return self.succeeded() | self.lifted()
 
     def reward(self, action: Tensor) -> Tensor:

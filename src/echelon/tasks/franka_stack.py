@@ -42,7 +42,7 @@ class FrankaCubeStackConfig(FrankaCubeConfig):
 
 
 class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
-    """See the module."""
+    """A Franka arm that puts one cube on another."""
 
     scene = "franka_stack"
     other_edge = CUBE_B
@@ -68,14 +68,14 @@ class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
         return pose
 
     def succeeded(self) -> Tensor:
-        """The height is counted from the table, as in the original: cube B shall stand there too."""
+        """The height is measured from the table, as in the original, so cube B must stand on it."""
         config = self.config
         high = (self.height() - (CUBE_B + 0.5 * CUBE_A)).abs() < config.stack_tolerance
         released = (self.cube() - self.grip()).norm(dim=1) > config.release_distance
         return (self.aside() < config.stack_tolerance) & high & released
 
     def failed(self) -> Tensor:
-        """Only success ends an episode before its time: no reward is to come."""
+        """Only success ends an episode before the time limit, since no more reward follows."""
         return self.succeeded()
 
     def reward(self, action: Tensor) -> Tensor:

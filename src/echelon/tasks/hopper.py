@@ -43,7 +43,7 @@ class HopperConfig(MujocoTaskConfig):
 
 
 class Hopper(MujocoTask[HopperConfig]):
-    """See the module."""
+    """A planar one-legged robot that hops forward."""
 
     substeps = 4
     # Standing with bent knee and the foot flat: hip and ankle share the knee's angle.

@@ -54,7 +54,7 @@ class HumanoidConfig(MujocoTaskConfig):
 
 
 class Humanoid(MujocoTask[HumanoidConfig]):
-    """See the module."""
+    """A humanoid that runs towards a distant target."""
 
     substeps = 3
     target_x = 1000.0
@@ -188,7 +188,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         return torch.stack(tuple(self._terms.values())).sum(dim=0)
 
     def figures(self) -> dict[str, Tensor]:
-        # Arithmetic makes copies: a view of the engine's state would show the one after a reset.
+        # Computed values are copies: a view of the engine's state would change at the reset.
         return self._terms | {
             "forward_velocity": 1.0 * self.engine.qvel[:, 0].float(),
             "episode/distance": 1.0 * self.engine.qpos[:, 0].float(),

@@ -32,7 +32,7 @@ class InHandConfig(MujocoTaskConfig):
     """Settings of the tasks with a cube in a hand."""
 
     episode_length: int = 599
-    """Control steps after which an episode is truncated. The reference's 600 counts one more than it takes."""
+    """Control steps after which an episode is truncated; the reference says 600, but takes 599."""
     success_angle: float = 0.1
     """The goal is reached within this angle, in radians."""
     success_bonus: float = 250.0
@@ -65,7 +65,7 @@ class InHandConfig(MujocoTaskConfig):
 
 @dataclass(frozen=True)
 class Hand:
-    """What tells one hand's task from another's. The scene names the cube's body, joint and geom `cube`."""
+    """What differs between the hands' tasks. In the scene, the cube's body, joint and geom are named `cube`."""
 
     scene: str
     """Name of the scene in `robots`; its only mocap body shows the goal."""
@@ -87,7 +87,7 @@ C = TypeVar("C", bound=InHandConfig)
 
 
 class InHand(MujocoTask[C]):
-    """See the module."""
+    """A hand that turns a cube to one goal orientation after another; the base class of both hands' tasks."""
 
     hand: ClassVar[Hand]
     objective = "successes"
@@ -108,7 +108,7 @@ class InHand(MujocoTask[C]):
             "goal": torch.zeros(num_envs, 4, device=device),
             "action": torch.zeros(num_envs, self.action_dim, device=device),
         }
-        """`goal`: the orientation to reach, w x y z. `action`: the one that led to this state, zero at a start."""
+        """`goal`: the orientation to reach, w x y z. `action`: the last action, zero at the start."""
         self._terms: dict[str, Tensor] = {}
         self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
 
@@ -136,14 +136,14 @@ class InHand(MujocoTask[C]):
         start = self.cube[0].start
         qpos[:, start : start + 3] = self._cube_start + self.uniform(-spread, spread, 3)
         qpos[:, start + 3 : start + 7] = self._orientations()
-        # A thumb joint of the Allegro hand has no zero in its range, so a share of an angle in it may be outside.
+        # A thumb joint of the Allegro hand has a range without zero, so a share of an angle in it may lie outside.
         qpos[:, self.joints[0]] = (self.config.joint_spread * drawn).clamp(self._low, self._high)
         return StartState(qpos, torch.zeros(self.num_envs, self.engine.model.nv, device=self.device))
 
     def begin(self, mask: Tensor) -> None:
         self._new_goals(mask)
         self.kept["action"].masked_fill_(mask[:, None], 0.0)
-        # Targets where the joints are: no torque is observed before the first action.
+        # Targets equal to the joint angles, so that no torque is observed before the first action.
         angles = self.engine.qpos[:, self.joints[0]][:, self._driven]
         self.engine.ctrl.copy_(torch.where(mask[:, None], angles, self.engine.ctrl))
 
@@ -176,7 +176,7 @@ class InHand(MujocoTask[C]):
         return torch.stack(list(self._terms.values())).sum(dim=0)
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward just computed, zero where a simulation went wrong; goals reached in the episode."""
+        """Terms of the reward just computed, zero where a simulation diverged; successes of the episode."""
         self.totals["successes"] += self._reached
         terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
         return terms | {"episode/successes": self.totals["successes"].clone()}
@@ -207,10 +207,10 @@ class InHand(MujocoTask[C]):
         return {"policy": torch.cat((*columns, self.kept["action"]), dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
 
     def _torques(self, joints: Tensor, velocities: Tensor) -> Tensor:
-        """`[N, joints]`: what the servos exert in the current state, zero at joints without one.
+        """`[N, joints]`: torques of the servos in the current state, zero at joints without one.
 
-        The servos' law on the current state, rather than a sensor of the last substep: the same on every engine, and
-        free of the episode before.
+        Computed from the servos' law rather than read from a sensor of the last substep: so it is the same on every
+        engine, and holds nothing of the previous episode.
         """
         torques = torch.zeros_like(joints)
         if self.config.observe_torques:
@@ -229,11 +229,11 @@ class InHand(MujocoTask[C]):
         return quat.multiply(self._cube_pose()[1], quat.conjugate(self.kept["goal"]))
 
     def _orientations(self) -> Tensor:
-        """`[N, 4]`: random ones, by the reference's law, which is not uniform over all rotations."""
+        """`[N, 4]`: random orientations from the reference's distribution, which is not uniform over rotations."""
         return quat.about_x_then_y(*self.uniform(-torch.pi, torch.pi, 2).unbind(1))
 
     def _new_goals(self, mask: Tensor) -> None:
-        """Draw another goal in the environments of `mask [N]`, and show all of them."""
+        """Draw a new goal in the environments of `mask [N]`, and update the goal markers."""
         goal = self.kept["goal"]
         goal.copy_(torch.where(mask[:, None], self._orientations(), goal))
         self.engine.mocap_quat[:, 0] = goal.to(self.engine.mocap_quat.dtype)

@@ -1,7 +1,7 @@
-"""The environment contract on a physics engine, once for all tasks.
+"""The base class of all MuJoCo tasks: the environment contract on a physics engine.
 
-A task says what is particular to it: model, action, observation, reward, failure, start state. This class does the
-rest in an order that matters: step, judge the new state, take `final_obs`, reset what ended, observe again.
+A task defines its model, action, observation, reward, failure and start state. This class does the rest, in an order
+that matters: step, judge the new state, take `final_obs`, reset the episodes that ended, observe again.
 
 Everything is batched with fixed shapes and no branch on data: start states are drawn for all environments at every
 step and used where an episode ended. That makes a step capturable as a CUDA graph.
@@ -33,9 +33,9 @@ class MujocoTaskConfig(TaskConfig):
     episode_length: int = 250
     """Control steps after which an episode is truncated."""
     contacts: int | None = None
-    """Contacts that fit in a simulation on CUDA; found by trying unless given, and then stored with the run."""
+    """Contact buffer of a simulation on CUDA; found by a probe unless given, and then stored with the run."""
     constraints: int | None = None
-    """Rows of constraints that fit in a simulation on CUDA, likewise."""
+    """Constraint rows in the buffer of a simulation on CUDA, likewise."""
 
     ranges: ClassVar[dict[str, Range]] = {"episode_length": COUNT, "contacts": COUNT, "constraints": COUNT}
 
@@ -54,21 +54,21 @@ C = TypeVar("C", bound=MujocoTaskConfig)
 class MujocoTask(ABC, Generic[C]):
     """`num_envs` copies of a task on one engine.
 
-    A simulation that goes wrong numerically is quarantined: its episode counts as terminated with reward 0, it starts
-    anew, and `log["quarantined"]` is 1 there. The engine has already put it into the default state, so `final_obs` is
-    finite too.
+    A simulation that diverges is quarantined: its episode terminates with reward 0, a new one starts, and
+    `log["quarantined"]` is 1 there. The engine has already put it into the default state, so `final_obs` is finite.
 
-    With `spread_clocks`, each `reset()` starts the episodes at random times of their clock, so that truncations do not
-    all fall on the same step. Training wants that, because otherwise each iteration sees one phase of the episode;
-    evaluation does not, because first episodes are then shorter.
+    With `spread_clocks`, `reset()` starts episodes at random times of their clock, so that they are not all truncated
+    at the same step: otherwise each iteration of training would see only one phase of the episode. Evaluation leaves
+    it off, because it shortens first episodes.
     """
 
     substeps: ClassVar[int]
     """Physics steps per control step."""
     objective: ClassVar[str] = "return"
-    """What the members of a population are judged by: an `episode/` figure, or the return."""
+    """Metric by which members of a population are compared: an `episode/` metric, or the return."""
     mutable: ClassVar[tuple[str, ...]] = ()
-    """Settings that scale terms of the reward and may differ between members; for tasks judged by something else."""
+    """Reward weights that may differ between members of a population; only for tasks with another objective than the
+    return."""
     obs_spec: dict[str, int]
 
     def __init__(
@@ -87,9 +87,9 @@ class MujocoTask(ABC, Generic[C]):
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
         """`[N]`: control steps since the episode began."""
         self.totals: dict[str, Tensor] = {}
-        """What a task adds up over an episode, `[N]` each; zeroed when an episode begins, saved with the state."""
+        """Sums over the episode, `[N]` each; zeroed when an episode starts, saved with the state."""
         self.kept: dict[str, Tensor] = {}
-        """What else a task remembers between steps, `[N, ...]` each; saved with the state, renewed by `begin`."""
+        """Other state of the task between steps, `[N, ...]` each; saved with the state, reset by `begin`."""
         self.reward_scales = {
             name: torch.full((num_envs,), float(getattr(config, name)), device=device) for name in self.mutable
         }
@@ -98,7 +98,7 @@ class MujocoTask(ABC, Generic[C]):
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
 
     def _make_engine(self) -> Engine:
-        """The engine; on CUDA with room for what the scene was found to need, which becomes part of the settings."""
+        """Build the engine; on CUDA with buffer sizes from a probe, which become part of the settings."""
         model, config = self.model(), self.config
         if self.device.type == "cuda" and None in (config.contacts, config.constraints):
             found = probe(model)
@@ -111,47 +111,47 @@ class MujocoTask(ABC, Generic[C]):
 
     @abstractmethod
     def model(self) -> mujoco.MjModel:
-        """The scene."""
+        """The MuJoCo model of the scene."""
 
     @abstractmethod
     def observe(self) -> Groups:
-        """Observations of the current state, float32 `[N, D]` by group, as wide as `obs_spec` says."""
+        """Observations of the current state, float32 `[N, D]` by group, with the widths of `obs_spec`."""
 
     @abstractmethod
     def reward(self, action: Tensor) -> Tensor:
-        """`[N]`, of the state the clamped `action [N, A]` led to."""
+        """Reward `[N]` of the state that the clamped `action [N, A]` led to."""
 
     @abstractmethod
     def start_state(self) -> StartState:
         """Start states for all environments, drawn with `uniform`."""
 
     def begin(self, mask: Tensor) -> None:
-        """Renew what is `kept` for the episodes that begin in `mask [N]`; their start states are set already."""
+        """Reset `kept` for the episodes that start in `mask [N]`; their start states are already set."""
 
     def control(self, action: Tensor) -> Tensor:
-        """The engine's controls `[N, nu]` for a clamped action; as it is, unless the task decodes it."""
+        """The engine's controls `[N, nu]` for a clamped action; by default the action itself."""
         return action
 
     def judge(self) -> None:
-        """Look at the new state once, before failure, time limit and reward are asked for; may turn back the clock."""
+        """Evaluate the new state once, before `failed`, time limit and `reward` are computed; may restart the clock."""
 
     def failed(self) -> Tensor:
-        """`[N]` bool: episodes that end in failure in the current state; none, unless the task knows failure."""
+        """`[N]` bool: episodes that end in failure in the current state; by default none."""
         return ~self._everything
 
     def figures(self) -> dict[str, Tensor]:
-        """`[N]` each: what to log of the current state, and of the episode so far under `episode/`."""
+        """Metrics to log, `[N]` each: of the current state, and under `episode/` of the episode so far."""
         return {}
 
     def proceed(self) -> None:
-        """Change the task within an episode: a new goal for one reached. The state is judged, not yet observed."""
+        """Change the task within an episode, such as a new goal; called after `judge` and before `observe`."""
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Random numbers `[N, *columns]` from the task's generator."""
         return torch.empty(self.num_envs, *columns, device=self.device).uniform_(low, high, generator=self.generator)
 
     def reset(self) -> Groups:
-        """Start every episode anew; observations by group."""
+        """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
             self.clock.random_(0, self.episode_length, generator=self.generator)
@@ -170,7 +170,7 @@ class MujocoTask(ABC, Generic[C]):
         terminated = self.failed() | bad
         truncated = (self.clock >= self.episode_length) & ~terminated
         reward = self.reward(action).float().masked_fill(bad, 0.0)
-        # Copies, because a figure may be a view of the engine's state, which a reset is about to change.
+        # Copies, because a metric may be a view of the engine's state, which the reset below changes.
         log = {name: x.clone() for name, x in self.figures().items()} | {
             "quarantined": bad.float(),
             "overflow": (self.engine.overflow - overflow).float(),
@@ -181,11 +181,11 @@ class MujocoTask(ABC, Generic[C]):
         return Step(self.observe(), reward, terminated, truncated, final_obs, log)
 
     def capturing(self) -> AbstractContextManager[None]:
-        """Entered while torch records steps as a CUDA graph."""
+        """Context entered while torch records steps as a CUDA graph."""
         return self.engine.capturing()
 
     def _begin(self, mask: Tensor) -> None:
-        """Begin an episode in the environments of `mask [N]`."""
+        """Start an episode in the environments of `mask [N]`."""
         start = self.start_state()
         self.engine.set_state(mask, start.qpos, start.qvel)
         self.clock.masked_fill_(mask, 0)
@@ -194,7 +194,7 @@ class MujocoTask(ABC, Generic[C]):
         self.begin(mask)
 
     def state_dict(self) -> State:
-        """Simulator, clocks, totals, what is kept and random generator."""
+        """Simulator, clocks, `totals`, `kept` and random generator."""
         return {
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
@@ -204,7 +204,7 @@ class MujocoTask(ABC, Generic[C]):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         saved = cast(Mapping[str, Any], state)
         self.engine.load_state_dict(saved["engine"])
         self.clock.copy_(saved["clock"])

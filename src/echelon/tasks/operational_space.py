@@ -2,12 +2,12 @@
 
 Khatib's law, without a gravity term (the arm has none) and without Coriolis terms:
 
-    Λ = (J M⁻¹ Jᵀ)⁻¹                        inertia as the tool feels it
+    Λ = (J M⁻¹ Jᵀ)⁻¹                        inertia at the tool
     τ = Jᵀ Λ F + (I − Jᵀ Λ J M⁻¹) M b       F: wanted acceleration of the tool, b: wanted acceleration of the joints
       = Jᵀ Λ (F − J b) + M b                the same, in the order it is computed here
 
-The engines keep neither M nor J of a tool at hand in the same form, so both come from poses, which are current on
-every engine. All is done in float64: M⁻¹ Jᵀ of a stretched arm loses too much in float32, and TF32 loses it at once.
+The engines store M and J in different forms, so both are computed from poses, which every engine has. All of it is in
+float64: for a stretched arm, M⁻¹ Jᵀ loses too much precision in float32, and more in TF32.
 """
 
 import mujoco
@@ -36,10 +36,10 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
 
 
 class Arm:
-    """A chain of hinges with all that hangs on it, in the engine's current state.
+    """A chain of hinges with all bodies attached to it, in the engine's current state.
 
-    `joints` are hinges in the order from base to tool, each carried by the one before; bodies further down whose own
-    joints are not listed, such as fingers, count as part of the chain where they are.
+    `joints` are hinges in the order from base to tool. Bodies further down whose joints are not listed, such as
+    fingers, count as rigidly attached in their current pose.
     """
 
     def __init__(self, engine: Engine, joints: tuple[str, ...]) -> None:
@@ -77,13 +77,14 @@ class Arm:
         frame = self._frame[:, self._bodies].reshape(*centre.shape, 3).double()
         reach = centre[:, :, None] - anchor[:, None]
         linear = torch.linalg.cross(axis[:, None].expand_as(reach), reach).mT
-        angular = (frame.mT.flatten(1, 2) @ axis.mT).view_as(linear)  # axes as the bodies' principal frames see them
+        angular = (frame.mT.flatten(1, 2) @ axis.mT).view_as(linear)  # axes in the bodies' principal frames
         roots = torch.cat((self._root_mass * linear, self._root_inertia * angular), dim=2) * self._moved
         roots = roots.flatten(1, 2)
         return roots.mT @ roots + self._armature
 
     def torque(self, point: Tensor, tool: Tensor, joints: Tensor) -> Tensor:
-        """`[N, J]`: accelerate the tool at `point [N, 3]` by `tool [N, 6]`, and beside that the joints by `[N, J]`."""
+        """Torques `[N, J]` that accelerate the tool at `point [N, 3]` by `tool [N, 6]`, and in its null space joints
+        by `joints [N, J]`."""
         jacobian, mass = self.jacobian(point), self.mass_matrix()
         mobility = jacobian @ solve(mass, jacobian.mT)
         mobility = mobility + DAMPING * torch.eye(6, dtype=mobility.dtype, device=mobility.device)
@@ -97,7 +98,7 @@ class Arm:
 
 
 def _chain(model: mujoco.MjModel, body: int) -> list[int]:
-    """The body and all that carry it, up to the world."""
+    """The body and all its parents, up to the world."""
     chain = [body]
     while body:
         body = int(model.body_parentid[body])

@@ -30,7 +30,7 @@ def angle(quat: Tensor) -> Tensor:
 
 
 def xyzw(quat: Tensor) -> Tensor:
-    """The order of the tasks' observations."""
+    """The quaternion in the order x y z w, as in the tasks' observations."""
     return torch.cat((quat[..., 1:], quat[..., :1]), dim=-1)
 
 

@@ -1,6 +1,6 @@
 """ShadowHand: turn a cube of 5 cm to one orientation after the other on the Shadow hand, at 60 Hz.
 
-What is asked and paid is in `in_hand`. Observation, 211 numbers:
+Goals and rewards are in `in_hand`. Observation, 211 numbers:
 
 | columns | content |
 |---|---|
@@ -31,7 +31,7 @@ class ShadowHandConfig(InHandConfig):
 
 
 class ShadowHand(InHand[ShadowHandConfig]):
-    """See the module."""
+    """A 5 cm cube on the Shadow hand, to be turned to one goal orientation after another."""
 
     substeps = 3
     hand: ClassVar[Hand] = Hand(

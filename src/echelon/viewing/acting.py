@@ -1,4 +1,4 @@
-"""A policy of a run, in an environment of one."""
+"""A trained policy acting in a single environment."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 class Simulated(Protocol):
-    """An environment on a physics engine, as all our MuJoCo tasks are."""
+    """An environment with a physics engine, as all MuJoCo tasks are."""
 
     engine: Engine
     substeps: int
@@ -29,18 +29,18 @@ class Simulated(Protocol):
 
 @dataclass(frozen=True)
 class Trained:
-    """A run's network, and how to make environments for it."""
+    """The trained network of a run, and a function that makes its environments."""
 
     config: TrainConfig
     make_env: MakeEnv
     model: Model
     iteration: int
     leader: int
-    """The policy that stands for the run."""
+    """Number of the policy that represents the run."""
 
     @staticmethod
     def load(folder: RunFolder, checkpoint: checkpoints.Which = "newest", make_env: MakeEnv | None = None) -> "Trained":
-        """A run's checkpoint, on the CPU, wherever it was trained."""
+        """Load a run's checkpoint on the CPU, whichever device it was trained on."""
         found = checkpoints.load(folder, checkpoint)
         config = folder.config
         torch.set_num_threads(config.threads)
@@ -50,13 +50,13 @@ class Trained:
         return Trained(config, make_env, model, found.iteration, leader_of(state))
 
     def name(self, policy: int) -> str:
-        """What a policy is called in pictures. In a population nobody follows."""
+        """A policy's label in pictures; in a population there are members instead of followers."""
         if policy == self.leader:
             return "leader"
         return f"policy {policy}" if self.config.algo == "pbt" else f"follower {policy}"
 
     def chosen(self, policies: str) -> tuple[int, ...]:
-        """The policies that `leader`, `all` or a number names."""
+        """Numbers of the policies that `leader`, `all` or a number stands for."""
         count = self.config.num_policies
         if policies == "all":
             return tuple(range(count))
@@ -68,7 +68,7 @@ class Trained:
 
 
 def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
-    """`make_env`, its environments as difficult as training had become by the time it returned `state`."""
+    """`make_env` with the difficulty that training had reached in `state`."""
 
     def build(num_envs: int, device: torch.device, seed: int) -> Env:
         env = make_env(num_envs, device, seed)
@@ -80,7 +80,7 @@ def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
 
 
 class Actor:
-    """One policy acting in one environment, without chance. `reset` it first."""
+    """One policy acting deterministically in one environment. Call `reset` first."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
         self.env: Env = trained.make_env(1, CPU, seed)
@@ -92,10 +92,10 @@ class Actor:
 
     @property
     def simulated(self) -> Simulated:
-        """The environment as one with an engine, which alone can be looked at."""
+        """The environment, which must have an engine to be drawn."""
         if not hasattr(self.env, "engine"):
             raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
-        return self.env  # pyright: ignore[reportReturnType]  # what has an engine is a MuJoCo task
+        return self.env  # pyright: ignore[reportReturnType]  # only MuJoCo tasks have an engine
 
     @property
     def control_s(self) -> float:
@@ -103,13 +103,13 @@ class Actor:
         return self.simulated.substeps * float(self.simulated.engine.model.opt.timestep)
 
     def reset(self) -> None:
-        """Begin an episode."""
+        """Start an episode."""
         self._obs = self.env.reset()
         self._state = torch.zeros(1, self.model.state_dim)
 
     @torch.no_grad()
     def step(self) -> Step:
-        """One control step. Where it ends the episode, the next one has begun already."""
+        """One control step. If it ends the episode, the environment has already started the next."""
         obs = {name: x[None] for name, x in self._obs.items()}
         output = self.model(obs, torch.tensor([self.policy]), self._state, self._never)
         step = self.env.step(output.mean[0].clamp(-1, 1))

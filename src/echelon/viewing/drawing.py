@@ -1,6 +1,6 @@
-"""The process that draws a film: `python -m echelon.viewing.drawing JOB`. See `video.py`.
+"""The process that draws a film: `python -m echelon.viewing.drawing JOB`, started by `video.py`.
 
-It needs a job's files and nothing of the run, and leaves `film.<format>` beside them.
+It reads only the job's files, and writes `film.<format>` beside them.
 """
 
 import json
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 NO_OPENGL = 3
 """Exit status where OpenGL does not start."""
-SIZES = {"mp4": ((720, 480), (480, 320)), "gif": ((480, 320), (320, 208))}
-"""Pixels of a panel that is alone, and of one among several; multiples of 16, as encoders like them."""
+PANEL_PIXELS = {"mp4": ((720, 480), (480, 320)), "gif": ((480, 320), (320, 208))}
+"""Width and height of a single panel, and of one of several; multiples of 16, which video encoders need."""
 GIF_COLOURS = 128
 SHADOW_PIXELS = 1024
-"""Side of the shadow map. Models ask for 4096, which costs half of the time where a processor draws."""
+"""Side of the shadow map. The models' 4096 take half of the time when a CPU draws."""
 INK, PAPER = (255, 255, 255), (20, 23, 28)
 
 
 @dataclass
 class Panel:
-    """One policy's part of the picture."""
+    """The picture of one policy."""
 
     model: Any
     data: Any
@@ -42,7 +42,7 @@ class Panel:
     picture: np.ndarray | None = None
 
     def draw(self, frame: int) -> np.ndarray:
-        """The frame's picture `[height, width, 3]`; the last one stays."""
+        """Picture of a frame, `[height, width, 3]`; after the end, of the last frame."""
         if self.picture is None or frame < len(self.qpos):
             self.picture = self._draw(frame)
         return self.picture
@@ -54,13 +54,13 @@ class Panel:
         self.data.mocap_pos[:] = self.mocap[frame, :, :3]
         self.data.mocap_quat[:] = self.mocap[frame, :, 3:]
         mujoco.mj_forward(self.model, self.data)
-        if self.follow is not None:  # shadows reach only so far from the light, which therefore goes along
+        if self.follow is not None:  # the light moves along, because shadows reach only a limited distance from it
             self.data.light_xpos[:, :2] += self.data.xpos[self.follow, :2]
         self.renderer.update_scene(self.data, self.camera)
         return self.renderer.render()
 
     def caption(self, frame: int) -> str:
-        """Who it is, and how it ended once it has."""
+        """The policy's label, and after the end how the episode ended."""
         over = self.end and frame >= len(self.qpos)
         return f"{self.label}, {self.end}" if over else self.label
 
@@ -72,7 +72,7 @@ def main() -> int:
     try:
         panels = _panels(job, path.parent)
         panels[0].draw(0)
-    except Exception as error:  # a missing library shows itself in as many ways as there are bindings
+    except Exception as error:  # each OpenGL binding has its own error for a missing library
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return NO_OPENGL
     film = path.parent / f"film.{job['format']}"
@@ -85,10 +85,10 @@ def main() -> int:
 
 
 def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
-    """Models and states, each with a renderer."""
+    """A panel per policy, with its model, states and renderer."""
     import mujoco
 
-    width, height = SIZES[job["format"]][len(job["panels"]) > 1]
+    width, height = PANEL_PIXELS[job["format"]][len(job["panels"]) > 1]
     panels = []
     for panel in job["panels"]:
         model = mujoco.MjModel.from_binary_path(str(place / f"{panel['name']}.mjb"))
@@ -114,7 +114,7 @@ def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
 
 
 def _frames(panels: list[Panel]) -> "Iterator[Image]":
-    """The whole film: panels in a grid, each with its caption."""
+    """The frames of the film: panels in a grid, each with its caption."""
     from PIL import Image, ImageDraw, ImageFont
 
     columns = math.ceil(math.sqrt(len(panels)))
@@ -135,7 +135,7 @@ def _frames(panels: list[Panel]) -> "Iterator[Image]":
 
 
 def _write_mp4(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
-    """H.264, which every browser and player knows."""
+    """Write H.264, which every browser and player supports."""
     import imageio_ffmpeg
 
     first = next(frames)
@@ -148,7 +148,7 @@ def _write_mp4(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
 
 
 def _write_gif(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
-    """An endless loop. GIF counts time in hundredths of a second."""
+    """Write an endless loop. GIF stores durations in hundredths of a second."""
     from PIL.Image import Dither
 
     first, *rest = (frame.quantize(GIF_COLOURS, dither=Dither.NONE) for frame in frames)

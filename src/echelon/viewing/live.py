@@ -1,8 +1,8 @@
-"""The policies live in a browser, in MuJoCo's own web viewer.
+"""Watch policies live in a browser, in MuJoCo's own web viewer.
 
-The viewer has two sides with messages between them: the simulation, which runs here in the main thread, and the page's
-interface, which the viewer builds in a thread of its own. Pause, speed, camera and pushing bodies with the mouse are
-the viewer's; choosing a policy and beginning an episode are added.
+The viewer has two sides that exchange messages: the simulation, which runs here in the main thread, and the page's
+interface, which runs in a thread of the viewer. Pause, speed, camera and pushing bodies with the mouse are the
+viewer's; choosing a policy and starting an episode are added here.
 """
 
 import math
@@ -19,25 +19,25 @@ from echelon.errors import UserError
 from echelon.viewing.acting import Actor, Trained
 from echelon.viewing.scene import Looks, camera
 
-LATE_S = 0.2
-"""A simulation that falls further behind the clock than this does not catch up."""
+MAX_LAG_S = 0.2
+"""Seconds a simulation may lag behind the clock and still catch up."""
 
 
 @dataclass(frozen=True)
 class PolicyEvent(messages.Event):
-    """The page asks for a policy."""
+    """Message from the page: choose a policy."""
 
     policy: int
 
 
 @dataclass(frozen=True)
 class EpisodeEvent(messages.Event):
-    """The page asks for a new episode."""
+    """Message from the page: start a new episode."""
 
 
 @dataclass(frozen=True)
 class EpisodeSnapshot(messages.Snapshot):
-    """How the episode goes."""
+    """Message to the page: state of the episode."""
 
     policy: int
     episode: int
@@ -46,7 +46,7 @@ class EpisodeSnapshot(messages.Snapshot):
 
 
 class Simulation(plugin.SimPlugin):
-    """Steps the environment at the pace the page asks for, and shows its state."""
+    """Steps the environment at the speed set in the page, and passes its state to the viewer."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
         self.actor = Actor(trained, policy, seed)
@@ -64,14 +64,14 @@ class Simulation(plugin.SimPlugin):
         self._looks = Looks.of(self.engine)
 
     def model(self) -> mujoco.MjModel:
-        """The scene as this environment has it."""
+        """The model with this environment's sizes and colours."""
         model = self.engine.model.__copy__()
         self._looks = Looks.of(self.engine)
         self._looks.put_into(model)
         return model
 
     def step(self, data: mujoco.MjData) -> None:
-        """One control step, with what the mouse pushes; the next episode begins by itself."""
+        """One control step, with the forces of the mouse; a new episode starts when one ends."""
         push = np.asarray(data.xfrc_applied)
         if push.any() or self._pushed:
             self.engine.xfrc_applied[0] = torch.from_numpy(push)
@@ -82,17 +82,17 @@ class Simulation(plugin.SimPlugin):
             self._count()
 
     def show(self, data: mujoco.MjData) -> None:
-        """Put the engine's state where the viewer reads it."""
+        """Copy the engine's state to the viewer's `MjData`."""
         for name in ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat"):
             getattr(data, name)[:] = getattr(self.engine, name)[0].numpy()
         data.time = self.steps * self.actor.control_s
 
     def advance(self, seconds: float, data: mujoco.MjData) -> None:
-        """As many control steps as are due after so many seconds of the clock."""
+        """Run the control steps that are due after `seconds` of wall-clock time."""
         if self.paused:
             return
-        self._due = min(self._due + seconds * self.speed, LATE_S * max(self.speed, 1.0))
-        deadline = time.perf_counter() + LATE_S
+        self._due = min(self._due + seconds * self.speed, MAX_LAG_S * max(self.speed, 1.0))
+        deadline = time.perf_counter() + MAX_LAG_S
         while self._due >= self.actor.control_s and time.perf_counter() < deadline:
             self._due -= self.actor.control_s
             self.step(data)
@@ -110,12 +110,12 @@ class Simulation(plugin.SimPlugin):
         self.advance(now - self._last, event.data)
         self._last = now
         if self.episode != self._seen and not self._looks.same(Looks.of(self.engine)):
-            self.handle.set_model(self.model())  # an object of another size, say
+            self.handle.set_model(self.model())  # the next episode may have an object of another size
         self._seen = self.episode
         self.show(self.handle.data)
         seconds = self.steps * self.actor.control_s
         self.handle.send_to_viewer(EpisodeSnapshot(self.actor.policy, self.episode, seconds, self.total_return))
-        time.sleep(0.002)  # the page's thread needs its turns
+        time.sleep(0.002)  # let the page's thread run
 
     @messages.handler
     def on_policy(self, event: PolicyEvent) -> bool:
@@ -135,7 +135,7 @@ class Simulation(plugin.SimPlugin):
 
     @messages.handler
     def on_load(self, event: messages.LoadModelEvent) -> bool:
-        """Reloading, or a model dropped onto the page, begins an episode: the policy knows only its own robot."""
+        """Start an episode when the page reloads. A model dropped onto it is ignored: policies know one robot."""
         self._begin()
         return True
 
@@ -152,14 +152,14 @@ class Simulation(plugin.SimPlugin):
 
 
 class PolicyWindow(plugin.ViewerPlugin):
-    """What the page offers beyond the viewer's own: which policy acts, and how it fares."""
+    """The window `Policy`: choose which policy acts, and see its return."""
 
     def __init__(self, trained: Trained, start: Simulation) -> None:
         self._trained = trained
         self._view = camera(start.engine.model, start.engine.qpos[0].numpy())
         self._now = EpisodeSnapshot(start.actor.policy, start.episode, 0.0, 0.0)
 
-    @messages.handler(priority=0)  # after the viewer's own handlers, which look at the whole model
+    @messages.handler(priority=0)  # after the viewer's own handlers, which frame the whole model
     def on_model(self, event: messages.PostModelEvent) -> None:
         eye, target = np.array(self._view.eye), np.array(self._view.target)
         forward = (target - eye) / np.linalg.norm(target - eye)
@@ -193,9 +193,9 @@ class PolicyWindow(plugin.ViewerPlugin):
 
 
 class LocalViewer(web_viewer.WebViewer):
-    """MuJoCo's web viewer listens to every network the machine is in, and has no password; this one stays local.
+    """MuJoCo's web viewer, bound to localhost. The original listens on every network, without a password.
 
-    Nothing is lost by it: browsers let the page run from localhost or over https alone, hence `ssh -L` from elsewhere.
+    Nothing is lost: browsers run the page only from localhost or over https. From elsewhere, use `ssh -L`.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""A replay as one page that needs nothing else: it opens from disk, without a network."""
+"""A replay as one self-contained HTML page."""
 
 import html
 from pathlib import Path
@@ -31,17 +31,17 @@ _PAGE = """\
 
 
 def replay_page(replay: Replay) -> str:
-    """The page's text."""
+    """The page as HTML."""
     title = html.escape(f"{replay.task}, {replay.algo}, iteration {replay.iteration:,}: {replay.run}")
     return _PAGE.format(title=title, script=viewer_script(), replay=embedded(replay_json(replay)))
 
 
 def embedded(document: str) -> str:
-    """JSON as it may stand in a script: nothing in it can end the script or start a comment."""
+    """JSON escaped for a script element: nothing in it can end the script or start a comment."""
     return document.replace("<", "\\u003c")
 
 
 def write_page(replay: Replay, path: Path) -> None:
-    """The page as a file, in place of an older one."""
+    """Write the page, replacing an older one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(path, replay_page(replay).encode())

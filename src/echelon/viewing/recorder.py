@@ -13,17 +13,17 @@ from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_re
 from echelon.viewing.acting import Actor, Trained
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
-FRAME_RATE = 30.0
-"""Frames per simulated second to aim at; a frame is a whole number of control steps."""
-LONGEST_S = 60.0
-"""Simulated seconds after which a recording stops. An episode whose clock every goal renews may last minutes."""
+FRAMES_PER_SECOND = 30.0
+"""Approximate frames per simulated second; a frame is a whole number of control steps."""
+MAX_RECORDING_S = 60.0
+"""Simulated seconds after which a recording stops. Episodes whose time limit restarts at every goal can be long."""
 SEED = 1000
-"""The seed `echelon evaluate` has too: episodes that the training has not seen."""
+"""The same default as `echelon evaluate`: episodes that were not seen in training."""
 
 
 @dataclass(frozen=True)
 class Tape:
-    """One episode, frame by frame."""
+    """One recorded episode."""
 
     policy: int
     name: str
@@ -34,7 +34,7 @@ class Tape:
     length: int
     """Control steps."""
     seconds: float
-    """Simulated."""
+    """Simulated time."""
     outcome: Outcome
     qpos: np.ndarray
     """`[frames, nq]`"""
@@ -51,7 +51,7 @@ def record_replay(
     checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> Replay:
-    """Record `leader`, `all` or a policy's number, write the replay into the run folder, and return it."""
+    """Record episodes of `leader`, `all` or a policy's number, and write the replay into the run folder."""
     trained = Trained.load(folder, checkpoint, make_env)
     replay = to_replay(folder.name, trained, seed, record(trained, policies, seed))
     write_replay(replay, replay_path(folder))
@@ -59,31 +59,31 @@ def record_replay(
 
 
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
-    """An episode of each chosen policy, all from the same start, since each has an environment of the same seed."""
+    """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
     return tuple(record_episode(Actor(trained, policy, seed), trained.name(policy)) for policy in chosen)
 
 
 def record_episode(actor: Actor, name: str) -> Tape:
-    """The actor's first episode, up to the last state before the environment begins another, or its first minute."""
+    """Record the actor's first episode, at most `MAX_RECORDING_S` of it."""
     engine = actor.simulated.engine
-    stride = max(1, round(1 / (FRAME_RATE * actor.control_s)))
+    stride = max(1, round(1 / (FRAMES_PER_SECOND * actor.control_s)))
     xpos, xquat = engine.read("xpos"), engine.read("xquat")
     markers = np.flatnonzero(engine.model.body_mocapid >= 0)
     qpos, mocap, poses = [], [], []
     total, length, successes = 0.0, 0, 0.0
-    actor.reset()  # after the reads, which it fills
+    actor.reset()  # after `read`, because it updates what was read
     looks = Looks.of(engine)
     while True:
         if length % stride == 0:
             qpos.append(engine.qpos[0].numpy().copy())
             mocap.append(torch.cat((engine.mocap_pos[0], engine.mocap_quat[0]), dim=-1).numpy())
             poses.append(torch.cat((xpos[0], xquat[0]), dim=-1).numpy())
-            # Goals are moved after the physics, which takes note of them in its next step.
+            # Tasks move goal markers after the physics step, so their poses in `xpos` are one step old.
             poses[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
         step = actor.step()
         total, length = total + float(step.reward), length + 1
-        if bool(step.terminated | step.truncated) or length * actor.control_s >= LONGEST_S:
+        if bool(step.terminated | step.truncated) or length * actor.control_s >= MAX_RECORDING_S:
             break
         successes = _successes(step)
     return Tape(
@@ -114,13 +114,13 @@ def _outcome(step: Step, successes: float) -> Outcome:
 
 
 def _successes(step: Step) -> float:
-    """Of the episode so far; none in a task that does not count them."""
+    """Successes of the episode so far; 0 if the task does not count them."""
     found = step.log.get("episode/successes")
     return 0.0 if found is None else float(found)
 
 
 def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
-    """What a browser needs of the tapes."""
+    """The tapes as a replay for the browser."""
     first = tapes[0]
     return Replay(
         run=run,

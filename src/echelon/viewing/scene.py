@@ -1,4 +1,4 @@
-"""What is to be seen of a MuJoCo model: primitives on bodies, and where to look from."""
+"""The visible parts of a MuJoCo model, as primitives on bodies, and the camera."""
 
 from dataclasses import dataclass
 
@@ -9,23 +9,23 @@ from echelon.errors import UserError
 from echelon.runs.replays import Camera, Geom
 from echelon.sim.contract import Engine
 
-KINDS = {
+GEOM_TYPES = {
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name.upper()}")): name
     for name in ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box")
 }
 SHOWN_GROUPS = 3
-"""MuJoCo's viewers show groups 0, 1 and 2 unless asked for more; collision shapes are usually in 3."""
-UNSET = np.array([0.5, 0.5, 0.5, 1.0])
-"""A geom of this colour was given none, and takes its material's."""
-FIELDS = ("size", "pos", "quat", "rgba")
-"""What an environment may have its own of, each `geom_...` of a model."""
-VIEW = "side"
-"""The camera that shows a scene best, by the custom of our models."""
+"""MuJoCo's viewers show groups 0, 1 and 2 by default; collision shapes are usually in 3."""
+DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
+"""MuJoCo's default colour: a geom that has it takes its material's colour."""
+GEOM_FIELDS = ("size", "pos", "quat", "rgba")
+"""Fields `geom_...` of a model that may differ between simulations."""
+CAMERA_NAME = "side"
+"""Name of the preferred camera in our models."""
 
 
 @dataclass(frozen=True)
 class Looks:
-    """The geoms of one simulation, which may differ from the model's: `[geoms, ...]` each."""
+    """Sizes, poses and colours of one simulation's geoms, which may differ from the model's: `[geoms, ...]` each."""
 
     size: np.ndarray
     pos: np.ndarray
@@ -34,22 +34,22 @@ class Looks:
 
     @staticmethod
     def of(engine: Engine, sim: int = 0) -> "Looks":
-        """As they are now."""
-        fields = (engine.expand(f"geom_{name}")[sim] for name in FIELDS)
+        """The current looks of simulation `sim`."""
+        fields = (engine.expand(f"geom_{name}")[sim] for name in GEOM_FIELDS)
         return Looks(*(field.double().cpu().numpy().copy() for field in fields))
 
     def same(self, other: "Looks") -> bool:
-        """Whether nothing differs to the eye."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in FIELDS)
+        """Whether all fields are equal."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in GEOM_FIELDS)
 
     def put_into(self, model: mujoco.MjModel) -> None:
-        """Make the model's geoms look like these."""
-        for name in FIELDS:
+        """Copy the fields into a model."""
+        for name in GEOM_FIELDS:
             getattr(model, f"geom_{name}")[:] = getattr(self, name)
 
 
 def primitives(model: mujoco.MjModel, looks: Looks) -> tuple[Geom, ...]:
-    """Everything MuJoCo's viewer would draw: geoms and sites of the shown groups that are not transparent."""
+    """All geoms and sites that MuJoCo's viewer would draw: of the shown groups, and not transparent."""
     found = []
     for i in range(model.ngeom):
         rgba = _colour(model, looks.rgba[i], int(model.geom_matid[i]))
@@ -66,10 +66,10 @@ def primitives(model: mujoco.MjModel, looks: Looks) -> tuple[Geom, ...]:
             )
     for i in range(model.nsite):
         rgba = _colour(model, model.site_rgba[i], int(model.site_matid[i]))
-        if model.site_group[i] < SHOWN_GROUPS and rgba[3] > 0 and int(model.site_type[i]) in KINDS:
+        if model.site_group[i] < SHOWN_GROUPS and rgba[3] > 0 and int(model.site_type[i]) in GEOM_TYPES:
             found.append(
                 Geom(
-                    type=KINDS[int(model.site_type[i])],
+                    type=GEOM_TYPES[int(model.site_type[i])],
                     size=_numbers(model.site_size[i]),
                     rgba=_numbers(rgba),
                     body=int(model.site_bodyid[i]),
@@ -81,7 +81,7 @@ def primitives(model: mujoco.MjModel, looks: Looks) -> tuple[Geom, ...]:
 
 
 def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
-    """The model's own view of a state, as an eye and the point it turns around."""
+    """The model's camera in a state: its position, and the point it orbits around."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
@@ -98,18 +98,18 @@ def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
 
 
 def view_id(model: mujoco.MjModel) -> int:
-    """The camera to look through; -1 for the free one."""
-    named = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, VIEW)
+    """Id of the camera to use; -1 for the free camera."""
+    named = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA_NAME)
     return named if named >= 0 or not model.ncam else 0
 
 
 def body_names(model: mujoco.MjModel) -> tuple[str, ...]:
-    """Names in the order of their ids."""
+    """Names of all bodies, in the order of their ids."""
     return tuple(model.body(i).name or f"body {i}" for i in range(model.nbody))
 
 
 def followed(model: mujoco.MjModel) -> int | None:
-    """The body that the camera goes along with; in a model without a camera the first one, if it is free to leave."""
+    """The body that the camera follows; in a model without a camera, the first one if it has a free joint."""
     view = view_id(model)
     if view >= 0:
         tracks = int(model.cam_mode[view]) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
@@ -119,7 +119,7 @@ def followed(model: mujoco.MjModel) -> int | None:
 
 
 def _kind(model: mujoco.MjModel, geom: int) -> str:
-    kind = KINDS.get(int(model.geom_type[geom]))
+    kind = GEOM_TYPES.get(int(model.geom_type[geom]))
     if kind is None:
         raise UserError(
             f"geom {model.geom(geom).name or geom} is a mesh or a height field, and replays show primitives only; "
@@ -129,8 +129,8 @@ def _kind(model: mujoco.MjModel, geom: int) -> str:
 
 
 def _colour(model: mujoco.MjModel, rgba: np.ndarray, material: int) -> np.ndarray:
-    """A geom's own colour goes before its material's, as in MuJoCo."""
-    return model.mat_rgba[material] if material >= 0 and np.allclose(rgba, UNSET) else rgba
+    """The geom's colour, or its material's if the geom has the default colour, as in MuJoCo."""
+    return model.mat_rgba[material] if material >= 0 and np.allclose(rgba, DEFAULT_RGBA) else rgba
 
 
 def _numbers(values: np.ndarray) -> tuple[float, ...]:

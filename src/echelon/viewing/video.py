@@ -1,7 +1,7 @@
-"""Films: tapes drawn by MuJoCo's renderer, policies side by side, in a process of its own.
+"""Films: recorded episodes drawn by MuJoCo's renderer, policies side by side, in a separate process.
 
-OpenGL drivers crash, and on machines without a display it takes a try to find one that works. Neither may harm the
-process that holds the policies, so it only writes down what is to be drawn; `drawing.py` draws it.
+OpenGL drivers can crash, and without a display several have to be tried. So this process only writes a job, and
+`drawing.py` draws it in another.
 """
 
 import json
@@ -26,9 +26,9 @@ from echelon.viewing.scene import followed, view_id
 
 Format = Literal["mp4", "gif"]
 PACKAGES = {"mp4": {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "gif": {"PIL": "pillow"}}
-"""What each format needs: modules, and the names they are installed by."""
+"""Modules that each format needs, and the packages that contain them."""
 BACKENDS = ("egl", "osmesa")
-"""OpenGL without a display, on Linux: the first is a GPU's or Mesa's, the second Mesa's alone."""
+"""OpenGL without a display, on Linux: by a GPU's driver or Mesa, and by Mesa alone."""
 
 
 def render(
@@ -40,7 +40,7 @@ def render(
     checkpoint: Literal["newest", "best"] = "newest",
     make_env: MakeEnv | None = None,
 ) -> Path:
-    """Film an episode of the chosen policies; the film's path, `RUN/replay/<policies>.<format>` unless given."""
+    """Film an episode of the chosen policies; returns the film's path, by default `RUN/replay/<policies>.<format>`."""
     require_packages(format)
     tapes = record(Trained.load(folder, checkpoint, make_env), policies, seed)
     out = out or folder.path / "replay" / f"{policies}.{format}"
@@ -49,7 +49,7 @@ def render(
 
 
 def require_packages(format: Format) -> None:
-    """What an encoder needs, said before anything is recorded."""
+    """Raise a `UserError` if a package for this format is missing, before anything is recorded."""
     for module, package in PACKAGES[format].items():
         if find_spec(module) is None:
             other = "--format html" if format == "gif" else "--format gif or html"
@@ -60,7 +60,7 @@ def require_packages(format: Format) -> None:
 
 
 def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
-    """Draw the tapes side by side into one file, which is whole or absent."""
+    """Draw the tapes side by side into one file, which is complete or absent."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,7 +79,7 @@ def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
 
 
 def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
-    """Everything to draw: a model and its states for each policy, and how to label it."""
+    """Write the job: a model, its states and a label for each policy."""
     panels = []
     for tape in tapes:
         model = tape.model.__copy__()
@@ -95,7 +95,7 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
 
 
 def _backends() -> tuple[str | None, ...]:
-    """What to try: the user's choice, or what a machine without a display may have, or the system's own."""
+    """Backends to try: `MUJOCO_GL` if set, else those that need no display, else the system's default."""
     chosen = os.environ.get("MUJOCO_GL")
     return (chosen,) if chosen else BACKENDS if sys.platform == "linux" else (None,)
 
@@ -107,7 +107,7 @@ def _run(job: Path, backend: str | None) -> subprocess.CompletedProcess[str]:
 
 
 def _no_opengl() -> str:
-    """What is missing, and what to do about it."""
+    """The error message if no backend works."""
     chosen = os.environ.get("MUJOCO_GL")
     if chosen:
         return f"OpenGL by MUJOCO_GL={chosen} does not work here; unset it, or use --format html, which needs none"

@@ -25,7 +25,7 @@ def crafted(task: str) -> AllegroKuka:
     env.progress.best_reach[:] = torch.arange(1, env.progress.best_reach.shape[1] + 1) / 10
     env.progress.lifted[:] = torch.tensor([True, False])
     env.kept["successes"][:] = 4.0
-    env._tell(torch.ones(2, dtype=torch.bool))
+    env._update_observed_progress(torch.ones(2, dtype=torch.bool))
     env.kept["reward"][:] = 250.0
     env.clock[:] = 45
     return env

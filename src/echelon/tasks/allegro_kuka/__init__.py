@@ -7,7 +7,7 @@
 | `AllegroKukaThrow` | a bucket out of reach | the object is back on the table, the bucket elsewhere |
 | `AllegroKukaTwoArmsReorientation` | a pose on either arm's side | the next pose |
 
-What they have in common is in `task`, what is paid in `reward`, what can be set in `settings`.
+The common base class is in `task`, the reward in `reward`, the settings in `settings`.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The arms and hands of a scene: their joints, their targets, and what their sensors say."""
+"""The arms and hands of a scene: joints, servo targets and sensors."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,23 @@ from echelon.tasks.allegro_kuka.scene import Workplace, arm_prefix
 ARM_SPEED, HAND_SPEED = 10.0, 6.283
 """Speed limits in rad/s."""
 START_SHARE, START_SPEED = 0.1, 0.5
-"""Joints start at this share of the way to an angle of their range, with up to this speed in rad/s."""
+"""Joints start at the default pose plus this share of the way to a random angle, with up to this speed in rad/s."""
 
 
 @dataclass
 class Palms:
-    """Of every arm: centre `[N, A, 3]`, quaternion x y z w, velocities and turning rates of the last link."""
+    """Palms and fingertips of all arms."""
 
     centre: Tensor
+    """`[N, A, 3]`."""
     motion: Tensor
-    """`[N, A, 10]`."""
+    """`[N, A, 10]`: quaternion x y z w, linear and angular velocity of the last link."""
     fingertips: Tensor
     """`[N, A, 4, 3]`."""
 
 
 class Arms:
-    """`A` arms with hands, side by side in the state."""
+    """`A` arms with hands, whose joints are adjacent in the state."""
 
     def __init__(self, engine: Engine, place: Workplace, relative: bool, control_step: float) -> None:
         model, device = engine.model, engine.device
@@ -52,9 +53,9 @@ class Arms:
         self._stride = ARM_SPEED * control_step
         limits = constant([ARM_SPEED if arm else HAND_SPEED for arm in is_arm])
         self.lead = limits * DAMPING / STIFFNESS
-        """How far ahead of a joint its servo's target may be for the servo not to exceed the speed limit."""
+        """Largest distance of a servo's target from its joint that keeps the joint within the speed limit."""
         self.target = torch.zeros(engine.num_sims, len(ids), device=device)
-        """`[N, 23 A]`: where the policy wants the joints."""
+        """`[N, 23 A]`: joint targets chosen by the policy."""
         self._centre, self._motion, self._tips = (
             torch.tensor(columns, device=device) for columns in _sensors(model, prefixes)
         )
@@ -67,7 +68,7 @@ class Arms:
         return self.engine.qvel[:, self.qvel].float()
 
     def unscaled(self) -> Tensor:
-        """Angles with [-1, 1] as each joint's range."""
+        """Joint angles scaled to [-1, 1] over each joint's range."""
         return (2.0 * self.angles() - self.high - self.low) / (self.high - self.low)
 
     def speeds(self) -> tuple[Tensor, Tensor]:
@@ -90,11 +91,11 @@ class Arms:
         return (self._middle + START_SHARE * (drawn - self._middle)).clamp(self.low, self.high)
 
     def hold(self, mask: Tensor) -> None:
-        """Targets where the joints are, in the environments of `mask [N]`."""
+        """Set targets to the current joint angles in the environments of `mask [N]`."""
         self.target.copy_(torch.where(mask[:, None], self.angles(), self.target))
 
     def control(self, action: Tensor) -> Tensor:
-        """The servos' targets `[N, 23 A]` for an action, by which the policy's targets move."""
+        """Update the policy's targets by an action; returns the servos' targets `[N, 23 A]`."""
         absolute = self.low + 0.5 * (action + 1.0) * (self.high - self.low)
         moved = (self.target + self._stride * action).clamp(self.low, self.high)
         self.target.copy_(torch.where(self._relative, moved, absolute))

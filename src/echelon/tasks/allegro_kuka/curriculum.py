@@ -1,4 +1,4 @@
-"""How near is near enough: a tolerance for all environments together, which shrinks while they succeed."""
+"""The success tolerance, one for all environments, which shrinks as they succeed."""
 
 import torch
 from torch import Tensor
@@ -7,8 +7,8 @@ from torch import Tensor
 class Tolerance:
     """Starts at `start` and shrinks by `shrink` down to `target`, in metres.
 
-    It shrinks when `interval` control steps have passed since it last did, and episodes had at least `successes`
-    successes in the mean. All is decided on the device.
+    It shrinks when `interval` control steps have passed since the last change and the mean number of successes per
+    episode is at least `successes`. All is computed on the device.
     """
 
     def __init__(
@@ -20,10 +20,10 @@ class Tolerance:
         self.steps = torch.zeros((), dtype=torch.int64, device=device)
         """Control steps since the tolerance last changed."""
         self.fixed = False
-        """Whether it stays as it is, for evaluation."""
+        """Whether it no longer changes, for evaluation."""
 
     def advance(self, last_successes: Tensor) -> None:
-        """Take in one control step; `last_successes [N]` are those of the last finished episodes."""
+        """Advance by one control step; `last_successes [N]` are those of each environment's last finished episode."""
         if self.fixed:
             return
         self.steps += 1
@@ -33,9 +33,9 @@ class Tolerance:
         self.steps.masked_fill_(due, 0)
 
     def objective(self, successes: Tensor) -> Tensor:
-        """`[N]`: how well episodes with that many `successes [N]` were, across tolerances.
+        """`[N]`: a score of episodes with `successes [N]` that is comparable across tolerances.
 
-        What has been gained in tolerance counts first, from 0 to 1; successes count in full only at the target.
+        The progress of the tolerance counts from 0 to 1; successes count in full only at the target.
         """
         way = self.start - self.target
         gained = (self.start - self.value) / way if way > 0.0 else torch.ones_like(self.value)

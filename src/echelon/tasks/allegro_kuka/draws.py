@@ -1,4 +1,4 @@
-"""What is random about an episode: where the object lies, and where it shall be."""
+"""Random start and goal poses of the object."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ BUCKET_DEPTH = 0.05
 
 
 class Draws:
-    """Poses for all environments at once, from the task's generator. `scales [N, 3]` are the objects'."""
+    """Draws poses for all environments from the task's generator. `scales [N, 3]` are those of the objects."""
 
     def __init__(self, place: Workplace, scales: Tensor, turned_goals: bool, generator: torch.Generator) -> None:
         device = scales.device
@@ -23,10 +23,10 @@ class Draws:
         self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=device)
         depth = BUCKET_DEPTH if place.marker == "bucket" else 0.0
         self.above_marker = torch.tensor([0.0, 0.0, depth], device=device)
-        """Where a goal is, as seen from what marks it."""
+        """Offset of the goal from its marker."""
 
     def starts(self) -> Tensor:
-        """`[N, 7]`: object poses with any orientation, raised until they clear the table."""
+        """`[N, 7]`: object poses with random orientations, high enough to clear the table."""
         position, orientation = self._starts.draw(len(self.scales), self.generator), self._orientations()
         w, x, y, z = orientation.unbind(1)
         upwards = torch.stack((2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)), dim=1)
@@ -35,26 +35,26 @@ class Draws:
         return torch.cat((position, orientation), dim=1)
 
     def goals(self) -> tuple[Tensor, Tensor]:
-        """Positions `[N, 3]` and orientations `[N, 4]`, which are upright where a goal is a point."""
+        """Positions `[N, 3]` and orientations `[N, 4]`; upright if a goal is only a point."""
         count = len(self.scales)
         place = self._goals.draw(count, self.generator) + self.above_marker
         return place, self._orientations() if self.turned_goals else self._upright.expand(count, 4)
 
     def _orientations(self) -> Tensor:
-        """`[N, 4]`: uniform over all rotations."""
+        """`[N, 4]`: random orientations, uniform over all rotations."""
         drawn = torch.empty(len(self.scales), 4, device=self.scales.device)
         return normalize(drawn.normal_(generator=self.generator), dim=1)
 
 
 class _Drawn:
-    """A volume on the device."""
+    """A `Volume` as tensors, to draw from."""
 
     def __init__(self, volume: Volume, device: torch.device) -> None:
         self.low, self.high = (torch.tensor(bound, device=device) for bound in (volume.low, volume.high))
         self.side = volume.side
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """`[count, 3]`: places in it, on either side."""
+        """`[count, 3]`: random positions, on either side."""
         shares = torch.empty(count, 4, device=self.low.device).uniform_(generator=generator)
         place = self.low + (self.high - self.low) * shares[:, :3]
         place[:, 0] += self.side * torch.where(shares[:, 3] < 0.5, -1.0, 1.0)

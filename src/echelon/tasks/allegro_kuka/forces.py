@@ -1,4 +1,4 @@
-"""Forces that push the object now and then, so that a grasp has to hold."""
+"""Random forces on the object, so that the policy learns firm grasps."""
 
 import math
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 DECAY_PER_SECOND = 0.99 ** (1.0 / 0.08)
 LEAST_CHANCE, MOST_CHANCE = 0.001, 0.1
-"""Of a new force in a control step; drawn log-uniformly in between, once an episode."""
+"""Bounds of the probability of a new force per control step, drawn log-uniformly once per episode."""
 
 
 class Pushes:
     """A force on each object `[N, 3]` in newtons, in the object's frame.
 
-    It stays, slowly decaying, until another is drawn from a normal distribution with deviation `scale`.
+    It decays slowly until a new one is drawn from a normal distribution with deviation `scale`.
     """
 
     def __init__(self, num_envs: int, scale: float, step: float, generator: torch.Generator) -> None:
@@ -23,14 +23,14 @@ class Pushes:
         self.chance = torch.zeros(num_envs, device=device)
 
     def begin(self, mask: Tensor) -> None:
-        """No force, and another chance of one, in the environments of `mask [N]`."""
+        """Remove the force and draw a new probability in the environments of `mask [N]`."""
         low, high = math.log(LEAST_CHANCE), math.log(MOST_CHANCE)
         drawn = torch.empty_like(self.chance).uniform_(low, high, generator=self.generator).exp()
         self.chance.copy_(torch.where(mask, drawn, self.chance))
         self.force.masked_fill_(mask[:, None], 0.0)
 
     def advance(self) -> None:
-        """The forces of the next control step."""
+        """Update the forces for the next control step."""
         fresh = self.scale * torch.empty_like(self.force).normal_(generator=self.generator)
         lot = torch.empty_like(self.chance).uniform_(generator=self.generator)
         self.force.mul_(self.decay)

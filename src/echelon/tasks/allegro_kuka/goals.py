@@ -1,4 +1,4 @@
-"""Where the object shall be: a point, or a pose told by four points of the object."""
+"""Goals of the object: a point, or a pose given by four keypoints."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ CORNERS = ((1.0, 1.0, 1.0), (1.0, 1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, -1.0, -1
 
 
 class Keypoints:
-    """`K` points of every object: its centre, or four corners of the cuboid 1.5 times its size."""
+    """`K` keypoints per object: its centre, or four corners of the cuboid enlarged by 1.5."""
 
     def __init__(self, scales: Tensor, count: int) -> None:
         corners = torch.tensor(CORNERS if count == len(CORNERS) else [(0.0, 0.0, 0.0)], device=scales.device)
@@ -20,13 +20,15 @@ class Keypoints:
         """`[N, K, 3]`, in the object's frame."""
 
     def at(self, position: Tensor, orientation: Tensor) -> Tensor:
-        """`[N, K, 3]`: where they are if the object is at `position [N, 3]`, turned by `orientation [N, 4]` w x y z."""
-        turned = orientation[:, None].expand(-1, self.count, -1).flatten(0, 1)
-        return position[:, None] + attitude.to_world(turned, self.offsets.flatten(0, 1)).unflatten(0, (-1, self.count))
+        """`[N, K, 3]`: keypoints of objects at `position [N, 3]` with `orientation [N, 4]`, w x y z."""
+        per_keypoint = orientation[:, None].expand(-1, self.count, -1).flatten(0, 1)
+        return position[:, None] + attitude.to_world(per_keypoint, self.offsets.flatten(0, 1)).unflatten(
+            0, (-1, self.count)
+        )
 
 
 class Goals:
-    """Where each environment's object shall be. Updated in place."""
+    """The goal pose of each environment, updated in place."""
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.position = torch.zeros(num_envs, 3, device=device)
@@ -34,6 +36,6 @@ class Goals:
         """w x y z."""
 
     def change(self, mask: Tensor, position: Tensor, orientation: Tensor) -> None:
-        """Another goal in the environments of `mask [N]`."""
+        """Set new goals in the environments of `mask [N]`."""
         self.position.copy_(torch.where(mask[:, None], position, self.position))
         self.orientation.copy_(torch.where(mask[:, None], orientation, self.orientation))

@@ -1,4 +1,4 @@
-"""The cuboids to handle: ordered triples of edge lengths, by the rule that generated the reference's files.
+"""The cuboids to be handled: ordered triples of edge lengths, generated as in the reference's files.
 
 Each environment keeps one object: its size, mass and inertia are per-simulation values of one model.
 """
@@ -17,7 +17,7 @@ EDGE = 0.05
 DENSITY = 400.0
 """kg/m³: 0.05 kg for the cube of scale 1."""
 SPIN_DAMPING = 0.5
-"""1/s, by which an object's turning fades."""
+"""Damping of an object's rotation, in 1/s."""
 Scales = tuple[float, float, float]
 
 SMALL_SIDES = (1.0, 0.5, 0.66, 0.75, 0.9, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
@@ -49,9 +49,9 @@ def shuffled(*classes: Sequence[Scales]) -> list[Scales]:
 
 
 def give(engine: Engine, objects: Sequence[Scales], geoms: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Make the body `object` of simulation i the i-th of `objects`, from the start again when they run out.
+    """Give the body `object` of simulation i the size and mass of the i-th of `objects`, repeating the list as needed.
 
-    `geoms` take its size. Returns scales `[N, 3]` and masses `[N]`.
+    `geoms` are resized. Returns scales `[N, 3]` and masses `[N]`.
     """
     table = torch.tensor(objects, dtype=torch.float64)
     scales = table[torch.arange(engine.num_sims) % len(table)].to(engine.device)

@@ -1,6 +1,6 @@
-"""What is paid: coming nearer than ever before, with the fingers to the object, then with the object to the goal.
+"""The reward: for new best distances, first of the fingers to the object, then of the object to the goal.
 
-Distances are kept as the best so far, so that standing still pays nothing and nothing is paid twice.
+Only an improvement over the best distance so far is rewarded, so that nothing is rewarded twice.
 """
 
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 
 START_HEIGHT = 0.63
-"""Of the object's centre, in metres, whatever its size."""
+"""Height of the object's centre at the start, in metres, for every size."""
 HEIGHT_OFFSET, LIFTED_HEIGHT, MOST_LIFT = 0.05, 0.15, 0.5
-"""Metres: added to the height above the start; where the object counts as lifted; where lifting stops paying."""
+"""In metres: offset of the height above the start; height of a lifted object; largest rewarded height."""
 NEAR = 1.5
-"""Keypoints are this much further from the centre than the corners, and so is the threshold from the tolerance."""
+"""Factor of the keypoints' distance from the centre over the corners', and of the threshold over the tolerance."""
 MOST_REACH, MOST_APPROACH = 10.0, 100.0
-"""Metres that a step's progress is cut at."""
+"""Largest progress of a step that is rewarded, in metres."""
 
 TERMS = ("reach", "lift", "lift_bonus", "keypoint", "goal", "arm_speed", "hand_speed")
-"""What the reward is the sum of."""
+"""Names of the reward's terms."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Weights of the terms; distances in metres, speeds in rad/s."""
+    """Weights of the reward's terms; distances in metres, speeds in rad/s."""
 
     reach: float
     lift: float
@@ -33,28 +33,28 @@ class Prices:
     arm_speed: float
     hand_speed: float
     reach_until_lifted: bool
-    """Whether reaching stops paying once the object is lifted."""
+    """Whether reaching is rewarded only until the object is lifted."""
     success_steps: int
-    """Steps near the goal that make a success; they share the bonus."""
+    """Steps near the goal needed for a success; the bonus is split between them."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the reward is computed from."""
+    """The quantities the reward is computed from."""
 
     height: Tensor
-    """`[N]`: of the object's centre."""
+    """`[N]`: height of the object's centre."""
     reach: Tensor
-    """`[N, F]`: from each fingertip to the object's centre."""
+    """`[N, F]`: distance of each fingertip from the object's centre."""
     distance: Tensor
-    """`[N]`: the largest from a keypoint of the object to that of the goal."""
+    """`[N]`: largest distance of a keypoint from the goal's."""
     arm_speed: Tensor
     """`[N]`: sum of absolute joint velocities."""
     hand_speed: Tensor
 
 
 class Progress:
-    """What an environment has achieved so far: with this object, with this goal. Updated in place."""
+    """Best distances and flags of each environment's current object and goal, updated in place."""
 
     def __init__(self, num_envs: int, fingertips: int, device: torch.device) -> None:
         self.lifted = torch.zeros(num_envs, dtype=torch.bool, device=device)
@@ -64,17 +64,17 @@ class Progress:
         """Steps near this goal, not necessarily in a row."""
 
     def new_object(self, mask: Tensor, reach: Tensor) -> None:
-        """The object was placed anew in `mask [N]`, `reach [N, F]` from the fingertips."""
+        """Reset for objects that were placed again in `mask [N]`, at `reach [N, F]` from the fingertips."""
         self.lifted &= ~mask
         self.best_reach.copy_(torch.where(mask[:, None], reach, self.best_reach))
 
     def new_goal(self, mask: Tensor, distance: Tensor) -> None:
-        """There is another goal in `mask [N]`, at `distance [N]`."""
+        """Reset for new goals in `mask [N]`, at `distance [N]`."""
         self.near_steps.masked_fill_(mask, 0)
         self.best_distance.copy_(torch.where(mask, distance, self.best_distance))
 
     def pay(self, seen: Seen, tolerance: Tensor, prices: Prices) -> tuple[dict[str, Tensor], Tensor]:
-        """Terms of the reward by name, and `[N]` bool where the goal is reached. The order of updates matters."""
+        """Terms of the reward by name, and `[N]` bool: goal reached. The order of updates matters."""
         height = HEIGHT_OFFSET + seen.height - START_HEIGHT
         lifted = self.lifted | (height > LIFTED_HEIGHT)
         first = lifted & ~self.lifted

@@ -1,4 +1,4 @@
-"""Where the family's tasks happen: arms around a table, and something that shows the goal."""
+"""The scenes: arms at a table, an object, and a marker of the goal."""
 
 import math
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from echelon import robots
 from echelon.robots.kuka_allegro import kuka_allegro
 
 TABLE_TOP = 0.53
-"""Height in metres."""
+"""Height of the table, in metres."""
 HARDNESS = (0.95, 0.99)
-"""First numbers of every contact's `solimp`. With MuJoCo's own, objects slip out of the hand; beyond these some fly."""
+"""First numbers of every contact's `solimp`. With MuJoCo's default objects slip out of the hand, with more some fly."""
 SUBSTEPS = 2
 """Physics steps per control step of 1/60 s."""
 WALLS = 8
-"""Sides of the bucket. The reference's pail has twelve; eight touch less often at once."""
+"""Sides of the bucket. The reference has twelve; eight make fewer simultaneous contacts."""
 BUCKET_HEIGHT, FLOOR_RADIUS, RIM_RADIUS, THICKNESS = 0.198, 0.0705, 0.103, 0.01
 """Inner radii at the floor and at the rim, in metres."""
 
@@ -27,7 +27,7 @@ Place = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Volume:
-    """Where something is drawn: uniform between `low` and `high`, then moved by ±`side` along x, in metres."""
+    """A region to draw positions from: uniform between `low` and `high`, then moved by ±`side` along x, in metres."""
 
     low: Place
     high: Place
@@ -36,20 +36,20 @@ class Volume:
 
 @dataclass(frozen=True)
 class Workplace:
-    """What tells one scene from another."""
+    """What differs between the scenes."""
 
     bases: tuple[tuple[Place, float], ...]
     """Position [m] and yaw [rad] of each arm."""
     arm_pose: tuple[float, ...]
-    """The seven angles about which an arm starts, in radians."""
+    """The seven default angles of an arm at the start, in radians."""
     table_width: float
     """Along x, in metres."""
     object_starts: Volume
     goals: Volume
     marker: Literal["ball", "box", "bucket"]
-    """What stands at the goal: a point, a pose, a bucket."""
+    """Marker of the goal: of a point, of a pose, or a bucket."""
     camera: tuple[Place, Place]
-    """Where the picture is taken from, and what it is centred on."""
+    """Position of the camera, and the point it looks at."""
 
 
 ONE_ARM = Workplace(
@@ -73,19 +73,21 @@ TWO_ARMS = Workplace(
 
 
 def arm_prefix(arm: int) -> str:
-    """What all names of an arm begin with."""
+    """Prefix of all names of an arm."""
     return f"arm{arm}/"
 
 
 def build(place: Workplace) -> mujoco.MjModel:
-    """The scene: first the object's coordinates, then arm by arm."""
+    """Build the scene. The object's coordinates come first, then those of each arm."""
     spec = mujoco.MjSpec.from_file(str(Path(robots.__file__).parent / "kuka_table.xml"))
     spec.geom("table").size[0] = 0.5 * place.table_width
     goal = spec.worldbody.add_body(name="goal", mocap=True, pos=(0.0, 0.0, 0.8))
     _add_bucket(spec, goal) if place.marker == "bucket" else _add_marker(spec, goal, place.marker)
     for arm, (position, yaw) in enumerate(place.bases):
-        turned = (math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw))
-        spec.attach(kuka_allegro(), prefix=arm_prefix(arm), frame=spec.worldbody.add_frame(pos=position, quat=turned))
+        orientation = (math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw))
+        spec.attach(
+            kuka_allegro(), prefix=arm_prefix(arm), frame=spec.worldbody.add_frame(pos=position, quat=orientation)
+        )
     for geom in spec.geoms:
         geom.solimp[:2] = HARDNESS
     _add_camera(spec, *place.camera)
@@ -93,14 +95,14 @@ def build(place: Workplace) -> mujoco.MjModel:
 
 
 def _add_marker(spec: Any, goal: Any, shape: Literal["ball", "box"]) -> None:
-    """A ball or a copy of the object, seen only."""
+    """Add a ball or a copy of the object, without collisions."""
     kind = mujoco.mjtGeom.mjGEOM_SPHERE if shape == "ball" else mujoco.mjtGeom.mjGEOM_BOX
     size = (0.01875, 0.0, 0.0) if shape == "ball" else (0.025, 0.025, 0.025)
     goal.add_geom(spec.find_default("seen"), name="goal", type=kind, size=size, material="goal")
 
 
 def _add_bucket(spec: Any, goal: Any) -> None:
-    """A floor and tapered walls; the origin is the centre of the underside."""
+    """Add a bucket of a floor and tapered walls; its origin is the centre of the underside."""
     style = spec.find_default("bucket")
     half = 0.5 * THICKNESS
     goal.add_geom(style, name="bucket_floor", size=(FLOOR_RADIUS, FLOOR_RADIUS, half), pos=(0.0, 0.0, half))
@@ -123,7 +125,7 @@ def _add_bucket(spec: Any, goal: Any) -> None:
 
 
 def _add_camera(spec: Any, place: Place, centre: Place) -> None:
-    """The camera `side`, upright: x to the right, z away from what is seen."""
+    """Add the camera `side`, upright: x to the right, z away from `centre`."""
     back = np.subtract(place, centre)
     right = np.array((-back[1], back[0], 0.0))
     axes = np.stack([axis / np.linalg.norm(axis) for axis in (right, np.cross(back, right), back)], axis=1)

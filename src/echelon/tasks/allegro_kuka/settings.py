@@ -1,4 +1,4 @@
-"""Settings of the AllegroKuka family: one switchboard, and what each task has set differently."""
+"""Settings of the AllegroKuka tasks: the common ones, and what each task changes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,33 +13,33 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Settings of all AllegroKuka tasks; the defaults are Reorientation's."""
 
     episode_length: int = 599
-    """Control steps since the last success after which an episode is truncated; the reference's counts one more."""
+    """Control steps since the last success after which an episode is truncated; the reference's setting is one more."""
     contacts: int | None = 28
-    """Contacts that fit in a simulation on CUDA: twice the most that hard grasps were seen to make."""
+    """Contact buffer of a simulation on CUDA: twice the most contacts seen in hard grasps."""
     constraints: int | None = 112
-    """Rows of constraints that fit in a simulation on CUDA, likewise."""
+    """Constraint rows in the buffer of a simulation on CUDA, likewise."""
     keypoints: Literal[1, 4] = 4
-    """Points of the object that must be at the goal's: its centre, or four that tell its orientation too."""
+    """Points of the object that must match the goal's: its centre, or four that also fix its orientation."""
     success_steps: int = 1
     """Steps near the goal, not necessarily in a row, that make a success."""
     max_successes: int = 50
-    """An episode ends with this many."""
+    """Number of successes that ends an episode."""
     replace_object: bool = False
     """Put the object back on the table after a success."""
     objects: Literal["all", "small"] = "all"
-    """947 cuboids of 50 to 750 g, or those 654 of them up to 125 g."""
+    """All 947 cuboids of 50 to 750 g, or the 654 of them up to 125 g."""
     relative_arm: bool = True
-    """Actions move the arm's target angles; False makes them the targets, as they always are for the fingers."""
+    """Actions change the arm's target angles; if False they are the targets, as they always are for the fingers."""
     tolerance: float = 0.075
-    """How near is near enough at first, in metres; keypoints count as near within 1.5 times it."""
+    """Success tolerance at the start of training, in metres; keypoints must be within 1.5 times it."""
     target_tolerance: float = 0.01
-    """Where the tolerance stops shrinking, in metres."""
+    """Smallest tolerance, in metres."""
     tolerance_shrink: float = 0.9
-    """Factor by which the tolerance shrinks."""
+    """Factor of the tolerance at each change."""
     tolerance_interval: int = 3000
     """Least control steps between two changes of the tolerance."""
     tolerance_successes: float = 3.0
-    """Mean successes of all environments' last episodes from which on the tolerance shrinks."""
+    """Mean successes per episode at which the tolerance shrinks."""
     force_scale: float = 2.0
     """Deviation of the random forces on the object, in newtons per kilogram of the first environment's object."""
     fall_height: float = 0.1
@@ -47,17 +47,17 @@ class AllegroKukaConfig(MujocoTaskConfig):
     hand_distance: float | None = 1.5
     """An episode ends when a fingertip is further from the object than this, in metres."""
     reach_weight: float = 50.0
-    """Reward for each metre a fingertip comes nearer to the object than ever before."""
+    """Reward per metre by which a fingertip's best distance from the object improves."""
     reach_until_lifted: bool = True
-    """Reaching pays only while the object has not been lifted."""
+    """Reward reaching only until the object is lifted."""
     lift_weight: float = 20.0
-    """Reward in each step for each metre of height, until the object is lifted."""
+    """Reward per step and metre of height, until the object is lifted."""
     lift_bonus: float = 300.0
-    """Reward for having lifted the object."""
+    """Reward for lifting the object, once."""
     keypoint_weight: float = 200.0
-    """Reward for each metre the keypoints come nearer to the goal than ever before, once the object was lifted."""
+    """Reward per metre by which the keypoints' best distance from the goal improves, once the object was lifted."""
     goal_bonus: float = 1000.0
-    """Reward for a success, in equal parts for each of its steps."""
+    """Reward for a success, split equally between its steps."""
     arm_speed_weight: float = -0.003
     """Weight of the sum of the arms' absolute joint velocities, in rad/s."""
     hand_speed_weight: float = -0.0003

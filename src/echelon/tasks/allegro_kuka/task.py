@@ -1,16 +1,16 @@
-"""What the AllegroKuka tasks have in common: pick up a cuboid and bring it to goal after goal.
+"""The base class of the AllegroKuka tasks: pick up a cuboid and bring it to one goal after another.
 
 | | |
 |---|---|
 | action | arms, then fingers: steps of the arm's target angles or the angles, [-1, 1] is each finger joint's range |
 | observation | joints, palm, object, fingertips, keypoints, best distances so far, clock, successes; clipped to ±10 |
-| reward | for reaching, lifting and approaching the goal further than ever before, and 1000 a goal; see `reward` |
+| reward | for new best distances in reaching, lifting and approaching the goal, and 1000 per goal; see `reward` |
 | success | all keypoints within 1.5 times the tolerance of the goal's for some steps; the episode goes on |
 | episode | until the object falls, 50 successes, or too many steps since the last success |
 
-A goal reached is replaced within the step, and the clock starts anew: the observation to act on shows the next goal.
-Best distances, the lifted flag and successes are observed as they were before the step's reward, as in the reference;
-where the goal changed or an episode began they are the new ones.
+A reached goal is replaced within the step, and the clock restarts: the observation to act on shows the next goal. Best
+distances, the lifted flag and successes are observed as they were before the step's reward, as in the reference; after
+a change of goal or the start of an episode, the new values are observed.
 """
 
 from typing import ClassVar, TypeVar
@@ -34,13 +34,13 @@ from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 OBS_CLIP = 10.0
 REWARD_SCALE = 0.01
-"""Of the reward in the observation."""
+"""Scale of the reward in the observation."""
 
 C = TypeVar("C", bound=AllegroKukaConfig)
 
 
 class AllegroKuka(MujocoTask[C]):
-    """See the module."""
+    """Base class of the AllegroKuka tasks."""
 
     substeps = scene.SUBSTEPS
     place: ClassVar[scene.Workplace]
@@ -71,7 +71,7 @@ class AllegroKuka(MujocoTask[C]):
         )
         self.prices = _prices(config)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
-        """Factors of the reward's terms, for the members of a population to differ by."""
+        """Factors of the reward's terms, which may differ between members of a population."""
         self.obs_spec = {"policy": self._width()}
         self.totals = {"lifted": torch.zeros(num_envs, device=device)}
         self.kept = self._kept()
@@ -81,8 +81,8 @@ class AllegroKuka(MujocoTask[C]):
         self._home = torch.as_tensor(model.qpos0, dtype=torch.float32, device=device)
 
     def _kept(self) -> dict[str, Tensor]:
-        """All that lives on between steps, under the names of the parts it belongs to."""
-        device, told = self.device, 3 + self._told_reaches()
+        """All state between steps, by name."""
+        device, told = self.device, 3 + self._observed_reaches()
         return {
             "target": self.arms.target,
             "goal_position": self.goals.position,
@@ -103,18 +103,18 @@ class AllegroKuka(MujocoTask[C]):
 
     @property
     def longest_episode(self) -> int:
-        """Control steps after which every episode has ended, however often its clock started anew."""
+        """Control steps after which every episode has ended, however often its clock restarted."""
         return self.config.max_successes * self.episode_length
 
     def adopt(self, state: State) -> None:
-        """Take the tolerance that training had reached when it returned `state`, and keep it."""
+        """Take the tolerance that training had reached in `state`, and keep it fixed."""
         self.tolerance.value.copy_(state["kept"]["tolerance"])  # pyright: ignore[reportIndexIssue]
         self.tolerance.fixed = True
 
     def model(self) -> mujoco.MjModel:
         return scene.build(self.place)
 
-    # An episode begins.
+    # Start of an episode.
 
     def start_state(self) -> StartState:
         qpos, qvel = self._home.repeat(self.num_envs, 1), self._home.new_zeros(self.num_envs, self.engine.model.nv)
@@ -144,7 +144,7 @@ class AllegroKuka(MujocoTask[C]):
 
     def judge(self) -> None:
         kept = self.kept
-        self._tell(self._everything)
+        self._update_observed_progress(self._everything)
         self.tolerance.advance(kept["last_successes"])
         seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
         terms, reached = self.progress.pay(seen, self.tolerance.value, self.prices)
@@ -166,7 +166,7 @@ class AllegroKuka(MujocoTask[C]):
         return reward
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward, what was achieved, and how hard the task is by now."""
+        """Terms of the reward, achievements, and the current tolerance."""
         successes, lifted = self.kept["successes"], self.progress.lifted.float()
         self.totals["lifted"].copy_(torch.maximum(self.totals["lifted"], lifted))
         terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
@@ -187,21 +187,21 @@ class AllegroKuka(MujocoTask[C]):
         self._new_goals(reached)
 
     def _place_object(self, mask: Tensor) -> None:
-        """The object on the table again, at rest; nothing else of the simulation changes."""
+        """Put the object back on the table, at rest, without changing the rest of the simulation."""
         qpos, qvel = self.engine.qpos, self.engine.qvel
         qpos[:, :7] = torch.where(mask[:, None], self.draws.starts().to(qpos.dtype), qpos[:, :7])
         qvel[:, :6] = qvel[:, :6].masked_fill(mask[:, None], 0.0)
 
     def _new_goals(self, mask: Tensor) -> None:
-        """Another goal in the environments of `mask [N]`; the marker stands where the goal is."""
+        """Draw new goals in the environments of `mask [N]`, and move the markers there."""
         self.goals.change(mask, *self.draws.goals())
         self.progress.new_goal(mask, self.distance())
-        self._tell(mask)
+        self._update_observed_progress(mask)
         marker, turn = self.engine.mocap_pos, self.engine.mocap_quat
         marker[:, 0] = (self.goals.position - self.draws.above_marker).to(marker.dtype)
         turn[:, 0] = self.goals.orientation.to(turn.dtype)
 
-    # What is seen.
+    # Observation.
 
     def reach(self) -> Tensor:
         """`[N, F]`: distance of every fingertip from the object's centre, in metres."""
@@ -237,18 +237,18 @@ class AllegroKuka(MujocoTask[C]):
 
     def _width(self) -> int:
         arms, joints, points = self.arms.count, self.arms.low.numel(), self.keypoints.count
-        return 2 * joints + arms * (3 + 10 + 12 + 3 * points) + 10 + 3 * points + 3 + (3 + self._told_reaches()) + 2
+        return 2 * joints + arms * (3 + 10 + 12 + 3 * points) + 10 + 3 * points + 3 + (3 + self._observed_reaches()) + 2
 
-    def _told_reaches(self) -> int:
-        """Best fingertip distances that are observed: those of one arm, none of two, as in the reference."""
+    def _observed_reaches(self) -> int:
+        """Number of best fingertip distances observed: all with one arm, none with two, as in the reference."""
         return 4 if self.arms.count == 1 else 0
 
-    def _tell(self, mask: Tensor) -> None:
-        """What is observed of the episode so far: what it is now, in the environments of `mask [N]`."""
+    def _update_observed_progress(self, mask: Tensor) -> None:
+        """Update the observed progress of the episode in the environments of `mask [N]`."""
         progress, told = self.progress, self.kept["told"]
         columns = (
             progress.best_distance[:, None],
-            progress.best_reach[:, : self._told_reaches()],
+            progress.best_reach[:, : self._observed_reaches()],
             progress.lifted[:, None].float(),
             torch.log1p(self.kept["successes"])[:, None],
         )
@@ -260,7 +260,7 @@ class AllegroKuka(MujocoTask[C]):
         return position, orientation
 
     def _to_goal(self) -> Tensor:
-        """`[N, K, 3]`: keypoints of the object as seen from the goal's."""
+        """`[N, K, 3]`: vectors from the goal's keypoints to the object's."""
         goal = self.keypoints.at(self.goals.position, self.goals.orientation)
         return self.keypoints.at(*self._pose()) - goal
 
