@@ -103,7 +103,7 @@ class Anymal(MujocoTask[AnymalConfig]):
         self.kept["action"].masked_fill_(rows, 0.0)
 
     def control(self, action: Tensor) -> Tensor:
-        self.kept["action"].copy_(action.nan_to_num())  # even a NaN action is observed once
+        self.kept["action"].copy_(action.nan_to_num())  # or the last observation of a diverged row would be NaN
         return self._stance + self.config.action_scale * action
 
     def velocity(self) -> Tensor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NO_OPENGL = 3
 """Exit status where OpenGL does not start."""
 PANEL_PIXELS = {"mp4": ((720, 480), (480, 320)), "gif": ((480, 320), (320, 208))}
-"""Width and height of a single panel, and of one of several; multiples of 16, which video encoders need."""
+"""Width and height of a single panel, and of one of several; multiples of 16, which video encoders prefer."""
 GIF_COLOURS = 128
 SHADOW_PIXELS = 1024
 """Side of the shadow map. The models' 4096 take half of the time when a CPU draws."""

@@ -135,7 +135,7 @@ class Simulation(plugin.SimPlugin):
 
     @messages.handler
     def on_load(self, event: messages.LoadModelEvent) -> bool:
-        """Start an episode when the page reloads. A model dropped onto it is ignored: policies know one robot."""
+        """Start an episode on a reload, also when a model is dropped onto the page: the policy knows only its robot."""
         self._begin()
         return True
 
