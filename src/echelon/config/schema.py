@@ -206,6 +206,8 @@ class TrainConfig:
     """Number of policies M: one leader and M-1 followers, or members of a population; 6 unless given, 1 with PPO."""
     num_envs: int = 256
     """Environments simulated side by side."""
+    envs_per_policy: tuple[int, ...] = ()
+    """Environments of each policy, the leader's first; divided evenly unless given."""
     iterations: int | None = None
     """Iterations to train for; or give `env_steps`."""
     env_steps: int = 1_000_000

@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from echelon.algorithms import complete
 from echelon.config import TaskConfig, TrainConfig
 from echelon.config.checks import validate
 from echelon.console.interrupt import Interrupt
@@ -16,14 +17,12 @@ from echelon.envs.contract import Env, MakeEnv
 from echelon.errors import UserError
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
-from echelon.rollout.layout import Layout
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.tasks import make
-from echelon.training.population_trainer import PopulationTrainer, make_trainer
-from echelon.training.trainer import Trainer, make_plan
+from echelon.training.trainer import Trainer, make_layout, make_plan
 
 
 def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
@@ -35,12 +34,13 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
     view = view or NullView()
     validate(config)
     set_up_torch(config)
-    make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
+    config = complete(config)
+    make_plan(make_layout(config), config)  # before a folder exists that cannot be trained
     folder = RunFolder.create_or_resume(config)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
     env = make_env(config.num_envs, choose_device(config.device), config.seed)
     config, folder = _complete(config, folder, env)
-    trainer = make_trainer(env, config)
+    trainer = Trainer(env, config)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -53,14 +53,16 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
-                _require_finite(metrics, folder)
+                if trainer.selection is None:  # a population outlives members that diverge: they are replaced
+                    _require_finite(metrics, folder)
                 stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
                 last = stop or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:
-                    genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
+                    takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
+                    genealogy.write(trainer.iteration, session.env_steps, takeovers)
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
                 if last:
@@ -136,12 +138,7 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
 
 
 def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
-    """Stop where learning has diverged, before a network of NaN is saved over the good ones.
-
-    A population outlives members that diverge: they are replaced.
-    """
-    if folder.config.algo == "pbt":
-        return
+    """Stop where learning has diverged, before a network of NaN is saved over the good ones."""
     for name in ("loss/actor", "loss/critic"):
         if not math.isfinite(metrics[name]):
             raise UserError(
@@ -153,8 +150,8 @@ def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
-    if isinstance(trainer, PopulationTrainer) and trainer.iteration == 0:
-        genealogy.begin(trainer.hyperparameters())
+    if trainer.selection is not None and trainer.iteration == 0:
+        genealogy.begin(trainer.selection.start())
     return genealogy
 
 

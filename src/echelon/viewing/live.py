@@ -16,7 +16,7 @@ from mujoco.studio import app, launch_thread, messages, plugin, sim, viewer_hand
 from mujoco.studio.dear_imgui import dear_imgui as imgui
 
 from echelon.errors import UserError
-from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.scene import Looks, camera
 
 LATE_S = 0.2
@@ -49,7 +49,7 @@ class Simulation(plugin.SimPlugin):
     """Steps the environment at the pace the page asks for, and shows its state."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
-        self.actor = Actor(trained, policy, seed)
+        self.actor = Performer(trained, policy, seed)
         self.engine = self.actor.simulated.engine
         self.paused = False
         self.speed = 1.0
