@@ -2,9 +2,7 @@
 
 from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
 from echelon.presets.population import short
-from echelon.tasks.cartpole import CartpoleConfig
-from echelon.tasks.deceptive_reach import DeceptiveReachConfig
-from echelon.tasks.hopper import HopperConfig
+from echelon.tasks.settings import CartpoleConfig, DeceptiveReachConfig, HopperConfig
 
 PRESETS: dict[str, TrainConfig] = {
     "CartpoleSwingup": TrainConfig(
