@@ -15,13 +15,13 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import rates
 import torch
 from command import command
 
-from echelon.config import Algo, TrainConfig
+from echelon.config import ALGORITHMS, TrainConfig
 from echelon.config.checks import require_device, validate
 from echelon.errors import UserError
 from echelon.presets import preset
@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task")
     parser.add_argument("--num-envs", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--iterations", type=int, default=20)

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from command import command
@@ -29,7 +29,7 @@ from roofline import update_roofline
 from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
-from echelon.config import Algo, TrainConfig
+from echelon.config import ALGORITHMS, TrainConfig
 from echelon.config.checks import require_device, validate
 from echelon.device.capture import Captured
 from echelon.presets import preset
@@ -221,7 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--num-envs", type=int, default=24576)
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
     parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given; only cpo has one")

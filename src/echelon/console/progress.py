@@ -97,7 +97,7 @@ class Progress:
     def env_steps(self) -> float:
         """Environment steps taken, whether the trainer logged them or not."""
         steps = self.get("env_steps")
-        return steps if math.isfinite(steps) else self.done * self.config.num_envs * self.config.update.horizon
+        return steps if math.isfinite(steps) else self.done * self.config.steps_per_iteration
 
     def logged(self, prefix: str) -> dict[str, float]:
         """Finite metrics that start with `prefix`, under the rest of their names."""
@@ -106,12 +106,3 @@ class Progress:
             for name, value in self.metrics.items()
             if name.startswith(prefix) and math.isfinite(value)
         }
-
-    @property
-    def device(self) -> str:
-        """Where it trains. `auto` is resolved as the trainer does."""
-        if self.config.device != "auto":
-            return self.config.device
-        import torch
-
-        return "cuda" if torch.cuda.is_available() else "cpu"

@@ -16,7 +16,7 @@ from echelon.rollout.layout import LEADER
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
-from echelon.training.loop import choose_device
+from echelon.training.resolve import choose_device
 
 Mode = Literal["deterministic", "sampled"]
 LOOK_EVERY = 16
@@ -76,7 +76,7 @@ def evaluate(
             env.adopt(found.state["trainer"]["env"])
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
-    steps = config.num_envs * config.update.horizon * found.iteration
+    steps = config.steps_per_iteration * found.iteration
     leader = leader_of(found.state["trainer"])
     return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
 

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -30,18 +30,16 @@ REPORT = "report.html"
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last part of its iterations, at least one."""
 
-MANY = 12
-"""Runs from which on starting further processes saves time."""
+PARALLEL_FROM = 12
+"""Runs from which on reading them in several processes saves time."""
 
-KEPT = re.compile(
-    r"iteration|env_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
+SHOWN_METRICS = re.compile(
+    r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
 """Metrics a report shows. The others are in `metrics.jsonl` and TensorBoard."""
 
 Column = NDArray[np.float64]
-GradientSteps = Callable[[TrainConfig], int | None]
-"""Optimizer steps of an iteration by a run's settings; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -117,21 +115,17 @@ def _looking_like_runs(path: Path) -> list[Path]:
     return sorted(entry for entry in path.iterdir() if any((entry / mark).exists() for mark in marks))
 
 
-def read_runs(paths: Iterable[Path], steps: GradientSteps | None = None) -> tuple[list[Run], list[Problem]]:
-    """All runs that can be read, and what is wrong with the others. Without `steps` no run has that axis."""
+def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
+    """All runs that can be read, and what is wrong with the others."""
     found = _read_all(list(paths))
     runs = [one for one in found if isinstance(one, Run)]
-    for run in runs:
-        each = steps(run.config) if steps else None
-        if each is not None:
-            run.columns["gradient_steps"] = run.columns["iteration"] * each
     _tell_apart(runs)
     return runs, [one for one in found if isinstance(one, Problem)]
 
 
 def _read_all(paths: list[Path]) -> list[Run | Problem]:
     """Many runs are read by several processes, since parsing their metrics takes a core for seconds."""
-    if len(paths) < MANY:
+    if len(paths) < PARALLEL_FROM:
         return [_read_or_name(path) for path in paths]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(_read_or_name, paths))
@@ -161,6 +155,9 @@ def read_run(path: Path) -> Run:
     run = Run(folder.name, path, config, settings, _machine(document), _columns(lines), distances)
     if damage:
         run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if not np.isfinite(run.columns.get("gradient_steps", np.array(math.nan))).all():
+        run.columns.pop("gradient_steps", None)  # a run of an older version, perhaps resumed by this one
+        run.notes.append("from before gradient steps were logged, so not among the curves over them")
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
     return run
@@ -216,7 +213,7 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
 def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
     """Lines turned into columns."""
     names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if KEPT.fullmatch(name)]
+    kept = [name for name in names if SHOWN_METRICS.fullmatch(name)]
     columns = {name: _column(lines, name) for name in kept}
     if "env_steps" not in columns:
         columns["env_steps"] = columns["iteration"]
