@@ -22,11 +22,10 @@ import torch
 from command import command
 
 from echelon.config import ALGORITHMS, TrainConfig
-from echelon.config.checks import require_device, validate
+from echelon.config.checks import require_device
 from echelon.errors import UserError
 from echelon.presets import preset
-from echelon.rollout.layout import Layout
-from echelon.training.trainer import make_plan
+from echelon.training.resolve import resolve
 
 SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 
@@ -34,8 +33,7 @@ SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 def fits(config: TrainConfig, num_envs: int) -> bool:
     """Whether so many environments split into equal minibatches, and between the members of a population."""
     try:
-        validate(replace(config, num_envs=num_envs))
-        make_plan(Layout(num_envs, config.num_policies), config)
+        resolve(replace(config, num_envs=num_envs))
     except UserError:
         return False
     return True

@@ -30,11 +30,12 @@ from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
 from echelon.config import ALGORITHMS, TrainConfig
-from echelon.config.checks import require_device, validate
+from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.presets import preset
 from echelon.training.loop import set_up_torch
 from echelon.training.population_trainer import make_trainer
+from echelon.training.resolve import resolve
 from echelon.training.trainer import Trainer
 
 STEPS = 8
@@ -185,7 +186,7 @@ def used_since(held: int | None, device: torch.device) -> int | None:
 
 def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     """Up to the end of the first iteration."""
-    validate(config)
+    resolve(config)
     set_up_torch(config)
     held, began = memory(device), time.perf_counter()
     env: Any = tasks.make(config.task, config.env, config.num_envs, device, 0, spread_clocks=True)

@@ -1,4 +1,4 @@
-"""How far a run is: what both views show, computed once."""
+"""The progress of a run, computed once for both views."""
 
 import math
 import time
@@ -10,12 +10,12 @@ from echelon.config import TrainConfig
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 
-RECENT = 30
+PACE_ITERATIONS = 30
 """Iterations the time left is estimated from: enough to be calm, few enough to forget the first, slow ones."""
 
 
 class Mark(NamedTuple):
-    """When how many iterations were done."""
+    """A point in time, and the iterations done by then."""
 
     time: float
     done: int
@@ -63,7 +63,7 @@ class Progress:
         for line in read_metrics(folder) if first_iteration else []:
             self.returns.append(line.get("return/leader", math.nan))
         self._clock = clock
-        self._marks = deque([Mark(clock(), first_iteration)], maxlen=RECENT)
+        self._marks = deque([Mark(clock(), first_iteration)], maxlen=PACE_ITERATIONS)
         self._warm = False
 
     def update(self, metrics: Mapping[str, float]) -> None:

@@ -19,8 +19,8 @@ from echelon.tasks import make
 from echelon.training.resolve import choose_device
 
 Mode = Literal["deterministic", "sampled"]
-LOOK_EVERY = 16
-"""Steps between two looks at whether all episodes have ended; each look waits for the device."""
+CHECK_END_EVERY = 16
+"""Steps between two checks whether all episodes have ended; each check waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed:
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
     for t in range(getattr(env, "longest_episode", env.episode_length)):
-        if t % LOOK_EVERY == 0 and not running.any():
+        if t % CHECK_END_EVERY == 0 and not running.any():
             break
         output = model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
         action = output.mean[0]
@@ -134,7 +134,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
     table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
     means = {name: x.mean(1).tolist() for name, x in table.items()}
     spread = table["return"].std(1, correction=0).tolist()
-    own = {"return", "length", "terminated"}
+    common = {"return", "length", "terminated"}
     return [
         PolicyScore(
             policy=policy,
@@ -144,7 +144,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
             return_std=spread[policy],
             length_mean=means["length"][policy],
             terminated=means["terminated"][policy],
-            extra={name: mean[policy] for name, mean in means.items() if name not in own},
+            extra={name: mean[policy] for name, mean in means.items() if name not in common},
         )
         for policy in range(len(spread))
     ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from echelon.config import ALGORITHMS, TrainConfig
 from echelon.errors import UserError, nearest
-from echelon.presets.population import short
+from echelon.presets.population import short_run_pbt
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _pbt_short(config: TrainConfig) -> TrainConfig:
     return replace(
         config,
         num_envs=config.num_envs // members * members,
-        pbt=short(config.num_iterations * config.steps_per_iteration, members),
+        pbt=short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
     )
 
 

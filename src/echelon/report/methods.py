@@ -1,4 +1,4 @@
-"""Which runs belong together: a **method** is an algorithm or variant with one set of settings, a run per seed."""
+"""Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -16,14 +16,14 @@ from echelon.report.palette import colour_numbers
 from echelon.report.reading import Run
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
-KL_MAPS = 60
-"""KL maps kept of a run."""
+MAX_KL_MAPS = 60
+"""KL maps per run in the page."""
 POLICY_POINTS = 150
 """Points of the curves of single policies, of which a run has many."""
 COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
 ADVERSARY = ("adversary/loss", "adversary/accuracy")
-OWN_OF_EACH_RUN = ("task", "seed", "out", "variant")
-"""Settings the table of differences leaves out: every run has its own, or its method is named after it."""
+DIFFERS_BY_RUN = ("task", "seed", "out", "variant")
+"""Settings that differ between any two runs, or that name the method."""
 
 
 def payload(contents: Contents) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _follower(run: Run) -> str:
     return "member" if run.config.algo == "pbt" else "follower"
 
 
-def chosen_maps(run: Run, frames: int = KL_MAPS) -> list[dict[str, Any]]:
+def chosen_maps(run: Run, frames: int = MAX_KL_MAPS) -> list[dict[str, Any]]:
     """So many KL matrices spread over training; the first and the last are always among them."""
     last = len(run.distances) - 1
     chosen = {round(i * last / max(1, frames - 1)) for i in range(frames)} if last >= 0 else ()
@@ -123,7 +123,7 @@ def settings_table(contents: Contents, task: str) -> dict[str, Any]:
     rows = [
         [name, *(_common([run.settings.get(name) for run in group]) for _, group in columns)]
         for name in differing(runs)
-        if name not in OWN_OF_EACH_RUN
+        if name not in DIFFERS_BY_RUN
     ]
     machines = dict.fromkeys(name for run in runs for name in run.machine)
     rows += [

@@ -31,13 +31,13 @@ FINAL_SHARE = 0.05
 """A run's final score is the mean over this last part of its iterations, at least one."""
 
 PARALLEL_FROM = 12
-"""Runs from which on reading them in several processes saves time."""
+"""Number of runs from which on reading them in several processes saves time."""
 
-SHOWN_METRICS = re.compile(
+REPORTED_METRICS = re.compile(
     r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
-"""Metrics a report shows. The others are in `metrics.jsonl` and TensorBoard."""
+"""Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
 
 Column = NDArray[np.float64]
 
@@ -213,7 +213,7 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
 def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
     """Lines turned into columns."""
     names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if SHOWN_METRICS.fullmatch(name)]
+    kept = [name for name in names if REPORTED_METRICS.fullmatch(name)]
     columns = {name: _column(lines, name) for name in kept}
     if "env_steps" not in columns:
         columns["env_steps"] = columns["iteration"]
