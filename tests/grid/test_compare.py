@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,8 +126,14 @@ def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None
         plan_cells(read_order([*words, "--update.clip", "0.3"]))
 
 
-def script(body: str) -> list[str]:
-    return [sys.executable, "-c", body]
+def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:
+    """Let the process of each cell run a script."""
+    popen = subprocess.Popen
+
+    def start(command: list[str], **more: Any) -> "subprocess.Popen[bytes]":
+        return popen([sys.executable, "-c", bodies[Path(command[-1]).stem]], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
 
 
 def test_a_cell_that_fails_is_marked_and_the_others_go_on(
@@ -143,9 +150,7 @@ def test_a_cell_that_fails_is_marked_and_the_others_go_on(
         cells[3].name: "pass",
         cells[4].name: saved.format(str(cells[4].path)) + "; 1 / 0",
     }
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: popen(script(next(
-        body for name, body in bodies.items() if f"{tmp_path}/logs/{name}.json" in command)), **more))  # fmt: skip
+    run_instead(monkeypatch, bodies)
     finished: list[Cell] = []
     failed = run(cells, tmp_path / "logs", workers=2, make_view=PlainGridView, finished=finished.append)
     assert sorted(cell.name for cell in finished) == [cells[0].name, cells[4].name]
@@ -159,6 +164,24 @@ def test_a_cell_that_fails_is_marked_and_the_others_go_on(
     assert run([cells[0], cells[4]], tmp_path / "logs", make_view=PlainGridView, finished=finished.append) == {}
     assert finished == [cells[0], cells[4]]
     assert capsys.readouterr().out == "2 of 2 done, 0 running, 0 left, time left 0 s\n" * 2
+
+
+def test_an_interrupt_lets_all_running_cells_save_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is done, which interrupts; two others wait for their standard input to close, and then take their time."""
+    config = replace(preset("CartpoleSwingup"), iterations=4)
+    cells = [Cell(name, replace(config, out=str(tmp_path / name))) for name in ("first", "second", "third")]
+    waits = "import os, sys, time; sys.stdin.read(); time.sleep(0.2); os.makedirs({!r})"
+    bodies = {cell.name: waits.format(str(cell.path / "saved")) for cell in cells[1:]}
+    run_instead(
+        monkeypatch, bodies | {"first": f"import os; os.makedirs({str(cells[0].path / 'checkpoints/00000004')!r})"}
+    )
+
+    def interrupt(cell: Cell) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(cells, tmp_path / "logs", workers=3, make_view=PlainGridView, finished=interrupt)
+    assert all((cell.path / "saved").exists() for cell in cells[1:])
 
 
 COMPARE = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "cpo", "--seeds", "1", *TINY, "--iterations", "80"]

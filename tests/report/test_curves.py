@@ -102,7 +102,7 @@ def test_a_variant_goes_by_its_name(tmp_path: Path) -> None:
         ("SAPG", 1),
         ("CPO", 1),
         ("no_pull", 2),
-        ("no_pull + entropy_off", 1),
+        ("no_pull+entropy_off", 1),
     ]
     names = [method.name for method in group_runs([*no_pull, read("b", ("no_pull",), algo="sapg", beta=0.0)])]
     assert names == ["no_pull · algo sapg", "no_pull · algo cpo"]

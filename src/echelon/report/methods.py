@@ -42,7 +42,7 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
 
 def _title(run: Run) -> str:
     """What a run trains: its variant, or else its algorithm."""
-    return " + ".join(run.config.variant) or run.config.algo.upper()
+    return run.config.method if run.config.variant else run.config.algo.upper()
 
 
 def _rank(method: Method) -> tuple[int, bool]:
