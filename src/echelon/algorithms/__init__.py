@@ -22,8 +22,8 @@ def register(algorithm: Algorithm) -> Algorithm:
 def find(name: str) -> Algorithm:
     """The algorithm of that name."""
     if name not in ALGORITHMS:
-        hint = nearest(name, ALGORITHMS) or f"; there are {', '.join(ALGORITHMS)}"
-        raise UserError(f"{name} is not an algorithm{hint}")
+        known = ", ".join(ALGORITHMS)
+        raise UserError(f"--algo takes one of {known}, not {name!r}{nearest(name, ALGORITHMS)}")
     return ALGORITHMS[name]
 
 

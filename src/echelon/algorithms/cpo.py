@@ -66,4 +66,5 @@ CPO = Algorithm(
     groups=(BORROWS, PULL),
     reads_leader=lambda config: config.pull.reverse_temperature != 0,
     extra_reward=make_adversary,
+    colour=0,
 )

@@ -124,5 +124,5 @@ class Population:
         self._fit()
 
 
-PBT = Algorithm("pbt", actor_loss, networks=lambda policies: policies, vectors=vectors, selection=Population)
+PBT = Algorithm("pbt", actor_loss, networks=lambda policies: policies, vectors=vectors, selection=Population, colour=3)
 """Each member's loss is PPO's."""

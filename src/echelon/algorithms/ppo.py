@@ -24,4 +24,4 @@ def own_term(batch: Batch, config: TrainConfig) -> Tensor:
     return config.ensemble.own_weight * total(loss)
 
 
-PPO = Algorithm("ppo", actor_loss, policies=1, one_policy=True)
+PPO = Algorithm("ppo", actor_loss, policies=1, one_policy=True, colour=2)

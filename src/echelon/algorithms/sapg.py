@@ -30,4 +30,4 @@ def borrow_term(batch: Batch, config: TrainConfig) -> Tensor:
     return config.ensemble.borrow_weight * total(loss)
 
 
-SAPG = Algorithm("sapg", actor_loss, groups=(BORROWS,))
+SAPG = Algorithm("sapg", actor_loss, groups=(BORROWS,), colour=1)

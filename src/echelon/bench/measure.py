@@ -141,7 +141,7 @@ def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
         "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip, None)),
     }
     parts["backward"] = max(0.0, both - parts["forward"])
-    return {f"update/{name}": trainer.gradient_steps * value for name, value in parts.items()}
+    return {f"update/{name}": trainer.steps_per_iteration * value for name, value in parts.items()}
 
 
 def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:

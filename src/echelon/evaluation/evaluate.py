@@ -16,12 +16,12 @@ from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
-from echelon.training.loop import choose_device
+from echelon.training.resolve import choose_device
 from echelon.training.trainer import make_model
 
 Mode = Literal["deterministic", "sampled"]
-LOOK_EVERY = 16
-"""Steps between two looks at whether all episodes have ended; each look waits for the device."""
+CHECK_END_EVERY = 16
+"""Steps between two checks whether all episodes have ended; each check waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def evaluate(
             env.adopt(found.state["trainer"]["env"])
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
-    steps = config.num_envs * config.update.horizon * found.iteration
+    steps = config.steps_per_iteration * found.iteration
     leader = found.state["trainer"]["leader"]
     return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
 
@@ -104,7 +104,7 @@ def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode,
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
     for t in range(getattr(env, "longest_episode", env.episode_length)):
-        if t % LOOK_EVERY == 0 and not running.any():
+        if t % CHECK_END_EVERY == 0 and not running.any():
             break
         step = player.step(generator)
         done = (step.terminated | step.truncated).float()
@@ -124,7 +124,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
     table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
     means = {name: x.mean(1).tolist() for name, x in table.items()}
     spread = table["return"].std(1, correction=0).tolist()
-    own = {"return", "length", "terminated"}
+    common = {"return", "length", "terminated"}
     return [
         PolicyScore(
             policy=policy,
@@ -134,7 +134,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
             return_std=spread[policy],
             length_mean=means["length"][policy],
             terminated=means["terminated"][policy],
-            extra={name: mean[policy] for name, mean in means.items() if name not in own},
+            extra={name: mean[policy] for name, mean in means.items() if name not in common},
         )
         for policy in range(len(spread))
     ]

@@ -16,14 +16,14 @@ from echelon.report.palette import colour_numbers
 from echelon.report.reading import Run
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
-FRAMES = 60
-"""KL maps kept of a run."""
+MAX_KL_MAPS = 60
+"""KL maps per run in the page."""
 POLICY_POINTS = 150
 """Points of the curves of single policies, of which a run has many."""
 COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
 ADVERSARY = ("adversary/loss", "adversary/accuracy")
-NOT_TOLD = ("task", "seed", "out")
-"""Settings that every run has its own of."""
+DIFFERS_BY_RUN = ("task", "seed", "out", "variant")
+"""Settings that differ between any two runs, or that name the method."""
 
 
 def payload(contents: Contents) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def leader_metrics(run: Run) -> list[str]:
 def policy_metrics(run: Run) -> tuple[list[str], str]:
     """The returns of a run's followers, none with a single policy, and that of its leader. In a population, all members
     are among the first: its leader is whichever does best at the time."""
-    population = run.config.algo == "pbt"
+    population = _is_population(run)
     policies = [name for name in run.columns if name.startswith("return/policy_")]
     leader = "return/leader" if population or not policies else policies[0]
     return [name for name in policies if name != leader], leader
@@ -86,10 +86,15 @@ def _run(run: Run, method: int) -> dict[str, Any]:
 
 
 def _follower(run: Run) -> str:
-    return "member" if run.config.algo == "pbt" else "follower"
+    return "member" if _is_population(run) else "follower"
 
 
-def chosen_maps(run: Run, frames: int = FRAMES) -> list[dict[str, Any]]:
+def _is_population(run: Run) -> bool:
+    """Whether its policies are judged against each other, and whoever does best leads."""
+    return "objective/policy_0" in run.columns
+
+
+def chosen_maps(run: Run, frames: int = MAX_KL_MAPS) -> list[dict[str, Any]]:
     """So many KL matrices spread over training; the first and the last are always among them."""
     last = len(run.distances) - 1
     chosen = {round(i * last / max(1, frames - 1)) for i in range(frames)} if last >= 0 else ()
@@ -123,7 +128,7 @@ def settings_table(contents: Contents, task: str) -> dict[str, Any]:
     rows = [
         [name, *(_common([run.settings.get(name) for run in group]) for _, group in columns)]
         for name in differing(runs)
-        if name not in NOT_TOLD
+        if name not in DIFFERS_BY_RUN
     ]
     machines = dict.fromkeys(name for run in runs for name in run.machine)
     rows += [

@@ -8,9 +8,9 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,16 @@ REPORT = "report.html"
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last part of its iterations, at least one."""
 
-MANY = 12
-"""Runs from which on starting further processes saves time."""
+PARALLEL_FROM = 12
+"""Number of runs from which on reading them in several processes saves time."""
 
-KEPT = re.compile(
-    r"iteration|env_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
+REPORTED_METRICS = re.compile(
+    r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
-"""Metrics a report shows. The others are in `metrics.jsonl` and TensorBoard."""
+"""Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
 
 Column = NDArray[np.float64]
-GradientSteps = Callable[[TrainConfig], int | None]
-"""Optimizer steps of an iteration by a run's settings; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class Run:
     distances: list[dict[str, Any]]
     """KL matrices, oldest first."""
     notes: list[str] = field(default_factory=list)
+    colour: int | None = None
+    """Its algorithm's place in the palette, if that has one."""
 
     @property
     def task(self) -> str:
@@ -117,21 +117,17 @@ def _looking_like_runs(path: Path) -> list[Path]:
     return sorted(entry for entry in path.iterdir() if any((entry / mark).exists() for mark in marks))
 
 
-def read_runs(paths: Iterable[Path], steps: GradientSteps | None = None) -> tuple[list[Run], list[Problem]]:
-    """All runs that can be read, and what is wrong with the others. Without `steps` no run has that axis."""
+def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
+    """All runs that can be read, and what is wrong with the others."""
     found = _read_all(list(paths))
     runs = [one for one in found if isinstance(one, Run)]
-    for run in runs:
-        each = steps(run.config) if steps else None
-        if each is not None:
-            run.columns["gradient_steps"] = run.columns["iteration"] * each
     _tell_apart(runs)
     return runs, [one for one in found if isinstance(one, Problem)]
 
 
 def _read_all(paths: list[Path]) -> list[Run | Problem]:
     """Many runs are read by several processes, since parsing their metrics takes a core for seconds."""
-    if len(paths) < MANY:
+    if len(paths) < PARALLEL_FROM:
         return [_read_or_name(path) for path in paths]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(_read_or_name, paths))
@@ -153,14 +149,23 @@ def read_run(path: Path) -> Run:
         warnings.simplefilter("always")
         try:
             lines = read_metrics(folder)
-            distances = [line for line in read_distances(folder) if _is_square(line, config.num_policies)]
+            distances = read_distances(folder)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"its metrics cannot be read: {error}") from None
     if not lines:
         raise UserError("it has a config but no metrics yet")
-    run = Run(folder.name, path, config, settings, _machine(document), _columns(lines), distances)
+    columns = _columns(lines)
+    if config.policies is None:  # a run of an older version, which left it to the algorithm
+        config = replace(config, policies=max(1, sum(name.startswith("sigma/policy_") for name in columns)))
+    settings["policies"] = config.policies
+    distances = [line for line in distances if _is_square(line, config.num_policies)]
+    colour = document.get("colour") if isinstance(document.get("colour"), int) else None
+    run = Run(folder.name, path, config, settings, _machine(document), columns, distances, colour=colour)
     if damage:
         run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if not np.isfinite(run.columns.get("gradient_steps", np.array(math.nan))).all():
+        run.columns.pop("gradient_steps", None)  # a run of an older version, perhaps resumed by this one
+        run.notes.append("from before gradient steps were logged, so not among the curves over them")
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
     return run
@@ -189,7 +194,7 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
         config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
-    return config, _leaves(stored) | {"policies": config.num_policies}
+    return config, _leaves(stored)
 
 
 def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:
@@ -216,7 +221,7 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
 def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
     """Lines turned into columns."""
     names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if KEPT.fullmatch(name)]
+    kept = [name for name in names if REPORTED_METRICS.fullmatch(name)]
     columns = {name: _column(lines, name) for name in kept}
     if "env_steps" not in columns:
         columns["env_steps"] = columns["iteration"]

@@ -8,9 +8,8 @@ from functools import partial
 
 import torch
 
-from echelon.algorithms import complete
+from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
-from echelon.config.checks import validate
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import NullView, View
 from echelon.envs.contract import Env, MakeEnv
@@ -22,25 +21,25 @@ from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.tasks import make
-from echelon.training.trainer import Trainer, make_layout, make_plan
+from echelon.training.resolve import Resolved, resolve
+from echelon.training.trainer import Trainer
 
 
-def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+def train(config: TrainConfig | Resolved, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
     """
     view = view or NullView()
-    validate(config)
+    resolved = config if isinstance(config, Resolved) else resolve(config)
+    config = resolved.config
     set_up_torch(config)
-    config = complete(config)
-    make_plan(make_layout(config), config)  # before a folder exists that cannot be trained
-    folder = RunFolder.create_or_resume(config)
+    folder = RunFolder.create_or_resume(config, find(config.algo).colour)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, choose_device(config.device), config.seed)
+    env = make_env(config.num_envs, resolved.device, config.seed)
     config, folder = _complete(config, folder, env)
-    trainer = Trainer(env, config)
+    trainer = Trainer(env, config, resolved.plan)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -80,7 +79,7 @@ class _Session:
 
     def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
         self.trainer, self.folder = trainer, folder
-        self.steps = trainer.env.num_envs * trainer.config.update.horizon
+        self.steps = trainer.config.steps_per_iteration
         self.last = time.perf_counter()
         self.began = self.last - seconds_before
 
@@ -96,6 +95,7 @@ class _Session:
         return {
             "iteration": self.trainer.iteration,
             "env_steps": self.env_steps,
+            "gradient_steps": self.trainer.gradient_steps,
             "wall_s": now - self.began,
             "fps/total": self.steps / spent,
             "fps/collect": self.steps / seconds["collect"].seconds,
@@ -112,20 +112,11 @@ class _Session:
 
 
 def set_up_torch(config: TrainConfig) -> None:
-    """Torch's settings for the whole process. Raises a `UserError` for a precision that the device does not have."""
+    """Torch's settings for the whole process."""
     on_cpu = choose_device(config.device).type == "cpu"
-    if config.precision == "bf16" and on_cpu:
-        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
     torch.set_num_threads(config.threads)
     exact = config.precision == "fp32" or on_cpu
     torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainConfig, RunFolder]:

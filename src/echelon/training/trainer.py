@@ -56,13 +56,14 @@ class Trainer:
     On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
     """
 
-    def __init__(self, env: Env, config: TrainConfig) -> None:
+    def __init__(self, env: Env, config: TrainConfig, plan: Plan | None = None) -> None:
+        """`plan` is what `config` resolves to; made here unless given."""
         self.env, self.config = env, (config := complete(config))
         self.algorithm = find(config.algo)
         device = env.device
         self._fuses = fuses(device, config.fuse)
-        self.layout = make_layout(config, device)
-        self.plan = make_plan(self.layout, config)
+        self.plan = plan or make_plan(make_layout(config, device), config)
+        self.layout = self.plan.layout
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
@@ -90,7 +91,7 @@ class Trainer:
         self._warm = False
         """Whether all that can be compiled is."""
         self.timers = Timers.for_device(device)
-        self.iteration = 0
+        self.iteration = self.gradient_steps = 0
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
         """`run` as a graph. What acts can only be one if the environment can."""
@@ -124,6 +125,7 @@ class Trainer:
             self._learn, self._passes = self._captured(self._update), self.update.passes
         with timers("update"):
             metrics = self._learn()
+        self.gradient_steps += self.steps_per_iteration
         self.iteration += 1
         with timers("read"):
             result = _read(metrics, distances)
@@ -142,7 +144,7 @@ class Trainer:
         return metrics["return/leader"] if self.selection is None else self.selection.score(metrics)
 
     @property
-    def gradient_steps(self) -> int:
+    def steps_per_iteration(self) -> int:
         """Optimizer steps of an iteration."""
         return self.update.passes * self.plan.minibatches
 
@@ -183,6 +185,7 @@ class Trainer:
         """All that is needed to go on to the bit."""
         return {
             "iteration": self.iteration,
+            "gradient_steps": self.gradient_steps,
             "leader": self.leader,
             "model": self.model.state_dict(),
             "optimizer": self.update.optimizer.state_dict(),
@@ -195,6 +198,8 @@ class Trainer:
 
     def load_state_dict(self, state: Any) -> None:
         self.iteration = state["iteration"]
+        # Not counted by older versions, where they were the same in every iteration.
+        self.gradient_steps = state.get("gradient_steps", self.iteration * self.steps_per_iteration)
         self.model.load_state_dict(state["model"])
         self.update.optimizer.load_state_dict(state["optimizer"])
         if self.extra_reward:

@@ -181,7 +181,7 @@ class PolicyWindow(plugin.ViewerPlugin):
         imgui.SetNextWindowSize(imgui.Vec2(250, 150), int(imgui.Cond.FirstUseEver))
         if imgui.Begin("Policy")[0]:
             imgui.TextUnformatted(f"{config.task}, {config.algo}, iteration {self._trained.iteration:,}")
-            names = [self._trained.name(policy) for policy in range(config.num_policies)]
+            names = [self._trained.name(policy) for policy in range(self._trained.model.policies)]
             changed, policy = imgui.Combo("##policy", now.policy, names)
             if changed:
                 self.viewer.send_to_sim(PolicyEvent(policy))
