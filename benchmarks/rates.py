@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from command import command
+from echelon.training.population_trainer import make_trainer
 from roofline import update_roofline
 
 from echelon import tasks
@@ -34,7 +35,6 @@ from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.presets import preset
 from echelon.training.loop import set_up_torch
-from echelon.training.population_trainer import make_trainer
 from echelon.training.resolve import resolve
 from echelon.training.trainer import Trainer
 

@@ -22,7 +22,8 @@ from echelon.diagnostics.measure import measure as measure_distances
 from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
-from echelon.training.loop import choose_device, set_up_torch
+from echelon.training.loop import set_up_torch
+from echelon.training.resolve import choose_device
 from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]

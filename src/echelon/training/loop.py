@@ -21,7 +21,7 @@ from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.tasks import make
-from echelon.training.resolve import Resolved, resolve
+from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.trainer import Trainer
 
 
