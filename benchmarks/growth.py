@@ -15,18 +15,17 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import rates
 import torch
 from command import command
 
-from echelon.config import Algo, TrainConfig
-from echelon.config.checks import require_device, validate
+from echelon.config import ALGORITHMS, TrainConfig
+from echelon.config.checks import require_device
 from echelon.errors import UserError
 from echelon.presets import preset
-from echelon.rollout.layout import Layout
-from echelon.training.trainer import make_plan
+from echelon.training.resolve import resolve
 
 SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 
@@ -34,8 +33,7 @@ SIZES = (4096, 8192, 16384, 24576, 49152, 98304)
 def fits(config: TrainConfig, num_envs: int) -> bool:
     """Whether so many environments split into equal minibatches, and between the members of a population."""
     try:
-        validate(replace(config, num_envs=num_envs))
-        make_plan(Layout(num_envs, config.num_policies), config)
+        resolve(replace(config, num_envs=num_envs))
     except UserError:
         return False
     return True
@@ -96,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task")
     parser.add_argument("--num-envs", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--iterations", type=int, default=20)

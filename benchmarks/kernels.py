@@ -13,14 +13,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import torch
 from command import command
 from rates import prepare, settings, wait
 from torch.profiler import ProfilerActivity, profile
 
-from echelon.config import Algo
+from echelon.config import ALGORITHMS
 from echelon.config.checks import require_device
 
 NAME = 160
@@ -69,7 +68,7 @@ def measure(task: str, args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+")
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--num-envs", type=int, default=24576)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--iterations", type=int, default=8)

@@ -15,13 +15,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import study
 import torch
 from command import command
 
-from echelon.config import Algo, TrainConfig
+from echelon.config import ALGORITHMS, TrainConfig
 from echelon.config.checks import require_device
 from echelon.presets import preset
 from echelon.runs.folder import RunFolder
@@ -100,7 +100,7 @@ def machine(device: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=THRESHOLDS, default="Hopper")
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--env-steps", type=int, help="of every run; the preset's unless given")

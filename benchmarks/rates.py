@@ -20,21 +20,22 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from command import command
+from echelon.training.population_trainer import make_trainer
 from roofline import update_roofline
 
 from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
-from echelon.config import Algo, TrainConfig
-from echelon.config.checks import require_device, validate
+from echelon.config import ALGORITHMS, TrainConfig
+from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.presets import preset
 from echelon.training.loop import set_up_torch
-from echelon.training.population_trainer import make_trainer
+from echelon.training.resolve import resolve
 from echelon.training.trainer import Trainer
 
 STEPS = 8
@@ -185,7 +186,7 @@ def used_since(held: int | None, device: torch.device) -> int | None:
 
 def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     """Up to the end of the first iteration."""
-    validate(config)
+    resolve(config)
     set_up_torch(config)
     held, began = memory(device), time.perf_counter()
     env: Any = tasks.make(config.task, config.env, config.num_envs, device, 0, spread_clocks=True)
@@ -221,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--num-envs", type=int, default=24576)
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo")
+    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
     parser.add_argument("--adversary", choices=("on", "off"), help="the preset's unless given; only cpo has one")

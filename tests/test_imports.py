@@ -2,7 +2,10 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -33,11 +36,12 @@ ONLY = {
 }
 
 
-def imported(part: str) -> Iterator[tuple[str, str]]:
-    """Every other part that a file or folder of the package imports, with the file that does."""
+def imported(part: str, *, types: bool = True) -> Iterator[tuple[str, str]]:
+    """Every other part that a file or folder of the package imports, with the file that does; at its top or in a
+    function. Without `types`, what only a type checker imports does not count."""
     path = SOURCE / part
     for file in [path] if path.is_file() else path.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(ast.parse(file.read_text()), types):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -49,12 +53,46 @@ def imported(part: str) -> Iterator[tuple[str, str]]:
                     yield name.split(".")[1], str(file.relative_to(ROOT))
 
 
+def nodes(tree: ast.AST, types: bool) -> Iterator[ast.AST]:
+    """All of a file, with or without what stands under `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from nodes(node, types)
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_imports_keep_to_the_rules(part: str) -> None:
     name = part.removesuffix(".py")
     for other, file in imported(part):
         assert other not in NEVER.get(name, ()), f"{file} imports {other}"
         assert other in ONLY.get(name, {other}), f"{file} imports {other}"
+
+
+def test_no_part_imports_one_that_imports_it() -> None:
+    """Parts have an order: each imports only those below it. An import inside a function counts too."""
+    graph = {part.removesuffix(".py"): {other for other, _ in imported(part, types=False)} for part in PARTS}
+    assert graph["training"] >= {"runs", "algorithms"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(f"these import each other: {' <- '.join(error.args[1])}") from None
+
+
+def test_presets_need_neither_torch_nor_a_simulator() -> None:
+    """So flags are read, and wrong ones answered, at once."""
+    assert loaded_by("from echelon.presets import FAMILIES, preset; [preset(task) for task in FAMILIES]") == []
+
+
+def test_a_report_needs_no_torch() -> None:
+    assert loaded_by("import echelon.commands.report, echelon.report.write, echelon.report.csv_files") == []
+
+
+def loaded_by(code: str) -> list[str]:
+    """Slow packages that some code has imported."""
+    script = f"import sys; {code}; print([name for name in ('torch', 'mujoco', 'warp') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return ast.literal_eval(done.stdout)
 
 
 def test_the_rules_concern_parts_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""The command line: the overview, and the way from a name to its command in `commands/`.
+"""The command line: the overview, and dispatch from a command's name to its file in `commands/`.
 
 A mistake is one sentence on standard error and exit code 2.
 """
@@ -18,9 +18,10 @@ Train one robot policy with the help of many.
 
 commands:
   tasks                      list the tasks
+  variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command goes on where it stopped
   evaluate RUN [flags]       score every policy of a run
-  compare --tasks TASK ...   train a grid of algorithms and seeds, then report
+  compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser

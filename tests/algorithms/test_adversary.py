@@ -9,6 +9,7 @@ import torch
 from echelon.algorithms.adversary import Adversary
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.linear import Linear
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
 
@@ -44,13 +45,13 @@ def random_rollout(seed: int, seen_id: torch.Tensor | None, num_envs: int = ENVS
 
 def accuracy(adversary: Adversary, model: ActorCritic, rollout: Rollout) -> float:
     with torch.no_grad():
-        guess = adversary.logits(adversary.inputs(rollout, model)).argmax(-1).view(HORIZON, -1)
+        guess = adversary.logits(adversary.inputs(rollout, model)).argmax(-1)
     return (guess == adversary.layout.policy_id).float().mean().item()
 
 
 def one_pass(adversary: Adversary, model: ActorCritic, rollout: Rollout, seed: int = 0) -> dict[str, float]:
     inputs = adversary.inputs(rollout, model)
-    metrics = adversary.learn(rollout, inputs, torch.Generator().manual_seed(seed))
+    metrics = adversary.learn(inputs, torch.Generator().manual_seed(seed))
     return {name: x.item() for name, x in metrics.items()}
 
 
@@ -95,7 +96,7 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     adversary, model = build()
     one_pass(adversary, model, random_rollout(1, adversary.layout.policy_id))
     rollout = random_rollout(2, adversary.layout.policy_id)
-    reward = adversary.reward(rollout, adversary.inputs(rollout, model))
+    reward = adversary.reward(adversary.inputs(rollout, model))
     # Row by row in numpy, from raw observations: the normaliser is still (0, 1), so √(1 + 1e-5) is its deviation.
     ids = adversary.layout.policy_id.tolist()
     obs = np.clip(rollout.obs["policy"].numpy()[:-1].astype(np.float64) / math.sqrt(1 + 1e-5), -5, 5)
@@ -103,8 +104,9 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
         row = np.concatenate((obs[t, env], rollout.action[t, env].numpy()))
         logits = row
         for layer in adversary.network:
-            if isinstance(layer, torch.nn.Linear):
-                logits = layer.weight.detach().double().numpy() @ logits + layer.bias.detach().double().numpy()
+            if isinstance(layer, Linear):
+                weight, bias = (x.detach()[0].double().numpy() for x in (layer.weight, layer.bias))
+                logits = weight @ logits + bias
             else:
                 logits = np.where(logits > 0, logits, np.exp(np.minimum(logits, 0)) - 1)
         expected = 0.0 if ids[env] == 0 else 0.7 * (logits[ids[env]] - np.log(np.exp(logits).sum()))
@@ -117,7 +119,7 @@ def test_logits_are_the_networks_and_its_names_stay_what_checkpoints_have() -> N
     adversary, _ = build()
     width = adversary.network[0].in_features
     assert isinstance(width, int)
-    rows = torch.randn(7, width, generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(1, 7, width, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(adversary.logits(rows), adversary.network(rows))
     numbers = [int(name.split(".")[0]) for name in adversary.network.state_dict()][::2]
     assert numbers == [2 * i for i in range(len(CONFIG.adversary.hidden) + 1)]
@@ -130,7 +132,7 @@ def test_a_recognised_follower_is_paid_more_than_one_taken_for_another() -> None
     rewards = []
     for seen in (ids, ids.roll(10)):
         rollout = random_rollout(2, seen)
-        rewards.append(adversary.reward(rollout, adversary.inputs(rollout, model))[:, 10:].mean().item())
+        rewards.append(adversary.reward(adversary.inputs(rollout, model))[:, 10:].mean().item())
     assert rewards[0] > rewards[1] + 1
 
 
@@ -139,7 +141,7 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> No
     rollout = random_rollout(1, adversary.layout.policy_id)
     inputs = adversary.inputs(rollout, model)
     before = {name: x.clone() for name, x in adversary.network.state_dict().items()}
-    adversary.reward(rollout, inputs)
+    adversary.reward(inputs)
     torch.testing.assert_close(dict(adversary.network.state_dict()), before, rtol=0, atol=0)
     one_pass(adversary, model, rollout)
     torch.manual_seed(7)
@@ -156,7 +158,26 @@ def test_one_pass_sees_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rollout.action[..., 0] = torch.arange(HORIZON * ENVS).view(HORIZON, ENVS)
     seen: list[float] = []
     logits = adversary.logits
-    monkeypatch.setattr(adversary, "logits", lambda rows: seen.extend(rows[:, OBS].tolist()) or logits(rows))
+    monkeypatch.setattr(adversary, "logits", lambda rows: seen.extend(rows[0, :, OBS].tolist()) or logits(rows))
     one_pass(adversary, model, rollout)
     assert sorted(seen) == list(range(HORIZON * ENVS))
     assert seen != sorted(seen)
+
+
+def test_networks_have_discriminators_of_their_own() -> None:
+    """Two networks of three policies: only the second's can be told apart, and nobody is compared across networks."""
+    torch.manual_seed(0)
+    layout = Layout(ENVS, POLICIES, networks=2)
+    adversary = Adversary(OBS, ACTIONS, layout, CONFIG)
+    model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)), networks=2)
+    seen = torch.where(layout.policy_id < 3, 0, layout.policy_id)
+    for seed in range(2):
+        one_pass(adversary, model, random_rollout(seed, seen), seed)
+    inputs = adversary.inputs(random_rollout(9, seen), model)
+    hit = (adversary.logits(inputs).argmax(-1) == layout.policy_id % 3).float().mean(0)
+    assert hit[ENVS // 2 :].mean() > 0.95
+    assert hit[: ENVS // 2].mean() < 0.5
+    reward, metrics = adversary(random_rollout(9, seen), model, torch.Generator().manual_seed(0))
+    leaders = layout.policy_id % 3 == 0
+    assert reward[:, leaders].eq(0).all()
+    assert metrics["adversary/reward"].item() == pytest.approx(reward[:, ~leaders].mean().item(), rel=1e-5)

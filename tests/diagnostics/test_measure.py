@@ -66,9 +66,9 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
 def test_equal_policies_are_at_no_distance(lstm: int) -> None:
     trainer = small_trainer(small_config("sapg", 3, lstm))
     with torch.no_grad():
-        for table in (trainer.model.phi, trainer.model.log_std):
+        for table in (trainer.model.phi, trainer.model.log_sigma):
             assert table is not None
-            table.copy_(table[:1].expand_as(table))
+            table.copy_(table[:, :1].expand_as(table))
     parts = take_apart(trainer)
     found = measure(trainer.model, parts.rollout, trainer.layout, states=64)
     assert found.ess.item() == pytest.approx(1.0, abs=1e-6)
@@ -92,7 +92,8 @@ def test_rows_are_distinct_and_spread_over_environments_and_steps(
 ) -> None:
     layout = Layout(num_envs, policies)
     rows = _spread_rows(horizon, layout, states)
-    count = min(states, horizon * layout.follower_envs)
+    smallest = min(layout.sizes)
+    count = min(states, horizon * smallest)
     assert rows.shape == (policies, count)
     for policy, line in enumerate(rows):
         t, env = line // num_envs, line % num_envs
@@ -101,8 +102,8 @@ def test_rows_are_distinct_and_spread_over_environments_and_steps(
         assert t.max() < horizon
         even(t.bincount(minlength=horizon))
         first = (layout.policy_id == policy).nonzero()[0].item()
-        used = (env - first).bincount(minlength=layout.follower_envs)
-        assert len(used) == layout.follower_envs
+        used = (env - first).bincount(minlength=smallest)
+        assert len(used) == smallest
         even(used)
 
 
@@ -140,3 +141,23 @@ def test_measured_every_so_many_iterations_and_read_back_as_a_matrix() -> None:
 def test_one_policy_has_nothing_to_measure() -> None:
     config = replace(small_config("ppo"), diagnostics=DiagnosticsConfig(every=1, states=16))
     assert small_trainer(config).iterate().kl_matrix is None
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -> None:
+    """The KL map against members taken one at a time; who reads whose rows is no question there."""
+    trainer = small_trainer(small_config("pbt", 3, lstm))
+    rollout = take_apart(trainer, rollouts=1).rollout
+    found = measure(trainer.model, rollout, trainer.layout, states=16)
+    rows = _spread_rows(rollout.horizon, trainer.layout, 16)
+    for i in range(3):
+        flat = rows[i]
+        obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}
+        state, start = rollout.state[:-1].flatten(0, 1)[flat], torch.zeros(1, 16, dtype=torch.bool)
+        ids = torch.zeros(16, dtype=torch.int64)
+        outputs = [trainer.model.only(k)(obs, ids, state, start) for k in range(3)]
+        normals = [torch.distributions.Normal(x.mean[0], x.log_std.exp()) for x in outputs]
+        for k in range(3):
+            expected = torch.distributions.kl_divergence(normals[i], normals[k]).sum(-1).mean()
+            assert found.kl[i, k].item() == pytest.approx(expected.item(), rel=1e-4, abs=1e-6)
+    assert found.metrics() == {}

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from echelon.config import TrainConfig
 from echelon.grid.cells import Cell, expected_seconds, pace
-from echelon.grid.progress import GridProgress, PlainGridView, grid_table
+from echelon.grid.progress import GridProgress, PlainGridView, grid_table, trained_share
 
 
 def make_cell(
@@ -18,12 +18,12 @@ def make_cell(
 ) -> Cell:
     """A cell of 50 iterations, `done` of which are trained and saved, `seconds` each."""
     path = folder / f"{task}-{algo}-s{seed}"
-    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=50, out=str(path))  # pyright: ignore[reportArgumentType]
+    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=50, out=str(path))
     if done:
         (path / "checkpoints" / f"{done:08d}").mkdir(parents=True)
         lines = [{"iteration": i, "wall_s": i * seconds, "return/leader": 2.5 * i} for i in range(1, done + 1)]
         (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Cell(config, ("--algo", algo))
+    return Cell(path.name, config)
 
 
 def test_a_cell_is_done_when_its_last_state_is_saved(tmp_path: Path) -> None:
@@ -63,13 +63,22 @@ def test_progress_counts_and_estimates(tmp_path: Path) -> None:
     cells = [make_cell(tmp_path, seed=seed, done=done) for seed, done in enumerate((50, 25, 0, 0))]
     progress = GridProgress(cells)
     assert [progress.state(cell) for cell in cells] == ["done", "left", "left", "left"]
-    progress.running = cells[1]
+    progress.running = [cells[1]]
     progress.failed = {cells[2].name: "it broke"}
     assert [progress.state(cell) for cell in cells] == ["done", "running", "failed", "left"]
-    assert progress.share == 0.5
+    assert trained_share(cells[1]) == 0.5
     assert progress.seconds_left == pytest.approx(75.0)
     assert progress.headline() == "1 of 4 done, 1 failed, 1 running, 1 left, time left 1 min 15 s"
-    assert progress.running_line() == "A-cpo-s1:  50%  return 62.5"
+    assert progress.running_lines() == ["A-cpo-s1:  50%  return 62.5"]
+
+
+def test_several_workers_share_what_is_left(tmp_path: Path) -> None:
+    """Half of two cells, 25 s each, and a whole one, 50 s, between two workers."""
+    cells = [make_cell(tmp_path, seed=seed, done=done) for seed, done in enumerate((50, 25, 25, 0))]
+    progress = GridProgress(cells, workers=2)
+    progress.running = cells[1:3]
+    assert progress.seconds_left == pytest.approx(50.0)
+    assert len(progress.running_lines()) == 2
 
 
 def test_a_cell_that_failed_before_and_is_done_now_is_done(tmp_path: Path) -> None:
@@ -85,7 +94,7 @@ def test_the_table_has_a_mark_per_seed(tmp_path: Path) -> None:
         make_cell(tmp_path, algo=algo, seed=seed, done=50 * (seed == 0)) for seed in (0, 1) for algo in ("ppo", "cpo")
     ]
     progress = GridProgress(cells)
-    progress.running, progress.failed = cells[2], {cells[3].name: "it broke"}
+    progress.running, progress.failed = [cells[2]], {cells[3].name: "it broke"}
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(grid_table(progress))
     text = console.export_text()

@@ -6,17 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from echelon import cli
-from echelon.commands.compare import make_logs, plan_cells, read_order
-from echelon.commands.report import gradient_steps
+from echelon.commands.compare import plan_cells, read_order
 from echelon.errors import UserError
+from echelon.grid import Cell, run
 from echelon.grid.process import CellProcess
-from echelon.grid.progress import GridProgress, PlainGridView
-from echelon.grid.train_cells import train_cells
+from echelon.grid.progress import PlainGridView
 from echelon.presets import preset
 from echelon.report.csv_files import write_csv_files
 from echelon.report.write import read_contents
@@ -38,6 +39,9 @@ TINY += ["--diagnostics.every", "3"]
             ["--tasks", "Hopper", "--algos", "cp0"],
             "not 'cp0'; did you mean cpo?",
         ),
+        (["--tasks", "Hopper", "--variants", "no_pul"], "no_pul is not a variant; did you mean no_pull?"),
+        (["--tasks", "Hopper", "--variants", "no_pull+xyz"], "xyz is not a variant; echelon variants lists them"),
+        (["--tasks", "Hopper", "--variant", "x"], "--variant is not a flag of echelon compare; did you mean"),
         (["--tasks", "Hopper", "--algo", "cpo"], "--algo is not a flag of echelon compare; did you mean --algos?"),
         (["--tasks", "Hopper", "--seed", "1"], "--seed is not a flag of echelon compare; did you mean --seeds?"),
         (["--tasks", "Hopper", "--seeds", "0"], "--seeds takes how many seeds, a whole number of at least 1, not '0'"),
@@ -45,7 +49,7 @@ TINY += ["--diagnostics.every", "3"]
         (["--tasks", "Hopper", "--seeds", "1", "2"], "--seeds takes one value, not 2: 1 2"),
         (["--tasks", "Hopper", "--num-env", "64"], "--num-env is not a flag of echelon train Hopper; did you mean"),
         (["--tasks", "Hopper", "--algos", "cpo", "--num-envs", "7"], "do not split"),
-        (["--tasks", "Hopper", "--algos", "ppo", "--out", "/proc/none"], "/proc/none cannot be written: "),
+        (["--tasks", "Hopper", "--algos", "ppo", "--out", "/proc/none"], "/proc/none/logs cannot be written: "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -67,11 +71,11 @@ def test_a_mistake_is_one_sentence(
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", "--help"]) == 0
     text = capsys.readouterr().out
-    assert all(flag in text for flag in ("--tasks", "--algos", "--seeds", "--out", "--score"))
+    assert all(flag in text for flag in ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score"))
 
 
 def test_the_grid(tmp_path: Path) -> None:
-    """Seeds outermost; --policies is for the ensembles; the flags make the config when they are typed."""
+    """Seeds outermost; --policies is for the ensembles."""
     words = ["--tasks", "CartpoleSwingup", "Hopper", "--algos=ppo", "cpo", "--seeds", "2", "--out", str(tmp_path)]
     cells = plan_cells(read_order([*words, *TINY, "--env.episode-length", "50"]))
     names = [
@@ -79,30 +83,57 @@ def test_the_grid(tmp_path: Path) -> None:
     ]
     assert [cell.name for cell in cells] == names
     assert [cell.config.num_policies for cell in cells[:2]] == [1, 2]
-    from echelon.commands.train import configure
+    assert {cell.config.env for cell in cells[::4]} == {replace(preset("CartpoleSwingup").env, episode_length=50)}
+    assert [(cell.config.seed, cell.path) for cell in cells[3:5]] == [
+        (0, tmp_path / "Hopper-cpo-s0"),
+        (1, tmp_path / "CartpoleSwingup-ppo-s1"),
+    ]
 
-    for cell in cells:
-        assert configure(cell.config.task, list(cell.flags)) == cell.config
-    usual = ["--tasks", "AllegroHand", "--algos", "cpo", "--seeds", "1", "--out", str(tmp_path)]
-    (named,) = plan_cells(read_order([*usual, "--num-envs", str(preset("AllegroHand").num_envs)]))
-    assert "--num-envs" in named.flags  # or the process would fit the number to this machine
+
+def test_notes_are_said_once_for_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--tasks", "AllegroHand", "--algos", "cpo", "--seeds", "2", "--out", str(tmp_path), "--device", "cpu"]
+    assert [cell.config.num_envs for cell in plan_cells(read_order(words))] == [384, 384]
+    assert capsys.readouterr().out.count("AllegroHand, cpo: on a CPU: 384 environments instead of") == 1
+    many = preset("AllegroHand").num_envs
+    (named,) = plan_cells(read_order([*words, "--seeds", "1", "--num-envs", str(many)]))
+    assert named.config.num_envs == many
+
+
+def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
+    """Alone they stand for the algorithms; flags win over them; an algorithm that is named twice is trained once."""
+    words = ["--tasks", "Hopper", "--seeds", "1", "--out", str(tmp_path), *TINY]
+    names = ["cpo", "no_pull", "sapg+entropy_on"]
+    cells = plan_cells(read_order([*words, "--variants", *names]))
+    assert [cell.name for cell in cells] == [f"Hopper-{name}-s0" for name in names]
+    assert [(cell.config.algo, cell.config.pull.beta, cell.config.update.entropy_scale) for cell in cells] == [
+        ("cpo", 0.005, 0.0),
+        ("cpo", 0.0, 0.0),
+        ("sapg", 0.005, 0.005),
+    ]
+    assert {cell.config.num_policies for cell in cells} == {2}
+    more = plan_cells(read_order([*words, "--algos", "ppo", "cpo", "--variants", *names]))
+    assert [cell.name for cell in more] == [f"Hopper-{name}-s0" for name in ["ppo", *names]]
 
 
 def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None:
-    from echelon.config.checks import validate
     from echelon.runs.folder import RunFolder
 
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
     (cell,) = plan_cells(read_order(words))
-    validate(cell.config)
     RunFolder.create_or_resume(cell.config).metrics.write_text("{}\n")  # the run has begun
     assert plan_cells(read_order([*words, "--env-steps", "999"]))[0].config.env_steps == 999
     with pytest.raises(UserError, match=r"update.clip is 0.2 in .* but 0.3 here"):
         plan_cells(read_order([*words, "--update.clip", "0.3"]))
 
 
-def script(body: str) -> list[str]:
-    return [sys.executable, "-c", body]
+def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:
+    """Let the process of each cell run a script."""
+    popen = subprocess.Popen
+
+    def start(command: list[str], **more: Any) -> "subprocess.Popen[bytes]":
+        return popen([sys.executable, "-c", bodies[Path(command[-1]).stem]], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
 
 
 def test_a_cell_that_fails_is_marked_and_the_others_go_on(
@@ -119,19 +150,38 @@ def test_a_cell_that_fails_is_marked_and_the_others_go_on(
         cells[3].name: "pass",
         cells[4].name: saved.format(str(cells[4].path)) + "; 1 / 0",
     }
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: popen(script(next(
-        body for name, body in bodies.items() if f"{tmp_path}/{name}" in command)), **more))  # fmt: skip
-    progress = GridProgress(cells)
-    train_cells(progress, make_logs(tmp_path), PlainGridView(progress))
-    assert [progress.state(cell) for cell in cells] == ["done", "failed", "failed", "failed", "done"]
-    assert progress.failed[cells[1].name] == "its process ended with exit code 3: no more memory"
-    assert progress.failed[cells[2].name] == "its process ended with signal SIGKILL"
-    assert progress.failed[cells[3].name].startswith("it ended before it was done; see ")
+    run_instead(monkeypatch, bodies)
+    finished: list[Cell] = []
+    failed = run(cells, tmp_path / "logs", workers=2, make_view=PlainGridView, finished=finished.append)
+    assert sorted(cell.name for cell in finished) == [cells[0].name, cells[4].name]
+    assert failed.keys() == {cells[1].name, cells[2].name, cells[3].name}
+    assert failed[cells[1].name] == "its process ended with exit code 3: no more memory"
+    assert failed[cells[2].name] == "its process ended with signal SIGKILL"
+    assert failed[cells[3].name].startswith("it ended before it was done; see ")
     assert "failed: its process ended with exit code 3" in capsys.readouterr().out
     bodies.clear()  # nothing may start for what is done
-    train_cells(GridProgress([cells[0], cells[4]]), tmp_path / "logs", PlainGridView(progress))
-    assert capsys.readouterr().out == ""
+    finished.clear()
+    assert run([cells[0], cells[4]], tmp_path / "logs", make_view=PlainGridView, finished=finished.append) == {}
+    assert finished == [cells[0], cells[4]]
+    assert capsys.readouterr().out == "2 of 2 done, 0 running, 0 left, time left 0 s\n" * 2
+
+
+def test_an_interrupt_lets_all_running_cells_save_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is done, which interrupts; two others wait for their standard input to close, and then take their time."""
+    config = replace(preset("CartpoleSwingup"), iterations=4)
+    cells = [Cell(name, replace(config, out=str(tmp_path / name))) for name in ("first", "second", "third")]
+    waits = "import os, sys, time; sys.stdin.read(); time.sleep(0.2); os.makedirs({!r})"
+    bodies = {cell.name: waits.format(str(cell.path / "saved")) for cell in cells[1:]}
+    run_instead(
+        monkeypatch, bodies | {"first": f"import os; os.makedirs({str(cells[0].path / 'checkpoints/00000004')!r})"}
+    )
+
+    def interrupt(cell: Cell) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(cells, tmp_path / "logs", workers=3, make_view=PlainGridView, finished=interrupt)
+    assert all((cell.path / "saved").exists() for cell in cells[1:])
 
 
 COMPARE = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "cpo", "--seeds", "1", *TINY, "--iterations", "80"]
@@ -161,7 +211,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     cells = plan_cells(read_order([*COMPARE, "--out", str(whole)]))
     for cell in cells:
         train(cell.config)
-    contents = read_contents([cell.path for cell in cells], "return", gradient_steps, {})
+    contents = read_contents([cell.path for cell in cells], "return")
     write_csv_files(contents, whole / "report" / "csv")
     first = compare(killed)
     wait_for_iteration(killed / "CartpoleSwingup-cpo-s0", 10)
@@ -179,7 +229,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     assert "EchelonReplay" in (killed / "report" / "report.html").read_text()
     document = json.loads((metrics.parent / "config.json").read_text())
     assert len(document["sessions"]) == 2
-    assert document["sessions"][0]["command"][:2] == ["echelon", "train"]
+    assert document["sessions"][0]["command"][1:] == ["compare", *COMPARE, "--out", str(killed)]
     for name in ("ppo", "cpo"):
         assert timeless(whole, name) == timeless(killed, name)
     equal = {path.name for path in (whole / "report" / "csv").iterdir()} - {"wall_clock.csv", "throughput.csv"}
@@ -205,10 +255,11 @@ def test_a_cell_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     """It saves what it has and gives the folder back."""
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
     (cell,) = plan_cells(read_order([*words, "--iterations", "100000"]))
-    process = CellProcess(cell, tmp_path / "log")
+    process = CellProcess(cell, tmp_path)
     wait_for_iteration(cell.path, 2)
     assert is_held(cell.path)
-    process.stop()
+    process.ask_to_stop()
+    process.wait()
     assert process.ended()
     assert not is_held(cell.path)
     assert any((cell.path / "checkpoints").iterdir())

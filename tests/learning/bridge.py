@@ -1,20 +1,24 @@
 """The oracle's problems in the library's own tensors."""
 
+from collections import Counter
 from dataclasses import replace
 
 import torch
+from learning.listing import listing
 from oracle import Evaluation, Problem, Sequence
 from torch import Tensor
 
-from echelon.algorithms import ALGORITHMS
+from echelon.algorithms import find
 from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
-from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
+from echelon.learning.plans import Minibatch
+from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import EPSILON
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_plan
 
 LSTM_NAMES = {
     "actor.recur.weight": "w_hh",
@@ -36,21 +40,18 @@ class Bridge:
     def __init__(self, problem: Problem, minibatches: int = 2, **update: object) -> None:
         self.problem = problem
         self.config = make_config(problem, minibatches, **update)
-        algorithm = ALGORITHMS[problem.algo]
-        self.layout = Layout(problem.num_envs, problem.policies)
+        algorithm = find(problem.algo)
+        self.layout = Layout(problem.num_envs, problem.policies, sizes=self.config.envs_per_policy)
         assert self.layout.policy_id.tolist() == list(problem.policy_id)
-        self.plan = Plan(
-            self.layout,
-            problem.horizon,
-            problem.sequence,
-            borrows=algorithm.borrows,
-            pulls=algorithm.pulls,
-            minibatches=minibatches,
-        )
+        self.plan = make_plan(self.layout, self.config)
+        self.settings = Settings(self.config.update, self.layout, algorithm.vectors(self.config, self.layout))
         self.model = make_model(problem)
         self.rollout = make_rollout(problem)
         self.follower = torch.tensor([problem.follower])
-        self.update = Update(self.model, algorithm, self.plan, self.config)
+        reads_leader = algorithm.reads_leader(self.config)
+        self.update = Update(
+            self.model, algorithm.actor_loss, self.plan, self.settings, self.config, reads_leader=reads_leader
+        )
 
     def targets(self) -> Targets:
         return compute_targets(
@@ -59,23 +60,22 @@ class Bridge:
             self.model,
             self.follower,
             self.problem.adversarial,
-            self.config.update,
+            self.settings,
             self.config.ensemble,
         )
 
     def evaluations(self) -> list[list[Evaluation]]:
-        """The oracle's keys of the plan's tables `[L, size]`."""
-        unit, policy, group = (x.tolist() for x in self.plan.table(self.follower))
-        rows = self.plan.rows(torch.tensor(unit)).tolist()
+        """The oracle's keys of the plan's tables `[L, 1, S]`."""
+        unit, policy, group = listing(self.plan, self.follower)
         n = self.problem.num_envs
         return [
-            [Evaluation(row // n, row % n, p, GROUP_NAMES[g]) for row, p, g in zip(line, policy, group, strict=True)]
-            for line in rows
+            [Evaluation(row // n, row % n, p, g) for row, p, g in zip(line, policy.tolist(), group, strict=True)]
+            for line in self.plan.rows(unit).tolist()
         ]
 
     def table(self, values: dict[Evaluation, float]) -> Tensor:
         """The oracle's figures laid out as the plan's tables."""
-        return torch.tensor([[values[e] for e in line] for line in self.evaluations()], dtype=torch.float64)
+        return torch.tensor([[[values[e] for e in line]] for line in self.evaluations()], dtype=torch.float64)
 
     def oracle_minibatch(self, minibatch: Minibatch) -> list[Evaluation] | list[Sequence]:
         """What the oracle trains on for the same minibatch."""
@@ -96,6 +96,8 @@ def make_config(problem: Problem, minibatches: int, **update: object) -> TrainCo
         algo=problem.algo,
         policies=problem.policies,
         num_envs=problem.num_envs,
+        envs_per_policy=tuple(Counter(problem.policy_id)[k] for k in range(problem.policies)),
+        model=ModelConfig(lstm=3 if problem.recurrent else 0),
         update=replace(
             UpdateConfig(
                 horizon=problem.horizon,
@@ -155,7 +157,7 @@ def write_params(model: ActorCritic, params: dict[str, Tensor]) -> None:
     lstm, obs_dim = bool(model.actor.lstm), model.actor.observe.in_features
     first = "w_ih" if lstm else "w0"
     values = {
-        "log_std": params["log_std"],
+        "log_sigma": params["log_std"],
         "actor.observe.weight": params[first][:, :obs_dim],
         "actor.observe.bias": params["b_ih" if lstm else "b0"],
     }
@@ -171,16 +173,17 @@ def write_params(model: ActorCritic, params: dict[str, Tensor]) -> None:
     assert set(values) == set(parameters)
     with torch.no_grad():
         for name, value in values.items():
-            parameters[name].copy_(value)
+            parameters[name].copy_(value[None])
 
 
 def oracle_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by our parameter names, under the oracle's names and in its shapes."""
+    tensors = {name: x.squeeze(0) for name, x in tensors.items()}
     lstm = "actor.recur.weight" in tensors
     weight = tensors["actor.observe.weight"]
     if "actor.condition.weight" in tensors:
         weight = torch.cat((weight, tensors["actor.condition.weight"]), dim=1)
-    result = {"log_std": tensors["log_std"], "w_ih" if lstm else "w0": weight}
+    result = {"log_std": tensors["log_sigma"], "w_ih" if lstm else "w0": weight}
     result["b_ih" if lstm else "b0"] = tensors["actor.observe.bias"]
     if "phi" in tensors:
         result["phi"] = tensors["phi"]

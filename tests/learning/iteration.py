@@ -9,7 +9,8 @@ from torch import Tensor
 from echelon.config import AdversaryConfig, DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data
-from echelon.learning.targets import Targets, compute_targets
+from echelon.learning.targets import Targets, compute_targets, merge_values
+from echelon.learning.update import Update
 from echelon.rollout.buffer import Rollout
 from echelon.training.trainer import Trainer
 
@@ -63,10 +64,11 @@ class Parts:
         return self.data.batch(minibatch, self.trainer.update.reads_leader)
 
     def gradients(self) -> dict[str, Tensor]:
-        """Of the whole loss, by parameter name."""
+        """Of the whole loss, by parameter name, of the only network."""
         self.trainer.model.zero_grad()
-        self.trainer.update.loss(self.batch()).total.backward()
-        return {name: p.grad.clone() for name, p in self.trainer.model.named_parameters() if p.grad is not None}
+        self.trainer.update.loss(self.batch()).total.sum().backward()
+        named = self.trainer.model.named_parameters()
+        return {name: p.grad[0].clone() for name, p in named if p.grad is not None}
 
 
 def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: bool = False) -> Parts:
@@ -83,8 +85,14 @@ def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: b
         rollout = _in_double(trainer, rollout)
     drawn = torch.tensor([follower])
     config = trainer.config
-    targets = compute_targets(trainer.plan, rollout, model, drawn, None, config.update, config.ensemble)
-    return Parts(trainer, rollout, drawn, targets, trainer.update.prepare(rollout, targets, drawn))
+    targets = compute_targets(trainer.plan, rollout, model, drawn, None, trainer.settings, config.ensemble)
+    return Parts(trainer, rollout, drawn, targets, prepare(trainer.update, rollout, targets, drawn))
+
+
+def prepare(update: Update, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
+    """As an update begins: values and returns are merged into the statistics."""
+    value, returns = merge_values(update.model.value_norm, targets.value, targets.returns)
+    return update.data(rollout, replace(targets, value=value, returns=returns), drawn)
 
 
 def _in_double(trainer: Trainer, rollout: Rollout) -> Rollout:

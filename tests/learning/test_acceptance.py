@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 from learning.iteration import small_config, small_trainer, take_apart
+from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
 from torch import Tensor
 
+from echelon.algorithms.adversary import Adversary
 from echelon.config import EnsembleConfig
 from echelon.learning.targets import compute_targets
 from echelon.training.trainer import Trainer
@@ -16,8 +18,8 @@ SETUPS = [("ppo", 1, 0), ("ppo", 1, 8), ("sapg", 3, 0), ("cpo", 3, 0), ("cpo", 3
 def make_policies_equal(trainer: Trainer) -> None:
     with torch.no_grad():
         assert trainer.model.phi is not None
-        trainer.model.phi.copy_(trainer.model.phi[:1].expand_as(trainer.model.phi))
-        trainer.model.log_std.copy_(trainer.model.log_std[:1].expand_as(trainer.model.log_std))
+        for table in (trainer.model.phi, trainer.model.log_sigma):
+            table.copy_(table[:, :1].expand_as(table))
 
 
 @pytest.mark.parametrize(("algo", "policies", "lstm"), SETUPS)
@@ -32,7 +34,7 @@ def test_ratio_is_one_on_own_rows(algo: str, policies: int, lstm: int, critic: b
         assert parts.rollout.state[0].any()
     for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
         batch = parts.data.batch(minibatch, trainer.update.reads_leader)
-        assert batch.log_ratio[:, batch.own].abs().max() < 1e-6
+        assert batch.log_ratio[..., batch.own].abs().max() < 1e-6
 
 
 @pytest.mark.parametrize(("policies", "lstm"), [(3, 0), (3, 8), (6, 8)])
@@ -43,7 +45,7 @@ def test_equal_policies_have_ratio_one_on_every_row(policies: int, lstm: int) ->
     parts = take_apart(trainer, follower=policies - 1)
     for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
         batch = parts.data.batch(minibatch, False)
-        assert all(batch.counts)
+        assert set(batch.plan.columns) == {"own", "leader_borrows", "follower_pull"}
         assert batch.log_ratio.abs().max() < 1e-6
     # κ = Σ_d (1e-5 - 5e-6/σ_d²) in each group, nothing having moved: the bias of the scheduling KL alone.
     variance = trainer.model.log_std[0].double().exp().square()
@@ -61,14 +63,14 @@ def test_equal_policies_have_equal_values_and_targets(lstm: int) -> None:
     make_policies_equal(trainer)
     parts = take_apart(trainer, follower=2)
     plan, layout = trainer.plan, trainer.layout
-    own, borrowed, pulled = parts.targets.value.split((plan.own, plan.borrowed, plan.pulled), dim=1)
+    own, borrowed, pulled = parts.targets.value[:, 0].split(plan.sizes, dim=1)
     table = own.unflatten(1, (plan.chunks, layout.num_envs))
     close = {"rtol": 1e-5, "atol": 1e-6}
-    torch.testing.assert_close(borrowed, layout.follower_block(table, 2, parts.follower).flatten(1), **close)
+    torch.testing.assert_close(borrowed, table[:, :, layout.environments(2)].flatten(1), **close)
     for copy in pulled.chunk(2, dim=1):
-        torch.testing.assert_close(copy, layout.leader_block(table, 2).flatten(1), **close)
+        torch.testing.assert_close(copy, table[:, :, layout.environments(0)].flatten(1), **close)
     # Targets are one-step ones: equal for every follower, but not the leader's own, which look further.
-    first, second = parts.targets.returns[:, plan.own + plan.borrowed :].chunk(2, dim=1)
+    first, second = parts.targets.returns[:, 0, -plan.sizes[2] :].chunk(2, dim=1)
     torch.testing.assert_close(first, second, **close)
 
 
@@ -78,8 +80,9 @@ def test_advantages_are_standardised_over_their_scope(scope: str) -> None:
     config = small_config("cpo", 3, num_envs=20, minibatches=1, ensemble=EnsembleConfig(advantage_scope=scope))
     trainer = small_trainer(config)
     parts = take_apart(trainer, follower=2)
-    _, policy, group = trainer.plan.table(parts.follower)
-    advantage = parts.data.advantage
+    _, policy, groups = listing(trainer.plan, parts.follower)
+    group = torch.tensor([[OWN, LEADER_BORROWS, FOLLOWER_PULL].index(name) for name in groups])
+    advantage = parts.data.advantage[:, 0]
     keys = {"global": torch.zeros_like(group), "group": group, "policy": group * 10 + policy}[scope]
     assert len(keys.unique()) == {"global": 1, "group": 3, "policy": 6}[scope]
     for key in keys.unique():
@@ -117,12 +120,12 @@ def test_observation_statistics_are_those_of_the_collected_rows(algo: str, polic
         count = 1 + len(rows)
         assert norm.count.item() == count == 1 + 3 * 12 * 18
         mean = rows.sum(0) / count
-        np.testing.assert_allclose(norm.mean, mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(norm.mean[0], mean, rtol=1e-9, atol=1e-12)
         # Unbiased within a rollout, as the reference weighs it, and one pseudo sample of variance 1 at 0.
         spread = 1 + mean**2
         for batch in batches:
             spread = spread + len(batch) * (batch.var(0, ddof=1) + (batch.mean(0) - mean) ** 2)
-        np.testing.assert_allclose(norm.var, spread / count, rtol=1e-9)
+        np.testing.assert_allclose(norm.var[0], spread / count, rtol=1e-9)
 
 
 def test_observation_statistics_are_frozen_within_an_iteration() -> None:
@@ -130,9 +133,9 @@ def test_observation_statistics_are_frozen_within_an_iteration() -> None:
     norm, during = trainer.model.obs_norm["policy"], []
     step = trainer.update.step
 
-    def spy(data, minibatch):
+    def spy(*arguments):
         during.append(norm.mean.clone())
-        return step(data, minibatch)
+        return step(*arguments)
 
     trainer.update.step = spy
     trainer.iterate()
@@ -171,20 +174,19 @@ def test_old_values_are_normalised_between_the_two_merges() -> None:
 def test_the_reward_of_the_adversary_changes_followers_own_returns_only() -> None:
     trainer = small_trainer(small_config("cpo", 3, adversary=0.5))
     parts = take_apart(trainer, follower=2)
-    assert trainer.adversary is not None
-    inputs = trainer.adversary.inputs(parts.rollout, trainer.model)
-    reward = trainer.adversary.reward(parts.rollout, inputs)
+    assert isinstance(trainer.extra_reward, Adversary)
+    reward = trainer.extra_reward.reward(trainer.extra_reward.inputs(parts.rollout, trainer.model))
     followers = trainer.layout.policy_id > 0
     assert reward.shape == (12, 18)
     assert reward[:, ~followers].eq(0).all()
     assert reward[:, followers].lt(-0.01).all()
-    settings = trainer.config.update, trainer.config.ensemble
+    settings = trainer.settings, trainer.config.ensemble
     given = trainer.plan, parts.rollout, trainer.model, parts.follower
     without, with_it = (compute_targets(*given, extra, *settings) for extra in (None, reward))
-    _, policy, group = trainer.plan.table(parts.follower)
+    _, policy, group = listing(trainer.plan, parts.follower)
     change = with_it.returns - without.returns
-    touched = (group == 0) & (policy > 0)
-    assert change[:, ~touched].eq(0).all()
-    assert change[:, touched].lt(-0.01).all()  # every reward is negative, so every return falls
+    touched = where(group, OWN) & (policy > 0)
+    assert change[..., ~touched].eq(0).all()
+    assert change[..., touched].lt(-0.01).all()  # every reward is negative, so every return falls
     assert with_it.value.equal(without.value)
-    assert (with_it.advantage - without.advantage)[:, ~touched].eq(0).all()
+    assert (with_it.advantage - without.advantage)[..., ~touched].eq(0).all()

@@ -7,6 +7,7 @@ import oracle
 import pytest
 import torch
 from learning.bridge import Bridge, oracle_names, write_params
+from learning.iteration import prepare
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -77,7 +78,7 @@ def test_loss_and_gradient_for_other_numbers_of_policies(case):
 
 def check_minibatch(given):
     bridge = Bridge(given)
-    data = bridge.update.prepare(bridge.rollout, bridge.targets(), bridge.follower)
+    data = prepare(bridge.update, bridge.rollout, bridge.targets(), bridge.follower)
     prepared = oracle.prepare(given)
     close(bridge.model.value_norm.mean.item(), float(prepared.value_mean))
     close(bridge.model.value_norm.var.item(), float(prepared.value_var))
@@ -90,10 +91,10 @@ def check_minibatch(given):
     write_params(bridge.model, params)
     minibatch = next(iter(bridge.plan.shuffle(bridge.follower, torch.Generator().manual_seed(3))))
     loss = bridge.update.loss(data.batch(minibatch, bridge.update.reads_leader))
-    loss.total.backward()
+    loss.total.sum().backward()
     expected = oracle.loss(given, bridge.oracle_minibatch(minibatch), prepared, params)
-    close(loss.total.detach(), expected.total.detach())
-    close(loss.metrics["loss/critic"].detach(), expected.critic.detach())
+    close(loss.total[0].detach(), expected.total.detach())
+    close(loss.metrics["loss/critic"][0].detach(), expected.critic.detach())
     gradients = bridge.gradients()
     theirs = oracle.gradients(expected.total, params)
     assert set(gradients) == set(theirs)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from learning.iteration import Parts, small_config, small_trainer, take_apart
+from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
 from torch import Tensor
 
 from echelon.algorithms import cpo
@@ -26,12 +27,12 @@ def parts_of(algo: str, policies: int, follower: int = 1, beta: float = 0.3, **u
 def leader_neglogp(parts: Parts, policy: int) -> Tensor:
     """Mean of -log π_policy(a|s) over the leader's rows, by an own forward pass and torch's distribution."""
     model, layout, rollout = parts.trainer.model, parts.trainer.layout, parts.rollout
-    obs = {name: layout.leader_block(x[:-1], 1) for name, x in rollout.obs.items()}
-    envs = layout.leader_envs
+    envs = layout.sizes[0]
+    obs = {name: x[:-1, :envs] for name, x in rollout.obs.items()}
     ids = torch.full((envs,), policy)
     mean = model(obs, ids, rollout.state[0, :envs], rollout.start[:-1, :envs]).mean
     normal = torch.distributions.Normal(mean, model.log_std[policy].exp())
-    return -normal.log_prob(layout.leader_block(rollout.action, 1)).sum(-1).mean()
+    return -normal.log_prob(rollout.action[:, :envs]).sum(-1).mean()
 
 
 @pytest.mark.parametrize("policies", [2, 3, 6])
@@ -47,7 +48,7 @@ def test_without_advantages_only_imitation_is_left(policies: int) -> None:
     assert sum(g is not None and g.abs().max() > TOUCHED for g in gradients) > 5
     for name, gradient, parameter in zip(names, gradients, parameters, strict=True):
         zero = torch.zeros_like(parameter)
-        torch.testing.assert_close(found.get(name, zero), zero if gradient is None else gradient, **TIGHT)
+        torch.testing.assert_close(found[name][None], zero if gradient is None else gradient, **TIGHT)
 
 
 def test_gradient_with_respect_to_the_log_probability_of_every_row() -> None:
@@ -56,15 +57,15 @@ def test_gradient_with_respect_to_the_log_probability_of_every_row() -> None:
     parts.data.advantage *= 2  # so that some weights reach the cap
     batch = parts.batch()
     batch.log_prob = batch.log_prob.detach().requires_grad_()
-    parts.trainer.update.loss(batch).total.backward()
+    parts.trainer.update.loss(batch).total.sum().backward()
     gradient = batch.log_prob.grad
     assert gradient is not None
     gradient = gradient * batch.rows
-    torch.testing.assert_close(gradient[:, batch.own], -batch.advantage[:, batch.own], **TIGHT)
-    weight = torch.exp(batch.advantage[:, batch.pulls] / 0.2).clamp(max=100.0)
+    torch.testing.assert_close(gradient[..., batch.own], -batch.advantage[..., batch.own], **TIGHT)
+    weight = torch.exp(batch.advantage[..., batch.columns("follower_pull")] / 0.2).clamp(max=100.0)
     assert weight.max() == 100.0
     assert weight.min() < 1.0
-    torch.testing.assert_close(gradient[:, batch.pulls], -0.3 * weight, **TIGHT)
+    torch.testing.assert_close(gradient[..., batch.columns("follower_pull")], -0.3 * weight, **TIGHT)
 
 
 def term_gradients(parts: Parts, group: str) -> dict[str, Tensor]:
@@ -74,7 +75,8 @@ def term_gradients(parts: Parts, group: str) -> dict[str, Tensor]:
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(term, parameters, allow_unused=True)
     return {
-        name: torch.zeros_like(p) if g is None else g for name, p, g in zip(names, parameters, gradients, strict=True)
+        name: (torch.zeros_like(p) if g is None else g)[0]
+        for name, p, g in zip(names, parameters, gradients, strict=True)
     }
 
 
@@ -87,25 +89,24 @@ def touched(gradient: Tensor) -> list[int]:
 def test_borrowed_rows_move_the_leader_only(follower: int) -> None:
     parts = parts_of("cpo", 3, follower)
     gradients = term_gradients(parts, "leader_borrows")
-    assert touched(gradients["phi"]) == touched(gradients["log_std"]) == [0]
+    assert touched(gradients["phi"]) == touched(gradients["log_sigma"]) == [0]
     assert gradients["phi"][1:].eq(0).all()
-    assert gradients["log_std"][1:].eq(0).all()
+    assert gradients["log_sigma"][1:].eq(0).all()
 
 
 def test_own_rows_move_everybody() -> None:
     gradients = term_gradients(parts_of("cpo", 3), "own")
-    assert touched(gradients["phi"]) == touched(gradients["log_std"]) == [0, 1, 2]
+    assert touched(gradients["phi"]) == touched(gradients["log_sigma"]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("copy", [1, 2, 3])
 def test_each_copy_of_the_leaders_rows_moves_its_follower_only(copy: int) -> None:
     parts = parts_of("cpo", 4)
-    plan = parts.trainer.plan
-    _, policy, group = plan.table(parts.follower)
+    _, policy, group = listing(parts.trainer.plan, parts.follower)
     # Other copies get advantages so low that their weight exp(Â/λ) is exactly 0.
-    parts.data.advantage[:, (group == 2) & (policy != copy)] = -1e6
+    parts.data.advantage[..., where(group, FOLLOWER_PULL) & (policy != copy)] = -1e6
     gradients = term_gradients(parts, "follower_pull")
-    for name in ("phi", "log_std"):
+    for name in ("phi", "log_sigma"):
         assert touched(gradients[name]) == [copy]
         assert gradients[name][[k for k in range(4) if k != copy]].eq(0).all()
     for name in ("value_head.weight", "value_head.bias"):
@@ -116,11 +117,11 @@ def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
     """With β = 0 the gradient is the same whatever stands in the pull rows."""
     parts = parts_of("cpo", 3, beta=0.0)
     before = parts.gradients()
-    _, _, group = parts.trainer.plan.table(parts.follower)
-    pulls = group == 2
-    parts.data.returns[:, pulls] = 1e3
-    parts.data.value[:, pulls] = -1e3
-    parts.data.advantage[:, pulls] = 1e6
+    _, _, group = listing(parts.trainer.plan, parts.follower)
+    pulls = where(group, FOLLOWER_PULL)
+    parts.data.returns[..., pulls] = 1e3
+    parts.data.value[..., pulls] = -1e3
+    parts.data.advantage[..., pulls] = 1e6
     after = parts.gradients()
     assert before.keys() == after.keys()
     for name in before:
@@ -128,9 +129,9 @@ def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
     # What the network says about them does not matter either.
     batch = parts.batch()
     for output in (batch.output.mean, batch.output.value):
-        (gradient,) = torch.autograd.grad(parts.trainer.update.loss(batch).total, output, retain_graph=True)
-        assert gradient[:, batch.learns].abs().max() > 0
-        assert gradient[:, batch.pulls].eq(0).all()
+        (gradient,) = torch.autograd.grad(parts.trainer.update.loss(batch).total.sum(), output, retain_graph=True)
+        assert gradient[:, :, batch.learns].abs().max() > 0
+        assert gradient[:, :, batch.columns("follower_pull")].eq(0).all()
 
 
 @pytest.mark.parametrize("policies", [2, 3, 6])
@@ -140,7 +141,7 @@ def test_without_beta_the_gradient_is_sapgs_scaled(policies: int) -> None:
     shared = sapg.trainer.plan.size
     assert sapg.rollout.action.equal(other.rollout.action)
     for name in ("advantage", "value", "returns"):
-        getattr(other.data, name)[:, :shared] = getattr(sapg.data, name)
+        getattr(other.data, name)[..., :shared] = getattr(sapg.data, name)
     theirs, ours = sapg.gradients(), other.gradients()
     assert theirs.keys() == ours.keys()
     for name, gradient in theirs.items():
@@ -155,24 +156,24 @@ def test_entropy_bonus_counts_rows_and_spares_the_leader(policies: int) -> None:
     parts.data.advantage.zero_()
     gradients = parts.gradients()
     expected = torch.tensor([0.3 * k / (policies - 1) / (2 * policies) for k in range(policies)])
-    torch.testing.assert_close(gradients["log_std"], -expected.double()[:, None].expand(-1, 2), rtol=1e-6, atol=1e-12)
-    assert all(g.abs().max() == 0 for name, g in gradients.items() if name != "log_std")
+    torch.testing.assert_close(gradients["log_sigma"], -expected.double()[:, None].expand(-1, 2), rtol=1e-6, atol=1e-12)
+    assert all(g.abs().max() == 0 for name, g in gradients.items() if name != "log_sigma")
 
 
-@pytest.mark.parametrize("group", [0, 1, 2])
+@pytest.mark.parametrize("group", [OWN, LEADER_BORROWS, FOLLOWER_PULL])
 @pytest.mark.parametrize("advantage", [-2.0, 2.0])
 @pytest.mark.parametrize("centre", ["one", "old_ratio"])
-def test_an_impossible_row_leaves_all_gradients_finite(group: int, advantage: float, centre: str) -> None:
+def test_an_impossible_row_leaves_all_gradients_finite(group: str, advantage: float, centre: str) -> None:
     """A log-ratio of 200 in a row of any group, in float32; e^200 is more than float32 holds."""
     config = small_config("cpo", 3, minibatches=1)
     config = replace(config, ensemble=replace(config.ensemble, clip_centre=centre))
     trainer = small_trainer(config)
     parts = take_apart(trainer)
-    unit, _, groups = trainer.plan.table(parts.follower)
-    column = (groups == group).nonzero()[3]
+    unit, _, groups = listing(trainer.plan, parts.follower)
+    column = where(groups, group).nonzero()[3]
     row = trainer.plan.rows(unit[column]).item()
     parts.data.log_prob[row] -= 200.0
-    parts.data.advantage[:, column] = advantage
+    parts.data.advantage[..., column] = advantage
     gradients = parts.gradients()
     batch = parts.batch()
     assert batch.log_ratio.max() > 190
@@ -190,14 +191,14 @@ def test_an_impossible_row_of_the_rollout_does_not_move_the_clip_interval_to_inf
 
     def unlikely():
         rollout = collect()
-        rollout.log_prob[0, trainer.layout.leader_envs] -= 200.0
+        rollout.log_prob[0, trainer.layout.sizes[0]] -= 200.0
         return rollout
 
     trainer.collector.collect = unlikely
     parts = take_apart(trainer, follower=1)
     assert parts.targets.centre.isfinite().all()
     assert parts.targets.centre.max() > 1e6
-    parts.data.advantage[:, parts.targets.centre.argmax()] = advantage
+    parts.data.advantage.flatten()[parts.targets.centre.argmax()] = advantage
     assert trainer.update.loss(parts.batch()).total.isfinite()
     assert all(gradient.isfinite().all() for gradient in parts.gradients().values())
 
@@ -206,7 +207,7 @@ def test_only_the_total_loss_has_a_gradient() -> None:
     parts = take_apart(small_trainer(small_config("cpo", 3, minibatches=1)))
     update = parts.trainer.update
     (minibatch,) = parts.trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))
-    batch, loss = update.grade(parts.data, update.gather(parts.data, minibatch))
+    batch, loss = update.evaluate(parts.data, update.gather(parts.data, minibatch))
     assert loss.total.requires_grad
     output = batch.output
     others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)

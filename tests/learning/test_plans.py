@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing
 
+from echelon.algorithms.cpo import PULL
+from echelon.algorithms.sapg import BORROWS
 from echelon.errors import UserError
-from echelon.learning.plans import FOLLOWER_PULL, LEADER_BORROWS, OWN, Plan
+from echelon.learning.plans import Group, Plan, leader_from_all_followers
 from echelon.rollout.layout import Layout
 
-FLAGS = {"ppo": (False, False), "sapg": (True, False), "cpo": (True, True)}
+GROUPS = {"ppo": (), "sapg": (BORROWS,), "cpo": (BORROWS, PULL)}
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,8 @@ class Case:
     minibatches: int | float = 2
 
     def plan(self) -> Plan:
-        borrows, pulls = FLAGS[self.algo]
         layout = Layout(self.num_envs, self.policies)
-        return Plan(layout, self.horizon, self.length, borrows=borrows, pulls=pulls, minibatches=self.minibatches)
+        return Plan(layout, self.horizon, self.length, GROUPS[self.algo], minibatches=self.minibatches)
 
     def __str__(self) -> str:
         return f"{self.algo}-{self.num_envs}/{self.policies}-{self.horizon}/{self.length}"
@@ -36,28 +38,17 @@ class Case:
 
 SIZES = [(8, 1, 4, 1), (8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
 """Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder to the leader."""
-CASES = [Case(algo, *sizes) for sizes in SIZES for algo in FLAGS if sizes[1] > 1 or algo != "sapg"]
+CASES = [Case(algo, *sizes) for sizes in SIZES for algo in GROUPS if sizes[1] > 1 or algo != "sapg"]
 
 
 @pytest.mark.parametrize("policies", [2, 3, 6])
 @pytest.mark.parametrize("length", [1, 4])
 def test_row_counts(policies: int, length: int) -> None:
     """1, 1 + 1/M and 2 times N·H."""
-    rows = {algo: Case(algo, 4 * policies, policies, 8, length).plan() for algo in FLAGS}
+    rows = {algo: Case(algo, 4 * policies, policies, 8, length).plan() for algo in GROUPS}
     units = {algo: plan.size * plan.length * policies for algo, plan in rows.items()}
     whole = 4 * policies * 8
     assert units == {"ppo": whole * policies, "sapg": whole * (policies + 1), "cpo": 2 * whole * policies}
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_groups_partition_the_plan(case: Case) -> None:
-    plan = case.plan()
-    for follower in range(1, max(case.policies, 2)):
-        unit, policy, group = plan.table(torch.tensor([follower]))
-        assert len(unit) == len(policy) == len(group) == plan.size
-        sizes = group.bincount(minlength=3).tolist()
-        assert sizes == [plan.own, plan.borrowed, plan.pulled]
-        assert sum(sizes) == plan.size
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -67,10 +58,11 @@ def test_every_group_holds_what_its_name_says(case: Case) -> None:
     collector = plan.layout.policy_id.tolist()
     steps = range(case.horizon)
     for follower in range(1, max(case.policies, 2)):
-        unit, policy, group = plan.table(torch.tensor([follower]))
+        unit, policy, group = listing(plan, torch.tensor([follower]))
+        assert len(unit) == plan.size == sum(plan.sizes)
         rows = plan.rows(unit)  # [L, size]
-        found: dict[int, Counter] = {OWN: Counter(), LEADER_BORROWS: Counter(), FOLLOWER_PULL: Counter()}
-        for column, (k, g) in enumerate(zip(policy.tolist(), group.tolist(), strict=True)):
+        found: dict[str, Counter] = {OWN: Counter(), LEADER_BORROWS: Counter(), FOLLOWER_PULL: Counter()}
+        for column, (k, g) in enumerate(zip(policy.tolist(), group, strict=True)):
             sequence = [divmod(row, case.num_envs) for row in rows[:, column].tolist()]
             assert len({env for _, env in sequence}) == 1  # one environment, consecutive steps, from a chunk's start
             assert [t for t, _ in sequence] == list(range(sequence[0][0], sequence[0][0] + case.length))
@@ -78,7 +70,7 @@ def test_every_group_holds_what_its_name_says(case: Case) -> None:
             found[g].update((t, env, k) for t, env in sequence)
         own = Counter((t, env, k) for t in steps for env, k in enumerate(collector))
         assert found[OWN] == own
-        borrows, pulls = (flag and case.policies > 1 for flag in FLAGS[case.algo])
+        borrows, pulls = (group in GROUPS[case.algo] and case.policies > 1 for group in (BORROWS, PULL))
         borrowed = Counter((t, env, 0) for t in steps for env, k in enumerate(collector) if k == follower)
         assert found[LEADER_BORROWS] == (borrowed if borrows else Counter())
         leader_rows = [(t, env) for t in steps for env, k in enumerate(collector) if k == 0]
@@ -92,7 +84,7 @@ def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(case: Case) 
     generator = torch.Generator().manual_seed(0)
     for follower in range(1, max(case.policies, 2)):
         drawn = torch.tensor([follower])
-        unit, policy, group = plan.table(drawn)
+        unit, policy, group = listing(plan, drawn)
         minibatches = list(plan.shuffle(drawn, generator))
         assert len(minibatches) == plan.minibatches == 2
         seen = torch.cat([minibatch.evaluation for minibatch in minibatches])
@@ -100,15 +92,16 @@ def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(case: Case) 
         for minibatch in minibatches:
             assert len(minibatch.evaluation) * 2 == plan.size
             # The constant columns say the truth about the evaluations, so shares of groups and policies are equal.
-            assert policy[minibatch.evaluation].tolist() == plan.policy_id.tolist()
-            assert group[minibatch.evaluation].tolist() == plan.group.tolist()
-            assert plan.group.bincount(minlength=3).tolist() == list(plan.counts)
+            assert policy[minibatch.evaluation].tolist() == plan.policy_id[0].tolist()
+            for name, columns in plan.columns.items():
+                assert {group[k] for k in minibatch.evaluation[columns].tolist()} == {name}
+            assert sum(columns.stop - columns.start for columns in plan.columns.values()) == len(minibatch.evaluation)
             # What `share` lays out for an evaluation is that evaluation's own unit.
             shared = plan.sharing(drawn).share(minibatch.unit[None, :, None])[0, :, 0]
             assert shared.tolist() == unit[minibatch.evaluation].tolist()
 
 
-@pytest.mark.parametrize("algo", FLAGS)
+@pytest.mark.parametrize("algo", GROUPS)
 def test_shuffles_differ_and_mix_environments_and_steps(algo: str) -> None:
     plan = Case(algo, 18, 1 if algo == "ppo" else 6, 8).plan()
     generator, follower = torch.Generator().manual_seed(0), torch.tensor([2])
@@ -139,23 +132,22 @@ def test_share_sums_gradients_back_onto_the_unit() -> None:
     assert x.grad.flatten().tolist() == [3.0] * 4 + [1.0] * 4 + [2.0] * 4
 
 
-def test_in_order_lays_tables_out_as_the_plan_lists_them() -> None:
+def test_tables_are_laid_out_as_the_plan_lists_them() -> None:
     plan, drawn = Case("cpo", 14, 3, 6, 3).plan(), torch.tensor([2])
-    layout = plan.layout
     t, env = torch.meshgrid(torch.arange(6), torch.arange(14), indexing="ij")
     row = t * 14 + env
-    borrowed = layout.follower_block(row, 1, drawn) + 1000
-    pulled = torch.stack([layout.leader_block(row, 1) + 1000 * (1 + k) for k in (1, 2)])
-    unit, policy, group = plan.table(drawn)
-    label = torch.where(group == OWN, 0, torch.where(group == LEADER_BORROWS, 1, 1 + policy))
-    assert plan.in_order(row, borrowed, pulled).equal(plan.rows(unit) + 1000 * label)
+    labels = {OWN: 0, LEADER_BORROWS: 1000}
+    borrowed = [plan.source(row, source, drawn) + 1000 * (1 + learner) for learner, source in plan.pairs]
+    unit, policy, group = listing(plan, drawn)
+    label = torch.tensor([labels.get(g, 1000 * (1 + p)) for g, p in zip(group, policy.tolist(), strict=True)])
+    assert plan.table(row, borrowed)[:, 0].equal(plan.rows(unit) + label)
 
 
 @pytest.mark.parametrize(("horizon", "counts"), [(8, (2, 2, 4)), (16, (4, 4, 8))])
 @pytest.mark.parametrize("length", [1, 4])
 def test_minibatch_counts_of_the_fact_sheet(horizon: int, counts: tuple[int, ...], length: int) -> None:
     """⌊rows / 4N⌋ with N = 24,576 and M = 6."""
-    for algo, count in zip(FLAGS, counts, strict=True):
+    for algo, count in zip(GROUPS, counts, strict=True):
         assert Case(algo, 24576, 6, horizon, length, minibatches=4.0).plan().minibatches == count
 
 
@@ -200,26 +192,66 @@ def test_a_size_that_does_not_split_is_answered_with_sizes_that_do(case: Case) -
 
 def test_the_follower_is_drawn_uniformly_from_all_but_the_leader() -> None:
     plan, generator = Case("sapg", 12, 4, 2).plan(), torch.Generator().manual_seed(0)
-    drawn = Counter(plan.draw_follower(generator).item() for _ in range(600))
+    drawn = Counter(plan.layout.draw_followers(generator).item() for _ in range(600))
     # 200 each are expected, with a deviation of √(600·⅓·⅔) = 11.5.
     assert set(drawn) == {1, 2, 3}
     assert all(150 < count < 250 for count in drawn.values())
-    assert Case("cpo", 4, 1, 2).plan().draw_follower(generator).tolist() == [1]
+    assert Layout(4, 1).draw_followers(generator).tolist() == [1]
+    # Of every network one, by its policy id.
+    drawn = torch.stack([Layout(12, 6, networks=2).draw_followers(generator) for _ in range(100)])
+    assert set(drawn[:, 0].tolist()) == {1, 2}
+    assert set(drawn[:, 1].tolist()) == {4, 5}
 
 
-@pytest.mark.parametrize(("borrows", "pulls"), [(True, False), (True, True), (False, True), (False, False)])
+def ring(policies: int) -> list[tuple[int, int]]:
+    """Everybody learns from the next."""
+    return [(k, (k + 1) % policies) for k in range(policies)]
+
+
+@pytest.mark.parametrize("networks", [1, 2])
+@pytest.mark.parametrize(
+    ("groups", "sizes"),
+    [
+        (GROUPS["sapg"], (4, 2, 2)),
+        (GROUPS["cpo"], (4, 2, 2)),
+        ((PULL,), (2, 4, 6)),
+        ((), (2, 4, 6)),
+        ((Group("all", leader_from_all_followers), PULL), (6, 2, 4)),
+        ((Group("ring", ring),), (2, 6, 4)),
+    ],
+)
 @pytest.mark.parametrize("follower", [1, 2])
-def test_the_gradient_of_sharing_is_that_of_its_parts(borrows: bool, pulls: bool, follower: int) -> None:
-    """Against PyTorch's own derivative of the plain layout, for blocks of unequal size; second dimension in units."""
-    plan = Plan(Layout(8, 3), 4, 2, borrows=borrows, pulls=pulls, minibatches=2)
-    drawn = torch.tensor([follower])
+def test_plans_of_all_kinds(groups: tuple[Group, ...], sizes: tuple[int, ...], networks: int, follower: int) -> None:
+    """Blocks of unequal size, several networks, any borrowing: a shuffle holds every evaluation once, what is shared
+    is the evaluation's own unit, and the gradient of sharing is PyTorch's own of plain indexing."""
+    policies = 3 * networks
+    layout = Layout(sum(sizes) * networks, policies, networks=networks, sizes=sizes)
+    plan = Plan(layout, 4, 2, groups, minibatches=2)
+    drawn = torch.tensor([1, 3 + follower] if networks == 2 else [follower])
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(2, plan.leader_units + 2 * plan.follower_units, 3, generator=generator, dtype=torch.float64)
-    x.requires_grad_()
-    weight = torch.randn(2, sum(plan.counts), 3, generator=generator, dtype=torch.float64)
+    unit, policy, _ = listing(plan, drawn)
+    minibatches = list(plan.shuffle(drawn, generator))
+    seen = torch.cat([minibatch.evaluation for minibatch in minibatches])
+    assert seen.sort().values.tolist() == list(range(networks * plan.size))
     sharing = plan.sharing(drawn)
+    for minibatch in minibatches:
+        assert policy[minibatch.evaluation].tolist() == plan.policy_id.flatten().tolist()
+        shared = sharing.share(minibatch.unit[None, :, None])[0, :, 0]
+        assert shared.tolist() == unit[minibatch.evaluation].tolist()
+    x = torch.randn(2, len(minibatches[0].unit), 3, generator=generator, dtype=torch.float64).requires_grad_()
+    weight = torch.randn(2, plan.policy_id.numel(), 3, generator=generator, dtype=torch.float64)
     shared, plain = sharing.share(x), x[:, sharing.source]
     assert shared.equal(plain)
     (found,) = torch.autograd.grad((shared * weight).sum(), x)
     (expected,) = torch.autograd.grad((plain * weight).sum(), x)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_followers_of_which_one_is_drawn_are_of_one_size() -> None:
+    with pytest.raises(UserError, match="one is drawn need equally many environments, not 2, 4"):
+        Plan(Layout(8, 3, sizes=(2, 2, 4)), 4, 1, GROUPS["sapg"], minibatches=2)
+
+
+def test_groups_that_train_the_critic_come_first() -> None:
+    with pytest.raises(UserError, match="groups that train the critic must come before"):
+        Plan(Layout(6, 3), 4, 1, (PULL, BORROWS), minibatches=2)

@@ -1,4 +1,4 @@
-"""The actor-critic: conditioning, observations of its own for the critic, storage, and stacking under vmap."""
+"""The actor-critic: conditioning, observations of its own for the critic, storage, and stacked networks."""
 
 import copy
 import math
@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, stack_module_state, vmap
 
 from echelon.config import ModelConfig
 from echelon.models.actor_critic import ActorCritic, Output
+from echelon.models.linear import stack
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -139,7 +139,7 @@ def test_heads_and_tables_initialisation() -> None:
     assert model.log_std.shape == (20, 30)
     assert not model.log_std.any()  # σ = 1
     assert model.phi is not None
-    assert model.phi.shape == (20, 32)
+    assert model.phi.shape == (1, 20, 32)
     assert model.phi.mean().abs() < 0.1  # 640 numbers: three standard errors are 0.12
     assert abs(model.phi.std() - 1) < 0.1
     for head in (model.mean_head, model.value_head):
@@ -151,7 +151,7 @@ def test_heads_and_tables_initialisation() -> None:
 @pytest.mark.parametrize("critic", [False, True])
 def test_state_dict_round_trip(lstm: int, critic: bool) -> None:
     model, other = build(lstm=lstm, critic=critic), build(lstm=lstm, critic=critic, seed=1)
-    model.value_norm.merge(torch.tensor([3.0, 5.0]))
+    model.value_norm.merge(torch.tensor([[3.0], [5.0]]))
     obs, state = inputs(model)
     ids = torch.tensor([0, 1, 2, 2, 1, 0])
     expected = run(model, obs, ids, state)
@@ -165,39 +165,77 @@ def test_state_dict_round_trip(lstm: int, critic: bool) -> None:
 
 
 def test_another_number_of_policies_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="log_std"):
+    with pytest.raises(RuntimeError, match="log_sigma"):
         build(policies=2).load_state_dict(build(policies=3).state_dict())
 
 
+@pytest.mark.parametrize("policies", [1, 2])
 @pytest.mark.parametrize("lstm", [0, 4])
 @pytest.mark.parametrize("critic", [False, True])
-def test_a_stacked_population_computes_what_its_members_do(lstm: int, critic: bool) -> None:
-    """One batched forward and backward of M = 1 networks under vmap, against one network after another."""
-    members = [build(policies=1, lstm=lstm, critic=critic, seed=seed) for seed in range(3)]
-    data = [inputs(model, seed=seed) for seed, model in enumerate(members)]
-    obs = {name: torch.stack([x[name] for x, _ in data]) for name in data[0][0]}
-    states = torch.stack([state for _, state in data])
-    ids = torch.zeros(6, dtype=torch.int64)
-    start = torch.zeros(3, 6, dtype=torch.bool)
+def test_stacked_networks_compute_what_each_does_alone(policies: int, lstm: int, critic: bool) -> None:
+    """Outputs, raw values and gradients of three networks with one or two policies each; and what each merges."""
+    alone = [build(policies, lstm, critic, seed) for seed in range(3)]
+    for index, model in enumerate(alone):
+        model.value_norm.merge(torch.randn(20, 1) * (index + 2) + index)
+    stacked = build(policies, lstm, critic, seed=0)
+    stack(stacked, [copy.deepcopy(model) for model in alone[1:]])
+    stacked.networks, stacked.policies = 3, 3 * policies
+    stacked.value_norm.load_state_dict(
+        {name: torch.cat([getattr(model.value_norm, name) for model in alone]) for name in ("mean", "var", "count")}
+    )
+    data = [inputs(model, seed=seed) for seed, model in enumerate(alone)]
+    obs = {name: torch.cat([x[name] for x, _ in data], dim=1) for name in data[0][0]}
+    within = torch.arange(6) % policies
+    ids = torch.cat([network * policies + within for network in range(3)])
+    start = torch.zeros(3, 18, dtype=torch.bool)
     start[1, ::2] = True
-    parameters, buffers = stack_module_state(members)
-    skeleton = copy.deepcopy(members[0]).to("meta")
 
-    def forward(parameters: dict, buffers: dict, obs: dict, state: Tensor) -> tuple[Tensor, ...]:
-        output = functional_call(skeleton, (parameters, buffers), (obs, ids, state, start))
-        return output.mean, output.log_std, output.value, output.state
+    def loss(output: Output) -> Tensor:
+        return (output.mean.square() * output.log_std.exp()).sum() + output.value.sin().sum()
 
-    def loss(parameters: dict, buffers: dict, obs: dict, state: Tensor) -> Tensor:
-        mean, log_std, value, _ = forward(parameters, buffers, obs, state)
-        return (mean.square() * log_std.exp()).sum() + value.sin().sum()
+    output = stacked(obs, ids, torch.cat([state for _, state in data]), start)
+    raw = stacked.raw_value(output.value)
+    gradients = torch.autograd.grad(loss(output), list(stacked.parameters()))
+    stacked.merge_observations(obs)
+    for i, (model, (own_obs, state)) in enumerate(zip(alone, data, strict=True)):
+        rows = slice(6 * i, 6 * i + 6)
+        expected = model(own_obs, within, state, start[:, rows])
+        torch.testing.assert_close(output.mean[:, rows], expected.mean, **TIGHT)
+        torch.testing.assert_close(output.value[:, rows], expected.value, **TIGHT)
+        torch.testing.assert_close(output.state[rows], expected.state, **TIGHT)
+        torch.testing.assert_close(output.log_std[rows], expected.log_std.expand(6, -1), **TIGHT)
+        torch.testing.assert_close(raw[:, rows], model.raw_value(expected.value), **TIGHT)
+        twins = torch.autograd.grad(loss(expected), list(model.parameters()))
+        for found, twin in zip(gradients, twins, strict=True):
+            torch.testing.assert_close(found[i], twin[0], rtol=1e-10, atol=1e-11)
+        model.merge_observations(own_obs)
+        for found, twin in zip(stacked.buffers(), model.buffers(), strict=True):
+            torch.testing.assert_close(found[i], twin[0], **TIGHT)
+        only = stacked.only(i)
+        found = only(own_obs, within, state, start[:, rows])
+        torch.testing.assert_close(found.mean, model(own_obs, within, state, start[:, rows]).mean, **TIGHT)
 
-    found = vmap(forward)(parameters, buffers, obs, states)
-    gradients = vmap(grad(loss))(parameters, buffers, obs, states)
-    for i, (model, (own_obs, state)) in enumerate(zip(members, data, strict=True)):
-        output = model(own_obs, ids, state, start)
-        expected = (output.mean, output.log_std, output.value, output.state)
-        for ours, theirs in zip(found, expected, strict=True):
-            torch.testing.assert_close(ours[i], theirs, **TIGHT)
-        ((output.mean.square() * output.log_std.exp()).sum() + output.value.sin().sum()).backward()
-        for name, parameter in model.named_parameters():
-            torch.testing.assert_close(gradients[name][i], parameter.grad, **TIGHT)
+
+@pytest.mark.parametrize("lstm", [0, 4])
+def test_the_first_of_stacked_networks_is_the_one_that_the_seed_gives(lstm: int) -> None:
+    """So a population of one starts where PPO does; the others differ."""
+    config = ModelConfig(hidden=(8, 5), lstm=lstm)
+    torch.manual_seed(7)
+    expected = ActorCritic({"policy": 4}, 2, 1, config)
+    torch.manual_seed(7)
+    stacked = ActorCritic({"policy": 4}, 2, 3, config, networks=3)
+    for found, wanted in zip(stacked.parameters(), expected.parameters(), strict=True):
+        assert found[:1].equal(wanted)
+    assert not stacked.mean_head.weight[0].equal(stacked.mean_head.weight[1])
+
+
+def test_a_copy_is_the_donor_in_place() -> None:
+    model = ActorCritic({"policy": 4}, 2, 3, ModelConfig(hidden=(8,)), networks=3)
+    model.merge_observations({"policy": torch.randn(5, 6, 4)})
+    storage, bystander = model.mean_head.weight.data_ptr(), model.mean_head.weight[0].clone()
+    model.copy(2, 1)
+    for x in (*model.parameters(), *model.buffers()):
+        assert x[1].equal(x[2])
+    assert model.mean_head.weight.data_ptr() == storage
+    assert model.mean_head.weight[0].equal(bystander)
+    assert not model.mean_head.weight[0].equal(model.mean_head.weight[2])

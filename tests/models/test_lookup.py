@@ -30,7 +30,16 @@ def test_gradcheck(policies: int) -> None:
     assert torch.autograd.gradcheck(lambda x: lookup(x, ids).sin(), (table,))
 
 
-def test_one_row_broadcasts_instead_of_being_copied() -> None:
+def test_what_was_looked_up_stays_when_the_table_is_written() -> None:
+    """Of one row too: the KL that moves the learning rate reads the log sigma from before a step, after it."""
+    for policies in (1, 3):
+        table = torch.zeros(policies, 2)
+        rows = lookup(table, torch.zeros(4, dtype=torch.int64))
+        table.fill_(5.0)
+        assert not rows.any()
+
+
+def test_one_row_broadcasts() -> None:
     table = torch.tensor([[1.0, 2.0]], requires_grad=True)
     rows = lookup(table, torch.zeros(4, dtype=torch.int64))
     assert rows.shape == (1, 2)

@@ -28,7 +28,7 @@ def tensors(steps: int, rows: int, units: int, dtype: torch.dtype = torch.float6
 
 
 def run(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
-    return unroll(parts["projected"], parts["state"], start, parts["weight"])
+    return unroll(parts["projected"], parts["state"], start, parts["weight"][None])
 
 
 def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,21 +148,21 @@ def test_a_gradient_of_a_gradient_is_refused() -> None:
         torch.autograd.grad(gradient.sum(), parts["weight"])
 
 
-def test_stacked_parameters_under_vmap_are_separate_networks() -> None:
+def test_stacked_networks_are_separate_ones() -> None:
     one = tensors(4, 5, 3)
-    stacked = {name: torch.stack([(1 + k) * one[name].detach() for k in range(3)]).requires_grad_() for name in NAMES}
-    start = torch.stack([starts(kind, 4, 5) for kind in ("none", "middle", "mixed")])
-    outputs, state = torch.func.vmap(run)(stacked, start)
-    loss = outputs.sin().sum() + state.cos().sum()
-    found = torch.autograd.grad(loss, [stacked[name] for name in NAMES])
-    for k in range(3):
-        alone = {name: stacked[name][k].detach().requires_grad_() for name in NAMES}
-        expected = stepped(alone, start[k])
-        torch.testing.assert_close(outputs[k], expected[0], **TIGHT)
-        torch.testing.assert_close(state[k], expected[1], **TIGHT)
-        loss = expected[0].sin().sum() + expected[1].cos().sum()
-        for a, b in zip(found, torch.autograd.grad(loss, [alone[name] for name in NAMES]), strict=True):
-            torch.testing.assert_close(a[k], b, **TIGHT)
+    alone = [{name: ((1 + k) * one[name].detach()).requires_grad_() for name in NAMES} for k in range(3)]
+    start = [starts(kind, 4, 5) for kind in ("none", "middle", "mixed")]
+    projected = torch.cat([parts["projected"] for parts in alone], dim=1)
+    state, weight = (torch.cat([p["state"] for p in alone]), torch.stack([p["weight"] for p in alone]))
+    outputs, last = unroll(projected, state, torch.cat(start, dim=1), weight)
+    leaves = [parts[name] for parts in alone for name in NAMES]
+    found = torch.autograd.grad(outputs.sin().sum() + last.cos().sum(), leaves)
+    expected = [stepped(parts, begins) for parts, begins in zip(alone, start, strict=True)]
+    torch.testing.assert_close(outputs, torch.cat([x for x, _ in expected], dim=1), **TIGHT)
+    torch.testing.assert_close(last, torch.cat([x for _, x in expected]), **TIGHT)
+    loss = sum(x.sin().sum() + y.cos().sum() for x, y in expected)
+    for a, b in zip(found, torch.autograd.grad(loss, leaves), strict=True):
+        torch.testing.assert_close(a, b, **TIGHT)
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -170,7 +170,7 @@ def test_it_can_be_compiled_whole(steps: int) -> None:
     """In one graph, forwards and backwards: a fused kernel a step is what makes it fast on a GPU."""
     parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
     compiled = torch.compile(unroll, fullgraph=True, dynamic=False, backend="aot_eager")
-    found = compiled(parts["projected"], parts["state"], start, parts["weight"])
+    found = compiled(parts["projected"], parts["state"], start, parts["weight"][None])
     expected = stepped(parts, start)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, **TIGHT)
@@ -185,7 +185,7 @@ def test_on_cuda(compiled: bool) -> None:
     parts, start = tensors(7, 64, 32), starts("mixed", 7, 64)
     moved = {name: x.detach().cuda().requires_grad_() for name, x in parts.items()}
     function = torch.compile(unroll, fullgraph=True, dynamic=False) if compiled else unroll
-    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"])
+    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"][None])
     expected = stepped(parts, start)
     close = {"rtol": 1e-9, "atol": 1e-9}
     for a, b in zip(found, expected, strict=True):
@@ -208,7 +208,7 @@ def test_lowered_products_leave_the_state_as_it_was() -> None:
     with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
         # oneDNN's bfloat16 kernels need instructions that virtual machines announce and do not have.
         lowered = parts["projected"].bfloat16()
-        outputs, state = unroll(lowered, parts["state"], start, parts["weight"])
+        outputs, state = unroll(lowered, parts["state"], start, parts["weight"][None])
     assert outputs.dtype == state.dtype == torch.float32
     expected = stepped(exact, start)
     for a, b in zip((outputs, state), expected, strict=True):

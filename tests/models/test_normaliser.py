@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from echelon.models.linear import stack
 from echelon.models.normaliser import EPSILON, Normaliser
 
 
@@ -28,8 +29,8 @@ def test_merging_equals_numpy_on_all_batches() -> None:
     for batch in batches:
         normaliser.merge(torch.from_numpy(batch))
     mean, var, count = reference_statistics(batches)
-    np.testing.assert_allclose(normaliser.mean, mean, rtol=1e-13)
-    np.testing.assert_allclose(normaliser.var, var, rtol=1e-13)
+    np.testing.assert_allclose(normaliser.mean[0], mean, rtol=1e-13)
+    np.testing.assert_allclose(normaliser.var[0], var, rtol=1e-13)
     assert normaliser.count.item() == count == 53
 
 
@@ -43,15 +44,12 @@ def test_one_merge_by_hand() -> None:
     assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)
 
 
-def test_leading_dimensions_are_rows_and_a_column_of_values_may_lack_its_own() -> None:
+def test_leading_dimensions_are_rows() -> None:
     data = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(0))
     folded, flat = Normaliser(2), Normaliser(2)
     folded.merge(data)
     flat.merge(data.reshape(20, 2))
     torch.testing.assert_close(folded.state_dict(), flat.state_dict(), rtol=0, atol=0)
-    values = Normaliser(1)
-    values.merge(data[..., 0])  # [4, 5]: twenty values
-    assert values.count.item() == 21
 
 
 def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
@@ -62,9 +60,9 @@ def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
     for batch in batches:
         normaliser.merge(torch.from_numpy(batch))
     mean, var, _ = reference_statistics([batch.astype(np.float64) for batch in batches])
-    np.testing.assert_allclose(normaliser.mean, mean, rtol=1e-14)
+    np.testing.assert_allclose(normaliser.mean[0], mean, rtol=1e-14)
     # Seen from 1e6, the pseudo sample at 0 dominates the variance; without it, the deviation of 2 must still be there.
-    np.testing.assert_allclose(normaliser.var, var, rtol=1e-12)
+    np.testing.assert_allclose(normaliser.var[0], var, rtol=1e-12)
     own = Normaliser(1)
     own.mean.fill_(1e6)
     for batch in batches:
@@ -90,8 +88,8 @@ def test_normalise_by_hand_and_clipped_both_ways() -> None:
     data = torch.tensor([[2.0], [5.0], [100.0], [-100.0]], dtype=torch.float64)
     torch.testing.assert_close(normaliser(data), torch.tensor([[0.0], [1.5], [3.0], [-3.0]], dtype=torch.float64))
     # Back: clipped to ±3 first, then 2·y + 2.
-    back = normaliser.denormalise(torch.tensor([1.5, 9.0, -9.0], dtype=torch.float64))
-    assert back.tolist() == pytest.approx([5.0, 8.0, -4.0])
+    back = normaliser.denormalise(torch.tensor([[1.5], [9.0], [-9.0]], dtype=torch.float64))
+    assert back.flatten().tolist() == pytest.approx([5.0, 8.0, -4.0])
 
 
 def test_normalising_changes_no_statistics_and_keeps_the_datas_dtype() -> None:
@@ -109,3 +107,20 @@ def test_a_single_row_gives_finite_statistics() -> None:
     assert normaliser.mean.item() == 3.0
     # Pseudo sample: variance 1 and distance 3; the row: distance 3. (1 + 9 + 9)/2.
     assert normaliser.var.item() == pytest.approx(9.5)
+
+
+def test_networks_have_statistics_of_their_own() -> None:
+    """Rows lie network by network, also behind leading dimensions: each network as if it were alone."""
+    data = torch.randn(4, 10, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data[:, 5:] += 3.0
+    both, first, second = Normaliser(2), Normaliser(2), Normaliser(2)
+    stack(both, [Normaliser(2)])
+    for normaliser, rows in ((both, data), (first, data[:, :5]), (second, data[:, 5:])):
+        normaliser.merge(rows)
+    assert both.count.tolist() == [21.0, 21.0]
+    for index, alone in enumerate((first, second)):
+        torch.testing.assert_close(both.mean[index], alone.mean[0], rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(both.var[index], alone.var[0], rtol=1e-14, atol=1e-14)
+    for change in ("forward", "denormalise"):
+        expected = torch.cat([getattr(first, change)(data[:, :5]), getattr(second, change)(data[:, 5:])], dim=1)
+        torch.testing.assert_close(getattr(both, change)(data), expected, rtol=1e-14, atol=1e-14)

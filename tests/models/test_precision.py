@@ -9,7 +9,6 @@ from torch import Tensor
 
 from echelon.config import ModelConfig
 from echelon.models.actor_critic import ActorCritic, Output
-from echelon.models.population import Population
 
 L, B, D, A = 3, 24, 10, 4
 
@@ -30,7 +29,7 @@ def networks(lstm: int, critic: bool) -> tuple[ActorCritic, ActorCritic]:
     return exact, rounded
 
 
-def outputs(model: ActorCritic | Population, critic: bool = False) -> Output:
+def outputs(model: ActorCritic, critic: bool = False) -> Output:
     generator = torch.Generator().manual_seed(1)
     obs = {"policy": torch.randn(L, B, D, generator=generator)}
     if critic:
@@ -79,8 +78,8 @@ def test_without_it_nothing_is_rounded() -> None:
 
 def test_a_population_can_do_it_too() -> None:
     torch.manual_seed(0)
-    exact = Population({"policy": D}, A, 3, ModelConfig(hidden=(64, 32), lstm=8))
-    rounded = Population({"policy": D}, A, 3, ModelConfig(hidden=(64, 32), lstm=8), bf16=True)
+    exact = ActorCritic({"policy": D}, A, 3, ModelConfig(hidden=(64, 32), lstm=8), networks=3)
+    rounded = ActorCritic({"policy": D}, A, 3, ModelConfig(hidden=(64, 32), lstm=8), networks=3, bf16=True)
     rounded.load_state_dict(exact.state_dict())
     expected, found = outputs(exact), outputs(rounded)
     assert found.mean.dtype == torch.float32

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from echelon.device.capture import Captured
 from echelon.models import spread as module
-from echelon.models.spread import Blocks, Sharing, spread
+from echelon.models.sharing import DRAWN, Blocks, Sharing
+from echelon.models.spread import spread
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NO_TRITON = importlib.util.find_spec("triton") is None
@@ -31,31 +32,44 @@ CUDA = pytest.param(
         ),
     ],
 )
-GROUPS = [(True, True), (True, False), (False, True), (False, False)]
+BORROW, PULL = (0, DRAWN), [(1, 0), (2, 0)]
+CASES = [
+    ((3, 2, 2), (BORROW, *PULL)),
+    ((3, 2, 2), (BORROW,)),
+    ((3, 5, 2), PULL),
+    ((3, 2, 4), ()),
+    ((2, 3, 4), ((0, 1), (0, 2), *PULL)),
+    ((2, 3, 4), ((0, 1), (1, 2), (2, 0))),
+]
+"""Units of three policies, and who borrows from whom."""
 
 
 def sharing(
-    followers: int = 2, leader: int = 3, follower: int = 2, borrows: bool = True, pulls: bool = True, drawn: int = 2
+    units: tuple[int, ...] = (3, 2, 2), pairs: Any = (BORROW, *PULL), networks: int = 1, drawn: int = 2
 ) -> Sharing:
-    blocks, chosen = Blocks(followers, leader, follower, borrows, pulls), torch.tensor([drawn])
+    """In the first network `drawn` is, in others the first follower."""
+    blocks = Blocks(networks, units, tuple(pairs))
+    chosen = torch.tensor([drawn, *(k * len(units) + 1 for k in range(1, networks))])
     return Sharing(blocks, chosen, blocks.source(chosen))
 
 
 def moved(how: Sharing, device: str) -> Sharing:
-    return replace(how, follower=how.follower.to(device), source=how.source.to(device))
+    return replace(how, drawn=how.drawn.to(device), source=how.source.to(device))
 
 
 def table(how: Sharing) -> tuple[list[int], list[int]]:
     """Unit and policy of every evaluation, counted out."""
-    blocks = how.blocks
-    units = [(0, i) for i in range(blocks.leader_units)]
-    units += [(p, i) for p in range(1, blocks.followers + 1) for i in range(blocks.follower_units)]
-    number = {unit: index for index, unit in enumerate(units)}
-    listed = [(unit, unit[0]) for unit in units]
-    if blocks.borrows:
-        listed += [((int(how.follower), i), 0) for i in range(blocks.follower_units)]
-    if blocks.pulls:
-        listed += [((0, i), p) for p in range(1, blocks.followers + 1) for i in range(blocks.leader_units)]
+    blocks, number, listed = how.blocks, {}, []
+    for network in range(blocks.networks):
+        for policy, units in enumerate(blocks.units):
+            for i in range(units):
+                number[network * blocks.policies + policy, i] = len(number)
+    for network in range(blocks.networks):
+        first = network * blocks.policies
+        listed += [(unit, unit[0]) for unit in number if first <= unit[0] < first + blocks.policies]
+        for learner, source in blocks.pairs:
+            other = int(how.drawn[network]) if source == DRAWN else first + source
+            listed += [((other, i), first + learner) for i in range(blocks.units[other - first])]
     return [number[unit] for unit, _ in listed], [policy for _, policy in listed]
 
 
@@ -66,9 +80,13 @@ def inputs(how: Sharing, steps: int, width: int) -> tuple[Tensor, Tensor, Tensor
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).bfloat16().double()
 
-    own, borrowed, pulled = how.blocks.counts
-    units, cond = normal(steps, own, width), normal(how.blocks.followers + 1, width)
-    return units.requires_grad_(), cond.requires_grad_(), normal(steps, own + borrowed + pulled, width)
+    blocks = how.blocks
+    units, cond = (
+        normal(steps, blocks.networks * blocks.own, width),
+        normal(blocks.networks * blocks.policies, width),
+    )
+    weight = normal(steps, blocks.networks * blocks.evaluations, width)
+    return units.requires_grad_(), cond.requires_grad_(), weight
 
 
 def expected(how: Sharing, x: Tensor, cond: Tensor, weight: Tensor, activate: bool) -> tuple[Tensor, ...]:
@@ -80,9 +98,10 @@ def expected(how: Sharing, x: Tensor, cond: Tensor, weight: Tensor, activate: bo
 
 
 @pytest.mark.parametrize("activate", [True, False])
-@pytest.mark.parametrize(("borrows", "pulls"), GROUPS)
-def test_the_eager_formulation(borrows: bool, pulls: bool, activate: bool) -> None:
-    how = sharing(borrows=borrows, pulls=pulls)
+@pytest.mark.parametrize("networks", [1, 2])
+@pytest.mark.parametrize(("units", "pairs"), CASES)
+def test_the_eager_formulation(units: tuple[int, ...], pairs: Any, networks: int, activate: bool) -> None:
+    how = sharing(units, pairs, networks)
     x, cond, weight = inputs(how, 2, 4)
     found = spread(x, cond, torch.tensor(table(how)[1]), how, activate=activate)
     gradients = torch.autograd.grad((found * weight).sum(), (x, cond))
@@ -92,7 +111,7 @@ def test_the_eager_formulation(borrows: bool, pulls: bool, activate: bool) -> No
 
 def test_by_hand() -> None:
     """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies."""
-    how = sharing(followers=1, leader=1, follower=1, drawn=1)
+    how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
     x, cond = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]])
     found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
     # own: 1 + 2, -1 - 3; the leader on the follower's: -1 + 2; the follower on the leader's: 1 - 3
@@ -104,7 +123,7 @@ def test_without_sharing_or_condition() -> None:
     ids = torch.tensor([1, 0])
     assert spread(x, None, ids, None, activate=False).equal(x)
     assert spread(x, torch.tensor([[2.0], [-3.0]]), ids, None, activate=False).flatten().tolist() == [-2.0, 1.0]
-    shared = spread(x, None, ids, sharing(followers=1, leader=1, follower=1, drawn=1), activate=False)
+    shared = spread(x, None, ids, sharing((1, 1), (BORROW, (1, 0)), drawn=1), activate=False)
     assert shared.flatten().tolist() == [1.0, -1.0, -1.0, 1.0]
 
 
@@ -122,27 +141,33 @@ def in_one(
     return tuple(result.cpu().double() for result in results if result is not None)
 
 
+LARGE = [
+    ((150, 70, 70, 70), (BORROW, *PULL, (3, 0)), 1, 3, 2, 80),
+    ((64, 64), (BORROW, (1, 0)), 1, 1, 3, 64),
+    ((1, 1, 1, 1, 1, 1), (BORROW,), 1, 4, 1, 300),
+    ((150, 70, 20), ((0, 1), (0, 2), (2, 1)), 2, 1, 1, 80),
+    ((70, 20), (BORROW, (1, 0)), 3, 1, 2, 40),
+]
+"""Units, pairs, networks, who is drawn, steps, width: tiles that are not full, blocks of one unit, several steps."""
+
+
 @pytest.mark.parametrize("device", [CPU, CUDA])
 @pytest.mark.parametrize("activate", [True, False])
-@pytest.mark.parametrize(("borrows", "pulls"), GROUPS)
 @pytest.mark.parametrize(
-    ("followers", "leader", "follower", "drawn", "steps", "width"),
-    [(2, 3, 2, 1, 1, 4), (3, 150, 70, 3, 2, 80), (1, 64, 64, 1, 3, 64), (5, 1, 1, 4, 1, 300)],
+    ("units", "pairs", "networks", "drawn", "steps", "width"), [*((*case, 1, 1, 1, 4) for case in CASES), *LARGE]
 )
 def test_the_kernels(
-    followers: int,
-    leader: int,
-    follower: int,
+    units: tuple[int, ...],
+    pairs: Any,
+    networks: int,
     drawn: int,
     steps: int,
     width: int,
-    borrows: bool,
-    pulls: bool,
     activate: bool,
     device: str,
 ) -> None:
-    """Tiles that are not full, blocks of one unit, several steps: float32 against float64 by plain indexing."""
-    how = sharing(followers, leader, follower, borrows, pulls, drawn)
+    """float32 against float64 by plain indexing."""
+    how = sharing(units, pairs, networks, drawn)
     x, cond, weight = inputs(how, steps, width)
     found = in_one(how, x, cond, weight, activate, device, torch.float32)
     for a, b in zip(found, expected(how, x, cond, weight, activate), strict=True):
@@ -150,26 +175,29 @@ def test_the_kernels(
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("networks", [1, 3])
 @pytest.mark.parametrize(("steps", "rows", "width"), [(1, 1, 1), (3, 150, 70), (1, 64, 64), (2, 5, 300)])
-def test_the_kernels_activate_a_layer(steps: int, rows: int, width: int, device: str) -> None:
-    """float32 against float64: outputs, the gradient of the rows, and of the bias, which is a sum over them."""
+def test_the_kernels_activate_a_layer(steps: int, rows: int, width: int, networks: int, device: str) -> None:
+    """float32 against float64: outputs, the gradient of the rows, and of the biases, which are sums over them."""
     from echelon.models.spread_kernel import activate_in_one
 
     generator = torch.Generator().manual_seed(2)
-    x, bias, weight = (torch.randn(n, generator=generator) for n in ((steps, rows, width), (width,), (rows, width)))
+    shapes = (steps, networks * rows, width), (networks, width), (networks * rows, width)
+    x, bias, weight = (torch.randn(n, generator=generator) for n in shapes)
     leaves = [leaf.to(device).requires_grad_() for leaf in (x, bias)]
     found = activate_in_one(leaves[0], leaves[1])
     gradients = torch.autograd.grad((found * weight.to(device)).sum(), leaves)
     exact = [leaf.double().requires_grad_() for leaf in (x, bias)]
-    summed = exact[0] + exact[1]
+    summed = exact[0] + exact[1].repeat_interleave(rows, dim=0)
     wanted = torch.where(summed > 0, summed, torch.expm1(summed))
     for a, b in zip((found, *gradients), (wanted, *torch.autograd.grad((wanted * weight).sum(), exact)), strict=True):
         torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("networks", [1, 2])
 def test_a_layer_that_is_compiled_takes_the_kernels(
-    device: str, on_any_device: None, monkeypatch: pytest.MonkeyPatch
+    networks: int, device: str, on_any_device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from echelon.models import spread_kernel
 
@@ -177,7 +205,7 @@ def test_a_layer_that_is_compiled_takes_the_kernels(
     for name in ("_forward", "_backward"):
         monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), launches))
     generator = torch.Generator().manual_seed(3)
-    shapes = ((2, 7, 5), (3, 5), (3,))
+    shapes = ((2, 6, 5), (networks, 3, 5), (networks, 3))
     leaves = [torch.randn(n, generator=generator).to(device).requires_grad_() for n in shapes]
     wanted = module.dense(*leaves)
     gradients = torch.autograd.grad(wanted.square().sum(), leaves)
@@ -192,7 +220,7 @@ def test_a_layer_that_is_compiled_takes_the_kernels(
 @pytest.mark.parametrize("device", [CPU, CUDA])
 def test_bfloat16_is_rounded_once_and_summed_in_float32(device: str) -> None:
     """8 bits, which the interpreter cuts off: to 2^-7 of each number. Summed in bfloat16, 600 would be off by more."""
-    how = sharing(2, 500, 100)
+    how = sharing((500, 100, 100))
     x, cond, weight = inputs(how, 1, 16)
     outputs, units, conds = in_one(how, x, cond, weight, True, device, torch.bfloat16)
     wanted = expected(how, x, cond, weight, True)
@@ -204,7 +232,7 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(device: str) -> None:
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
 def test_the_kernels_add_up_in_the_same_order_every_time(device: str) -> None:
-    how = sharing(2, 150, 70)
+    how = sharing((150, 70, 70))
     x, cond, weight = inputs(how, 2, 80)
     first, second = (in_one(how, x, cond, weight, True, device, torch.float32) for _ in range(2))
     assert all(a.equal(b) for a, b in zip(first, second, strict=True))
@@ -219,7 +247,7 @@ def test_the_operators_keep_pytorchs_rules(activate: bool, device: str) -> None:
     how = sharing()
     x, cond, _ = inputs(how, 2, 8)
     leaves = [leaf.detach().to(device, torch.float32).requires_grad_() for leaf in (x, cond)]
-    arguments = (*leaves, how.follower.to(device), [2, 3, 2, 1, 1], 64, activate)
+    arguments = (*leaves, how.drawn.to(device), how.blocks.numbers, 64, activate)
     torch.library.opcheck(spread_kernel._spread, arguments)
 
 
@@ -227,7 +255,7 @@ def test_the_operators_keep_pytorchs_rules(activate: bool, device: str) -> None:
 def test_a_recorded_graph_borrows_from_whoever_is_drawn(device: str) -> None:
     from echelon.models.spread_kernel import spread_in_one
 
-    how = moved(sharing(3, 150, 70, drawn=1), device)
+    how = moved(sharing((150, 70, 70, 70), (BORROW, *PULL, (3, 0)), drawn=1), device)
     x, cond, weight = inputs(how, 1, 80)
     leaves = [leaf.detach().to(device, torch.float32).requires_grad_() for leaf in (x, cond)]
 
@@ -239,7 +267,7 @@ def test_a_recorded_graph_borrows_from_whoever_is_drawn(device: str) -> None:
 
     captured = Captured(run, torch.device(device))
     for drawn in (1, 1, 3, 2):  # as it is, recording, and twice replayed
-        how.follower.fill_(drawn)
+        how.drawn.fill_(drawn)
         wanted = expected(moved(how, "cpu"), x, cond, weight, True)
         for a, b in zip(captured(), wanted, strict=True):
             torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=2e-5)
@@ -278,7 +306,7 @@ def test_what_is_compiled_whole_takes_the_kernels(
         monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), launches))
     torch._dynamo.utils.counters.clear()
     for drawn in (1, 2):
-        how = sharing(2, 5, 3, drawn=drawn)
+        how = sharing((5, 3, 3), drawn=drawn)
         x, cond, weight = inputs(how, 2, 8)
         leaves = [leaf.detach().to(device, torch.float32).requires_grad_() for leaf in (x, cond)]
         ids = torch.tensor(table(how)[1], device=device)

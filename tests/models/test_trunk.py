@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from echelon.models.spread import Blocks, Sharing
+from echelon.models.linear import Linear
+from echelon.models.sharing import DRAWN, Blocks, Sharing
 from echelon.models.trunk import Trunk
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
@@ -27,13 +28,13 @@ def test_split_first_layer_equals_one_linear_on_the_concatenation() -> None:
     obs, phi, ids = normal(2, 5, 3), normal(3, 2, seed=2), torch.tensor([0, 2, 1, 1, 0])
     whole = nn.Linear(5, 7, dtype=torch.float64)
     assert trunk.condition is not None
-    whole.weight.data.copy_(torch.cat((trunk.observe.weight, trunk.condition.weight), dim=1))
-    whole.bias.data.copy_(trunk.observe.bias)
+    whole.weight.data.copy_(torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1))
+    whole.bias.data.copy_(trunk.observe.bias[0])
     expected = whole(torch.cat((obs, phi[ids].expand(2, -1, -1)), dim=-1))
     for layer in trunk.layers:
         expected = layer(nn.functional.elu(expected))
     empty = torch.zeros(5, 0, dtype=torch.float64)
-    found, state = trunk(trunk.project(obs), phi, ids, empty, torch.zeros(2, 5, dtype=torch.bool))
+    found, state = trunk(trunk.project(obs), phi[None], ids, empty, torch.zeros(2, 5, dtype=torch.bool))
     torch.testing.assert_close(found, nn.functional.elu(expected), **TIGHT)
     assert state.shape == (5, 0)
 
@@ -54,20 +55,20 @@ def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
     trunk = build(lstm=6)
     theirs = nn.LSTM(5, 6, dtype=torch.float64)
     assert trunk.condition is not None
-    theirs.weight_ih_l0.data.copy_(torch.cat((trunk.observe.weight, trunk.condition.weight), dim=1))
-    theirs.bias_ih_l0.data.copy_(trunk.observe.bias)
-    theirs.weight_hh_l0.data.copy_(trunk.recur.weight)
-    theirs.bias_hh_l0.data.copy_(trunk.recur.bias)
+    theirs.weight_ih_l0.data.copy_(torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1))
+    theirs.bias_ih_l0.data.copy_(trunk.observe.bias[0])
+    theirs.weight_hh_l0.data.copy_(trunk.recur.weight[0])
+    theirs.bias_hh_l0.data.copy_(trunk.recur.bias[0])
     obs, phi, ids = normal(8, 4, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0])
     hidden, cell = normal(4, 6, seed=3), normal(4, 6, seed=4)
     outputs, (last_hidden, last_cell) = theirs(
         torch.cat((obs, phi[ids].expand(8, -1, -1)), dim=-1), (hidden[None], cell[None])
     )
-    expected = nn.functional.layer_norm(outputs, (6,), trunk.norm.weight, trunk.norm.bias)
+    expected = nn.functional.layer_norm(outputs, (6,), trunk.norm.weight[0], trunk.norm.bias[0])
     for layer in trunk.layers:
         expected = nn.functional.elu(layer(expected))
     start = torch.zeros(8, 4, dtype=torch.bool)
-    found, state = trunk(trunk.project(obs), phi, ids, torch.cat((hidden, cell), dim=1), start)
+    found, state = trunk(trunk.project(obs), phi[None], ids, torch.cat((hidden, cell), dim=1), start)
     torch.testing.assert_close(found, expected, **TIGHT)
     torch.testing.assert_close(state, torch.cat((last_hidden[0], last_cell[0]), dim=1), **TIGHT)
 
@@ -82,12 +83,12 @@ def test_whole_unroll_equals_chunks_equals_single_steps_with_resets_between() ->
     first = normal(envs, 12, seed=4)
     projected = trunk.project(obs)
 
-    whole, last = trunk(projected, phi, ids, first, start)
+    whole, last = trunk(projected, phi[None], ids, first, start)
 
     state, chunks = first, []
     for begin in range(0, steps, 4):
         part = slice(begin, begin + 4)
-        features, state = trunk(projected[part], phi, ids, state, start[part])
+        features, state = trunk(projected[part], phi[None], ids, state, start[part])
         chunks.append(features)
     torch.testing.assert_close(torch.cat(chunks), whole, **TIGHT)
     torch.testing.assert_close(state, last, **TIGHT)
@@ -95,7 +96,7 @@ def test_whole_unroll_equals_chunks_equals_single_steps_with_resets_between() ->
     state, never, singles = first, torch.zeros(1, envs, dtype=torch.bool), []
     for t in range(steps):
         state = state * (~start[t])[:, None]
-        features, state = trunk(trunk.project(obs[t : t + 1]), phi, ids, state, never)
+        features, state = trunk(trunk.project(obs[t : t + 1]), phi[None], ids, state, never)
         singles.append(features)
     torch.testing.assert_close(torch.cat(singles), whole, **TIGHT)
     torch.testing.assert_close(state, last, **TIGHT)
@@ -106,7 +107,7 @@ def test_nothing_flows_across_a_start_forwards_or_backwards() -> None:
     start = torch.zeros(6, 2, dtype=torch.bool)
     start[3, 0] = True
     obs = normal(6, 2, 3).requires_grad_()
-    features, _ = trunk(trunk.project(obs), normal(2, 2), torch.tensor([0, 1]), normal(2, 12, seed=5), start)
+    features, _ = trunk(trunk.project(obs), normal(1, 2, 2), torch.tensor([0, 1]), normal(2, 12, seed=5), start)
     features[3:].square().sum().backward()
     assert obs.grad is not None
     assert obs.grad[:3, 0].abs().max().item() == 0.0
@@ -120,11 +121,11 @@ def test_units_are_laid_out_for_their_evaluations(lstm: int) -> None:
     trunk = build(lstm)
     trunk.observe.bias.data.copy_(normal(*trunk.observe.bias.shape, seed=4))
     unit, ids = torch.tensor([0, 1, 2, 3, 4, 3, 4, 0, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 0, 0, 1, 1, 1])
-    sharing = Sharing(Blocks(1, 3, 2, borrows=True, pulls=True), torch.tensor([1]), unit)
+    sharing = Sharing(Blocks(1, (3, 2), ((0, DRAWN), (1, 0))), torch.tensor([1]), unit)
     obs, phi, state = normal(2, 5, 3), normal(2, 2, seed=2), normal(10, 2 * lstm, seed=3)
     start = torch.zeros(2, 10, dtype=torch.bool)
-    expected = trunk(trunk.project(obs[:, unit]), phi, ids, state, start)
-    found = trunk(trunk.project(obs), phi, ids, state, start, sharing)
+    expected = trunk(trunk.project(obs[:, unit]), phi[None], ids, state, start)
+    found = trunk(trunk.project(obs), phi[None], ids, state, start, sharing)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, **TIGHT)
 
@@ -134,12 +135,12 @@ def test_the_bias_enters_once(phi_dim: int) -> None:
     """Where all outputs are above zero, and ELU changes nothing, each rises with its bias one to one."""
     trunk = build(phi_dim=phi_dim, hidden=(7,))
     trunk.observe.bias.data.fill_(10.0)
-    phi, ids = (normal(3, 2) if phi_dim else None), torch.tensor([2])
+    phi, ids = (normal(1, 3, 2) if phi_dim else None), torch.tensor([2])
     empty, start = torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.bool)
     features, _ = trunk(trunk.project(normal(1, 1, 3)), phi, ids, empty, start)
     assert features.min() > 0
     (slope,) = torch.autograd.grad(features.sum(), trunk.observe.bias)
-    assert slope.tolist() == [1.0] * 7
+    assert slope.tolist() == [[1.0] * 7]
 
 
 def uniform_within(tensor: Tensor, bound: float) -> bool:
@@ -159,7 +160,7 @@ def test_mlp_initialisation(phi_dim: int) -> None:
         assert uniform_within(trunk.condition.weight, bound)
     assert (trunk.condition is None) == (phi_dim == 0)
     for layer, fan_in in zip(trunk.layers, (50, 40), strict=True):
-        assert isinstance(layer, nn.Linear)
+        assert isinstance(layer, Linear)
         assert uniform_within(layer.weight, 1 / math.sqrt(fan_in))
         assert not layer.bias.any()
     assert not trunk.observe.bias.any()
@@ -181,7 +182,7 @@ def test_lstm_initialisation() -> None:
     assert trunk.norm.weight.eq(1).all()
     assert trunk.norm.bias.eq(0).all()
     (layer,) = trunk.layers
-    assert isinstance(layer, nn.Linear)
+    assert isinstance(layer, Linear)
     assert uniform_within(layer.weight, 1 / math.sqrt(64))
     assert not layer.bias.any()
     assert trunk.state_dim == 128

@@ -7,8 +7,9 @@ import pytest
 
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of, validate
+from echelon.errors import UserError
 from echelon.presets import FAMILIES, preset
-from echelon.presets.variants import VARIANTS
+from echelon.presets.variants import VARIANTS, apply_variants
 
 CHANGES: dict[str, dict[str, Any]] = {
     "no_pull": {"pull.beta": 0.0},
@@ -94,3 +95,32 @@ def test_cpo_steps(horizon: int, minibatch_envs: float, given: int | None, expec
 def test_loss_scale_follows_the_number_of_policies(policies: int, scale: float) -> None:
     config = VARIANTS["cpo_sapg_scale"](TrainConfig(policies=policies))
     assert config.ensemble.loss_scale == pytest.approx(scale)
+
+
+def test_variants_by_name_follow_one_another_and_are_remembered() -> None:
+    config = preset("AllegroHand")
+    changed = apply_variants(config, ["no_pull", "policies_4"])
+    assert changed == replace(VARIANTS["policies_4"](VARIANTS["no_pull"](config)), variant=("no_pull", "policies_4"))
+
+
+def test_an_algorithm_is_a_variant_too() -> None:
+    """Alone it needs no other name than its own."""
+    config = preset("AllegroHand")
+    assert apply_variants(config, ["sapg"]) == replace(config, algo="sapg")
+    changed = apply_variants(config, ["sapg", "entropy_on"])
+    assert (changed.algo, changed.update.entropy_scale, changed.method) == ("sapg", 0.005, "sapg+entropy_on")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no_pul", "no_pul is not a variant; did you mean no_pull?"),
+        ("lambda_f_0.3", "lambda_f_0.3 is not a variant; did you mean lambda_f_0"),
+        ("sagp", "sagp is not a variant; did you mean sapg?"),
+        ("xyz", "xyz is not a variant; echelon variants lists them"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest(name: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        apply_variants(TrainConfig(), [name])
+    assert str(caught.value).startswith(sentence)

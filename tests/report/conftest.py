@@ -53,5 +53,5 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     write_replay(replay("Hopper-cpo-s1"), replay_path(root / "Hopper-cpo-s1"))
     said: list[str] = []
     paths = [root, root / "more" / "Hopper-ppo-s3", odd]
-    contents = read_contents(paths, "return", lambda config: 10 if config.algo == "cpo" else 5, {})
+    contents = read_contents(paths, "return")
     return Written(contents, write_report(contents, root / "report", said.append), said)

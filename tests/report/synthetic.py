@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from echelon.config import Algo, TrainConfig, to_dict
+from echelon.config import TrainConfig, to_dict
 
+GRADIENT_STEPS = {"cpo": 10}
+"""Optimizer steps of an iteration, 5 where an algorithm is not named."""
 LEVELS = {"ppo": 60.0, "pbt": 75.0, "sapg": 90.0, "cpo": 120.0}
 """Final returns, on the way to which the curves of each algorithm rise."""
 
 
 def write_run(
     folder: Path,
-    algo: Algo = "cpo",
+    algo: str = "cpo",
     *,
     task: str = "CartpoleSwingup",
     seed: int = 0,
@@ -24,9 +26,9 @@ def write_run(
     level: float | None = None,
     **settings: Any,
 ) -> Path:
-    """A run folder named after its task, algorithm and seed, with curves that rise to `level`."""
-    path = folder / f"{task}-{algo}-s{seed}"
+    """A run folder named after its task, method and seed, with curves that rise to `level`."""
     config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, num_envs=96, **settings)
+    path = folder / f"{task}-{config.method}-s{seed}"
     session: dict[str, Any] = {
         "started": "2026-01-01T00:00:00+00:00",
         "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None},
@@ -49,6 +51,7 @@ def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: fl
     grown = level * (1 - math.exp(-4 * i / config.num_iterations))
     returns = grown * (1 - 0.08 * np.arange(config.num_policies)) + generator.normal(0, 3, config.num_policies)
     line: dict[str, Any] = {"iteration": i, "env_steps": i * 96 * config.update.horizon, "wall_s": i * 0.25}
+    line["gradient_steps"] = i * GRADIENT_STEPS.get(config.algo, 5)
     line |= {"fps/total": 6000 + 50 * generator.normal(), "return/leader": None if i == 1 else returns[0]}
     line |= {"upright_late/leader": min(1.0, grown / 150), "time/collect": 0.06, "time/update": 0.15 + 0.01 * (i % 3)}
     line |= {"time/targets": 0.01, "time/diagnostics": 0.02 * (i % 10 == 1), "loss/actor": generator.normal()}

@@ -21,7 +21,7 @@ def contents(folder: Path, scores: dict[tuple[str, str], list[float]], planned: 
     runs = []
     for (task, algo), values in scores.items():
         for seed, score in enumerate(values):
-            path = write_run(folder, algo, task=task, seed=seed, iterations=20, planned=planned)  # pyright: ignore[reportArgumentType]
+            path = write_run(folder, algo, task=task, seed=seed, iterations=20, planned=planned)
             returns = [score * min(1.0, i / 10) for i in range(1, 21)]
             lines = [{"iteration": i, "env_steps": 100 * i, "return/leader": y} for i, y in enumerate(returns, start=1)]
             (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -85,3 +85,24 @@ def test_methods_are_algorithms_unless_settings_differ(tmp_path: Path) -> None:
     longer = read("c", seed=7, planned=50)
     names = [method.name for method in group_runs([*plain, weak, longer, read("a", algo="ppo")])]
     assert names == ["PPO", "CPO · temperature 0.2 · cap 100.0", "CPO · temperature 0.5 · cap 3.0"]
+
+
+def test_a_variant_goes_by_its_name(tmp_path: Path) -> None:
+    """After the algorithm it varies; what else its runs differ in is added, the algorithm too."""
+    from echelon.config import PullConfig
+
+    def read(folder: str, variant: tuple[str, ...] = (), algo: str = "cpo", beta: float = 0.001, seed: int = 0) -> Run:
+        pull = PullConfig(beta=beta)
+        return read_run(write_run(tmp_path / folder, algo, seed=seed, iterations=2, variant=variant, pull=pull))
+
+    no_pull = [read("a", ("no_pull",), beta=0.0, seed=seed) for seed in (0, 1)]
+    runs = [*no_pull, read("a"), read("a", ("no_pull", "entropy_off"), beta=0.0), read("a", algo="sapg")]
+    methods = group_runs(runs)
+    assert [(method.name, len(method.runs)) for method in methods] == [
+        ("SAPG", 1),
+        ("CPO", 1),
+        ("no_pull", 2),
+        ("no_pull+entropy_off", 1),
+    ]
+    names = [method.name for method in group_runs([*no_pull, read("b", ("no_pull",), algo="sapg", beta=0.0)])]
+    assert names == ["no_pull · algo sapg", "no_pull · algo cpo"]

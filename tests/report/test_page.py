@@ -237,7 +237,7 @@ def test_the_replay_moves(page: Page) -> None:
 @pytest.mark.parametrize("algo", ["ppo", "cpo"])
 def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path, algo: Any) -> None:
     """Without what takes two methods to compare, or several policies to measure."""
-    contents = read_contents([write_run(tmp_path, algo, iterations=12)], "return", None, {})
+    contents = read_contents([write_run(tmp_path, algo, iterations=12)], "return")
     path = tmp_path / "page.html"
     path.write_text(whole_page(payload(contents), None, "one"))
     with browser.page(path) as page:
@@ -246,4 +246,5 @@ def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path, algo: Any
         ensemble = ["KL maps", "Coupling", "Policies"] if algo == "cpo" else []
         assert texts(page, "#contents a") == ["Curves", "Scores", *ensemble, "Speed", "Runs"]
         assert f"{algo.upper()} on CartpoleSwingup ends at a return of" in texts(page, "#summary")[0]
-        assert texts(page, "#curves-controls .segments:first-child button") == ["Environment steps", "Wall clock"]
+        axes = ["Environment steps", "Wall clock", "Gradient steps"]
+        assert texts(page, "#curves-controls .segments:first-child button") == axes

@@ -103,7 +103,7 @@ def test_forty_runs_fit_into_five_megabytes(tmp_path: Path) -> None:
     and half of the page is left for the player and its replays."""
     for seed in range(5):
         write_run(tmp_path, "cpo", seed=seed, iterations=600, adversary=AdversaryConfig(coef=0.1))
-    contents = read_contents([tmp_path], "return", lambda config: 5, {})
+    contents = read_contents([tmp_path], "return")
     data = payload(contents)
     assert len(data["runs"][0]["curves"]["return/leader"]) == 300
     assert len(data["runs"][0]["kl"]["maps"]) == 60
@@ -123,11 +123,11 @@ def test_the_leader_of_a_population_is_whoever_does_best(tmp_path: Path) -> None
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"there is no run to report on \(.*empty: it is empty\)"):
-        read_contents([tmp_path / "empty"], "return", None, {})
+        read_contents([tmp_path / "empty"], "return")
     path = write_run(tmp_path, "ppo", iterations=3)
     with pytest.raises(UserError, match="no run logged retrun of its leader; did you mean return"):
-        read_contents([path], "retrun", None, {})
-    contents = read_contents([path], "upright_late", None, {})
+        read_contents([path], "retrun")
+    contents = read_contents([path], "upright_late")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"the report cannot be written to .*; choose another --out"):
         write_report(contents, tmp_path / "file")
@@ -135,6 +135,6 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
 
 def test_known_failures_are_told(tmp_path: Path) -> None:
     path = write_run(tmp_path, "ppo", iterations=3)
-    contents = read_contents([path, tmp_path / "never"], "return", None, {path: "it broke", tmp_path / "never": "why"})
+    contents = read_contents([path, tmp_path / "never"], "return", {path: "it broke", tmp_path / "never": "why"})
     assert contents.runs[0].notes == ["it broke"]
     assert [(one.path, one.sentence) for one in contents.problems] == [(str(tmp_path / "never"), "why")]

@@ -88,14 +88,15 @@ def test_actions_are_stored_as_drawn_and_clamped_for_the_environment() -> None:
     torch.testing.assert_close(rollout.log_prob, expected)
 
 
-def drifting(lstm: int = 0, critic: bool = False, policies: int = 3) -> Collector:
+def drifting(lstm: int = 0, critic: bool = False, policies: int = 3, networks: int = 1) -> Collector:
     env = DriftEnv(9, critic=critic)
     torch.manual_seed(0)
-    model = ActorCritic(env.obs_spec, 2, policies, ModelConfig(hidden=(8,), lstm=lstm, phi_dim=3))
-    model.log_std.data.normal_()
-    model.value_norm.merge(torch.tensor([4.0, 6.0]))
-    layout, config = Layout(9, policies), UpdateConfig(horizon=6)
-    collector = Collector(env, model, layout, config, torch.Generator().manual_seed(0))
+    config = ModelConfig(hidden=(8,), lstm=lstm, phi_dim=3)
+    model = ActorCritic(env.obs_spec, 2, policies, config, networks=networks)
+    model.log_sigma.data.normal_()
+    model.value_norm.merge(torch.tensor([[4.0], [6.0]]).repeat(networks, 1))
+    layout = Layout(9, policies, networks=networks)
+    collector = Collector(env, model, layout, UpdateConfig(horizon=6), torch.Generator().manual_seed(0))
     collector.reset()
     return collector
 
@@ -125,9 +126,12 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(lstm: int, critic: bool) -
 
 @pytest.mark.parametrize("lstm", [0, 5])
 @pytest.mark.parametrize("critic", [False, True])
-def test_a_cut_is_worth_the_value_of_the_last_observation_in_its_own_state(lstm: int, critic: bool) -> None:
+@pytest.mark.parametrize("networks", [1, 3])
+def test_a_cut_is_worth_the_value_of_the_last_observation_in_its_own_state(
+    networks: int, lstm: int, critic: bool
+) -> None:
     """V(final_obs) from the state after the row, before the reset; computed here one environment at a time."""
-    collector = drifting(lstm, critic)
+    collector = drifting(lstm, critic, networks=networks)
     collector.collect()  # leaves its own cuts in the storage
     finals = []
     step = collector.env.step
@@ -145,9 +149,11 @@ def test_a_cut_is_worth_the_value_of_the_last_observation_in_its_own_state(lstm:
     never = torch.zeros(1, 1, dtype=torch.bool)
     for t, env in cut.nonzero().tolist():
         obs = {name: x[t, env].view(1, 1, -1) for name, x in rollout.obs.items()}
-        state = model(obs, ids[env : env + 1], rollout.state[t, env][None], never).state
+        only = model.only(int(ids[env]) // (3 // networks))
+        own = ids[env : env + 1] % (3 // networks)
+        state = only(obs, own, rollout.state[t, env][None], never).state
         final = {name: x[env].view(1, 1, -1) for name, x in finals[t].items()}
-        value = model.raw_value(model(final, ids[env : env + 1], state, never).value)
+        value = only.raw_value(only(final, own, state, never).value)
         assert rollout.final_value[t, env].item() == pytest.approx(value.item(), abs=1e-5)
         assert abs(rollout.value[t + 1, env].item() - value.item()) > 1e-3  # not that of the next episode
 

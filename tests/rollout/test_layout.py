@@ -1,11 +1,13 @@
-"""Blocks of environments: contiguous, the leader's first, followers' all alike."""
+"""Blocks of environments: contiguous, network by network, the leader's first."""
 
 import math
 
 import pytest
 import torch
 
+from echelon.config import UpdateConfig
 from echelon.errors import UserError
+from echelon.learning.settings import entropy_ladder
 from echelon.rollout.layout import LEADER, Layout
 
 
@@ -19,8 +21,21 @@ def test_even_blocks() -> None:
 def test_the_remainder_goes_to_the_leader() -> None:
     layout = Layout(11, 3)
     assert layout.policy_id.tolist() == [0] * 5 + [1] * 3 + [2] * 3
-    assert layout.sizes == [5, 3, 3]
-    assert (layout.leader_envs, layout.follower_envs, layout.followers) == (5, 3, 2)
+    assert (layout.sizes, layout.offsets) == ([5, 3, 3], [0, 5, 8])
+
+
+def test_sizes_may_be_any_that_add_up() -> None:
+    layout = Layout(11, 3, sizes=(2, 8, 1))
+    assert layout.policy_id.tolist() == [0] * 2 + [1] * 8 + [2]
+    assert [layout.environments(policy) for policy in range(3)] == [slice(0, 2), slice(2, 10), slice(10, 11)]
+
+
+def test_networks_are_alike_and_lie_one_after_another() -> None:
+    layout = Layout(10, 4, networks=2, sizes=(3, 2))
+    assert layout.policy_id.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert (layout.each, layout.envs) == (2, 5)
+    assert layout.environments(3) == slice(8, 10)
+    assert layout.ids(1, 2).tolist() == [1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(("num_envs", "policies"), [(1, 1), (7, 1), (6, 6), (11, 6), (256, 6), (100, 7)])
@@ -37,25 +52,33 @@ def test_blocks_partition_the_environments(num_envs: int, policies: int) -> None
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_blocks_of_a_tensor(dim: int) -> None:
-    layout = Layout(11, 3)
-    x = torch.arange(22).view(2, 11) % 11
+    """Of the first network environments 0 to 5, of the second 6 to 11; each with blocks of 2, 2, 2."""
+    layout = Layout(12, 6, networks=2)
+    x = torch.arange(24).view(2, 12) % 12
     x = x.T.contiguous() if dim == 0 else x
-    assert layout.leader_block(x, dim).movedim(dim, 0)[:, 0].tolist() == [0, 1, 2, 3, 4]
-    blocks = layout.follower_blocks(x, dim)
-    assert blocks.movedim((dim, dim + 1), (0, 1))[:, :, 0].tolist() == [[5, 6, 7], [8, 9, 10]]
-    for follower, rows in ((1, [5, 6, 7]), (2, [8, 9, 10])):
-        block = layout.follower_block(x, dim, torch.tensor([follower]))
-        assert block.shape == ((3, 2) if dim == 0 else (2, 3))
+    assert layout.block(x, dim, 0).movedim(dim, 0)[:, 0].tolist() == [0, 1, 6, 7]
+    assert layout.block(x, dim, 2).movedim(dim, 0)[:, 0].tolist() == [4, 5, 10, 11]
+    for drawn, rows in (([1, 4], [2, 3, 8, 9]), ([2, 4], [4, 5, 8, 9])):
+        block = layout.drawn_block(x, dim, torch.tensor(drawn))
+        assert block.shape == ((4, 2) if dim == 0 else (2, 4))
         assert block.movedim(dim, 0)[:, 0].tolist() == rows
+    assert Layout(11, 3).drawn_block(torch.arange(11), 0, torch.tensor([2])).tolist() == [8, 9, 10]
+
+
+def ladder(policies: int, coef: float, scale: float, networks: int = 1) -> list[float]:
+    layout = Layout(12 * policies, policies, networks=networks)
+    return entropy_ladder(UpdateConfig(entropy_coef=coef, entropy_scale=scale), layout)["entropy_coef"].tolist()
 
 
 def test_entropy_coefficients() -> None:
-    assert Layout(6, 6).entropy_coefs(0.0, 1.0).tolist() == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    assert ladder(6, 0.0, 1.0) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5])
     # The fact sheet's, at scale 0.005, leader first.
-    assert Layout(60, 6).entropy_coefs(0.0, 0.005).tolist() == pytest.approx([0, 5e-4, 1e-3, 1.5e-3, 2e-3, 2.5e-3])
-    # `entropy_coef` is the same for all, and comes on top.
-    assert Layout(3, 3).entropy_coefs(0.01, 0.4).tolist() == pytest.approx([0.01, 0.11, 0.21])
-    assert Layout(3, 1).entropy_coefs(0.01, 0.4).tolist() == pytest.approx([0.01])
+    assert ladder(6, 0.0, 0.005) == pytest.approx([0, 5e-4, 1e-3, 1.5e-3, 2e-3, 2.5e-3])
+    # `entropy_coef` is the same for all, and comes on top; every network has a ladder.
+    assert ladder(6, 0.01, 0.4, networks=2) == pytest.approx([0.01, 0.11, 0.21] * 2)
+    # Alone, or without a ladder, the number is enough.
+    for layout, scale in ((Layout(3, 1), 0.4), (Layout(3, 3), 0.0)):
+        assert entropy_ladder(UpdateConfig(entropy_coef=0.01, entropy_scale=scale), layout) == {}
 
 
 def test_policy_means() -> None:
@@ -64,13 +87,28 @@ def test_policy_means() -> None:
     assert layout.policy_means(x).tolist() == pytest.approx([3.0, 15.0, 0.0], abs=1e-6)
     flags = torch.tensor([True, False, False, True, True, False, True])
     assert layout.policy_means(flags).tolist() == pytest.approx([1 / 3, 1.0, 0.5])
-    assert not math.isnan(Layout(3, 3).policy_means(torch.zeros(3)).sum())
+    assert Layout(8, 4, networks=2).policy_means(torch.arange(8.0)).tolist() == [0.5, 2.5, 4.5, 6.5]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_concerns_its_own_policy_only(bad: float) -> None:
+    x = torch.tensor([1.0, 3.0, bad, 5.0, 7.0, 9.0])
+    first, second, third = Layout(6, 3).policy_means(x).tolist()
+    assert (first, third) == (2.0, 8.0)
+    assert not math.isfinite(second)
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "policies", "sentence"),
-    [(5, 6, "6 policies need at least 6 environments, not 5"), (5, 0, "policies must be at least 1, not 0")],
+    ("arguments", "sentence"),
+    [
+        ({"num_envs": 5, "policies": 6}, "6 policies need at least 6 environments, not 5"),
+        ({"num_envs": 5, "policies": 0}, "policies must be at least 1, not 0"),
+        ({"num_envs": 256, "policies": 6, "networks": 6}, "--num-envs 256 does not divide between the 6.*; 252 would"),
+        ({"num_envs": 8, "policies": 2, "sizes": (4, 5)}, "2 policies with 8 environments cannot have 4, 5 of them"),
+        ({"num_envs": 8, "policies": 2, "sizes": (8, 0)}, "cannot have 8, 0 of them"),
+        ({"num_envs": 8, "policies": 2, "sizes": (8,)}, "cannot have 8 of them: one positive number each"),
+    ],
 )
-def test_refusals(num_envs: int, policies: int, sentence: str) -> None:
+def test_refusals(arguments: dict, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        Layout(num_envs, policies)
+        Layout(**arguments)

@@ -6,83 +6,97 @@ Section 5.2 of the CPO paper, with the labels it describes: `policy_id` travels 
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from echelon.config import TrainConfig
 from echelon.device.fusion import fused
-from echelon.envs.contract import State
+from echelon.envs.contract import Env, State
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.linear import Linear, stack
 from echelon.models.spread import dense
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER, Layout
 
 
 class Adversary:
-    """Discriminator and its optimizer: fixed rate, one pass over each rollout, after that rollout was scored."""
+    """A discriminator for each network, and its optimizer: fixed rate, one pass over each rollout, after scoring it."""
 
     def __init__(self, obs_dim: int, action_dim: int, layout: Layout, config: TrainConfig) -> None:
         self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
-        widths = (obs_dim + action_dim, *config.adversary.hidden)
-        layers: list[nn.Module] = []
-        for narrow, wide in itertools.pairwise(widths):
-            layers += [nn.Linear(narrow, wide), nn.ELU()]
-        self.network = nn.Sequential(*layers, nn.Linear(widths[-1], layout.policies)).to(layout.policy_id.device)
+        widths = (obs_dim + action_dim, *config.adversary.hidden, layout.each)
+        self.network, *others = (_perceptron(widths) for _ in range(layout.networks))
+        stack(self.network, others)
+        self.network.to(layout.device)
         self.optimizer = Adam(self.network.parameters(), config.update.learning_rate)
-        self._score = fused(self._log_likelihood, layout.policy_id.device, enabled=config.fuse)
-        self._grade = fused(self._guess, layout.policy_id.device, enabled=config.fuse)
+        self._score = fused(self._log_likelihood, layout.device, enabled=config.fuse)
+        self._train = fused(self._guess, layout.device, enabled=config.fuse)
+
+    def __call__(
+        self, rollout: Rollout, model: ActorCritic, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The followers' extra reward `[T, N]`, scored before the discriminator learns from the same rows."""
+        inputs = self.inputs(rollout, model)
+        reward = self.reward(inputs)
+        metrics = self.learn(inputs, generator)
+        leaders = self.layout.networks * self.layout.sizes[LEADER]  # environments whose reward is zero
+        share = self.layout.num_envs / (self.layout.num_envs - leaders)
+        return reward, metrics | {"adversary/reward": reward.mean() * share}
 
     def inputs(self, rollout: Rollout, model: ActorCritic) -> Tensor:
-        """Normalised observation and raw action `[T·N, D+A]`, time first."""
-        obs = model.obs_norm["policy"](rollout.obs["policy"][:-1])
-        return torch.cat((obs, rollout.action), dim=-1).flatten(0, 1)
+        """Normalised observation and raw action `[T, N, D+A]`."""
+        return torch.cat((model.obs_norm["policy"](rollout.obs["policy"][:-1]), rollout.action), dim=-1)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """What the discriminator thinks of each row, `[B, D+A] -> [B, M]`: `network`, with the kernels of a trunk."""
-        *layers, head = ((layer.weight, layer.bias) for layer in self.network if isinstance(layer, nn.Linear))
-        features = inputs[None]
-        for weight, bias in layers:
-            features = dense(features, weight, bias)
-        return linear(features[0], *head)
+        """What the discriminators think of rows `[T, G·n, D+A]`: `[T, G·n, K]`."""
+        *layers, head = (layer for layer in self.network if isinstance(layer, Linear))
+        for layer in layers:
+            inputs = dense(inputs, layer.weight, layer.bias)
+        return head(inputs)
 
-    def labels(self, rollout: Rollout) -> Tensor:
-        """The policy that acted `[T·N]`, time first as the rows are."""
-        return self.layout.policy_id.repeat(rollout.horizon)
+    @property
+    def labels(self) -> Tensor:
+        """The policy that acts in each environment `[N]`, counted within its network."""
+        return self.layout.policy_id % self.layout.each
 
     @torch.no_grad()
-    def reward(self, rollout: Rollout, inputs: Tensor) -> Tensor:
+    def reward(self, inputs: Tensor) -> Tensor:
         """λ_adv·log D(y|s,a) on followers' rows, zero on the leader's: `[T, N]`."""
-        labels = self.labels(rollout)
-        return torch.where(labels == LEADER, 0.0, self.coef * self._score(inputs, labels)).view(rollout.horizon, -1)
+        return torch.where(self.labels == LEADER, 0.0, self.coef * self._score(inputs))
 
-    def _log_likelihood(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """log D(y|s,a) of each row."""
-        return nn.functional.log_softmax(self.logits(inputs), dim=-1).gather(1, labels[:, None]).squeeze(1)
+    def _log_likelihood(self, inputs: Tensor) -> Tensor:
+        """log D(y|s,a) of each row `[T, N]`."""
+        labels = self.labels.expand(inputs.shape[:2])[..., None]
+        return nn.functional.log_softmax(self.logits(inputs), dim=-1).gather(2, labels).squeeze(2)
 
-    def learn(self, rollout: Rollout, inputs: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def learn(self, inputs: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """One shuffled pass of cross-entropy on logits."""
-        labels = self.labels(rollout)
-        order = torch.randperm(len(labels), generator=generator, device=labels.device)
-        size = len(labels) // self.minibatches
+        networks = self.layout.networks
+        rows = inputs.unflatten(1, (networks, -1)).transpose(0, 1).flatten(1, 2)  # [G, T·n, D+A]
+        labels = self.labels.unflatten(0, (networks, -1)).repeat(1, inputs.shape[0])
+        order = torch.rand(labels.shape, generator=generator, device=labels.device).argsort(dim=1)
+        size = labels.shape[1] // self.minibatches
         losses, hits = [], []
-        for k in range(self.minibatches):
-            rows = order[k * size : (k + 1) * size]
-            loss, hit = self._grade(inputs, labels, rows)
+        for chosen in order[:, : size * self.minibatches].chunk(self.minibatches, dim=1):
+            loss, hit = self._train(rows, labels, chosen)
             self.optimizer.step(loss)
-            losses.append(loss.detach())
+            losses.append(loss.detach() / networks)
             hits.append(hit)
         return {"adversary/loss": torch.stack(losses).mean(), "adversary/accuracy": torch.stack(hits).mean()}
 
-    def _guess(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-entropy on some rows, and the share of them that is recognised."""
-        logits, truth = self.logits(inputs[rows]), labels[rows]
+    def _guess(self, rows: Tensor, labels: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy on some rows `[G, n]`, summed over networks, and the share of them that is recognised."""
+        networks, truth = len(labels), labels.gather(1, chosen)
+        first = torch.arange(networks, device=rows.device)[:, None] * rows.shape[1]
+        inputs = rows.flatten(0, 1).index_select(0, (first + chosen).flatten())
+        logits, truth = self.logits(inputs[None])[0], truth.flatten()
         hit = (logits.detach().argmax(-1) == truth).float().mean()
-        return nn.functional.cross_entropy(logits, truth), hit
+        return nn.functional.cross_entropy(logits, truth) * networks, hit
 
     def state_dict(self) -> State:
         return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -90,3 +104,18 @@ class Adversary:
     def load_state_dict(self, state: Any) -> None:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _perceptron(widths: Sequence[int]) -> nn.Sequential:
+    """ELU layers and a linear one."""
+    layers: list[nn.Module] = []
+    for narrow, wide in itertools.pairwise(widths):
+        layers += [Linear(narrow, wide), nn.ELU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def make_adversary(env: Env, layout: Layout, config: TrainConfig) -> Adversary | None:
+    """For an ensemble whose settings ask for it."""
+    if not config.adversary.coef or layout.each == 1:
+        return None
+    return Adversary(env.obs_spec["policy"], env.action_dim, layout, config)

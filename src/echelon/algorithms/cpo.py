@@ -7,37 +7,42 @@ whole objective, `L_CPO`, is SAPG's plus β times that term for each follower.
 
 from torch import Tensor
 
+from echelon.algorithms.adversary import make_adversary
+from echelon.algorithms.algorithm import Algorithm
 from echelon.algorithms.ppo import own_term
-from echelon.algorithms.sapg import borrow_term
+from echelon.algorithms.sapg import BORROWS, borrow_term
 from echelon.config import TrainConfig
-from echelon.learning.batch import Batch
+from echelon.learning.batch import Batch, total
 from echelon.learning.losses import pull_weight, surrogate
-from echelon.learning.objective import ActorLoss, Algorithm
+from echelon.learning.objective import ActorLoss
+from echelon.learning.plans import Group, followers_from_leader
+
+PULL = Group("follower_pull", followers_from_leader, trains_critic=False)
 
 
 def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     """`L_CPO(θ)`: SAPG's objective and β times the sum of the followers' pull terms."""
     own = own_term(batch, config) if batch.leader_log_prob is None else coupled_own_term(batch, config)
-    terms = {"own": own, "leader_borrows": borrow_term(batch, config)}
-    if not batch.counts[2]:  # one policy: nobody to pull
+    terms = {"own": own, BORROWS.name: borrow_term(batch, config)}
+    if PULL.name not in batch.plan.columns:  # one policy: nobody to pull
         return ActorLoss(terms)
     weight = pull_weights(batch, config)
-    terms["follower_pull"] = pull_term(batch, weight, config)
-    at_cap = (weight >= config.pull.cap * (1 - 1e-6)).to(weight.dtype).mean()
-    return ActorLoss(terms, {"pull/weight": weight.mean(), "pull/at_cap": at_cap})
+    terms[PULL.name] = pull_term(batch, weight, config)
+    at_cap = (weight >= config.pull.cap * (1 - 1e-6)).to(weight.dtype).mean((0, 2))
+    return ActorLoss(terms, {"pull/weight": weight.mean((0, 2)), "pull/at_cap": at_cap})
 
 
 def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
-    """w = min(exp(Â_i/λ_f), cap) `[L, pulls]`; without gradient, as advantages are data."""
+    """w = min(exp(Â_i/λ_f), cap) `[L, G, pulls]`; without gradient, as advantages are data."""
     pull = config.pull
-    advantage = batch.advantage[:, batch.pulls]
+    advantage = batch.advantage[..., batch.columns(PULL.name)]
     weight = pull_weight(advantage if pull.use_advantage else advantage * 0, pull.temperature, pull.cap)
-    return weight / weight.mean() if pull.normalise else weight
+    return weight / weight.mean((0, 2), keepdim=True) if pull.normalise else weight
 
 
 def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:
     """Σ -β·w·log π_i(a|s) on the leader's rows, the first expectation of `L_CPO,F_i`."""
-    return -config.pull.beta * (weight * batch.log_prob[:, batch.pulls]).sum()
+    return -config.pull.beta * total(weight * batch.log_prob[..., batch.columns(PULL.name)])
 
 
 def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
@@ -47,17 +52,19 @@ def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
     """
     assert batch.leader_log_prob is not None
     own = batch.own
-    log_prob = batch.log_prob[:, own]
-    follower = (batch.policy_id[own] > 0).to(log_prob.dtype)
+    log_prob = batch.log_prob[..., own]
+    follower = (batch.policy_id[:, own] % batch.plan.layout.each > 0).to(log_prob.dtype)
     penalty = config.pull.reverse_temperature * follower * (log_prob - batch.leader_log_prob)
-    loss = surrogate(batch.log_ratio[:, own], batch.advantage[:, own] - penalty, config.update.clip)
-    return config.ensemble.own_weight * loss.sum()
+    advantage = batch.advantage[..., own] - penalty
+    loss = surrogate(batch.log_ratio[..., own], advantage, batch.setting("clip", own))
+    return config.ensemble.own_weight * total(loss)
 
 
 CPO = Algorithm(
     "cpo",
-    borrows=True,
-    pulls=True,
-    actor_loss=actor_loss,
+    actor_loss,
+    groups=(BORROWS, PULL),
     reads_leader=lambda config: config.pull.reverse_temperature != 0,
+    extra_reward=make_adversary,
+    colour=0,
 )

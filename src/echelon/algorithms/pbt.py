@@ -1,189 +1,128 @@
 """DexPBT: members trained by PPO, the worst of which now and then copy the best and try other hyperparameters.
 
-The rules of Petrenko et al. 2023, section III, as pure functions; `Evolution` applies them over a run. Every member has
-taken the same number of environment steps, so a check looks at all of them at once. An objective that is not known yet
-is NaN: such a member ranks last, is nobody's donor, and is not replaced.
+Petrenko et al. 2023, section III. Every member has a network of its own, and each setting of the update that may mutate
+is a vector over members. `evolution.py` has the rules.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import typing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
+from echelon.algorithms.evolution import Evolution, ranked
 from echelon.algorithms.ppo import actor_loss
-from echelon.config import PbtConfig
-from echelon.envs.contract import State
-from echelon.learning.objective import Algorithm
-from echelon.learning.rate import HIGHEST, LOWEST
+from echelon.config import Mutable, TrainConfig
+from echelon.envs.contract import Evolvable, State
+from echelon.errors import UserError
+from echelon.rollout.layout import Layout
 
-LOWEST_DISCARDED = 0.2
-"""Share of the lowest objectives that the population's deviation leaves out: collapsed members would inflate it."""
-
-Draw = Callable[[], float]
-"""A random number, uniform in [0, 1)."""
+SCALE = "env."
+"""Before the name of a task's reward scale."""
 
 
-def ranked(objectives: Sequence[float]) -> list[int]:
-    """Members from the best to the worst; unknown ones last, equal ones by index."""
-    return sorted(range(len(objectives)), key=lambda i: math.inf if math.isnan(objectives[i]) else -objectives[i])
+def vectors(config: TrainConfig, layout: Layout) -> dict[str, Tensor]:
+    """What may mutate, `[M]` each; the learning rate is the optimizer's own vector."""
+    names = [name for name in typing.get_args(Mutable) if name != "learning_rate"]
+    return {name: _vector(getattr(config.update, name), layout) for name in names}
 
 
-def group_size(fraction: float, members: int) -> int:
-    """`fraction` of the members, rounded up."""
-    return min(members, math.ceil(fraction * members - 1e-9))  # a rounding error must not make it one more
+def _vector(value: float, layout: Layout) -> Tensor:
+    return torch.full((layout.policies,), float(value), dtype=torch.float64, device=layout.device)
 
 
-def donors(objectives: Sequence[float], config: PbtConfig) -> list[int]:
-    """The best members, whose objectives are known."""
-    best = ranked(objectives)[: group_size(config.best_fraction, len(objectives))]
-    return [i for i in best if not math.isnan(objectives[i])]
+class Population:
+    """Survival of the fittest between iterations.
 
-
-def candidates(objectives: Sequence[float], best_lately: Sequence[float], config: PbtConfig) -> list[int]:
-    """Members to be replaced: among the worst now, and worse than every donor at all times since the last check.
-
-    `best_lately` is each member's highest objective since then. Nobody is replaced before more than half of the
-    members (and more than two, where there are as many) have an objective.
+    What is recorded as a CUDA graph never changes shape: takeovers write into the stacked tensors, after the rollout
+    that was collected has been learned from. The environments of a member that takes over other weights go on where
+    they are; its memory is cleared, the episodes in progress count for nobody, and until others have ended it has the
+    scores of the member it copied.
     """
-    members = len(objectives)
-    known = sum(not math.isnan(x) for x in objectives)
-    if known < min(members, max(2, members // 2) + 1):
-        return []
-    floor = min(objectives[i] for i in donors(objectives, config))
-    worst = ranked(objectives)[members - group_size(config.worst_fraction, members) :]
-    return sorted(i for i in worst if best_lately[i] < floor and not math.isnan(objectives[i]))
 
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.leader = parts, 0
+        env, layout = parts.env, parts.layout
+        self.objective = env.objective if isinstance(env, Evolvable) else "return"
+        self._scales = env.reward_scales if isinstance(env, Evolvable) else {}
+        self.vectors = {"learning_rate": parts.update.optimizer.rate} | parts.settings.vectors
+        self.vectors |= {SCALE + name: _vector(float(x.flatten()[0]), layout) for name, x in self._scales.items()}
+        self.evolution = Evolution(layout.policies, parts.config.pbt, parts.config.seed)
+        if parts.config.pbt.mutate_at_start:
+            self.write(self.evolution.start(self.start()))
 
-def deviation(objectives: Sequence[float]) -> float:
-    """Standard deviation of the known objectives without the lowest fifth of them."""
-    known = sorted(x for x in objectives if not math.isnan(x))
-    kept = known[int(LOWEST_DISCARDED * len(known) + 1e-9) :]
-    mean = sum(kept) / len(kept)
-    return math.sqrt(sum((x - mean) ** 2 for x in kept) / len(kept))
+    def metrics(self) -> dict[str, Tensor]:
+        """Scores of all members; the leader is the one with the highest objective."""
+        episodes = self.parts.collector.episodes
+        if self.objective not in episodes.names:
+            raise UserError(f"{self.objective} is the task's objective, but it reports no episode/{self.objective}")
+        objective = episodes.objective(self.objective)
+        best = objective.nan_to_num(nan=-math.inf).argmax(dim=0, keepdim=True)
+        by_policy = {"objective": objective} | {f"pbt/{name}": x for name, x in self.vectors.items()}
+        each = {f"{name}/policy_{i}": x[i] for name, x in by_policy.items() for i in range(len(objective))}
+        leading = {"pbt/best": best[0], "lr": self.parts.update.optimizer.rate.index_select(0, best)[0]}
+        return episodes.metrics(best) | each | leading
 
+    def after(self, iteration: int, metrics: Mapping[str, float]) -> Sequence[Takeover]:
+        """Check the members if an interval has passed."""
+        layout = self.parts.layout
+        objectives = [metrics[f"objective/policy_{i}"] for i in range(layout.policies)]
+        self.leader = ranked(objectives)[0]
+        self.evolution.observe(objectives)
+        steps = iteration * self.parts.config.update.horizon * layout.envs
+        if not self.evolution.due(steps):
+            return ()
+        takeovers = self.evolution.check(steps, objectives, self.start())
+        for takeover in takeovers:
+            self.apply(takeover)
+        return takeovers
 
-def worth_copying(own: float, donor: float, objectives: Sequence[float], config: PbtConfig) -> bool:
-    """Whether the donor is better by both thresholds: noise alone must not spread one member's weights."""
-    gain = donor - own
-    return gain > config.threshold_std * deviation(objectives) and gain > config.threshold_share * abs(donor)
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Of the best member, by what members are judged by: a return whose scale mutates ranks nothing."""
+        return metrics[f"objective/policy_{self.leader}"]
 
+    def start(self) -> list[dict[str, float]]:
+        """What may mutate, of every member, on the host in one transfer."""
+        mutable = self.parts.config.pbt.mutable
+        names = [name for name in self.vectors if name in mutable or name.startswith(SCALE)]
+        if not names:
+            return [{} for _ in range(self.parts.layout.policies)]
+        rows = torch.stack([self.vectors[name].double() for name in names], dim=1).tolist()
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-def mutate(values: Mapping[str, float], draw: Draw, config: PbtConfig) -> dict[str, float]:
-    """Hyperparameters, each of them changed with the configured probability and within its limits."""
-    return {
-        name: _changed(name, value, draw, config) if draw() < config.mutation_probability else value
-        for name, value in values.items()
-    }
+    def apply(self, takeover: Takeover) -> None:
+        """Copy weights, if they are, and set the hyperparameters; all in place."""
+        if takeover.copied:
+            self.parts.update.copy(takeover.donor, takeover.member)
+            self.parts.collector.inherit(takeover.donor, takeover.member)
+        self.write([takeover.after if i == takeover.member else {} for i in range(self.parts.layout.policies)])
 
+    def write(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Set every member's hyperparameters; names that are left out stay as they are."""
+        for member, values in enumerate(rows):
+            for name, value in values.items():
+                self.vectors[name][member].fill_(value)
+        self._fit()
 
-def _changed(name: str, value: float, draw: Draw, config: PbtConfig) -> float:
-    """Multiplied or divided by a random factor; `mini_epochs` moves by one, and of the discount it is 1 - γ."""
-    up = draw() < 0.5
-    if name == "mini_epochs":
-        return min(8.0, max(1.0, value + (1 if up else -1)))
-    high = config.discount_high if name == "discount" else config.mutation_high
-    factor = config.mutation_low + (high - config.mutation_low) * draw()
-    if not up:
-        factor = 1 / factor
-    if name == "discount":
-        return 1 - (1 - value) * factor
-    low, high = {"clip": (0.01, 0.3), "learning_rate": (LOWEST, HIGHEST)}.get(name, (-math.inf, math.inf))
-    return min(high, max(low, value * factor))
-
-
-@dataclass(frozen=True)
-class Takeover:
-    """What a check made of one member."""
-
-    member: int
-    donor: int
-    """The member that was drawn as an example."""
-    copied: bool
-    """Whether the donor's weights were taken; else the member kept its own."""
-    source: int
-    """Whose hyperparameters were mutated: the donor's or the member's own."""
-    objective: float
-    donor_objective: float
-    before: dict[str, float]
-    """The member's hyperparameters until now."""
-    after: dict[str, float]
-
-
-class Evolution:
-    """Who is replaced by whom, over a run. Decides on the host and touches no network."""
-
-    def __init__(self, policies: int, config: PbtConfig, seed: int) -> None:
-        self.config = config
-        self.generator = torch.Generator().manual_seed(seed)
-        self.checks = 0
-        self.best_lately = [-math.inf] * policies
-        self.left_alone_since = [0] * policies
-        """Environment steps of a member when it was last replaced."""
-
-    def draw(self) -> float:
-        return torch.rand((), generator=self.generator, dtype=torch.float64).item()
-
-    def start(self, hyperparameters: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-        """What every member begins with."""
-        return [mutate(values, self.draw, self.config) for values in hyperparameters]
-
-    def observe(self, objectives: Sequence[float]) -> None:
-        """Take note of an iteration's objectives."""
-        known = zip(self.best_lately, objectives, strict=True)
-        self.best_lately = [best if math.isnan(x) else max(best, x) for best, x in known]
-
-    def due(self, steps: int) -> bool:
-        """Whether another interval has passed, at this many environment steps of each member."""
-        return steps // self.config.interval > self.checks
-
-    def check(
-        self, steps: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
-    ) -> list[Takeover]:
-        """Decide who is replaced, and begin another interval."""
-        chosen = candidates(objectives, self.best_lately, self.config)
-        self.checks = steps // self.config.interval
-        self.best_lately = [-math.inf] * len(self.best_lately)
-        if steps < self.config.initial_delay:
-            return []
-        rested = [i for i in chosen if steps - self.left_alone_since[i] >= self.config.wait]
-        for member in rested:
-            self.left_alone_since[member] = steps
-        return [self._take_over(member, objectives, hyperparameters) for member in rested]
-
-    def _take_over(
-        self, member: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
-    ) -> Takeover:
-        """Draw a donor; copy it if it is clearly better; mutate one of the two sets of hyperparameters."""
-        best = donors(objectives, self.config)
-        donor = best[int(self.draw() * len(best))]
-        copied = worth_copying(objectives[member], objectives[donor], objectives, self.config)
-        source = donor if copied and self.draw() < 0.5 else member
-        return Takeover(
-            member=member,
-            donor=donor,
-            copied=copied,
-            source=source,
-            objective=objectives[member],
-            donor_objective=objectives[donor],
-            before=dict(hyperparameters[member]),
-            after=mutate(hyperparameters[source], self.draw, self.config),
-        )
+    def _fit(self) -> None:
+        """Hand reward scales to the environments, and take as many passes as the most diligent member does."""
+        for name, scale in self._scales.items():
+            scale.copy_(self.vectors[SCALE + name].index_select(0, self.parts.layout.policy_id))
+        self.parts.update.passes = int(self.vectors["mini_epochs"].max())
 
     def state_dict(self) -> State:
-        return {
-            "generator": self.generator.get_state(),
-            "checks": self.checks,
-            "best_lately": list(self.best_lately),
-            "left_alone_since": list(self.left_alone_since),
-        }
+        hyperparameters = {name: x.clone() for name, x in self.vectors.items()}
+        return {"hyperparameters": hyperparameters, "evolution": self.evolution.state_dict()}
 
     def load_state_dict(self, state: Any) -> None:
-        self.generator.set_state(state["generator"].cpu())
-        self.checks = state["checks"]
-        self.best_lately, self.left_alone_since = list(state["best_lately"]), list(state["left_alone_since"])
+        for name, x in state["hyperparameters"].items():
+            self.vectors[name].copy_(x)
+        self.evolution.load_state_dict(state["evolution"])
+        self._fit()
 
 
-PBT = Algorithm("pbt", borrows=False, pulls=False, actor_loss=actor_loss)
+PBT = Algorithm("pbt", actor_loss, networks=lambda policies: policies, vectors=vectors, selection=Population, colour=3)
 """Each member's loss is PPO's."""

@@ -5,10 +5,11 @@ Section 3.2 of the CPO paper, `L_PPO`. The same term serves every policy's own r
 
 from torch import Tensor
 
+from echelon.algorithms.algorithm import Algorithm
 from echelon.config import TrainConfig
-from echelon.learning.batch import Batch
+from echelon.learning.batch import Batch, total
 from echelon.learning.losses import surrogate
-from echelon.learning.objective import ActorLoss, Algorithm
+from echelon.learning.objective import ActorLoss
 
 
 def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
@@ -19,8 +20,8 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
 def own_term(batch: Batch, config: TrainConfig) -> Tensor:
     """Σ -min(ρÂ, clip(ρ, 1-ε, 1+ε)Â) with ρ = π_θ(a|s)/π_old(a|s)."""
     own = batch.own
-    loss = surrogate(batch.log_ratio[:, own], batch.advantage[:, own], config.update.clip)
-    return config.ensemble.own_weight * loss.sum()
+    loss = surrogate(batch.log_ratio[..., own], batch.advantage[..., own], batch.setting("clip", own))
+    return config.ensemble.own_weight * total(loss)
 
 
-PPO = Algorithm("ppo", borrows=False, pulls=False, actor_loss=actor_loss)
+PPO = Algorithm("ppo", actor_loss, policies=1, one_policy=True, colour=2)

@@ -6,11 +6,15 @@ expectation, over rows of follower j, with the importance ratio r_off = π_leade
 
 from torch import Tensor
 
+from echelon.algorithms.algorithm import Algorithm
 from echelon.algorithms.ppo import own_term
 from echelon.config import TrainConfig
-from echelon.learning.batch import Batch
+from echelon.learning.batch import Batch, total
 from echelon.learning.losses import surrogate
-from echelon.learning.objective import ActorLoss, Algorithm
+from echelon.learning.objective import ActorLoss
+from echelon.learning.plans import Group, leader_from_one_follower
+
+BORROWS = Group("leader_borrows", leader_from_one_follower)
 
 
 def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
@@ -20,10 +24,10 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
 
 def borrow_term(batch: Batch, config: TrainConfig) -> Tensor:
     """Σ -min(r_off·A, clip(r_off)·A), the second expectation of `L_SAPG,L`, clipped around `centre`."""
-    rows = batch.borrows
-    centre = batch.centre[:, rows]
-    loss = surrogate(batch.log_ratio[:, rows], batch.advantage[:, rows], config.update.clip, centre)
-    return config.ensemble.borrow_weight * loss.sum()
+    rows = batch.columns(BORROWS.name)
+    log_ratio, advantage, centre = (x[..., rows] for x in (batch.log_ratio, batch.advantage, batch.centre))
+    loss = surrogate(log_ratio, advantage, batch.setting("clip", rows), centre)
+    return config.ensemble.borrow_weight * total(loss)
 
 
-SAPG = Algorithm("sapg", borrows=True, pulls=False, actor_loss=actor_loss)
+SAPG = Algorithm("sapg", actor_loss, groups=(BORROWS,), colour=1)

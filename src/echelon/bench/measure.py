@@ -19,12 +19,11 @@ from echelon.bench.clock import Clock, memory, synchronisations
 from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import measure as measure_distances
-from echelon.learning.update import Update
 from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
-from echelon.training.loop import choose_device, set_up_torch
-from echelon.training.population_trainer import make_trainer
+from echelon.training.loop import set_up_torch
+from echelon.training.resolve import choose_device
 from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
@@ -65,7 +64,7 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
     held = memory(device)
     say("building")
     env = make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
-    trainer = make_trainer(env, config)
+    trainer = Trainer(env, config)
     for number in range(BEFORE):
         say(f"iteration {number + 1} of {BEFORE}, not timed")
         trainer.iterate()
@@ -125,27 +124,25 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
 
 
 def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
-    """The pieces of all gradient steps. A population's are not taken apart."""
-    update, lessons, rollout = trainer.update, trainer._lessons, trainer.collector.rollout
-    if not isinstance(update, Update) or lessons is None:
-        return {}
-    data = update.prepare(rollout, lessons.targets, lessons.follower)
-    minibatch = next(iter(update.plan.shuffle(lessons.follower, trainer.generator)))
+    """The pieces of all gradient steps."""
+    update, prepared, rollout = trainer.update, trainer._prepared, trainer.collector.rollout
+    assert prepared is not None
+    data = update.data(rollout, prepared.targets, prepared.drawn)
+    minibatch = next(iter(update.plan.shuffle(prepared.drawn, trainer.generator)))
     gathered = update.gather(data, minibatch)
-    clip = update.config.update.grad_norm
+    clip = update.settings.of_networks("grad_norm")
 
     def forward() -> torch.Tensor:
-        return update.grade(data, gathered)[1].total
+        return update.evaluate(data, gathered)[1].total.sum()
 
     both = clock.milliseconds(lambda: update.optimizer.backward(forward()))
     parts = {
         "gather": clock.milliseconds(lambda: update.gather(data, minibatch)),
         "forward": clock.milliseconds(lambda: forward().detach()),
-        "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip)),
+        "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip, None)),
     }
     parts["backward"] = max(0.0, both - parts["forward"])
-    count = update.plan.minibatches * update.config.update.mini_epochs
-    return {f"update/{name}": count * value for name, value in parts.items()}
+    return {f"update/{name}": trainer.steps_per_iteration * value for name, value in parts.items()}
 
 
 def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
@@ -153,7 +150,7 @@ def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
     config, layout = trainer.config, trainer.layout
     parts: dict[str, float] = {}
     every = config.diagnostics.every
-    if every and layout.policies > 1 and isinstance(trainer.update, Update):
+    if every and layout.policies > 1:
         rollout = trainer.collector.rollout
         spent = clock.once(lambda: measure_distances(trainer.model, rollout, layout, config.diagnostics.states))
         parts["diagnostics"] = spent / every

@@ -14,7 +14,7 @@ Train TASK for a few iterations and print where their time goes: physics, task l
 backward, optimizer, diagnostics, logging. Nothing is kept but the figures.
 
   --repeats K          iterations to time (default: 20)
-  --json FILE          where to write the figures (default: bench/TASK-ALGO.json)
+  --json FILE          where to write the figures (default: bench/TASK-ALGO.json, or with the variant for ALGO)
 
 All other flags are those of echelon train: --algo sapg --num-envs 4096 --no-capture
 
@@ -44,14 +44,14 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"the task comes first, as in echelon bench CartpoleSwingup {task}")
     order = read_order(rest)
 
-    from echelon.commands.train import configure
-    from echelon.config.checks import validate
+    from echelon.commands.train import resolve_flags
     from echelon.runs.durable import require_writable
 
-    config = configure(task, order.flags)
-    validate(config)
-
-    path = order.json or Path("bench") / f"{task}-{config.algo}.json"
+    resolved = resolve_flags(task, order.flags)
+    for note in resolved.notes:
+        print(note)
+    config = resolved.config
+    path = order.json or Path("bench") / f"{task}-{config.method}.json"
     require_writable(path)
 
     from echelon.bench.measure import bench
@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> int:
 
     found = bench(config, order.repeats, _say)
     _say("")
-    print(f"{task}, {config.algo}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
+    print(f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
     try:
         path.write_text(document(found))
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
 
 
 def read_order(arguments: list[str]) -> Order:
-    """The bench's own flags, apart from those of training."""
+    """Split the flags of the bench from those of training."""
     own = {"--repeats": "20", "--json": ""}
     flags: list[str] = []
     waiting = list(arguments)

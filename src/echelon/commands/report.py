@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from echelon.errors import UserError
-
-if TYPE_CHECKING:
-    from echelon.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -33,21 +29,9 @@ def run(arguments: list[str]) -> int:
 
     from echelon.report.write import read_contents, write_report
 
-    contents = read_contents(paths, given.score, gradient_steps, {})
+    contents = read_contents(paths, given.score)
     folders = [run.path.resolve() for run in contents.runs]
     beside = folders[0] if len(folders) == 1 else folders[0].parent
     page = write_report(contents, Path(given.out) if given.out else beside / "report")
     print(f"The report is {page}  (figures and tables beside it)")
     return 0
-
-
-def gradient_steps(config: "TrainConfig") -> int | None:
-    """Optimizer steps of an iteration, which follow from the algorithm's plan."""
-    from echelon.rollout.layout import Layout
-    from echelon.training.trainer import make_plan
-
-    try:
-        plan = make_plan(Layout(config.num_envs, config.num_policies), config)
-    except UserError:
-        return None
-    return plan.minibatches * config.update.mini_epochs

@@ -2,6 +2,8 @@
 
 import shlex
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echelon.commands import INTERRUPTED
@@ -10,10 +12,7 @@ from echelon.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
-
-LARGE, CPU_ENVS = 1024, 384
-"""Presets with more environments than the first are sized for a GPU; on a CPU they get the second number, which
-divides into every preset's minibatches."""
+    from echelon.training.resolve import Resolved
 
 USAGE = """\
 usage: echelon train TASK [flags]
@@ -22,13 +21,14 @@ Train TASK, or resume its run: the same command goes on where it stopped.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
   --algo {ppo,pbt,sapg,cpo}  algorithm (default: cpo)
+  --variant NAME ...         named changes of the preset (echelon variants lists them)
   --policies M               one leader and M-1 followers, or M members of a population (default: 6)
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
   --env-steps S              the same in environment steps
   --seed SEED                decides everything random (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
-  --out DIR                  run folder (default: runs/TASK-ALGO-sSEED)
+  --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
 
 tasks:
 """
@@ -44,19 +44,18 @@ def run(arguments: list[str]) -> int:
         return 0
     if task.startswith("-"):
         raise UserError(f"the task comes first, as in echelon train CartpoleSwingup {task}")
-    from echelon.config.checks import validate
+    resolved = resolve_flags(task, flags)
+    for note in resolved.notes:
+        print(note)
+
     from echelon.console.view import choose_view
     from echelon.console.wording import duration
-
-    config = configure(task, flags)
-    validate(config)
-
     from echelon.training.loop import train
 
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
     try:
-        folder = train(config, view)
+        folder = train(resolved, view)
     except KeyboardInterrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
@@ -69,41 +68,32 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def configure(task: str, flags: list[str]) -> "TrainConfig":
-    """The task's preset with `flags` laid over it, in the size that this machine and the algorithm allow."""
+def resolve_flags(task: str, flags: list[str]) -> "Resolved":
+    """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
+    from echelon.training.resolve import resolve
+
+    return resolve(configure(task, flags), fit_envs=not names_envs(flags))
+
+
+def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
+    """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
     from echelon.console.flags import parse
     from echelon.presets import preset
+    from echelon.presets.variants import apply_variants
     from echelon.tasks import TASKS
 
     if task not in TASKS:
         raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
-    config = parse(preset(task), flags, f"echelon train {task}", TASKS[task].description)
-    return fit_to_population(fit_to_device(config, flags), flags)
-
-
-def fit_to_device(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
-    """Presets sized for a GPU get fewer environments on a CPU, unless the user named a number."""
-    from dataclasses import replace
-
-    import torch
-
-    on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
-    if _names_envs(flags) or not on_cpu or config.num_envs <= LARGE:
+    prog, description = f"echelon train {task}", TASKS[task].description
+    config = parse(preset(task), flags, prog, description)
+    names = variants or config.variant
+    if not names:
         return config
-    print(f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number")
-    return replace(config, num_envs=CPU_ENVS)
+    # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
+    varied = apply_variants(config, names)
+    return replace(parse(varied, flags, prog, description), variant=varied.variant)
 
 
-def fit_to_population(config: "TrainConfig", flags: list[str]) -> "TrainConfig":
-    """A population's members have equally many environments, also where the preset's number does not divide."""
-    from dataclasses import replace
-
-    over = config.num_envs % max(1, config.num_policies)  # a number that cannot be meant is refused later
-    if config.algo != "pbt" or _names_envs(flags) or not over or config.num_envs < config.num_policies:
-        return config
-    print(f"{config.num_envs - over} environments instead of {config.num_envs}: as many for each member")
-    return replace(config, num_envs=config.num_envs - over)
-
-
-def _names_envs(flags: list[str]) -> bool:
+def names_envs(flags: list[str]) -> bool:
+    """Whether the user typed how many environments to simulate."""
     return any(flag.split("=")[0].replace("_", "-") == "--num-envs" for flag in flags)

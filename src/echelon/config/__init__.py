@@ -1,8 +1,8 @@
 """Settings of a run: what they are, how they are read, which values make sense."""
 
 from echelon.config.schema import (
+    ALGORITHMS,
     AdversaryConfig,
-    Algo,
     DiagnosticsConfig,
     EnsembleConfig,
     ModelConfig,
@@ -17,8 +17,8 @@ from echelon.config.schema import (
 )
 
 __all__ = [
+    "ALGORITHMS",
     "AdversaryConfig",
-    "Algo",
     "DiagnosticsConfig",
     "EnsembleConfig",
     "ModelConfig",

@@ -58,12 +58,15 @@ RANGES: dict[str, Range] = {
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT,
 }
-"""Ranges by field; every other number must be finite. A task's settings have their own (`TaskConfig.check`)."""
+"""Allowed range by field; every other number must be finite. A task's settings have their own (`TaskConfig.check`)."""
 
 
 def validate(config: TrainConfig) -> None:
-    """Raise a `UserError` for the first setting that cannot work."""
-    from_dict(config, to_dict(config))  # from Python, a value may have a type that its folder could not be read with
+    """Raise a `UserError` for the first value that cannot work, as far as can be told without importing torch.
+
+    `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
+    """
+    from_dict(config, to_dict(config))  # from Python, a value may have a type that config.json cannot be read with
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
         if name in RANGES and not numbers:
@@ -72,33 +75,14 @@ def validate(config: TrainConfig) -> None:
             if isinstance(number, int | float):
                 require(name, number, RANGES.get(name, ANY))
     config.env.check()
-    _check_policies(config)
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
             "which training an LSTM needs; change one of them"
         )
-    require_device(config.device)
     if config.wandb != "off" and find_spec("wandb") is None:
         raise UserError(
             "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
-        )
-
-
-def _check_policies(config: TrainConfig) -> None:
-    """How many policies fit the algorithm and the environments."""
-    if config.algo == "ppo" and config.num_policies != 1:
-        raise UserError(f"ppo trains one policy, not {config.num_policies}; drop --policies or choose --algo cpo")
-    if config.algo == "pbt" and config.num_envs % config.num_policies:
-        below = config.num_envs // config.num_policies * config.num_policies
-        raise UserError(
-            f"--num-envs {config.num_envs} does not divide between the {config.num_policies} members of a population; "
-            f"{max(below, config.num_policies)} would"
-        )
-    if config.num_envs < config.num_policies:
-        raise UserError(
-            f"--num-envs {config.num_envs} is too few for {config.num_policies} policies, which need one each; "
-            "raise it or lower --policies"
         )
 
 

@@ -1,4 +1,4 @@
-"""Values a number among the settings may have, and what is said of others."""
+"""Allowed ranges of numbers among the settings, and the sentence for a value outside."""
 
 import math
 from dataclasses import dataclass
@@ -42,6 +42,6 @@ ANY = Range()
 
 
 def require(name: str, value: float, allowed: Range) -> None:
-    """Refuse a setting's value; `name` is its dotted name."""
+    """Raise a `UserError` for a value outside `allowed`; `name` is the setting's dotted name."""
     if value not in allowed:
         raise UserError(f"{spelling(name)} must be {allowed if math.isfinite(value) else ANY}, not {value}")

@@ -15,7 +15,8 @@ import tyro
 from echelon.config.ranges import Range, require
 from echelon.errors import UserError, nearest
 
-Algo = Literal["ppo", "pbt", "sapg", "cpo"]
+ALGORITHMS = ("ppo", "pbt", "sapg", "cpo")
+"""Built-in algorithms, known without importing what they learn with. Others can be registered."""
 Mutable = Literal[
     "learning_rate",
     "clip",
@@ -36,7 +37,7 @@ class TaskConfig:
     """Settings of a task. Each task derives its own."""
 
     ranges: ClassVar[dict[str, Range]] = {}
-    """Of the numbers that may not be just any."""
+    """Allowed range by field; any other number must be finite."""
 
     def check(self) -> None:
         """Raise a `UserError` for the first setting that no episode could be played with."""
@@ -200,12 +201,16 @@ class TrainConfig:
     # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
     task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
     """Name of the task (`echelon tasks` lists them)."""
-    algo: Algo = "cpo"
+    algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}")] = "cpo"
     """Algorithm."""
+    variant: tuple[str, ...] = ()
+    """Named changes of the preset, one after the other (`echelon variants` lists them). Flags win over them."""
     policies: int | None = None
-    """Number of policies M: one leader and M-1 followers, or members of a population; 6 unless given, 1 with PPO."""
+    """Number of policies M: one leader and M-1 followers, or members of a population; by default the algorithm's own."""
     num_envs: int = 256
     """Environments simulated side by side."""
+    envs_per_policy: tuple[int, ...] = ()
+    """Environments of each policy, the leader's first; divided evenly unless given."""
     iterations: int | None = None
     """Iterations to train for; or give `env_steps`."""
     env_steps: int = 1_000_000
@@ -223,7 +228,7 @@ class TrainConfig:
     precision: Literal["tf32", "fp32", "bf16"] = "tf32"
     """Precision of matrix products on CUDA; bf16 concerns the trunks, from FP32 weights. All else is FP32 or better."""
     out: str | None = None
-    """Run folder; named after task, algorithm and seed unless given. An existing one is resumed."""
+    """Run folder; named after task, algorithm or variant, and seed unless given. An existing one is resumed."""
     checkpoint_every: int = 50
     """Iterations between two checkpoints."""
     keep_checkpoints: int = 3
@@ -242,16 +247,24 @@ class TrainConfig:
 
     @property
     def num_policies(self) -> int:
-        """M, with the default filled in."""
-        if self.policies is None:
-            return 1 if self.algo == "ppo" else 6
+        """M, of settings that are complete: `echelon.algorithms.complete` fills in the algorithm's own number."""
+        assert self.policies is not None
         return self.policies
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps that all environments together take in one iteration."""
+        return self.num_envs * self.update.horizon
 
     @property
     def num_iterations(self) -> int:
         """Iterations of the whole run."""
-        steps = self.num_envs * self.update.horizon
-        return self.iterations if self.iterations is not None else -(-self.env_steps // steps)
+        return self.iterations if self.iterations is not None else -(-self.env_steps // self.steps_per_iteration)
+
+    @property
+    def method(self) -> str:
+        """What is trained, by name: the variant, `no_pull+entropy_off`, or else the algorithm."""
+        return "+".join(self.variant) or self.algo
 
 
 def to_dict(config: Any) -> dict[str, Any]:

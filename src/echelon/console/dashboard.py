@@ -30,7 +30,7 @@ def dashboard(progress: Progress) -> RenderableType:
     """Everything there is to see, as one renderable."""
     config = progress.config
     policies = "1 policy" if config.num_policies == 1 else f"{config.num_policies} policies"
-    title = f"{config.task} · {config.algo} · {policies} · {config.num_envs:,} envs · {progress.device}"
+    title = f"{config.task} · {config.method} · {policies} · {config.num_envs:,} envs · {config.device}"
     return Panel(
         Group(_bar(progress), Text(), _figures(progress)),
         title=Text(title, style="bold"),

@@ -31,6 +31,8 @@ class Flag:
     """The other spelling of a switch; None for a flag that takes a value."""
     hint: Any
     """The field's annotation."""
+    metavar: str | None = None
+    """Values the help page names for a field that takes others too."""
 
 
 def parse(default: T, tokens: Sequence[str], prog: str, description: str | None = None) -> T:
@@ -91,7 +93,7 @@ def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
 def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
     """Every flag of a config by its spelling. Fields that tyro keeps fixed have none."""
     flags: dict[str, Flag] = {}
-    hints, fixed = typing.get_type_hints(type(config)), _fixed(config)
+    hints, extras, fixed = typing.get_type_hints(type(config)), _extras(config), _fixed(config)
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)
         if field.name in fixed:
@@ -101,7 +103,8 @@ def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
             continue
         yes, no = spelling(group + field.name), spelling(f"{group}no_{field.name}")
         switch = hint is bool
-        flags[yes] = Flag(yes, no if switch else None, hint)
+        metavar = next((extra.metavar for extra in extras[field.name] if hasattr(extra, "metavar")), None)
+        flags[yes] = Flag(yes, no if switch else None, hint, metavar)
         if switch:
             flags[no] = Flag(no, yes, hint)
     return flags
@@ -111,8 +114,13 @@ def _fixed(config: Any) -> list[str]:
     """Fields that are no flags."""
     import tyro
 
+    return [name for name, extras in _extras(config).items() if tyro.conf.Fixed in extras]
+
+
+def _extras(config: Any) -> dict[str, tuple[Any, ...]]:
+    """What a field's annotation says to tyro, beside the type."""
     hints = typing.get_type_hints(type(config), include_extras=True)
-    return [name for name, hint in hints.items() if tyro.conf.Fixed in typing.get_args(hint)]
+    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 
 
 def looks_like_a_flag(token: str) -> bool:
@@ -135,7 +143,7 @@ def _mistake(flag: Flag, values: list[str]) -> str | None:
         return f"{flag.spelling} takes no value; its opposite is {flag.opposite}" if values else None
     many = typing.get_origin(flag.hint) is tuple
     if not values and not many:
-        return f"{flag.spelling} needs a value: {_kind(flag.hint)}"
+        return f"{flag.spelling} needs a value: {flag.metavar or _kind(flag.hint)}"
     if len(values) > 1 and not many:
         return f"{flag.spelling} takes one value, not {len(values)}: {shlex.join(values)}"
     parts = typing.get_args(flag.hint)

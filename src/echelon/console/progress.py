@@ -1,4 +1,4 @@
-"""How far a run is: what both views show, computed once."""
+"""The progress of a run, computed once for both views."""
 
 import math
 import time
@@ -10,12 +10,12 @@ from echelon.config import TrainConfig
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 
-RECENT = 30
+PACE_ITERATIONS = 30
 """Iterations the time left is estimated from: enough to be calm, few enough to forget the first, slow ones."""
 
 
 class Mark(NamedTuple):
-    """When how many iterations were done."""
+    """A point in time, and the iterations done by then."""
 
     time: float
     done: int
@@ -63,7 +63,7 @@ class Progress:
         for line in read_metrics(folder) if first_iteration else []:
             self.returns.append(line.get("return/leader", math.nan))
         self._clock = clock
-        self._marks = deque([Mark(clock(), first_iteration)], maxlen=RECENT)
+        self._marks = deque([Mark(clock(), first_iteration)], maxlen=PACE_ITERATIONS)
         self._warm = False
 
     def update(self, metrics: Mapping[str, float]) -> None:
@@ -97,7 +97,7 @@ class Progress:
     def env_steps(self) -> float:
         """Environment steps taken, whether the trainer logged them or not."""
         steps = self.get("env_steps")
-        return steps if math.isfinite(steps) else self.done * self.config.num_envs * self.config.update.horizon
+        return steps if math.isfinite(steps) else self.done * self.config.steps_per_iteration
 
     def logged(self, prefix: str) -> dict[str, float]:
         """Finite metrics that start with `prefix`, under the rest of their names."""
@@ -106,12 +106,3 @@ class Progress:
             for name, value in self.metrics.items()
             if name.startswith(prefix) and math.isfinite(value)
         }
-
-    @property
-    def device(self) -> str:
-        """Where it trains. `auto` is resolved as the trainer does."""
-        if self.config.device != "auto":
-            return self.config.device
-        import torch
-
-        return "cuda" if torch.cuda.is_available() else "cpu"

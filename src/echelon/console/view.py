@@ -64,7 +64,7 @@ class PlainView:
         self._progress = Progress(config, folder, total_iterations, first_iteration, self._clock)
         policies = "1 policy" if config.num_policies == 1 else f"{config.num_policies} policies"
         self.message(
-            f"{config.task}, {config.algo}, {policies}, {config.num_envs} environments, {self._progress.device}, "
+            f"{config.task}, {config.method}, {policies}, {config.num_envs} environments, {config.device}, "
             f"iterations {first_iteration} to {total_iterations}, in {folder.path}"
         )
         self._next = self._clock()

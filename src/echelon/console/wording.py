@@ -1,4 +1,4 @@
-"""Numbers the way people read them, for the views and tables of a run."""
+"""Numbers formatted for people, in the views and tables of a run."""
 
 import itertools
 import math

@@ -8,7 +8,7 @@ from torch import Tensor
 from echelon.diagnostics.divergence import kl_matrix, nearest_policy
 from echelon.diagnostics.importance import ess_rate, is_deviation
 from echelon.models import gaussian
-from echelon.models.population import Model
+from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER, Layout
 
@@ -23,9 +23,13 @@ class Distances:
     """Effective share of all policies' rows under the leader."""
     is_deviation: Tensor
     """Mean |1 - w| of the followers' rows under the leader."""
+    borrows: bool = True
+    """Whether the policies are an ensemble: in a population nobody reads anybody's rows, and only the map is of use."""
 
     def metrics(self) -> dict[str, Tensor]:
         """Scalars for `metrics.jsonl`; the matrix goes to `diagnostics/`."""
+        if not self.borrows:
+            return {}
         followers = self.kl[1:, LEADER]
         near = (nearest_policy(self.kl)[1:] == LEADER).float().mean()
         return {
@@ -37,7 +41,7 @@ class Distances:
 
 
 @torch.no_grad()
-def measure(model: Model, rollout: Rollout, layout: Layout, states: int) -> Distances:
+def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -> Distances:
     """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
 
     A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
@@ -45,27 +49,28 @@ def measure(model: Model, rollout: Rollout, layout: Layout, states: int) -> Dist
     """
     rows = _spread_rows(rollout.horizon, layout, states)  # [M, S]
     flat = rows.flatten()
-    obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}
-    projected = model.project(obs)
-    state = rollout.state[:-1].flatten(0, 1)[flat]
-    start = torch.zeros(1, len(flat), dtype=torch.bool, device=flat.device)
+    networks = layout.networks
+    # Every network looks at all states.
+    everywhere = {name: x[:-1].flatten(0, 1)[flat].repeat(networks, 1)[None] for name, x in rollout.obs.items()}
+    projected = model.project(everywhere)
+    state = rollout.state[:-1].flatten(0, 1)[flat].repeat(networks, 1)
+    start = torch.zeros(1, len(state), dtype=torch.bool, device=flat.device)
     means = []
-    for policy in range(layout.policies):
-        ids = torch.full_like(flat, policy)
-        means.append(model.evaluate(projected, ids, state, start).mean.view(*rows.shape, -1))
-    mean = torch.stack(means, dim=1)  # [M of the states, M of the policy, S, A]
+    for within in range(layout.each):
+        output = model.evaluate(projected, layout.ids(within, len(flat)), state, start)
+        means.append(output.mean.view(networks, *rows.shape, -1))
+    mean = torch.stack(means, dim=1).flatten(0, 1).transpose(0, 1)  # [M of the states, M of the policy, S, A]
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
     log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
-    return Distances(kl_matrix(mean, model.log_std), ess_rate(log_w), is_deviation(log_w[1:]))
+    return Distances(kl_matrix(mean, model.log_std), ess_rate(log_w), is_deviation(log_w[1:]), networks == 1)
 
 
 def _spread_rows(horizon: int, layout: Layout, states: int) -> Tensor:
     """Flat rows `t · N + environment` `[M, S]`, S of each policy's block."""
-    count = min(states, horizon * layout.follower_envs)
-    device = layout.policy_id.device
+    smallest = min(layout.sizes)
+    count = min(states, horizon * smallest)
     # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.
-    row = torch.arange(count, device=device)
-    step, env = row % horizon, row * layout.follower_envs // count
-    first = torch.arange(layout.policies, device=device) * layout.follower_envs
-    first[1:] += layout.leader_envs - layout.follower_envs
-    return step * layout.num_envs + first[:, None] + env
+    row = torch.arange(count, device=layout.device)
+    step, env = row % horizon, row * smallest // count
+    first = torch.tensor([layout.environments(policy).start for policy in range(layout.policies)])
+    return step * layout.num_envs + first.to(layout.device)[:, None] + env

@@ -1,26 +1,27 @@
 """Score every policy of a run: each environment counted once, deterministic and sampled."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.envs.contract import Adaptive, Env, MakeEnv
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
-from echelon.models.population import Model, Population
-from echelon.rollout.layout import LEADER
+from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
-from echelon.training.loop import choose_device
+from echelon.training.resolve import choose_device
+from echelon.training.trainer import make_model
 
 Mode = Literal["deterministic", "sampled"]
-LOOK_EVERY = 16
-"""Steps between two looks at whether all episodes have ended; each look waits for the device."""
+CHECK_END_EVERY = 16
+"""Steps between two checks whether all episodes have ended; each check waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def evaluate(
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)
     make_env = make_env or partial(make, config.task, config.env)
-    policy_id = torch.arange(config.num_policies, device=where).repeat_interleave(num_envs)
+    policies = complete(config).num_policies
+    policy_id = torch.arange(policies, device=where).repeat_interleave(num_envs)
     scores: list[PolicyScore] = []
     for mode in ("deterministic", "sampled"):
         env = make_env(len(policy_id), where, seed)
@@ -76,20 +78,14 @@ def evaluate(
             env.adopt(found.state["trainer"]["env"])
         model = load_model(env, config, found.state["trainer"]["model"])
         scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
-    steps = config.num_envs * config.update.horizon * found.iteration
-    leader = leader_of(found.state["trainer"])
+    steps = config.steps_per_iteration * found.iteration
+    leader = found.state["trainer"]["leader"]
     return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
 
 
-def leader_of(trainer: Any) -> int:
-    """The policy that stands for the run, from a trainer's state."""
-    return trainer["population"]["best"] if "population" in trainer else LEADER
-
-
-def load_model(env: Env, config: TrainConfig, state: Any) -> Model:
-    """A run's network, or its population of them, for an environment like the one it was trained in."""
-    build = Population if config.algo == "pbt" else ActorCritic
-    model = build(env.obs_spec, env.action_dim, config.num_policies, config.model)
+def load_model(env: Env, config: TrainConfig, state: Any) -> ActorCritic:
+    """A run's networks, for an environment like the one it was trained in."""
+    model = make_model(env, replace(config, precision="fp32"))
     try:
         model.load_state_dict(state)
     except RuntimeError:
@@ -100,22 +96,17 @@ def load_model(env: Env, config: TrainConfig, state: Any) -> Model:
     return model.to(env.device)
 
 
-@torch.no_grad()
-def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
+def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode, seed: int) -> dict[str, Tensor]:
     """Figures `[N]` of every environment's first episode."""
-    generator = torch.Generator(env.device).manual_seed(seed)
-    obs, state = env.reset(), torch.zeros(env.num_envs, model.state_dim, device=env.device)
-    never = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
+    generator = torch.Generator(env.device).manual_seed(seed) if mode == "sampled" else None
+    player = Player(env, Actor(model, policy_id))
+    player.reset()
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
     for t in range(getattr(env, "longest_episode", env.episode_length)):
-        if t % LOOK_EVERY == 0 and not running.any():
+        if t % CHECK_END_EVERY == 0 and not running.any():
             break
-        output = model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
-        action = output.mean[0]
-        if mode == "sampled":
-            action = action + output.log_std.exp() * torch.randn(action.shape, generator=generator, device=env.device)
-        step = env.step(action.clamp(-1, 1))
+        step = player.step(generator)
         done = (step.terminated | step.truncated).float()
         figures["return"] += running * step.reward
         figures["length"] += running
@@ -125,7 +116,6 @@ def _first_episodes(env: Env, model: Model, policy_id: Tensor, mode: Mode, seed:
                 name = name.removeprefix("episode/")
                 figures[name] = figures.get(name, torch.zeros_like(running)) + running * done * x
         running = running * (1 - done)
-        obs, state = step.obs, output.state * (1 - done)[:, None]
     return figures
 
 
@@ -134,7 +124,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
     table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
     means = {name: x.mean(1).tolist() for name, x in table.items()}
     spread = table["return"].std(1, correction=0).tolist()
-    own = {"return", "length", "terminated"}
+    common = {"return", "length", "terminated"}
     return [
         PolicyScore(
             policy=policy,
@@ -144,7 +134,7 @@ def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[Policy
             return_std=spread[policy],
             length_mean=means["length"][policy],
             terminated=means["terminated"][policy],
-            extra={name: mean[policy] for name, mean in means.items() if name not in own},
+            extra={name: mean[policy] for name, mean in means.items() if name not in common},
         )
         for policy in range(len(spread))
     ]

@@ -9,26 +9,24 @@ from typing import Any
 
 from echelon.config import TrainConfig
 
-TAIL = 1 << 16
-"""Bytes at the end of `metrics.jsonl` that hold its last line."""
+LAST_LINE_BYTES = 1 << 16
+"""Bytes at the end of `metrics.jsonl` that surely hold its last line."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of the grid."""
+    """One run of a grid."""
 
+    name: str
+    """Unique in the grid; names its files in the folder of logs."""
     config: TrainConfig
-    """With `out` set."""
-    flags: tuple[str, ...]
-    """What `echelon train TASK` takes to make this config."""
+    """Complete, with `out` set."""
 
     @property
     def path(self) -> Path:
-        return Path(self.config.out or "")
-
-    @property
-    def name(self) -> str:
-        return self.path.name
+        """The run folder."""
+        assert self.config.out, f"the cell {self.name} has no run folder: set config.out"
+        return Path(self.config.out)
 
     @property
     def done(self) -> bool:
@@ -41,7 +39,7 @@ class Cell:
         """The last whole line of its metrics, empty before there is one."""
         try:
             with (self.path / "metrics.jsonl").open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - TAIL))
+                file.seek(max(0, file.seek(0, 2) - LAST_LINE_BYTES))
                 lines = file.read().splitlines()
         except OSError:
             return {}
@@ -65,11 +63,11 @@ def pace(cell: Cell) -> float:
 
 
 def expected_seconds(cell: Cell, known: Iterable[tuple[Cell, float]]) -> float:
-    """What a cell will take, by the likest of those whose time is known: same task and algorithm, same task, any."""
+    """What a cell will take, by the likest of those whose time is known: same task and method, same task, any."""
     timed = [(other.config, seconds) for other, seconds in known if math.isfinite(seconds)]
     config = cell.config
     alike = [
-        [seconds for other, seconds in timed if (other.task, other.algo) == (config.task, config.algo)],
+        [seconds for other, seconds in timed if (other.task, other.method) == (config.task, config.method)],
         [seconds for other, seconds in timed if other.task == config.task],
         [seconds for _, seconds in timed],
     ]

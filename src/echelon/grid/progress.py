@@ -1,8 +1,9 @@
-"""How far a grid is, and what a person sees of it: a live table on a terminal, lines elsewhere."""
+"""Progress of a grid, and its views: a live table on a terminal, lines elsewhere."""
 
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from echelon.console.wording import count, duration, figure
@@ -12,17 +13,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MARKS = {"done": "[green]✓[/]", "running": "[bold cyan]●[/]", "failed": "[red]✗[/]", "left": "[bright_black]·[/]"}
-WORDS = "  ".join(f"{mark} {name}" for name, mark in MARKS.items())
+LEGEND = "  ".join(f"{mark} {name}" for name, mark in MARKS.items())
 
 
 class GridProgress:
-    """Which cells are done, which runs, which failed, and what is left."""
+    """Which cells are done, which run, which failed, and what is left."""
 
-    def __init__(self, cells: list[Cell]) -> None:
+    def __init__(self, cells: Sequence[Cell], workers: int = 1) -> None:
         self.cells = cells
-        self.running: Cell | None = None
+        self.running: list[Cell] = []
         self.failed: dict[str, str] = {}
         """Why, by the name of the cell."""
+        self._workers = workers
         self._done = {cell.name: pace(cell) for cell in cells if cell.done}
 
     def finish(self, cell: Cell) -> None:
@@ -32,7 +34,7 @@ class GridProgress:
     def state(self, cell: Cell) -> str:
         if cell.name in self._done:
             return "done"
-        if self.running is not None and cell.name == self.running.name:
+        if cell in self.running:
             return "running"
         return "failed" if cell.name in self.failed else "left"
 
@@ -41,21 +43,13 @@ class GridProgress:
         return sum(self.state(cell) == state for cell in self.cells)
 
     @property
-    def share(self) -> float:
-        """Of the running cell that is trained."""
-        if self.running is None:
-            return 0.0
-        return min(1.0, self.running.newest().get("iteration", 0) / self.running.config.num_iterations)
-
-    @property
     def seconds_left(self) -> float:
         """Until all cells are done, by what the others took; NaN before anything is known."""
         known = [(cell, self._done[cell.name]) for cell in self.cells if cell.name in self._done]
-        if self.running is not None:
-            known.append((self.running, pace(self.running)))
+        known += [(cell, pace(cell)) for cell in self.running]
         left = [expected_seconds(cell, known) for cell in self.cells if self.state(cell) == "left"]
-        now = expected_seconds(self.running, known) * (1 - self.share) if self.running is not None else 0.0
-        return math.fsum([*left, now])
+        left += [expected_seconds(cell, known) * (1 - trained_share(cell)) for cell in self.running]
+        return math.fsum(left) / max(1, min(self._workers, len(left)))
 
     def headline(self) -> str:
         """All of it in one line."""
@@ -65,17 +59,25 @@ class GridProgress:
             f"{self.number('left')} left, time left {duration(self.seconds_left)}"
         )
 
-    def running_line(self) -> str:
-        """Where the running cell stands."""
-        if self.running is None:
-            return ""
-        newest = self.running.newest()
-        parts = [f"{self.running.name}: {self.share:4.0%}"]
-        if isinstance(newest.get("return/leader"), float):
-            parts.append(f"return {figure(newest['return/leader'])}")
-        if isinstance(newest.get("fps/total"), float):
-            parts.append(f"{count(newest['fps/total'])} steps/s")
-        return "  ".join(parts)
+    def running_lines(self) -> list[str]:
+        """Where each running cell stands."""
+        return [_running_line(cell) for cell in self.running]
+
+
+def trained_share(cell: Cell) -> float:
+    """Part of a cell's iterations that are done, 0 to 1."""
+    return min(1.0, cell.newest().get("iteration", 0) / cell.config.num_iterations)
+
+
+def _running_line(cell: Cell) -> str:
+    """Where a running cell stands."""
+    newest = cell.newest()
+    parts = [f"{cell.name}: {trained_share(cell):4.0%}"]
+    if isinstance(newest.get("return/leader"), float):
+        parts.append(f"return {figure(newest['return/leader'])}")
+    if isinstance(newest.get("fps/total"), float):
+        parts.append(f"{count(newest['fps/total'])} steps/s")
+    return "  ".join(parts)
 
 
 class GridView(Protocol):
@@ -108,7 +110,7 @@ class PlainGridView:
     def tick(self) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self.EVERY_S
-            self.message(f"{self._progress.running_line()}  ({self._progress.headline()})")
+            self.message("; ".join(self._progress.running_lines()) + f"  ({self._progress.headline()})")
 
     def message(self, text: str) -> None:
         print(text, flush=True)
@@ -118,7 +120,7 @@ class PlainGridView:
 
 
 class LiveGridView:
-    """A table of tasks and algorithms with a mark per seed, redrawn in place."""
+    """A table of tasks and methods with a mark per seed, redrawn in place."""
 
     def __init__(self, progress: GridProgress) -> None:
         from rich.live import Live
@@ -138,21 +140,22 @@ class LiveGridView:
 
 
 def grid_table(progress: GridProgress) -> "RenderableType":
-    """One look: a row per task, a column per algorithm, a mark per seed; below it the cell that trains."""
+    """A row per task, a column per method, a mark per seed; below them the cells that train."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
     tasks = list(dict.fromkeys(cell.config.task for cell in progress.cells))
-    algos = list(dict.fromkeys(cell.config.algo for cell in progress.cells))
+    methods = list(dict.fromkeys(cell.config.method for cell in progress.cells))
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="cyan")
-    for heading in ("", *algos):
+    for heading in ("", *methods):
         table.add_column(heading, no_wrap=True)
     for task in tasks:
-        groups = [[c for c in progress.cells if (c.config.task, c.config.algo) == (task, algo)] for algo in algos]
+        groups = [[c for c in progress.cells if (c.config.task, c.config.method) == (task, name)] for name in methods]
         table.add_row(task, *(" ".join(MARKS[progress.state(cell)] for cell in group) for group in groups))
-    lines = [table, Text(), Text.from_markup(f"[bright_black]{WORDS}[/]"), Text(progress.running_line())]
+    running = [Text(line) for line in progress.running_lines() or [""]]
+    lines = [table, Text(), Text.from_markup(f"[bright_black]{LEGEND}[/]"), *running]
     return Panel(
         Group(*lines), title=Text(progress.headline(), style="bold"), title_align="left", border_style="bright_black"
     )

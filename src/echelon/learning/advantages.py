@@ -13,8 +13,8 @@ from torch import Tensor
 from echelon.rollout.trajectory import Trajectory
 
 
-def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothing: float) -> Tensor:
-    """Generalised advantage estimate `[T, n]`; the discount may be one of each environment, `[n]`.
+def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothing: float | Tensor) -> Tensor:
+    """Generalised advantage estimate `[T, n]`; discount and smoothing may be one of each environment, `[n]`.
 
     δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γτ A_{t+1}, each cut where an episode ends.
     """
@@ -28,7 +28,7 @@ def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothi
     return advantage
 
 
-def one_step(trajectory: Trajectory, value: Tensor, discount: float) -> Tensor:
+def one_step(trajectory: Trajectory, value: Tensor, discount: float | Tensor) -> Tensor:
     """One-step temporal difference r_t + γ V_{t+1} - V_t `[T, n]`: `gae` without smoothing."""
     return trajectory.bootstrapped_reward(discount) + discount * value[1:] * trajectory.live - value[:-1]
 
@@ -41,7 +41,7 @@ class OffPolicy:
     returns: Tensor
 
 
-def v_trace(trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: float) -> OffPolicy:
+def v_trace(trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: float | Tensor) -> OffPolicy:
     """V-trace with both truncation levels at 1 (Espeholt et al. 2018, equations 1 and 2).
 
     `log_ratio` is log π_borrower - log π_collector `[T, n]`. The advantage is r_t + γ v_{t+1} - V_t without the leading

@@ -1,22 +1,25 @@
-"""What a loss is computed from: one minibatch of evaluations, and what the network now says about them."""
+"""What a loss is computed from: one minibatch of evaluations, and the networks' output for them."""
 
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from echelon.learning.plans import Plan
+from echelon.learning.settings import Settings
 from echelon.models.actor_critic import Output
 
 
 @dataclass
 class Batch:
-    """`[L, B]` tensors whose columns are the groups one after another, so a group is a slice and never a mask."""
+    """Tensors `[L, G, B]`: L steps, G networks, B evaluations of each.
 
-    counts: tuple[int, int, int]
-    """Columns of own, leader_borrows, follower_pull."""
-    policy_id: Tensor
-    """`[B]` the learning policy."""
+    Evaluations lie group by group, so a group is a slice and never a mask.
+    """
+
+    plan: Plan
+    settings: Settings
     action: Tensor
-    """`[L, B, A]`"""
+    """`[L, G, B, A]`"""
     old_log_prob: Tensor
     """Under the policy that collected the row."""
     advantage: Tensor
@@ -27,10 +30,11 @@ class Batch:
     centre: Tensor
     """Centre of the clip interval."""
     output: Output
+    """`[L, G, B, ...]` each; log sigma `[G, B, A]`, or `[1, 1, A]` with one policy."""
     log_prob: Tensor
     """Under the learning policy, with gradient."""
     leader_log_prob: Tensor | None = None
-    """Of own rows under the leader, without gradient; only where the algorithm asks for it."""
+    """Of own rows under the leader of their network, without gradient; only where the algorithm asks for it."""
 
     def detached(self) -> "Batch":
         """The same numbers without gradient."""
@@ -38,27 +42,37 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """Rows over which every mean runs."""
-        return self.action.shape[0] * self.action.shape[1]
+        """Rows of a network, over which every mean runs."""
+        return self.log_prob.shape[0] * self.log_prob.shape[2]
+
+    @property
+    def policy_id(self) -> Tensor:
+        """`[G, B]` the learning policy."""
+        return self.plan.policy_id
+
+    def columns(self, group: str) -> slice:
+        """A group's evaluations; none where nobody learns from anybody."""
+        return self.plan.columns.get(group, slice(0, 0))
 
     @property
     def own(self) -> slice:
-        return slice(0, self.counts[0])
-
-    @property
-    def borrows(self) -> slice:
-        return slice(self.counts[0], self.counts[0] + self.counts[1])
+        return self.columns("own")
 
     @property
     def learns(self) -> slice:
-        """Own and borrowed rows: those that train critic, bounds and entropy."""
-        return slice(0, self.counts[0] + self.counts[1])
-
-    @property
-    def pulls(self) -> slice:
-        return slice(self.counts[0] + self.counts[1], sum(self.counts))
+        """Evaluations that train critic, bounds and entropy: all but those of groups that say otherwise."""
+        return self.plan.learns
 
     @property
     def log_ratio(self) -> Tensor:
-        """log π_learner - log π_collector,old `[L, B]`."""
+        """log π_learner - log π_collector,old `[L, G, B]`."""
         return self.log_prob - self.old_log_prob
+
+    def setting(self, name: str, columns: slice) -> float | Tensor:
+        """A number, or one for each of some evaluations `[G, n]`, by their learning policy."""
+        return self.settings.at(name, self.policy_id[:, columns], self.log_prob.dtype)
+
+
+def total(x: Tensor) -> Tensor:
+    """The sum over a network's rows: `[L, G, n]` to `[G]`."""
+    return x.sum((0, 2))

@@ -11,16 +11,16 @@ LOG_RATIO_LIMIT = 20.0
 """A row this unlikely under its collector says nothing; beyond it one row could make the whole gradient overflow."""
 
 
-def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float, centre: Tensor | float = 1.0) -> Tensor:
+def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float | Tensor, centre: Tensor | float = 1.0) -> Tensor:
     """PPO's clipped surrogate as a loss: max(-Âρ, -Â·clamp(ρ, c(1-ε), c(1+ε))) with ρ = exp(log_ratio)."""
     ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
     clipped = ratio.clamp(centre * (1 - clip), centre * (1 + clip))  # pyright: ignore[reportCallIssue, reportArgumentType]
     return torch.maximum(-advantage * ratio, -advantage * clipped)
 
 
-def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, clip: float) -> Tensor:
+def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, clip: float | Tensor) -> Tensor:
     """The worse of the squared errors of the value and of the value moved by at most ε from the old one."""
-    near = old_value + (value - old_value).clamp(-clip, clip)
+    near = old_value + (value - old_value).clamp(-clip, clip)  # pyright: ignore[reportCallIssue, reportArgumentType]
     return torch.maximum((value - returns).square(), (near - returns).square())
 
 

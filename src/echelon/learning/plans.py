@@ -3,34 +3,62 @@
 A **unit** is what the network reads in one piece: a single row for an MLP, a sequence of L rows of one environment for
 an LSTM. With horizon T there are C = T/L units per environment, numbered `chunk · N + environment`.
 
-An **evaluation** is one unit under one policy, for one reason (its group). A plan lists them in a fixed order:
+An **evaluation** is one unit under one policy, for one reason, its **group**. Every policy learns from its own units;
+further groups say by pairs who learns from whose:
 
-    own             every unit under the policy that collected it              C·N
-    leader_borrows  the drawn follower's units under the leader                C·f
-    follower_pull   the leader's units under each follower in turn             (M-1)·C·l
+    own             every unit under the policy that collected it
+    leader_borrows  the drawn follower's units under the leader             (SAPG, CPO)
+    follower_pull   the leader's units under each follower in turn          (CPO)
 
-with l and f the environments of the leader and of one follower. For even blocks that makes 1, 1 + 1/M or 2 times N·T
-rows.
+G networks have the same plan each, so tables are `[L, G, S]` with the S evaluations of a network in this order.
 
 Minibatches are stratified: each holds the same number of units of every policy. Borrowed evaluations reuse the units
-that are in the minibatch anyway: its leader units are also evaluated under the followers, its units of the drawn
-follower also under the leader. So a minibatch gathers its units once and computes the observation part of the first
+that are in the minibatch anyway. So a minibatch gathers its units once and computes the observation part of the first
 layer once, for every algorithm, and policy ids and groups are constants.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
 
 import torch
 from torch import Tensor
 
 from echelon.errors import UserError
-from echelon.models.spread import Blocks, Sharing
+from echelon.models.sharing import DRAWN, Blocks, Pair, Sharing
 from echelon.rollout.layout import LEADER, Layout
 
-OWN, LEADER_BORROWS, FOLLOWER_PULL = 0, 1, 2
-GROUP_NAMES = ("own", "leader_borrows", "follower_pull")
+Pairs = Callable[[int], Sequence[Pair]]
+"""Who learns from whom among so many policies, by their numbers; the source may be `DRAWN`."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Evaluations for one reason."""
+
+    name: str
+    pairs: Pairs
+    trains_critic: bool = True
+    """Whether critic, bounds and entropy learn from them too; groups that do come first."""
+
+
+OWN = Group("own", lambda policies: ())
+
+
+def leader_from_one_follower(policies: int) -> Sequence[Pair]:
+    """The leader learns from a follower that is drawn anew in every iteration."""
+    return [(LEADER, DRAWN)] if policies > 1 else ()
+
+
+def leader_from_all_followers(policies: int) -> Sequence[Pair]:
+    """The leader learns from every follower."""
+    return [(LEADER, follower) for follower in range(1, policies)]
+
+
+def followers_from_leader(policies: int) -> Sequence[Pair]:
+    """Every follower learns from the leader."""
+    return [(follower, LEADER) for follower in range(1, policies)]
 
 
 @dataclass(frozen=True)
@@ -38,52 +66,73 @@ class Minibatch:
     """Index tensors of one gradient step."""
 
     unit: Tensor
-    """`[n]` units to gather, in blocks of policies."""
+    """`[G·n]` units to gather, in blocks of policies."""
     evaluation: Tensor
-    """`[B]` evaluations to train on: own, then leader_borrows, then follower_pull."""
+    """`[G·B]` evaluations to train on, as places in a table whose networks lie one after another, `G·S`."""
 
 
 class Plan:
     """The evaluations of one algorithm and how they are cut into minibatches."""
 
     def __init__(
-        self, layout: Layout, horizon: int, length: int, *, borrows: bool, pulls: bool, minibatches: int | float
+        self, layout: Layout, horizon: int, length: int, groups: Sequence[Group] = (), *, minibatches: int | float
     ) -> None:
         """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float."""
         self.layout, self.length, self.chunks = layout, length, horizon // length
-        self._borrows, self._pulls = borrows and layout.followers > 0, pulls and layout.followers > 0
-        self.own, self.borrowed, self.pulled = self._sizes(layout.leader_envs, layout.follower_envs)
-        self.size = self.own + self.borrowed + self.pulled
+        kinds = [(group, list(group.pairs(layout.each))) for group in groups]
+        self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
+        self.pairs = [pair for _, pairs in kinds for pair in pairs]
+        self._refuse_unequal_draws()
         self._wanted = minibatches
-        self.minibatches = minibatches = self._count(layout.leader_envs, layout.follower_envs)
+        self.minibatches = self._count(layout.sizes)
         self._check_divides()
-        device = layout.policy_id.device
-        self.leader_units = self.chunks * layout.leader_envs // minibatches
-        self.follower_units = self.chunks * layout.follower_envs // minibatches
-        self.policy_id, self.group = self._columns(self.leader_units, self.follower_units, device)
-        self.blocks = Blocks(layout.followers, self.leader_units, self.follower_units, self._borrows, self._pulls)
-        self.counts = self.blocks.counts
-        """Evaluations of each group in a minibatch, contiguous in this order."""
+        self.blocks = Blocks(
+            layout.networks,
+            tuple(self.chunks * size // self.minibatches for size in layout.sizes),
+            tuple(self.pairs),
+        )
+        self.sizes = self._group_sizes(layout.sizes, kinds)
+        """Evaluations of each group, for one network."""
+        self.size = sum(self.sizes)
+        counts = [size // self.minibatches for size in self.sizes]
+        spans = pairwise(accumulate(counts, initial=0))
+        self.columns = {group.name: slice(*span) for group, span in zip(self.groups, spans, strict=True)}
+        """Where each group lies among the evaluations of a minibatch, for one network."""
+        trained = [group.trains_critic for group in self.groups]
+        if sorted(trained, reverse=True) != trained:
+            raise UserError("groups that train the critic must come before those that do not")
+        self.learns = slice(0, sum(count for count, trains in zip(counts, trained, strict=True) if trains))
+        self.policy_id = self.blocks.learners(layout.device)
+        """`[G, B]` the learner of each evaluation of a minibatch: the same in every one."""
 
-    def _sizes(self, leader: int, follower: int) -> tuple[int, int, int]:
-        """Evaluations of each group, for blocks of this many environments."""
-        followers = self.layout.followers
-        own = leader + followers * follower
-        return self.chunks * own, self.chunks * follower * self._borrows, self.chunks * leader * followers * self._pulls
+    def _refuse_unequal_draws(self) -> None:
+        draws = any(source == DRAWN for _, source in self.pairs)
+        if draws and len(set(self.layout.sizes[1:])) > 1:
+            raise UserError(
+                "followers of which one is drawn need equally many environments, not "
+                f"{', '.join(map(str, self.layout.sizes[1:]))}"
+            )
 
-    def _count(self, leader: int, follower: int) -> int:
-        """Minibatches, for blocks of this many environments."""
+    def _source_size(self, source: int, sizes: Sequence[int]) -> int:
+        return sizes[1 if source == DRAWN else source]
+
+    def _group_sizes(self, sizes: Sequence[int], kinds: Sequence[tuple[Group, Sequence[Pair]]]) -> list[int]:
+        borrowed = [sum(self._source_size(source, sizes) for _, source in pairs) for _, pairs in kinds if pairs]
+        return [self.chunks * size for size in (sum(sizes), *borrowed)]
+
+    def _count(self, sizes: Sequence[int]) -> int:
+        """Minibatches, for policies with so many environments."""
         if isinstance(self._wanted, int):
             return self._wanted
-        rows = sum(self._sizes(leader, follower)) * self.length / (leader + self.layout.followers * follower)
+        units = sum(sizes) + sum(self._source_size(source, sizes) for _, source in self.pairs)
+        rows = self.chunks * units * self.length / sum(sizes)
         return max(1, int(rows / self._wanted + 1e-9))  # a rounding error must not cost one
 
     def _check_divides(self) -> None:
         layout = self.layout
-        parts = (self.chunks * layout.leader_envs, self.chunks * layout.follower_envs)
-        if all(part % self.minibatches == 0 for part in parts):
+        if all(self.chunks * size % self.minibatches == 0 for size in layout.sizes):
             return
-        count = self._count(1, 1)  # of blocks that are even, however large
+        count = self._count([1] * layout.each)  # of blocks that are even, however large
         step = layout.policies * (count // math.gcd(count, self.chunks))
         below = layout.num_envs // step * step
         fits = " or ".join(str(n) for n in (below, below + step) if n > 0)
@@ -92,55 +141,38 @@ class Plan:
             f"{self.minibatches} equal minibatches; num_envs {fits} would"
         )
 
-    def _columns(self, leader: int, follower: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Policy id and group `[B]` of the evaluations of a minibatch: the same in every one."""
-        followers = torch.arange(1, self.layout.policies)
-        ids = [torch.full((leader,), LEADER), followers.repeat_interleave(follower)]
-        groups = [torch.full((len(ids[0]) + len(ids[1]),), OWN)]
-        if self.borrowed:
-            ids.append(torch.full((follower,), LEADER))
-            groups.append(torch.full((follower,), LEADER_BORROWS))
-        if self.pulled:
-            ids.append(followers.repeat_interleave(leader))
-            groups.append(torch.full((len(ids[-1]),), FOLLOWER_PULL))
-        return torch.cat(ids).to(device), torch.cat(groups).to(device)
+    def shuffle(self, drawn: Tensor, generator: torch.Generator) -> Iterator[Minibatch]:
+        """A fresh random cut into minibatches; `drawn` `[G]` is the follower of each network that is borrowed from."""
+        orders = self._orders(generator)
+        network = torch.arange(self.layout.networks, device=drawn.device)[:, None, None]
+        units, evaluations = [], []
+        for order, size, offset in zip(orders, self.layout.sizes, self.layout.offsets, strict=True):
+            chunk, env = order // size, offset + order % size
+            units.append(chunk * self.layout.num_envs + network * self.layout.envs + env)
+            evaluations.append(chunk * self.layout.envs + env)
+        start = self.chunks * self.layout.envs
+        for _, source in self.pairs:
+            if source == DRAWN:
+                among = torch.stack(orders[1:], dim=1)
+                chosen = among[network.flatten(), drawn - network.flatten() * self.layout.each - 1]
+            else:
+                chosen = orders[source]
+            evaluations.append(start + chosen)
+            start += self.chunks * self._source_size(source, self.layout.sizes)
+        unit = torch.cat(units, dim=2).transpose(0, 1).flatten(1)
+        evaluation = (torch.cat(evaluations, dim=2) + network * self.size).transpose(0, 1).flatten(1)
+        for k in range(self.minibatches):
+            yield Minibatch(unit[k], evaluation[k])
 
-    def draw_follower(self, generator: torch.Generator) -> Tensor:
-        """Policy id `[1]` of the follower the leader borrows from, drawn on the device."""
-        high = max(self.layout.policies, 2)
-        return torch.randint(1, high, (1,), generator=generator, device=self.layout.policy_id.device)
-
-    def shuffle(self, follower: Tensor, generator: torch.Generator) -> Iterator[Minibatch]:
-        """A fresh random cut into minibatches."""
-        layout, device = self.layout, self.layout.policy_id.device
-        leader = torch.randperm(self.chunks * layout.leader_envs, generator=generator, device=device)
-        keys = (layout.followers, self.chunks * layout.follower_envs)
-        followers = torch.rand(keys, generator=generator, device=device).argsort(dim=1)
-        offset = layout.leader_envs + torch.arange(layout.followers, device=device)[:, None] * layout.follower_envs
-        units = torch.cat(
-            (
-                self._split(self._unit(leader[None], layout.leader_envs, 0)),
-                self._split(self._unit(followers, layout.follower_envs, offset)),
-            ),
-            dim=1,
-        )
-        evaluations = [units]
-        if self.borrowed:
-            drawn = followers.index_select(0, follower - 1)
-            evaluations.append(self.own + self._split(drawn))
-        if self.pulled:
-            copies = torch.arange(layout.followers, device=device)[:, None] * (self.chunks * layout.leader_envs)
-            evaluations.append(self.own + self.borrowed + self._split(copies + leader))
-        for unit, evaluation in zip(units, torch.cat(evaluations, dim=1), strict=True):
-            yield Minibatch(unit, evaluation)
-
-    def _unit(self, local: Tensor, block: int, offset: Tensor | int) -> Tensor:
-        """Units at positions `chunk · block + environment` of a block that starts at environment `offset`."""
-        return local // block * self.layout.num_envs + offset + local % block
-
-    def _split(self, blocks: Tensor) -> Tensor:
-        """`[P, n]` positions of P blocks to `[minibatches, P·n/minibatches]`, every block shared out equally."""
-        return blocks.unflatten(1, (self.minibatches, blocks.shape[1] // self.minibatches)).transpose(0, 1).flatten(1)
+    def _orders(self, generator: torch.Generator) -> list[Tensor]:
+        """For each policy of a network a random order of its units, cut into minibatches: `[G, minibatches, n]`."""
+        orders: list[Tensor] = []
+        for size, alike in groupby(self.layout.sizes):
+            shape = (self.layout.networks, len(list(alike)), self.chunks * size)
+            keys = torch.rand(shape, generator=generator, device=self.layout.device)
+            cut = keys.argsort(dim=-1).unflatten(2, (self.minibatches, -1))
+            orders += cut.unbind(1)
+        return orders
 
     def rows(self, unit: Tensor) -> Tensor:
         """Flat rollout rows `t · N + environment` of units: `[n] -> [L, n]`."""
@@ -150,37 +182,19 @@ class Plan:
         first = unit // num_envs * self.length * num_envs + unit % num_envs
         return first + torch.arange(self.length, device=unit.device)[:, None] * num_envs
 
-    def sharing(self, follower: Tensor) -> Sharing:
-        """How a minibatch's gathered units are laid out for its evaluations, with this follower drawn."""
-        return Sharing(self.blocks, follower, self.blocks.source(follower))
+    def sharing(self, drawn: Tensor) -> Sharing:
+        """How a minibatch's gathered units are laid out for its evaluations."""
+        return Sharing(self.blocks, drawn, self.blocks.source(drawn))
 
-    def by_unit(self, x: Tensor) -> Tensor:
-        """A table over steps and environments, `[T, n, ...]`, by units: `[L, C·n, ...]`."""
-        return x.unflatten(0, (self.chunks, self.length)).transpose(0, 1).flatten(1, 2)
+    def source(self, x: Tensor, source: int, drawn: Tensor) -> Tensor:
+        """The environments of a pair's source: `[T, N, ...]` to `[T, G·n, ...]`."""
+        return self.layout.drawn_block(x, 1, drawn) if source == DRAWN else self.layout.block(x, 1, source)
 
-    def in_order(self, own: Tensor, borrowed: Tensor | None, pulled: Tensor | None) -> Tensor:
-        """One table over all evaluations, `[L, size, ...]`.
+    def table(self, own: Tensor, borrowed: Sequence[Tensor]) -> Tensor:
+        """All evaluations in order, `[L, G, S, ...]`: own `[T, N, ...]`, then one `[T, G·n, ...]` for each pair."""
+        return torch.cat([self._by_unit(x) for x in (own, *borrowed)], dim=2)
 
-        own `[T, N, ...]`; borrowed `[T, f, ...]` on the follower's rows; pulled `[M-1, T, l, ...]` on the leader's.
-        """
-        parts = [self.by_unit(own)]
-        if self.borrowed and borrowed is not None:
-            parts.append(self.by_unit(borrowed))
-        if self.pulled and pulled is not None:
-            parts.extend(self.by_unit(copy) for copy in pulled)
-        return torch.cat(parts, dim=1)
-
-    def table(self, follower: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The plan in full: unit, policy id and group `[size]` of every evaluation, in order."""
-        layout, device = self.layout, self.layout.policy_id.device
-        units = torch.arange(self.own, device=device).unflatten(0, (self.chunks, layout.num_envs))
-        unit, policy = [units.flatten()], [layout.policy_id.repeat(self.chunks)]
-        if self.borrowed:
-            unit.append(layout.follower_block(units, 1, follower).flatten())
-            policy.append(torch.full_like(unit[-1], LEADER))
-        if self.pulled:
-            leader = layout.leader_block(units, 1).flatten()
-            unit.append(leader.repeat(layout.followers))
-            policy.append(torch.arange(1, layout.policies, device=device).repeat_interleave(len(leader)))
-        counts = torch.tensor((self.own, self.borrowed, self.pulled), device=device)
-        return torch.cat(unit), torch.cat(policy), torch.arange(3, device=device).repeat_interleave(counts)
+    def _by_unit(self, x: Tensor) -> Tensor:
+        """`[T, G·n, ...]` by units: `[L, G, C·n, ...]`."""
+        x = x.unflatten(0, (self.chunks, self.length)).unflatten(2, (self.layout.networks, -1))
+        return x.movedim((1, 2), (0, 1)).flatten(2, 3)

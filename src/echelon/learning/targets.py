@@ -1,40 +1,38 @@
 """Targets of every evaluation in a plan, from one rollout, at the parameters that collected it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from echelon.config import EnsembleConfig, UpdateConfig
+from echelon.config import EnsembleConfig
 from echelon.learning.advantages import OffPolicy, gae, one_step, v_trace
 from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
+from echelon.learning.settings import Settings
 from echelon.models import gaussian
+from echelon.models.actor_critic import ActorCritic, Projected
 from echelon.models.normaliser import Normaliser
-from echelon.models.population import Model
+from echelon.models.sharing import Pair
 from echelon.rollout.buffer import Rollout
-from echelon.rollout.layout import LEADER
-
-Block = Callable[[Tensor, int], Tensor]
-"""Takes one policy's environments out of a tensor whose given dimension runs over all of them."""
 
 
 @dataclass
 class Targets:
-    """`[L, size]` each, in the plan's order."""
+    """`[L, G, S]` each, in the plan's order."""
 
     advantage: Tensor
     returns: Tensor
     value: Tensor
     centre: Tensor
-    """Where the clip interval lies: 1, or π_leader,old / π_follower,old on leader_borrows evaluations."""
+    """Where the clip interval lies: 1, or on borrowed rows π_learner,old / π_collector,old."""
 
 
 @dataclass
-class _Borrowed:
-    """What a policy makes of rows another one collected, before any update; `[T, n]` each."""
+class _Rows:
+    """What a policy makes of some environments' rows, before any update; `[T, n]` each."""
 
     value: Tensor
     advantage: Tensor
@@ -46,98 +44,124 @@ class _Borrowed:
 def compute_targets(
     plan: Plan,
     rollout: Rollout,
-    model: Model,
-    follower: Tensor,
-    adversarial: Tensor | None,
-    update: UpdateConfig,
+    model: ActorCritic,
+    drawn: Tensor,
+    extra_reward: Tensor | None,
+    settings: Settings,
     ensemble: EnsembleConfig,
 ) -> Targets:
-    """Raw (unnormalised) targets. `adversarial` `[T, N]` is added to the rewards of own rows only."""
-    layout = plan.layout
+    """Raw (unnormalised) targets. `extra_reward` `[T, N]` is added to the rewards of own rows only."""
     trajectory = rollout.trajectory
-    if adversarial is not None:
-        trajectory = replace(trajectory, reward=trajectory.reward + adversarial)
-    advantage = gae(trajectory, rollout.value, update.discount, update.gae_lambda)
-    own = _Borrowed(rollout.value[:-1], advantage, advantage + rollout.value[:-1], torch.ones_like(advantage))
-    borrowed = pulled = None
-    if plan.borrowed:
-        block = partial(layout.follower_block, follower=follower)
-        (borrowed,) = _borrow(rollout, model, block, (LEADER,), update.discount, ensemble.estimator)
-    if plan.pulled:
-        followers = range(1, layout.policies)
-        pulled = _borrow(rollout, model, layout.leader_block, followers, update.discount, ensemble.estimator)
+    if extra_reward is not None:
+        trajectory = replace(trajectory, reward=trajectory.reward + extra_reward)
+    discount = settings.at("discount", plan.layout.policy_id, rollout.value.dtype)
+    smoothing = settings.at("gae_lambda", plan.layout.policy_id, rollout.value.dtype)
+    advantage = gae(trajectory, rollout.value, discount, smoothing)
+    own = _Rows(rollout.value[:-1], advantage, advantage + rollout.value[:-1], torch.ones_like(advantage))
+    borrowed = _borrow(plan, rollout, model, drawn, settings, ensemble.estimator)
 
-    def collect(name: str) -> Tensor:
-        return plan.in_order(
-            getattr(own, name),
-            getattr(borrowed, name) if borrowed else None,
-            torch.stack([getattr(copy, name) for copy in pulled]) if pulled else None,
-        )
+    def table(name: str) -> Tensor:
+        return plan.table(getattr(own, name), [getattr(rows, name) for rows in borrowed])
 
-    advantage = collect("advantage")
-    centre = collect("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
-    return Targets(advantage, collect("returns"), collect("value"), centre)
+    advantage = table("advantage")
+    centre = table("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
+    return Targets(advantage, table("returns"), table("value"), centre)
 
 
 def _borrow(
-    rollout: Rollout, model: Model, block: Block, policies: Iterable[int], discount: float, estimator: str
-) -> list[_Borrowed]:
-    """One block's rows under each of `policies`. Environment rewards only.
+    plan: Plan, rollout: Rollout, model: ActorCritic, drawn: Tensor, settings: Settings, estimator: str
+) -> Sequence[_Rows]:
+    """For each pair the source's rows under the learner, by the rewards of the environment alone.
 
     A recurrent network takes a single step from the collector's stored state at every row; nothing is unrolled anew.
+    What a time limit cut off is worth what the collector thought of it: V(final_obs) under the learner would take
+    another pass, for one row in some hundreds.
     """
-    shape = block(rollout.value, 1).shape
-    obs = {name: block(x, 1).flatten(0, 1)[None] for name, x in rollout.obs.items()}
-    state = block(rollout.state, 1).flatten(0, 1)
-    start = torch.zeros(1, state.shape[0], dtype=torch.bool, device=state.device)
-    trajectory = rollout.trajectory.map(lambda x: block(x, 1))
-    action, behaviour = block(rollout.action, 1), block(rollout.log_prob, 1)
-    projected = model.project(obs)
-    results = []
-    for policy in policies:
-        ids = torch.full((state.shape[0],), policy, device=state.device)
-        output = model.evaluate(projected, ids, state, start)
-        value = model.raw_value(output.value, ids).view(shape)
-        mean = output.mean.view(*shape, -1)[:-1]
-        log_ratio = gaussian.log_prob(action, mean, model.log_std[policy]) - behaviour
-        if estimator == "vtrace":
-            off = v_trace(trajectory, value, log_ratio, discount)
-        else:
-            advantage = one_step(trajectory, value, discount)
-            off = OffPolicy(advantage, advantage + value[:-1])
-        ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()  # as the surrogate's, so that a clip interval can hold it
-        results.append(_Borrowed(value[:-1], off.advantage, off.returns, ratio))
-    return results
+    results: dict[Pair, _Rows] = {}
+    for source in {source: None for _, source in plan.pairs}:
+        block = partial(plan.source, source=source, drawn=drawn)
+        borrowed = rollout.map(block)
+        # All learners of these rows share the observation part of the first layer.
+        rows = {name: _network_first(x, plan)[None] for name, x in borrowed.obs.items()}
+        projected, state = model.project(rows), _network_first(borrowed.state, plan)
+        for learner in (learner for learner, other in plan.pairs if other == source):
+            results[learner, source] = _judge(plan, borrowed, model, learner, projected, state, settings, estimator)
+    return [results[pair] for pair in plan.pairs]
+
+
+def _judge(
+    plan: Plan,
+    borrowed: Rollout,
+    model: ActorCritic,
+    learner: int,
+    projected: Projected,
+    state: Tensor,
+    settings: Settings,
+    estimator: str,
+) -> _Rows:
+    """One learner's values of borrowed rows, and its targets there."""
+    layout, trajectory = plan.layout, borrowed.trajectory
+    start = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
+    output = model.evaluate(projected, layout.ids(learner, len(state) // layout.networks), state, start)
+    value = _step_first(model.raw_value(output.value[0]), plan, borrowed)
+    mean = _step_first(output.mean[0], plan, borrowed)[:-1]
+    ids = layout.ids(learner, value.shape[1] // layout.networks)
+    log_std = model.log_std.index_select(0, ids)
+    log_ratio = gaussian.log_prob(borrowed.action, mean, log_std) - borrowed.log_prob
+    discount = settings.at("discount", ids, value.dtype)
+    if estimator == "vtrace":
+        off = v_trace(trajectory, value, log_ratio, discount)
+    else:
+        advantage = one_step(trajectory, value, discount)
+        off = OffPolicy(advantage, advantage + value[:-1])
+    # Limited as in the surrogate, so that a clip interval can hold it.
+    ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
+    return _Rows(value[:-1], off.advantage, off.returns, ratio)
+
+
+def _network_first(x: Tensor, plan: Plan) -> Tensor:
+    """`[T, G·n, ...]` as rows of one network after another: `[G·T·n, ...]`."""
+    return x.unflatten(1, (plan.layout.networks, -1)).transpose(0, 1).flatten(0, 2)
+
+
+def _step_first(x: Tensor, plan: Plan, borrowed: Rollout) -> Tensor:
+    """`[G·(T+1)·n, ...]` back to `[T+1, G·n, ...]`."""
+    return x.unflatten(0, (plan.layout.networks, borrowed.horizon + 1, -1)).transpose(0, 1).flatten(1, 2)
 
 
 @torch.no_grad()
 def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
-    """Zero mean and unit (unbiased) deviation over the whole plan, each group, or each policy of each group."""
-    columns = [plan.size]
-    layout, chunks = plan.layout, plan.chunks
+    """Zero mean and unit (unbiased) deviation over the whole plan of a network, each group, or each policy of each
+    group."""
+    if scope == "global":
+        return _standardise(advantage)
+    own, *borrowed = advantage.split(plan.sizes, dim=2)
     if scope == "group":
-        columns = [n for n in (plan.own, plan.borrowed, plan.pulled) if n]
-    if scope == "policy":
-        # Own rows lie chunk by chunk over all environments, so a policy's are not contiguous: normalise by block.
-        own = advantage[:, : plan.own].unflatten(1, (chunks, layout.num_envs))
-        own = torch.cat([_standardise(part, (0, 1, 2)) for part in own.split(layout.sizes, dim=2)], dim=2).flatten(1)
-        rest = [plan.borrowed] * bool(plan.borrowed)
-        rest += [plan.pulled // layout.followers] * layout.followers if plan.pulled else []
-        parts = advantage[:, plan.own :].split(rest, dim=1) if rest else ()
-        return torch.cat([own, *(_standardise(part, (0, 1)) for part in parts)], dim=1)
-    return torch.cat([_standardise(part, (0, 1)) for part in advantage.split(columns, dim=1)], dim=1)
+        return torch.cat([_standardise(part) for part in (own, *borrowed)], dim=2)
+    # Own rows lie chunk by chunk over all environments, so a policy's are not contiguous.
+    layout = plan.layout
+    blocks = own.unflatten(2, (plan.chunks, layout.envs)).split(layout.sizes, dim=3)
+    own = torch.cat([_standardise(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
+    sizes = [plan.minibatches * size for size in plan.blocks.sizes]
+    pairs = advantage[:, :, plan.sizes[0] :].split(sizes, dim=2) if sizes else ()
+    return torch.cat([own, *(_standardise(part) for part in pairs)], dim=2)
 
 
-def _standardise(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    std, mean = torch.std_mean(x, dims, correction=min(1, x.numel() - 1))  # one row has no unbiased deviation
+def _standardise(x: Tensor) -> Tensor:
+    """Each network's `[L, G, n]` by itself."""
+    rows = x.shape[0] * x.shape[2]
+    std, mean = torch.std_mean(x, (0, 2), keepdim=True, correction=min(1, rows - 1))  # one row has no unbiased one
     return (x - mean) / (std + 1e-8)
 
 
 @torch.no_grad()
-def normalise_values(normaliser: Normaliser, value: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
-    """Old values and returns in the critic's units, as the reference does it: the statistics take in the old values,
-    then the returns; the values are normalised in between and the returns afterwards."""
-    normaliser.merge(value)
-    value = normaliser(value)
-    normaliser.merge(returns)
-    return value, normaliser(returns)
+def merge_values(normaliser: Normaliser, value: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
+    """Old values and returns `[L, G, S]` in the critic's units, as the reference does it: the statistics take in the
+    old values, then the returns; the values are normalised in between and the returns afterwards."""
+
+    def merged(x: Tensor) -> Tensor:
+        rows = x.flatten(1)[..., None]
+        normaliser.merge(rows)
+        return normaliser(rows)[..., 0].view_as(x)
+
+    return merged(value), merged(returns)

@@ -1,5 +1,8 @@
 """The gradient steps of one iteration: gather, evaluate, loss, backward, clip, Adam, KL, rate. All on the device."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -7,73 +10,103 @@ from echelon.config import TrainConfig
 from echelon.device.fusion import fused
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data, Gathered
-from echelon.learning.objective import Algorithm, Loss, total_loss
+from echelon.learning.objective import ActorLoss, Loss, total_loss
 from echelon.learning.optimizer import Adam
-from echelon.learning.plans import GROUP_NAMES, Minibatch, Plan
+from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.rate import adapt
-from echelon.learning.targets import Targets
+from echelon.learning.settings import Settings
+from echelon.learning.targets import Targets, merge_values, normalise_advantages
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 
 
 class Update:
-    """Owns the optimizer, whose rate the KL rule moves without the host looking."""
+    """Owns the optimizer, whose rates the KL rule moves without the host looking.
 
-    def __init__(self, model: ActorCritic, algorithm: Algorithm, plan: Plan, config: TrainConfig) -> None:
-        self.model, self.algorithm, self.plan, self.config = model, algorithm, plan, config
-        layout = plan.layout
-        coefs = layout.entropy_coefs(config.update.entropy_coef, config.update.entropy_scale)
-        self.entropy_coefs = coefs.to(model.log_std.dtype)
+    Networks with fewer mini-epochs than others sit out the last passes: everything is computed, and nothing of theirs
+    moves.
+    """
+
+    def __init__(
+        self,
+        model: ActorCritic,
+        actor_loss: Callable[[Batch, TrainConfig], ActorLoss],
+        plan: Plan,
+        settings: Settings,
+        config: TrainConfig,
+        *,
+        reads_leader: bool = False,
+    ) -> None:
+        self.model, self.actor_loss, self.plan, self.settings, self.config = model, actor_loss, plan, settings, config
         self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse)
-        self.reads_leader = algorithm.reads_leader(config) and layout.policies > 1
-        kl_counts = {"own": (1, 0, 0), "no_pull": (1, 1, 0), "all": (1, 1, 1)}[config.update.kl_rows]
-        self._kl_columns = sum(count * use for count, use in zip(plan.counts, kl_counts, strict=True))
-        device = layout.policy_id.device
+        self.reads_leader = reads_leader and plan.layout.each > 1
+        self.passes = config.update.mini_epochs
+        """Passes over the data: the most that any network takes. A part of the recorded graph."""
+        kl_ends = {"own": plan.columns["own"].stop, "no_pull": plan.learns.stop, "all": plan.blocks.evaluations}
+        self._kl_columns = slice(0, kl_ends[config.update.kl_rows])
+        device = plan.layout.device
         self.gather = fused(Data.gather, device, enabled=config.fuse)
-        self.grade = fused(self._grade, device, enabled=config.fuse)
+        self.evaluate = fused(self._evaluate, device, enabled=config.fuse)
         self._measure = fused(self._distances, device, enabled=config.fuse)
 
-    def run(
-        self, rollout: Rollout, targets: Targets, follower: Tensor, generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Train on one rollout; metrics averaged over its steps, as 0-d tensors on the device."""
-        update = self.config.update
-        data = self.prepare(rollout, targets, follower)
+    def run(self, rollout: Rollout, targets: Targets, drawn: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Train on one rollout; metrics averaged over the steps taken, as 0-d tensors on the device."""
+        schedule = self.config.update.rate_schedule
+        value, returns = merge_values(self.model.value_norm, targets.value, targets.returns)
+        data = self.data(rollout, replace(targets, value=value, returns=returns), drawn)
+        mini_epochs = self.settings.of_networks("mini_epochs")
         steps: list[Tensor] = []
+        taken: list[Tensor] = []
         names: list[str] = []
-        for _ in range(update.mini_epochs):
+        for number in range(self.passes):
+            active = mini_epochs > number if isinstance(mini_epochs, Tensor) else None
             epoch_kl = torch.zeros_like(self.optimizer.rate)
-            for minibatch in self.plan.shuffle(follower, generator):
-                metrics = self.step(data, minibatch)
+            for minibatch in self.plan.shuffle(drawn, generator):
+                metrics = self.step(data, minibatch, active)
                 epoch_kl += metrics["kl/rate"] / self.plan.minibatches
                 names = list(metrics)
                 steps.append(torch.stack(list(metrics.values())))
-                if update.rate_schedule == "minibatch":
-                    self._adapt(metrics["kl/rate"])
-            if update.rate_schedule == "mini_epoch":
-                self._adapt(epoch_kl)
-        means = torch.stack(steps).mean(0).unbind()
-        return dict(zip(names, means, strict=True)) | {"lr": self.optimizer.rate.clone()}
+                if active is not None:
+                    taken.append(active)
+                if schedule == "minibatch":
+                    self._adapt(metrics["kl/rate"], active)
+            if schedule == "mini_epoch":
+                self._adapt(epoch_kl, active)
+        return self._means(names, torch.stack(steps), torch.stack(taken) if taken else None)
 
-    def prepare(self, rollout: Rollout, targets: Targets, follower: Tensor) -> Data:
-        """Normalise advantages, values and returns. Merges this iteration's values and returns into the statistics."""
-        return Data(self.plan, rollout, targets, follower, self.model, self.config)
+    def data(self, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
+        """What minibatches are taken from. Values and returns are in the critic's units already."""
+        advantage = normalise_advantages(self.plan, targets.advantage, self.config.ensemble.advantage_scope)
+        targets = replace(targets, advantage=advantage)
+        return Data(self.plan, rollout, targets, drawn, self.model, self.settings)
 
-    def _adapt(self, kl: Tensor) -> None:
-        self.optimizer.rate.copy_(adapt(self.optimizer.rate, kl, self.config.update.kl_threshold))
+    def _means(self, names: list[str], steps: Tensor, taken: Tensor | None) -> dict[str, Tensor]:
+        """Metrics `[steps, names, G]` averaged over the steps each network took; of several networks, the mean of all
+        and a few of each."""
+        means = steps.mean(0) if taken is None else torch.where(taken[:, None], steps, 0.0).sum(0) / taken.sum(0)
+        found = dict(zip(names, means.unbind(), strict=True)) | {"lr": self.optimizer.rate.clone()}
+        each = {name: found[name] for name in ("kl/own", "grad_norm")} if self.plan.layout.networks > 1 else {}
+        by_network = {f"{name}/policy_{i}": x for name, values in each.items() for i, x in enumerate(values)}
+        return {name: x.mean() for name, x in found.items()} | by_network
 
-    def step(self, data: Data, minibatch: Minibatch) -> dict[str, Tensor]:
-        """One gradient step. Shapes depend on the plan only."""
-        batch, loss = self.grade(data, self.gather(data, minibatch))
-        norm = self.optimizer.step(loss.total, self.config.update.grad_norm)
+    def _adapt(self, kl: Tensor, active: Tensor | None) -> None:
+        rate, threshold = self.optimizer.rate, self.settings.of_networks("kl_threshold")
+        moved = adapt(rate, kl, threshold.to(rate.dtype) if isinstance(threshold, Tensor) else threshold)
+        rate.copy_(moved if active is None else torch.where(active, moved, rate))
+
+    def step(self, data: Data, minibatch: Minibatch, active: Tensor | None = None) -> dict[str, Tensor]:
+        """One gradient step of the `active` `[G]` networks; metrics `[G]`. Shapes depend on the plan only."""
+        batch, loss = self.evaluate(data, self.gather(data, minibatch))
+        norm = self.optimizer.step(loss.total.sum(), self.settings.of_networks("grad_norm"), active)
         with torch.no_grad():
             metrics = loss.metrics | {"grad_norm": norm}
             metrics |= self._measure(data, minibatch, batch)
-            data.slide(minibatch, batch)
+            if self.config.update.kl_reference == "sliding":
+                data.slide(minibatch, batch)
         return metrics
 
-    def _grade(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
-        """What the network says about a minibatch, and what it is told.
+    def _evaluate(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
+        """Forward pass and loss of a minibatch.
 
         Only the total has a gradient: of anything else that had one, a compiled backward pass would add up zeros.
         """
@@ -82,16 +115,21 @@ class Update:
         return batch.detached(), Loss(loss.total, {name: value.detach() for name, value in loss.metrics.items()})
 
     def loss(self, batch: Batch) -> Loss:
-        return total_loss(batch, self.algorithm.actor_loss(batch, self.config), self.config, self.entropy_coefs)
+        return total_loss(batch, self.actor_loss(batch, self.config), self.config)
 
     def _distances(self, data: Data, minibatch: Minibatch, batch: Batch) -> dict[str, Tensor]:
-        """How far the minibatch's policies had moved before this step, per group."""
+        """How far the minibatch's policies had moved before this step, per group: `[G]` each."""
         kl = data.kl(minibatch, batch)
-        outside = ((batch.log_ratio.exp() - batch.centre).abs() > self.config.update.clip * batch.centre).to(kl.dtype)
-        metrics = {"kl/rate": kl[:, : self._kl_columns].mean()}
-        groups = (batch.own, batch.borrows, batch.pulls)
-        for name, columns, count in zip(GROUP_NAMES, groups, batch.counts, strict=True):
-            if count:
-                metrics[f"kl/{name}"] = kl[:, columns].mean()
-                metrics[f"clip_fraction/{name}"] = outside[:, columns].mean()
+        everything = slice(0, kl.shape[2])
+        clip = batch.setting("clip", everything)
+        outside = ((batch.log_ratio.exp() - batch.centre).abs() > clip * batch.centre).to(kl.dtype)
+        metrics = {"kl/rate": kl[..., self._kl_columns].mean((0, 2))}
+        for name, columns in self.plan.columns.items():
+            metrics[f"kl/{name}"] = kl[..., columns].mean((0, 2))
+            metrics[f"clip_fraction/{name}"] = outside[..., columns].mean((0, 2))
         return metrics
+
+    def copy(self, donor: int, network: int) -> None:
+        """A network goes on as a copy of another: weights, statistics and the optimizer's moments."""
+        self.model.copy(donor, network)
+        self.optimizer.copy(donor, network)

@@ -1,18 +1,20 @@
-"""One network for all policies: a Gaussian actor and a value head on a shared, conditioned trunk."""
+"""G stacked networks of K policies each: a Gaussian actor and a value head on a shared, conditioned trunk."""
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import pad
 
 from echelon.config import ModelConfig
 from echelon.envs.contract import Groups
 from echelon.models import gaussian
+from echelon.models.linear import Linear, linear, stack
 from echelon.models.lookup import lookup
 from echelon.models.normaliser import Normaliser
-from echelon.models.spread import Sharing
+from echelon.models.sharing import Sharing
 from echelon.models.trunk import Trunk
 
 HEAD_ALIGNMENT = 4
@@ -55,34 +57,67 @@ class Output:
 
 
 class ActorCritic(nn.Module):
-    """Policies 0..M-1 share every layer and differ by a learned vector φ and a free log sigma each.
+    """G networks with K policies each, M = G·K in all: an ensemble is one network, a population has a policy in each.
 
-    Actor and critic share the trunk, hence the value is conditioned on the policy too. When the environment offers
-    `critic` observations, the critic gets a trunk of its own on those. The recurrent state is one `[N, S]` tensor
-    (hidden and cell of each trunk side by side), of width 0 without an LSTM, so nothing else has to ask which it is.
+    Policies of a network share every layer and differ by a learned vector φ and a free log sigma each. Actor and critic
+    share the trunk, hence the value is conditioned on the policy too. When the environment offers `critic`
+    observations, the critic gets a trunk of its own on those. Networks share nothing: every parameter and statistic has
+    a leading dimension G, and rows of data lie network by network.
+
+    The recurrent state is one `[N, S]` tensor (hidden and cell of each trunk side by side), of width 0 without an LSTM,
+    so nothing else has to ask which it is.
 
     With `bf16`, trunks compute in bfloat16 from weights that stay float32. Normalisers, heads, log sigma and the
     recurrent state are float32 in any case, and so is all that is made of them.
     """
 
     def __init__(
-        self, obs_spec: dict[str, int], action_dim: int, policies: int, config: ModelConfig, *, bf16: bool = False
+        self,
+        obs_spec: dict[str, int],
+        action_dim: int,
+        policies: int,
+        config: ModelConfig,
+        *,
+        networks: int = 1,
+        bf16: bool = False,
     ) -> None:
+        """`policies` is M, of all `networks` together."""
         super().__init__()
-        self.bf16 = bf16
-        phi_dim = config.phi_dim if policies > 1 else 0
-        self.policies = policies
-        self.phi = nn.Parameter(torch.randn(policies, phi_dim)) if phi_dim else None
-        self.log_std = nn.Parameter(torch.zeros(policies, action_dim))
+        self.bf16, self.policies, self.networks = bf16, policies, networks
+        each = policies // networks
+        phi_dim = config.phi_dim if each > 1 else 0
+        self.phi = nn.Parameter(torch.randn(1, each, phi_dim)) if phi_dim else None
+        self.log_sigma = nn.Parameter(torch.zeros(1, each, action_dim))
         self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in obs_spec.items()})
         self.value_norm = Normaliser(1)
         self.actor = Trunk(obs_spec["policy"], phi_dim, config.lstm, config.hidden)
         self.critic = Trunk(obs_spec["critic"], phi_dim, config.lstm, config.hidden) if "critic" in obs_spec else None
-        self.mean_head = nn.Linear(self.actor.feature_dim, action_dim)
-        self.value_head = nn.Linear(self.actor.feature_dim, 1)
+        self.mean_head = Linear(self.actor.feature_dim, action_dim)
+        self.value_head = Linear(self.actor.feature_dim, 1)
         for head in (self.mean_head, self.value_head):
             nn.init.zeros_(head.bias)
         self.state_dim = self.actor.state_dim + (self.critic.state_dim if self.critic else 0)
+        if networks > 1:
+            stack(self, [ActorCritic(obs_spec, action_dim, each, config) for _ in range(1, networks)])
+
+    def only(self, network: int) -> "ActorCritic":
+        """A copy of one of the networks."""
+        alone = copy.deepcopy(self)
+        alone.policies, alone.networks = self.policies // self.networks, 1
+        for x in (*alone.parameters(), *alone.buffers()):
+            x.data = x.data[network : network + 1].clone()
+        return alone
+
+    @property
+    def log_std(self) -> Tensor:
+        """`[M, A]`"""
+        return self.log_sigma.flatten(0, 1)
+
+    @torch.no_grad()
+    def copy(self, donor: int, network: int) -> None:
+        """A network becomes another: weights and statistics, in place."""
+        for x in (*self.parameters(), *self.buffers()):
+            x[network].copy_(x[donor])
 
     def project(self, obs: Groups) -> Projected:
         """The part of the first layers that no policy changes: raw observations `[L, n, D]` to `[L, n, W]`."""
@@ -98,9 +133,10 @@ class ActorCritic(nn.Module):
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     def evaluate(self, projected: Projected, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
-        """Run L steps of B sequences under the given policies.
+        """Run L steps of B sequences under the given policies, as many of each network.
 
-        policy_id `[B]`; state `[B, S]` before the first step; start `[L, B]` bool, where an episode begins.
+        policy_id `[B]`, network by network; state `[B, S]` before the first step; start `[L, B]` bool, where an episode
+        begins.
         """
         sharing = projected.sharing
         actor_state, critic_state = state.split((self.actor.state_dim, state.shape[-1] - self.actor.state_dim), dim=-1)
@@ -111,7 +147,7 @@ class ActorCritic(nn.Module):
                 value_features, critic_state = self.critic(
                     projected.critic, self.phi, policy_id, critic_state, start, sharing
                 )
-        kind = self.log_std.dtype
+        kind = self.log_sigma.dtype
         mean, value = self._heads(features.to(kind), None if self.critic is None else value_features.to(kind))
         return Output(
             mean=mean,
@@ -126,8 +162,8 @@ class ActorCritic(nn.Module):
             return self.mean_head(features), self.value_head(value_features).squeeze(-1)
         actions = self.mean_head.out_features
         padding = -(actions + 1) % HEAD_ALIGNMENT
-        weight = pad(torch.cat((self.mean_head.weight, self.value_head.weight)), (0, 0, 0, padding))
-        bias = pad(torch.cat((self.mean_head.bias, self.value_head.bias)), (0, padding))
+        weight = pad(torch.cat((self.mean_head.weight, self.value_head.weight), dim=1), (0, 0, 0, padding))
+        bias = pad(torch.cat((self.mean_head.bias, self.value_head.bias), dim=1), (0, padding))
         both = linear(features, weight, bias)
         return both[..., :actions], both[..., actions]
 
@@ -135,12 +171,12 @@ class ActorCritic(nn.Module):
         """`evaluate` from raw observations `[L, B, D]`."""
         return self.evaluate(self.project(obs), policy_id, state, start)
 
-    def raw_value(self, value: Tensor, policy_id: Tensor | None = None) -> Tensor:
-        """Values in the units of (scaled) rewards, from the network's normalised ones; the same for every policy."""
-        return self.value_norm.denormalise(value)
+    def raw_value(self, value: Tensor) -> Tensor:
+        """Values `[..., B]` in the units of (scaled) rewards, from the networks' normalised ones."""
+        return self.value_norm.denormalise(value[..., None])[..., 0]
 
     def merge_observations(self, obs: Groups) -> None:
-        """Take collected observations into the normalisers. Between iterations only: see `trainer.py`."""
+        """Take collected observations `[T, N, D]` into the normalisers. Between iterations only: see `trainer.py`."""
         for name, normaliser in self.obs_norm.items():
             assert isinstance(normaliser, Normaliser)
             normaliser.merge(obs[name])

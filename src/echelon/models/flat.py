@@ -8,7 +8,7 @@ ALIGNMENT = 32
 matrix starts at a multiple of that, and are up to three times slower if it does not."""
 
 
-def places(sizes: Iterable[int]) -> tuple[list[slice], int]:
+def aligned_slices(sizes: Iterable[int]) -> tuple[list[slice], int]:
     """A slice for each size, aligned, and the length of the whole. What lies between them is padding and stays zero."""
     sizes = list(sizes)
     padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]

@@ -25,8 +25,11 @@ class _Lookup(torch.autograd.Function):
 
 
 def lookup(table: Tensor, ids: Tensor) -> Tensor:
-    """`[M, K]` table and `[B]` ids to `[B, K]`; a table of one row broadcasts as `[1, K]`."""
+    """`[M, K]` table and `[B]` ids to `[B, K]`; a table of one row broadcasts as `[1, K]`.
+
+    Always a copy: what was looked up must not change when an optimizer writes into the table.
+    """
     if table.shape[0] == 1:
-        return table
+        return table.clone()
     rows: Any = _Lookup.apply(table, ids)
     return rows

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from echelon.models.product import turned
+from echelon.models.linear import column_major
 
 PARTS = 5
 """Tensors a step keeps for the backward pass: its four gates and the cell."""
@@ -23,7 +23,7 @@ def unroll(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> t
 
     projected `[L, B, 4H]`, the inputs' share of the gates (enter, forget, candidate, leave) with all biases; state
     `[B, 2H]`, hidden and cell before the first step; start `[L, B]` bool, where the state is zeroed first; weight
-    `[4H, H]`.
+    `[G, 4H, H]`, one for each of G networks, whose sequences lie side by side.
 
     Products are taken in the precision of `projected`, which autocast may have lowered; hidden and cell keep that of
     `state`. Gradients have no gradients of their own.
@@ -32,27 +32,17 @@ def unroll(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> t
     if not torch.is_grad_enabled():
         outputs, state, _ = _forward(projected, state, start, weight, keep=False)
         return outputs, state
-    outputs, state, *_ = _Unroll.apply(projected, state, start, weight)
-    return outputs, state
+    unrolled: Any = _Unroll.apply(projected, state, start, weight)
+    return unrolled
 
 
 class _Unroll(torch.autograd.Function):
-    """What is kept for the backward pass is returned too: under `vmap`, only inputs and outputs can be saved."""
-
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, projected: Tensor, state: Tensor, start: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         outputs, last, kept = _forward(projected, state, start, weight, keep=True)
-        return outputs, last, *kept
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        _, state, start, weight = inputs
-        outputs, _, *kept = output
-        ctx.mark_non_differentiable(*kept)
-        ctx.set_materialize_grads(False)  # or each of `kept` would get a gradient of zeros
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(state, start, weight, outputs, *kept)
+        return outputs, last
 
     @staticmethod
     @once_differentiable
@@ -65,18 +55,26 @@ class _Unroll(torch.autograd.Function):
         grad_gates, grad_state = _backward(grad_outputs, grad_last, state, start, weight, kept)
         first = state.chunk(2, dim=-1)[0]
         before = torch.cat((first.unsqueeze(0), outputs[:-1])) * _goes_on(start, outputs)
-        grad_weight = _summed_product(grad_gates, before.to(weight.dtype))
+        grad_weight = _summed_product(grad_gates, before.to(weight.dtype), weight.shape[0])
         return grad_gates, grad_state, None, grad_weight
 
 
-def _summed_product(left: Tensor, right: Tensor) -> Tensor:
-    """Σ over all rows of the outer products of `[L, B, P]` and `[L, B, Q]`: `[P, Q]`.
+def _summed_product(left: Tensor, right: Tensor, networks: int) -> Tensor:
+    """Σ over all rows of a network of the outer products of `[L, B, P]` and `[L, B, Q]`: `[G, P, Q]`.
 
     On CUDA one product a step and a sum: a single long one has too few output tiles to fill the device.
     """
-    if left.is_cuda:
-        return (left.transpose(1, 2) @ right).sum(0)
-    return left.flatten(0, 1).T @ right.flatten(0, 1)
+    if left.is_cuda or networks > 1:
+        left, right = left.unflatten(1, (networks, -1)), right.unflatten(1, (networks, -1))
+        return (left.mT @ right).sum(0)
+    return (left.flatten(0, 1).T @ right.flatten(0, 1))[None]
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """`[B, V]` by a matrix `[G, V, W]` of each network."""
+    if weight.shape[0] == 1:
+        return x @ weight[0]
+    return (x.unflatten(0, (weight.shape[0], -1)) @ weight).flatten(0, 1)
 
 
 def _goes_on(start: Tensor, like: Tensor) -> Tensor:
@@ -91,7 +89,7 @@ def _forward(
     outputs: list[Tensor] = []
     kept: list[Tensor] = []
     for inputs, going_on in zip(projected.unbind(0), _goes_on(start, state).unbind(0), strict=True):
-        recurrent = torch.nn.functional.linear((hidden * going_on).to(weight.dtype), weight)
+        recurrent = _product((hidden * going_on).to(weight.dtype), weight.mT)
         hidden, cell, gates = _cell(inputs + recurrent, cell * going_on)
         outputs.append(hidden)
         if keep:
@@ -108,14 +106,14 @@ def _backward(
     each = grad_outputs.unbind(0)
     cells = [state.chunk(2, dim=-1)[1], *kept[PARTS - 1 :: PARTS]]
     gradients: list[Tensor] = []
-    weight = turned(weight)
+    weight = column_major(weight)
     for t in reversed(range(len(each))):
         gates = kept[PARTS * t : PARTS * t + 4]
         grad_gates, grad_cell = _cell_backward(
             each[t] + grad_hidden, grad_cell, gates, cells[t] * going_on[t], cells[t + 1]
         )
         grad_gates, grad_cell = grad_gates.to(weight.dtype), grad_cell * going_on[t]
-        grad_hidden = (grad_gates @ weight).to(state.dtype) * going_on[t]
+        grad_hidden = _product(grad_gates, weight).to(state.dtype) * going_on[t]
         gradients.append(grad_gates)
     return torch.stack(gradients[::-1]), torch.cat((grad_hidden, grad_cell), dim=-1)
 

@@ -1,5 +1,7 @@
 """Running mean and variance of everything seen so far, merged batch by batch in float64."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,7 @@ EPSILON = 1e-5
 
 
 class Normaliser(nn.Module):
-    """Cumulative statistics of `[..., width]` data; no decay.
+    """Cumulative statistics of `[..., width]` data for each of G networks; no decay.
 
     Starts as one pseudo-sample of mean 0 and variance 1, so that it is usable before the first merge.
     """
@@ -18,35 +20,43 @@ class Normaliser(nn.Module):
         self.mean: Tensor
         self.var: Tensor
         self.count: Tensor
-        self.register_buffer("mean", torch.zeros(width, dtype=torch.float64))
-        self.register_buffer("var", torch.ones(width, dtype=torch.float64))
-        self.register_buffer("count", torch.ones((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(1, width, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(1, width, dtype=torch.float64))
+        self.register_buffer("count", torch.ones(1, dtype=torch.float64))
 
     @property
     def std(self) -> Tensor:
-        """`[width]`, float64, never zero."""
+        """`[G, width]`, float64, never zero."""
         return torch.sqrt(self.var + EPSILON)
 
     @torch.no_grad()
     def merge(self, data: Tensor) -> None:
-        """Take `[..., width]` data into the statistics, in place.
+        """Take `[..., G·n, width]` data, network by network, into the statistics, in place.
 
         Chan's parallel formula with the reference's weighting: the unbiased batch variance times the batch's count.
         """
-        rows = data.reshape(-1, self.mean.numel()).double()
-        count = rows.shape[0]
-        var, mean = torch.var_mean(rows, dim=0, correction=min(1, count - 1))  # one row has no unbiased variance
-        total = self.count + count
+        networks, width = self.mean.shape
+        rows = data.unflatten(-2, (networks, -1)).movedim(-3, 0).reshape(networks, -1, width).double()
+        count = rows.shape[1]
+        var, mean = torch.var_mean(rows, dim=1, correction=min(1, count - 1))  # one row has no unbiased variance
+        before, total = self.count[:, None], self.count[:, None] + count
         delta = mean - self.mean
-        spread = self.var * self.count + var * count + delta.square() * self.count * count / total
+        spread = self.var * before + var * count + delta.square() * before * count / total
         self.mean.add_(delta * count / total)
         self.var.copy_(spread / total)
-        self.count.copy_(total)
+        self.count.copy_(total[:, 0])
 
     def forward(self, data: Tensor) -> Tensor:
-        """`[..., width]` in raw units to about zero mean and unit variance, clipped."""
-        return ((data - self.mean.to(data.dtype)) / self.std.to(data.dtype)).clamp(-self.clip, self.clip)
+        """`[..., G·n, width]` in raw units to about zero mean and unit variance, clipped."""
+        return self._of_each(data, lambda x, mean, std: ((x - mean) / std).clamp(-self.clip, self.clip))
 
     def denormalise(self, data: Tensor) -> Tensor:
-        """`[..., width]` back to raw units."""
-        return data.clamp(-self.clip, self.clip) * self.std.to(data.dtype) + self.mean.to(data.dtype)
+        """`[..., G·n, width]` back to raw units."""
+        return self._of_each(data, lambda x, mean, std: x.clamp(-self.clip, self.clip) * std + mean)
+
+    def _of_each(self, data: Tensor, change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        """`change(data, mean, std)` with the statistics of each row's network."""
+        mean, std = self.mean.to(data.dtype), self.std.to(data.dtype)
+        if len(mean) == 1:
+            return change(data, mean[0], std[0])
+        return change(data.unflatten(-2, (len(mean), -1)), mean[:, None], std[:, None]).flatten(-3, -2)

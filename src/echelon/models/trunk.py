@@ -2,11 +2,14 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import layer_norm
 
+from echelon.models.linear import Linear, linear
 from echelon.models.lstm import unroll
-from echelon.models.spread import Sharing, dense, spread
+from echelon.models.sharing import Sharing
+from echelon.models.spread import dense, spread
 
 
 class Trunk(nn.Module):
@@ -14,24 +17,21 @@ class Trunk(nn.Module):
 
     `project` computes the observation part, once for all policies that look at the same row; `forward` adds the policy
     part. With an LSTM, the split layer is its input product, taken for all time steps at once.
-
-    Everything is a pure function of parameters and inputs, so a population of trunks can run stacked under
-    `torch.func.vmap`.
     """
 
     def __init__(self, obs_dim: int, phi_dim: int, lstm: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
         self.lstm = lstm
         widths = list(hidden)
-        self.observe = nn.Linear(obs_dim, 4 * lstm if lstm else widths.pop(0))
-        self.condition = nn.Linear(phi_dim, self.observe.out_features, bias=False) if phi_dim else None
+        self.observe = Linear(obs_dim, 4 * lstm if lstm else widths.pop(0))
+        self.condition = Linear(phi_dim, self.observe.out_features, bias=False) if phi_dim else None
         feature_dim = lstm or self.observe.out_features
         if lstm:
-            self.recur = nn.Linear(lstm, 4 * lstm)
-            self.norm = nn.LayerNorm(lstm)
+            self.recur = Linear(lstm, 4 * lstm)
+            self.norm = LayerNorm(lstm)
         self.layers = nn.ModuleList()
         for width in widths:
-            self.layers.append(nn.Linear(feature_dim, width))
+            self.layers.append(Linear(feature_dim, width))
             feature_dim = width
         self.feature_dim = feature_dim
         self.state_dim = 2 * lstm
@@ -40,7 +40,7 @@ class Trunk(nn.Module):
     def _initialise(self, fan_in: int) -> None:
         """Uniform ±1/√fan_in for weights, zero biases; an LSTM's own tensors uniform ±1/√units, biases included."""
         for layer in self.layers:
-            assert isinstance(layer, nn.Linear)
+            assert isinstance(layer, Linear)
             nn.init.zeros_(layer.bias)
         bound = 1 / math.sqrt(self.lstm or fan_in)
         nn.init.uniform_(self.observe.weight, -bound, bound)
@@ -80,14 +80,16 @@ class Trunk(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Features `[L, B, F]` and the state after the last step `[B, S]`.
 
-        projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi `[M, P]`,
-        policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at this row, so
-        nothing is remembered from before it.
+        projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi
+        `[G, K, P]`, policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at
+        this row, so nothing is remembered from before it.
         """
         cond = None
         if self.condition is not None:
             assert phi is not None
-            cond = linear(phi, self.condition.weight, self._first_bias())
+            # Networks lie side by side in rows: a "step" of theirs is all their policies.
+            policies = phi.flatten(0, 1)[None]
+            cond = linear(policies, self.condition.weight, self._first_bias())[0]
         if self._is_whole:
             features = dense(projected, self.observe.weight, self.observe.bias)
         else:
@@ -96,6 +98,22 @@ class Trunk(nn.Module):
             features, state = unroll(features, state, start, self.recur.weight)
             features = self.norm(features)
         for layer in self.layers:
-            assert isinstance(layer, nn.Linear)
+            assert isinstance(layer, Linear)
             features = dense(features, layer.weight, layer.bias)
         return features, state
+
+
+class LayerNorm(nn.Module):
+    """Over the last dimension, with a scale and shift `[G, W]` for each network."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(1, width)), nn.Parameter(torch.zeros(1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[L, G·n, W]`"""
+        networks, width = self.weight.shape
+        if networks == 1:
+            return layer_norm(x, (width,), self.weight[0], self.bias[0])
+        rows = layer_norm(x, (width,)).unflatten(1, (networks, -1))
+        return (rows * self.weight[:, None] + self.bias[:, None]).flatten(1, 2)

@@ -1,11 +1,12 @@
 """Settings to start from, a file per family of tasks: the paper's ten, and the quick ones.
 
-A family is imported when one of its tasks is asked for, so naming the tasks costs nothing.
+A family is imported when one of its tasks is asked for. None of this imports torch.
 """
 
 from importlib import import_module
+from typing import Any
 
-from echelon.config import TrainConfig
+from echelon.config import TrainConfig, from_dict
 from echelon.errors import UserError, nearest
 
 FAMILIES = {
@@ -32,3 +33,14 @@ def preset(task: str) -> TrainConfig:
         hint = nearest(task, FAMILIES) or "; `echelon tasks` lists them"
         raise UserError(f"{task} is not a task{hint}")
     return import_module(f"{__name__}.{FAMILIES[task]}").PRESETS[task]
+
+
+def stored_config(data: dict[str, Any]) -> TrainConfig:
+    """Settings read back from JSON. The task's preset lends the classes, and the defaults of newer fields."""
+    if not isinstance(data.get("task"), str):
+        raise UserError("it names no task")
+    try:
+        template = preset(data["task"])
+    except UserError:  # A task of the user's own has no preset.
+        template = TrainConfig()
+    return from_dict(template, data)

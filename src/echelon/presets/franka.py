@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TaskConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
-from echelon.tasks.franka_push import FrankaCubePushConfig
-from echelon.tasks.franka_stack import FrankaCubeStackConfig
+from echelon.tasks.settings import FrankaCubePushConfig, FrankaCubeStackConfig
 
 
 def _franka(task: str, env: TaskConfig) -> TrainConfig:

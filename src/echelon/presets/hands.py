@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
-from echelon.tasks.allegro_hand import AllegroHandConfig
-from echelon.tasks.shadow_hand import ShadowHandConfig
+from echelon.tasks.settings import AllegroHandConfig, ShadowHandConfig
 
 HANDS = replace(
     PAPER,

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.presets.paper import PAPER, steps
-from echelon.tasks.anymal import AnymalConfig
-from echelon.tasks.humanoid import HumanoidConfig
+from echelon.tasks.settings import AnymalConfig, HumanoidConfig
 
 LOCOMOTION = replace(
     PAPER,

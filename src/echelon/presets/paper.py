@@ -7,6 +7,8 @@ gives the reasons. `policies` stays unset: six for SAPG and CPO as in the paper,
 from echelon.config import PullConfig, TrainConfig, UpdateConfig
 
 NUM_ENVS = 24_576
+POLICIES = 6
+"""Of an ensemble or a population."""
 
 PAPER = TrainConfig(
     algo="cpo",

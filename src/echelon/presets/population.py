@@ -1,4 +1,4 @@
-"""How often a population of a short run is looked at.
+"""Settings of PBT for short runs.
 
 The settings of DexPBT are for billions of steps, with a check after each 1/166 of them and small mutations. A run of a
 few million steps has time for some tens of checks, so each of them has to change more.
@@ -9,7 +9,7 @@ from echelon.config import PbtConfig
 MEMBERS = 6
 
 
-def short(env_steps: int, members: int = MEMBERS) -> PbtConfig:
+def short_run_pbt(env_steps: int, members: int = MEMBERS) -> PbtConfig:
     """For a run of `env_steps` environment steps in all: up to sixty checks, and larger steps in between."""
     own = env_steps // members
     return PbtConfig(

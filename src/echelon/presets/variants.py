@@ -2,14 +2,17 @@
 
 A variant changes a config and nothing else, so `VARIANTS["no_pull"](preset("ShadowHand"))` is the whole ablation. Those
 that only make sense under one algorithm select it. Variants can follow one another; `sapg_cpo_steps` and
-`cpo_sapg_scale` read the horizon and the number of policies they find, so they come last.
+`cpo_sapg_scale` read the horizon and the number of policies they find, so they come last. `apply_variants` does that by
+name and keeps the names in the config, for the run's folder and the report.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from echelon.config import TrainConfig
-from echelon.presets.population import short
+from echelon.config import ALGORITHMS, TrainConfig
+from echelon.errors import UserError, nearest
+from echelon.presets.paper import POLICIES
+from echelon.presets.population import short_run_pbt
 
 
 @dataclass(frozen=True)
@@ -71,18 +74,18 @@ def _cpo_even_pull(config: TrainConfig) -> TrainConfig:
 
 def _cpo_sapg_scale(config: TrainConfig) -> TrainConfig:
     config = replace(config, algo="cpo")
-    blocks = config.num_policies
+    blocks = config.policies or POLICIES
     return replace(config, ensemble=replace(config.ensemble, loss_scale=2 * blocks / (blocks + 1)))
 
 
 def _pbt_short(config: TrainConfig) -> TrainConfig:
     """Members have equally many environments, so what the division leaves over is dropped."""
     config = replace(config, algo="pbt")
-    members = config.num_policies
+    members = config.policies or POLICIES
     return replace(
         config,
         num_envs=config.num_envs // members * members,
-        pbt=short(config.num_iterations * config.num_envs * config.update.horizon, members),
+        pbt=short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
     )
 
 
@@ -111,3 +114,21 @@ VARIANTS: dict[str, Variant] = {
     "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", _cpo_sapg_scale),
 }
 """Every variant by name."""
+
+
+def apply_variants(config: TrainConfig, names: Sequence[str]) -> TrainConfig:
+    """`config` changed by variants, in this order, with their names stored in it.
+
+    An algorithm's name is a variant too: it selects the algorithm, and alone it needs no other name.
+    """
+    for name in names:
+        config = replace(config, algo=name) if name in ALGORITHMS else _find(name)(config)
+    return replace(config, variant=() if set(names) <= set(ALGORITHMS) else tuple(names))
+
+
+def _find(name: str) -> Variant:
+    """The variant of this name."""
+    if name not in VARIANTS:
+        known = [*VARIANTS, *ALGORITHMS]
+        raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
+    return VARIANTS[name]

@@ -10,23 +10,16 @@ from echelon.report.methods import Method
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#B4568A", "#B07D00", "#6E5AA8", "#5C6470", "#2A8CA8")
 DASHES = tuple((0, dashes) for dashes in ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (4, 1), (1, 1), (6, 1, 1, 1), (3, 3)))
-COLOUR_OF_ALGORITHM = {"cpo": 0, "sapg": 1, "ppo": 2, "pbt": 3}
-"""Index into `COLOURS` by algorithm."""
 
 
 def colour_numbers(methods: Sequence[Method]) -> list[int]:
     """Index into `COLOURS` per method: its algorithm's colour if no method has it yet, otherwise the next free one."""
-    taken = [
-        COLOUR_OF_ALGORITHM[algo]
-        for algo in dict.fromkeys(method.algo for method in methods)
-        if algo in COLOUR_OF_ALGORITHM
-    ]
+    taken = [method.colour for method in methods if method.colour is not None]
     free = [index for index in range(len(COLOURS)) if index not in taken]
     numbers: list[int] = []
     for method in methods:
-        own = COLOUR_OF_ALGORITHM.get(method.algo)
-        if own is not None and own not in numbers:
-            numbers.append(own)
+        if method.colour is not None and method.colour not in numbers:
+            numbers.append(method.colour)
         else:
             numbers.append(free.pop(0) if free else len(numbers) % len(COLOURS))
     return numbers

@@ -22,8 +22,8 @@ POLICY_POINTS = 150
 """Points of each policy's curve; fewer than a run's, because there are many."""
 COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
 ADVERSARY = ("adversary/loss", "adversary/accuracy")
-DIFFERS_BY_RUN = ("task", "seed", "out")
-"""Settings that differ between any two runs, and say nothing about a method."""
+DIFFERS_BY_RUN = ("task", "seed", "out", "variant")
+"""Settings that differ between any two runs or name the method, and say nothing else about it."""
 
 
 def payload(contents: Contents) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def leader_metrics(run: Run) -> list[str]:
 def policy_metrics(run: Run) -> tuple[list[str], str]:
     """Names of the metrics with the followers' returns, and with the leader's. A single policy has no followers. In a
     population all members count as followers, since its leader is whichever is best at the time."""
-    population = run.config.algo == "pbt"
+    population = _is_population(run)
     policies = [name for name in run.columns if name.startswith("return/policy_")]
     leader = "return/leader" if population or not policies else policies[0]
     return [name for name in policies if name != leader], leader
@@ -86,7 +86,12 @@ def _run(run: Run, method: int) -> dict[str, Any]:
 
 
 def _follower(run: Run) -> str:
-    return "member" if run.config.algo == "pbt" else "follower"
+    return "member" if _is_population(run) else "follower"
+
+
+def _is_population(run: Run) -> bool:
+    """Whether its policies are judged against each other, and whichever is best leads."""
+    return "objective/policy_0" in run.columns
 
 
 def chosen_maps(run: Run, frames: int = MAX_KL_MAPS) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,12 @@ PARALLEL_FROM = 12
 """Number of runs from which on reading them in several processes saves time."""
 
 REPORTED_METRICS = re.compile(
-    r"iteration|env_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
+    r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
 """Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
 
 Column = NDArray[np.float64]
-GradientSteps = Callable[[TrainConfig], int | None]
-"""Optimizer steps of an iteration by a run's settings; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,8 @@ class Run:
     distances: list[dict[str, Any]]
     """KL matrices, oldest first."""
     notes: list[str] = field(default_factory=list)
+    colour: int | None = None
+    """Its algorithm's place in the palette, if that has one."""
 
     @property
     def task(self) -> str:
@@ -116,14 +116,10 @@ def _looking_like_runs(path: Path) -> list[Path]:
     return sorted(entry for entry in path.iterdir() if any((entry / mark).exists() for mark in marks))
 
 
-def read_runs(paths: Iterable[Path], steps: GradientSteps | None = None) -> tuple[list[Run], list[Problem]]:
-    """All runs that can be read, and what is wrong with the others. Without `steps` no run has that axis."""
+def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
+    """All runs that can be read, and what is wrong with the others."""
     found = _read_all(list(paths))
     runs = [one for one in found if isinstance(one, Run)]
-    for run in runs:
-        each = steps(run.config) if steps else None
-        if each is not None:
-            run.columns["gradient_steps"] = run.columns["iteration"] * each
     _tell_apart(runs)
     return runs, [one for one in found if isinstance(one, Problem)]
 
@@ -152,14 +148,23 @@ def read_run(path: Path) -> Run:
         warnings.simplefilter("always")
         try:
             lines = read_metrics(folder)
-            distances = [line for line in read_distances(folder) if _is_square(line, config.num_policies)]
+            distances = read_distances(folder)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"its metrics cannot be read: {error}") from None
     if not lines:
         raise UserError("it has a config but no metrics yet")
-    run = Run(folder.name, path, config, settings, _machine(document), _columns(lines), distances)
+    columns = _columns(lines)
+    if config.policies is None:  # a run of an older version, which left it to the algorithm
+        config = replace(config, policies=max(1, sum(name.startswith("sigma/policy_") for name in columns)))
+    settings["policies"] = config.policies
+    distances = [line for line in distances if _is_square(line, config.num_policies)]
+    colour = document.get("colour") if isinstance(document.get("colour"), int) else None
+    run = Run(folder.name, path, config, settings, _machine(document), columns, distances, colour=colour)
     if damage:
         run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if not np.isfinite(run.columns.get("gradient_steps", np.array(math.nan))).all():
+        run.columns.pop("gradient_steps", None)  # a run of an older version, perhaps resumed by this one
+        run.notes.append("from before gradient steps were logged, so not among the curves over them")
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
     return run
@@ -188,7 +193,7 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
         config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
-    return config, _leaves(stored) | {"policies": config.num_policies}
+    return config, _leaves(stored)
 
 
 def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:

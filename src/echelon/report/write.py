@@ -9,18 +9,20 @@ from echelon.report.methods import group_runs
 from echelon.report.page_file import page
 from echelon.report.payload import leader_metrics, payload
 from echelon.report.player import find_player
-from echelon.report.reading import REPORT, GradientSteps, Problem, find_runs, read_runs
+from echelon.report.reading import REPORT, Problem, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
 
-def read_contents(
-    paths: Sequence[str | Path], score: str, steps: GradientSteps | None, failures: Mapping[Path, str]
-) -> Contents:
-    """Read the folders. Raises a `UserError` if none of them holds a run."""
+def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Path, str] | None = None) -> Contents:
+    """Read the folders. Raises a `UserError` if none of them holds a run.
+
+    `failures` says why the run in a folder ended early, where this is known.
+    """
+    failures = failures or {}
     missing = [Problem(str(path), failures.get(Path(path), "")) for path in paths if not Path(path).exists()]
     missing = [problem for problem in missing if problem.sentence]
     named = {problem.path for problem in missing}
-    runs, problems = read_runs(find_runs(path for path in paths if str(path) not in named), steps)
+    runs, problems = read_runs(find_runs(path for path in paths if str(path) not in named))
     problems = [*missing, *(_explained(problem, failures) for problem in problems)]
     for run in runs:
         if run.path in failures:

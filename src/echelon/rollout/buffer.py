@@ -1,6 +1,7 @@
 """What an iteration collected: time first, written once, never duplicated."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -80,3 +81,8 @@ class Rollout:
     def trajectory(self) -> Trajectory:
         """What targets need, without values."""
         return Trajectory(self.reward, self.terminated, self.truncated, self.final_value)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
+        """The same of other environments: `change` acts on the second dimension."""
+        tensors = {name: change(x) for name, x in vars(self).items() if name not in ("obs", "log_std")}
+        return replace(self, obs={name: change(x) for name, x in self.obs.items()}, **tensors)

@@ -9,8 +9,8 @@ from torch import Tensor
 from echelon.config import UpdateConfig
 from echelon.device.fusion import fused
 from echelon.envs.contract import Env, Groups, State, Step
-from echelon.models.actor_critic import Output
-from echelon.models.population import Model
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.acting import Actor
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.episodes import Episodes
 from echelon.rollout.layout import Layout
@@ -26,17 +26,6 @@ class _Cut:
     state: Tensor
 
 
-@dataclass
-class Decision:
-    """What the policies do in all environments, `[N, ...]` each, and their state afterwards."""
-
-    action: Tensor
-    mean: Tensor
-    log_prob: Tensor
-    value: Tensor
-    state: Tensor
-
-
 class Collector:
     """Acts, and owns what lives on between rollouts: the last row of the storage, and episode scores.
 
@@ -46,7 +35,7 @@ class Collector:
     def __init__(
         self,
         env: Env,
-        model: Model,
+        model: ActorCritic,
         layout: Layout,
         config: UpdateConfig,
         generator: torch.Generator,
@@ -60,8 +49,9 @@ class Collector:
         )
         self.rollout.start.fill_(True)
         self.episodes = Episodes(layout)
-        self.decide = fused(self._sample, device, enabled=fuse)
-        self._value = fused(self._raw_value, device, enabled=fuse)
+        self.actor = Actor(model, layout.policy_id)
+        self.decide = fused(self.actor.decide, device, enabled=fuse)
+        self._value = fused(self.actor.value, device, enabled=fuse)
 
     def reset(self) -> None:
         """Start every episode anew: once, when training begins."""
@@ -80,7 +70,7 @@ class Collector:
         for t in range(rollout.horizon):
             self._act(t, cuts)
         obs = {name: x[-1] for name, x in rollout.obs.items()}
-        rollout.value[-1] = self._value(obs, rollout.state[-1], self.layout.policy_id)
+        rollout.value[-1] = self._value(obs, rollout.state[-1])
         self._bootstrap(cuts)
         return rollout
 
@@ -119,7 +109,7 @@ class Collector:
             if len(rows):
                 cuts.append(_Cut(t, rows, {name: x[rows] for name, x in step.final_obs.items()}, state[rows]))
         elif how == "final_obs":
-            final = self._value(step.final_obs, state, self.layout.policy_id)
+            final = self._value(step.final_obs, state)
             rollout.final_value[t] = torch.where(cut, final, 0.0)
 
     def _bootstrap(self, cuts: list["_Cut"]) -> None:
@@ -128,31 +118,15 @@ class Collector:
             return
         rows = torch.cat([cut.rows for cut in cuts])
         obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.rollout.obs}
-        values = self._value(obs, torch.cat([cut.state for cut in cuts]), self.layout.policy_id[rows])
+        values = self.actor.value_of_some(obs, torch.cat([cut.state for cut in cuts]), rows)
         for cut, value in zip(cuts, values.split([len(cut.rows) for cut in cuts]), strict=True):
             self.rollout.final_value[cut.t, cut.rows] = value
 
-    def _sample(self, obs: Groups, state: Tensor, noise: Tensor) -> Decision:
-        """Act by the policies' Gaussians."""
-        output = self._evaluate(obs, state, self.layout.policy_id)
-        action = output.mean + output.log_std.exp() * noise
-        value = self.model.raw_value(output.value[0], self.layout.policy_id)
-        return Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
-
-    def _raw_value(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Tensor:
-        """`[B]` in units of scaled reward."""
-        return self.model.raw_value(self._evaluate(obs, state, policy_id).value[0], policy_id)
-
-    def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor) -> Output:
-        """One step of the network; `state` is already zero where an episode begins."""
-        never = torch.zeros(1, len(policy_id), dtype=torch.bool, device=state.device)
-        return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, never)
-
     def inherit(self, donor: int, policy: int) -> None:
         """The policy is a copy of another from now on. Its environments go on where they are, without its memory."""
-        block = self.layout.policy_id == policy
-        self.rollout.state[-1].masked_fill_(block[:, None], 0.0)
-        self.rollout.start[-1].masked_fill_(block, True)
+        block = self.layout.environments(policy)
+        self.rollout.state[-1, block] = 0.0
+        self.rollout.start[-1, block] = True
         self.episodes.inherit(donor, policy)
 
     def state_dict(self) -> State:

@@ -71,10 +71,10 @@ class Episodes:
     def inherit(self, donor: int, policy: int) -> None:
         """The policy is a copy of another from now on, whose scores are the best guess at its own until its episodes
         end. Those it is in the middle of are void. Both have equally many environments."""
+        theirs, ours = self.layout.environments(donor), self.layout.environments(policy)
         for x in (self.last, self.finished):
-            blocks = x.unflatten(-1, (self.layout.policies, -1))
-            blocks[..., policy, :].copy_(blocks[..., donor, :])
-        self.mixed.unflatten(0, (self.layout.policies, -1))[policy].fill_(True)
+            x[..., ours] = x[..., theirs]
+        self.mixed[ours] = True
 
     def objective(self, name: str) -> Tensor:
         """`[M]`: mean of a figure over each policy's environments; NaN until all of them have finished an episode."""

@@ -1,4 +1,7 @@
-"""Which environment is driven by which policy. The only place that knows where a policy's block lies."""
+"""Which environment is driven by which policy. The only place that knows where a policy's environments lie."""
+
+from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -9,50 +12,83 @@ LEADER = 0
 
 
 class Layout:
-    """N environments in M contiguous blocks, the leader's first.
+    """N environments in contiguous blocks, network by network, and within each policy by policy, the leader first.
 
-    Followers' blocks are all of one size, so that what the leader borrows has the same shape whichever follower is
-    drawn; what the division leaves over goes to the leader.
+    All networks are alike. Within one, policies may have different numbers of environments; unless `sizes` says so,
+    followers have equally many, and what the division leaves over goes to the leader.
     """
 
-    def __init__(self, num_envs: int, policies: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        policies: int,
+        device: torch.device | str = "cpu",
+        *,
+        networks: int = 1,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """`policies` is M, of all `networks` together; `sizes` are the environments of each policy of a network."""
         if policies < 1:
             raise UserError(f"policies must be at least 1, not {policies}")
         if num_envs < policies:
             raise UserError(f"{policies} policies need at least {policies} environments, not {num_envs}")
-        self.num_envs = num_envs
-        self.policies = policies
-        self.followers = policies - 1
-        self.follower_envs = num_envs // policies
-        self.leader_envs = num_envs - self.followers * self.follower_envs
-        sizes = torch.tensor(self.sizes)
-        self.policy_id = torch.repeat_interleave(torch.arange(policies), sizes).to(device)
-        one_hot = torch.nn.functional.one_hot(self.policy_id, policies).T.float()
-        self._average = one_hot / one_hot.sum(1, keepdim=True)
+        if policies % networks or num_envs % networks:
+            below = max(num_envs // networks, policies // networks) * networks
+            raise UserError(
+                f"--num-envs {num_envs} does not divide between the {networks} members of a population; {below} would"
+            )
+        self.num_envs, self.policies, self.networks = num_envs, policies, networks
+        self.each, self.envs = policies // networks, num_envs // networks
+        """Policies and environments of one network."""
+        follower = self.envs // self.each
+        self.sizes = list(sizes) or [self.envs - (self.each - 1) * follower] + [follower] * (self.each - 1)
+        if len(self.sizes) != self.each or sum(self.sizes) != self.envs or min(self.sizes) < 1:
+            raise UserError(
+                f"{self.each} policies with {self.envs} environments cannot have {', '.join(map(str, self.sizes))} of "
+                "them: one positive number each, which add up to all"
+            )
+        self.offsets = list(accumulate(self.sizes, initial=0))[:-1]
+        """Where each policy's environments begin within its network."""
+        within = torch.arange(self.each).repeat_interleave(torch.tensor(self.sizes))
+        self.policy_id = (torch.arange(networks)[:, None] * self.each + within).flatten().to(device)
+        """`[N]`"""
+        self._network = torch.arange(networks, device=device)
+        self._starts = torch.tensor(self.offsets, device=device)
 
     @property
-    def sizes(self) -> list[int]:
-        """Environments of each policy."""
-        return [self.leader_envs] + [self.follower_envs] * self.followers
+    def device(self) -> torch.device:
+        return self.policy_id.device
 
-    def leader_block(self, x: Tensor, dim: int) -> Tensor:
-        """The leader's part of a tensor whose dimension `dim` runs over environments."""
-        return x.narrow(dim, 0, self.leader_envs)
+    def environments(self, policy: int) -> slice:
+        """Those of one policy of all M."""
+        network, within = divmod(policy, self.each)
+        first = network * self.envs + self.offsets[within]
+        return slice(first, first + self.sizes[within])
 
-    def follower_blocks(self, x: Tensor, dim: int) -> Tensor:
-        """The followers' part, `dim` split into (followers, environments of one)."""
-        part = x.narrow(dim, self.leader_envs, self.followers * self.follower_envs)
-        return part.unflatten(dim, (self.followers, self.follower_envs))
+    def block(self, x: Tensor, dim: int, within: int) -> Tensor:
+        """Part of a tensor whose dimension `dim` runs over environments: those of one policy of every network."""
+        if self.networks == 1:
+            return x.narrow(dim, self.offsets[within], self.sizes[within])
+        parts = x.unflatten(dim, (self.networks, self.envs)).narrow(dim + 1, self.offsets[within], self.sizes[within])
+        return parts.flatten(dim, dim + 1)
 
-    def follower_block(self, x: Tensor, dim: int, follower: Tensor) -> Tensor:
-        """The part of one follower, drawn on the device: `follower` is a `[1]` tensor of its policy id."""
-        return self.follower_blocks(x, dim).index_select(dim, follower - 1).squeeze(dim)
+    def drawn_block(self, x: Tensor, dim: int, drawn: Tensor) -> Tensor:
+        """The same for one follower of every network, drawn on the device: `drawn` `[G]` has their policy ids."""
+        first = self._starts[drawn - self._network * self.each] + self._network * self.envs
+        rows = first[:, None] + torch.arange(self.sizes[1], device=self.device)
+        return x.index_select(dim, rows.flatten())
 
-    def entropy_coefs(self, coef: float, scale: float) -> Tensor:
-        """Entropy bonus of each policy `[M]`: `coef` for all, plus 0 for the leader rising linearly to `scale` / 2."""
-        ladder = torch.arange(self.policies, device=self.policy_id.device).double() / max(self.followers, 1)
-        return coef + 0.5 * scale * ladder
+    def draw_followers(self, generator: torch.Generator) -> Tensor:
+        """A follower of every network `[G]`, drawn on the device; nobody in particular where there is none."""
+        high = max(self.each, 2)
+        within = torch.randint(1, high, (self.networks,), generator=generator, device=self.device)
+        return self._network * self.each + within
+
+    def ids(self, within: int, rows: int) -> Tensor:
+        """`[G·rows]`: as many rows of one policy of every network."""
+        return (self._network * self.each + within).repeat_interleave(rows)
 
     def policy_means(self, x: Tensor) -> Tensor:
-        """Mean over each policy's environments: `[N] -> [M]`."""
-        return self._average @ x.float()
+        """Mean over each policy's environments: `[N] -> [M]`. What is not finite stays in its own block."""
+        blocks = x.float().unflatten(-1, (self.networks, self.envs)).split(self.sizes, dim=-1)
+        return torch.stack([block.mean(-1) for block in blocks], dim=-1).flatten()

@@ -26,9 +26,11 @@ from echelon.errors import UserError
 from echelon.runs.durable import sync_directory, write_durably
 from echelon.runs.encoding import decode, encode
 from echelon.runs.folder import RunFolder
+from echelon.runs.old_checkpoints import upgrade
 
 Which = Literal["newest", "best"]
-FORMAT = 1
+FORMAT = 2
+"""Format 1 is read too (`old_checkpoints.py`)."""
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
 _NAME = re.compile(r"\d{8,}(\.replaced)?")
@@ -170,7 +172,10 @@ def _read(path: Path) -> Checkpoint:
         raise Damaged(f"{TENSORS} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != entry.body["tensors"]["sha256"]:
         raise Damaged(f"{TENSORS} does not match its checksum")
-    return Checkpoint(path, entry.iteration, entry.score, decode(entry.body["state"], from_safetensors(data)))
+    state = decode(entry.body["state"], from_safetensors(data))
+    if entry.body["format"] == 1:
+        state = upgrade(state)
+    return Checkpoint(path, entry.iteration, entry.score, state)
 
 
 def _read_entry(path: Path) -> _Entry:
@@ -187,7 +192,7 @@ def _read_entry(path: Path) -> _Entry:
     except (ValueError, KeyError, TypeError):
         raise Damaged(f"{STATE} is not whole") from None
     body = document["body"]
-    if body["format"] != FORMAT:
+    if body["format"] not in (1, FORMAT):
         raise Damaged(f"it has format {body['format']}, this version reads {FORMAT}")
     if size != body["tensors"]["bytes"]:
         raise Damaged(f"{TENSORS} has {size} of {body['tensors']['bytes']} bytes")

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from echelon.config import TrainConfig, from_dict, to_dict
-from echelon.config.checks import settings_of, validate
+from echelon.config import TrainConfig, to_dict
+from echelon.config.checks import settings_of
 from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
+from echelon.presets import stored_config
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
@@ -43,7 +44,8 @@ MAY_CHANGE = (
 )
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
 
-What a run has on one kind of device cannot go on on another; its checkpoint tells which it was, `auto` does not.
+A run that was trained on one kind of device cannot go on on another; its checkpoint says which, so `device` is not
+compared here.
 """
 
 
@@ -84,10 +86,12 @@ class RunFolder:
         return self.path / "evaluation.json"
 
     @staticmethod
-    def create_or_resume(config: TrainConfig) -> "RunFolder":
-        """The folder `config` names, new or as it was left, with `config.json` written and the folder locked."""
-        validate(config)
-        path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.algo}-s{config.seed}"
+    def create_or_resume(config: TrainConfig, colour: int | None = None) -> "RunFolder":
+        """The folder `config` names, new or as it was left, with `config.json` written and the folder locked.
+
+        `colour` is the algorithm's place in the palette of reports.
+        """
+        path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
         try:
             exists = (path / CONFIG).exists()
             if not exists:
@@ -99,7 +103,7 @@ class RunFolder:
                 RunFolder(path, _stored_config(path, document)).require_same(config)
             session = dataclasses.asdict(describe_session())
             document["created"] = document["created"] or session["started"]
-            document["config"] = to_dict(config)
+            document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)
             replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
         except OSError as error:
@@ -159,18 +163,9 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
-    """The settings a run was started with. The task's preset lends the classes and what newer fields default to."""
-    from echelon.presets import preset  # Tasks are slow to import, and only a stored run needs them here.
-
-    stored = document["config"]
+    """The settings a run was started with."""
     try:
-        if not isinstance(stored.get("task"), str):
-            raise UserError("it names no task")
-        try:
-            template = preset(stored["task"])
-        except UserError:  # A task of the user's own has no preset.
-            template = TrainConfig()
-        return from_dict(template, stored)
+        return stored_config(document["config"])
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
 
@@ -178,7 +173,8 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
     """Refuse to resume with a setting that would make the run neither the old nor a new one."""
     before, now = settings_of(stored), settings_of(given)
-    before["policies"], now["policies"] = stored.num_policies, given.num_policies
+    if stored.policies is None:  # a run of an older version, which left it to the algorithm
+        before["policies"] = given.policies
     for name in before | now:
         if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
             continue
@@ -194,7 +190,7 @@ def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
 
 def _worded(value: Any) -> str:
     """A setting as it is typed."""
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
 def _nearest_run(path: Path) -> str:

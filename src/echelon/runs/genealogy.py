@@ -1,11 +1,9 @@
 """`population/genealogy.jsonl`: which member of a population copied which, and its hyperparameters afterwards."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from echelon.algorithms.pbt import Takeover
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import append_lines, drop_lines_after, read_lines
 
@@ -23,9 +21,9 @@ class GenealogyWriter:
         lines = [{"member": member, "after": dict(values)} for member, values in enumerate(hyperparameters)]
         self._append(0, 0, lines)
 
-    def write(self, iteration: int, env_steps: int, takeovers: Sequence[Takeover]) -> None:
+    def write(self, iteration: int, env_steps: int, takeovers: Sequence[Mapping[str, Any]]) -> None:
         """Append the takeovers of one check."""
-        self._append(iteration, env_steps, [dataclasses.asdict(takeover) for takeover in takeovers])
+        self._append(iteration, env_steps, [dict(takeover) for takeover in takeovers])
 
     def _append(self, iteration: int, env_steps: int, lines: Sequence[dict[str, Any]]) -> None:
         append_lines(self.path, [{"iteration": iteration, "env_steps": env_steps} | line for line in lines])

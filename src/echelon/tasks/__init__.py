@@ -1,4 +1,4 @@
-"""Tasks by name. A new one is a module with its class and config, and a line here.
+"""Tasks by name. A new one is a module with its class, settings in a module without torch, and a line here.
 
 A task's module is imported when the task is asked for, so naming the tasks costs nothing.
 """
@@ -53,20 +53,22 @@ TASKS: dict[str, TaskInfo] = {
         TaskInfo("shadow_hand", "ShadowHand", "ShadowHandConfig", "turn a cube on the Shadow hand to goal after goal"),
         TaskInfo("allegro_hand", "AllegroHand", "AllegroHandConfig", "turn a cube on the Allegro hand likewise"),
         TaskInfo(
-            "allegro_kuka",
+            "allegro_kuka.family",
             "AllegroKukaRegrasping",
             "AllegroKukaRegraspingConfig",
             "grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm",
         ),
         TaskInfo(
-            "allegro_kuka",
+            "allegro_kuka.family",
             "AllegroKukaReorientation",
             "AllegroKukaReorientationConfig",
             "bring a cuboid to pose after pose with that hand and arm",
         ),
-        TaskInfo("allegro_kuka", "AllegroKukaThrow", "AllegroKukaThrowConfig", "throw cuboids into buckets with them"),
         TaskInfo(
-            "allegro_kuka",
+            "allegro_kuka.family", "AllegroKukaThrow", "AllegroKukaThrowConfig", "throw cuboids into buckets with them"
+        ),
+        TaskInfo(
+            "allegro_kuka.family",
             "AllegroKukaTwoArmsReorientation",
             "AllegroKukaTwoArmsReorientationConfig",
             "bring a cuboid to poses on both sides of a table with two of them",

@@ -14,15 +14,10 @@ Goals and rewards are in `in_hand`. Observation, 88 numbers:
 | 72–87 | the last action |
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from echelon.tasks.in_hand import Hand, InHand, InHandConfig
-
-
-@dataclass(frozen=True)
-class AllegroHandConfig(InHandConfig):
-    """Settings of AllegroHand."""
+from echelon.tasks.in_hand import Hand, InHand
+from echelon.tasks.settings import AllegroHandConfig
 
 
 class AllegroHand(InHand[AllegroHandConfig]):

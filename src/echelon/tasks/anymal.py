@@ -10,8 +10,6 @@
 `docs/tasks/anymal.md` has the tables, and where and why they differ from the original.
 """
 
-from dataclasses import dataclass
-
 import mujoco
 import torch
 from torch import Tensor
@@ -19,33 +17,8 @@ from torch import Tensor
 from echelon import robots
 from echelon.envs.contract import Groups
 from echelon.tasks import attitude
-from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
-
-
-@dataclass(frozen=True)
-class AnymalConfig(MujocoTaskConfig):
-    """Settings of Anymal."""
-
-    episode_length: int = 2500
-    """Control steps of 0.02 s after which an episode is truncated."""
-    max_forward: float = 2.0
-    """Largest commanded velocity forward and backward, in m/s."""
-    max_sideways: float = 1.0
-    """Largest commanded velocity to either side, in m/s."""
-    max_turn: float = 1.0
-    """Largest commanded turning rate, in rad/s."""
-    action_scale: float = 0.5
-    """Change of a joint's target by an action of 1, in radians."""
-    linear_reward: float = 0.02
-    """Reward of a step at exactly the commanded velocity."""
-    angular_reward: float = 0.01
-    """Reward of a step at exactly the commanded turning rate."""
-    torque_cost: float = 5e-7
-    """Weight of the squared torques, in (N·m)², that are taken off the reward."""
-    contact_force: float = 1.0
-    """Force on base or thigh above which the robot has fallen, in N."""
-    world_frame_gravity: bool = False
-    """Observe minus the base's z-axis in the world frame, as the paper's code does, not gravity as the base sees it."""
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.settings import AnymalConfig
 
 
 class Anymal(MujocoTask[AnymalConfig]):

@@ -9,36 +9,15 @@
 """
 
 import math
-from dataclasses import dataclass
 
 import mujoco
 import torch
 from torch import Tensor
 
 from echelon import robots
-from echelon.config.ranges import NOT_NEGATIVE
 from echelon.envs.contract import Groups
-from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
-
-
-@dataclass(frozen=True)
-class CartpoleConfig(MujocoTaskConfig):
-    """Settings of CartpoleSwingup."""
-
-    episode_length: int = 200
-    """Control steps of 0.05 s after which an episode is truncated."""
-    velocities: bool = True
-    """Observe the two velocities; without them a policy needs memory."""
-    start_angle: float = 0.3
-    """Largest angle from hanging straight down at the start, in radians."""
-    start_position: float = 0.5
-    """Largest distance of the cart from the centre at the start, in metres."""
-    spin_cost: float = 0.01
-    """Weight of the squared angular velocity (rad/s) by which the reward of a raised pole shrinks."""
-    action_cost: float = 0.01
-    """Weight of the squared action that is taken off the reward."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_position": NOT_NEGATIVE}
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.settings import CartpoleConfig
 
 
 class CartpoleSwingup(MujocoTask[CartpoleConfig]):

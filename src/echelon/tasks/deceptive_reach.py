@@ -13,39 +13,14 @@ goal; the path around either end of the wall leads through states with less rewa
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from echelon.config import TaskConfig
-from echelon.config.ranges import COUNT, Range
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
-
-
-@dataclass(frozen=True)
-class DeceptiveReachConfig(TaskConfig):
-    """Settings of DeceptiveReach. The arena is the square [-1, 1]²."""
-
-    episode_length: int = 60
-    """Steps after which an episode is truncated."""
-    dense_reward: float = 0.1
-    """Reward per step at the goal's centre; it falls linearly with the distance, to nothing at a distance of 2."""
-    goal_bonus: float = 50.0
-    """Reward on reaching the goal, which ends the episode."""
-    wall_length: float = 1.1
-    """Length of the wall across the straight way to the goal. Longer is harder."""
-    start_spread: float = 0.1
-    """Largest deviation of the start position from its centre, along x and y."""
-
-    # The arena is 2 wide: the wall must leave a gap, and starts must lie inside.
-    ranges = TaskConfig.ranges | {
-        "episode_length": COUNT,
-        "wall_length": Range(low=0, high=2, open_low=True, open_high=True),
-        "start_spread": Range(low=0, high=0.4),
-    }
+from echelon.tasks.settings import DeceptiveReachConfig
 
 
 class Box(NamedTuple):

@@ -11,7 +11,6 @@
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, TypeVar
 
@@ -20,43 +19,14 @@ import torch
 from torch import Tensor
 
 from echelon import robots
-from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.envs.contract import Groups
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
-from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
+from echelon.tasks.mujoco_task import MujocoTask, StartState
 from echelon.tasks.operational_space import Arm
-
-
-@dataclass(frozen=True)
-class FrankaCubeConfig(MujocoTaskConfig):
-    """Settings of both tasks."""
-
-    episode_length: int = 299
-    """Control steps of 1/60 s after which an episode is truncated; the reference says 300, but takes 299."""
-    contacts: int | None = 40
-    """Contact buffer of a simulation on CUDA. Given, because a probe with random torques seldom grips a cube."""
-    constraints: int | None = 250
-    """Constraint rows in the buffer of a simulation on CUDA: six per contact, and joints at their limits."""
-    max_shift: float = 0.1
-    """Shift of the grip point that an action of 1 commands, in metres."""
-    max_turn: float = 0.5
-    """Turn of the grip point that an action of 1 commands, in radians."""
-    lift_height: float = 0.04
-    """Cube A is lifted when its centre is higher than its edge plus this above the table, in metres."""
-    start_spread: float = 0.25
-    """Largest distance of a cube from the table's centre along x and along y at the start, in metres."""
-    start_yaw: float = 0.785
-    """Largest turn of a cube about the vertical at the start, in radians."""
-    joint_spread: float = 0.25
-    """Largest deviation of a joint from the default pose at the start, in radians."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_yaw": NOT_NEGATIVE, "joint_spread": NOT_NEGATIVE}
-
+from echelon.tasks.settings import CUBE_A, FrankaCubeConfig
 
 TABLE_TOP = 1.025
-CUBE_A = 0.05
-"""Edge of cube A, in metres."""
 HOME = (0.0, 0.1963, 0.0, -2.618, 0.0, 2.9416, 0.7854)
 """Default joint angles, in radians."""
 START_OPENING, OPEN = 0.035, 0.04
@@ -74,11 +44,6 @@ DRAWS = 16
 Fewer than 1 start in 10⁷ has none that is far enough; with a smaller `start_spread` there may be none at all.
 """
 OBS_CLIP = 5.0
-
-
-def room_beside(edge: float) -> Range:
-    """Allowed `start_spread` beside a cube of this edge, so that a position that does not touch it always exists."""
-    return Range(low=0.5 * (CUBE_A + edge), open_low=True)
 
 
 C = TypeVar("C", bound=FrankaCubeConfig)

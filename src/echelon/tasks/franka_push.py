@@ -9,32 +9,11 @@
 What else it has in common with FrankaCubeStack is in `franka_cube`.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from echelon.tasks.franka_cube import FrankaCube, FrankaCubeConfig, closeness, room_beside
-
-GOAL = 0.05
-"""Edge of the cube that shows the goal, in metres."""
-
-
-@dataclass(frozen=True)
-class FrankaCubePushConfig(FrankaCubeConfig):
-    """Settings of FrankaCubePush."""
-
-    align_reward: float = 2.0
-    """Reward of a step with the cube at the goal; it falls with the distance."""
-    success_reward: float = 4.0
-    """Reward for reaching the goal, per step that is left."""
-    success_distance: float = 0.005
-    """The goal is reached within this horizontal distance, in metres."""
-    end_cost: float = 5.0
-    """Cost of an episode's end without success far from the goal; it falls with the distance."""
-
-    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(GOAL)}
-
+from echelon.tasks.franka_cube import FrankaCube, closeness
+from echelon.tasks.settings import GOAL_CUBE, FrankaCubePushConfig
 
 MOVED = 0.005
 """Distance from its start, in metres, beyond which the cube counts as moved."""
@@ -44,7 +23,7 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
     """A Franka arm that slides a cube to a goal on the table."""
 
     scene = "franka_push"
-    other_edge = GOAL
+    other_edge = GOAL_CUBE
 
     def __init__(
         self,

@@ -10,35 +10,11 @@
 What else it has in common with FrankaCubePush is in `franka_cube`.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from echelon.tasks.franka_cube import CUBE_A, FrankaCube, FrankaCubeConfig, closeness, room_beside
-
-CUBE_B = 0.07
-"""Edge of cube B, in metres."""
-
-
-@dataclass(frozen=True)
-class FrankaCubeStackConfig(FrankaCubeConfig):
-    """Settings of FrankaCubeStack."""
-
-    reach_reward: float = 0.1
-    """Reward of a step with the gripper around cube A; it falls with the distance."""
-    lift_reward: float = 1.5
-    """Reward of a step with cube A lifted."""
-    align_reward: float = 2.0
-    """Reward of a step with cube A lifted to its place on cube B; it falls with the distance."""
-    stack_reward: float = 16.0
-    """Reward for cube A standing on cube B, released."""
-    stack_tolerance: float = 0.02
-    """Largest error of cube A's place on cube B, horizontally and in height, in metres."""
-    release_distance: float = 0.04
-    """Cube A is released when the grip point is farther than this from its centre, in metres."""
-
-    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(CUBE_B)}
+from echelon.tasks.franka_cube import FrankaCube, closeness
+from echelon.tasks.settings import CUBE_A, CUBE_B, FrankaCubeStackConfig
 
 
 class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):

@@ -8,38 +8,14 @@
 | episode | 500 steps of 0.02 s; ends in failure when the torso is too low or too far from upright |
 """
 
-from dataclasses import dataclass
-
 import mujoco
 import torch
 from torch import Tensor
 
 from echelon import robots
-from echelon.config.ranges import NOT_NEGATIVE
 from echelon.envs.contract import Groups
-from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
-
-
-@dataclass(frozen=True)
-class HopperConfig(MujocoTaskConfig):
-    """Settings of Hopper."""
-
-    episode_length: int = 500
-    """Control steps of 0.02 s after which an episode is truncated."""
-    target_velocity: float = 2.0
-    """Forward velocity above which nothing more is gained, in m/s."""
-    alive_reward: float = 1.0
-    """Reward of every step without a fall."""
-    action_cost: float = 0.05
-    """Weight of the mean squared action that is taken off the reward."""
-    min_height: float = 0.7
-    """Height of the torso below which the hopper has fallen, in metres."""
-    max_pitch: float = 0.6
-    """Pitch of the torso beyond which it has fallen, in radians."""
-    start_noise: float = 0.05
-    """Largest deviation of joint angles and velocities from standing at the start."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_noise": NOT_NEGATIVE}
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.settings import HopperConfig
 
 
 class Hopper(MujocoTask[HopperConfig]):

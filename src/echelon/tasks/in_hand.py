@@ -20,47 +20,11 @@ import torch
 from torch import Tensor
 
 from echelon import robots
-from echelon.config.ranges import NOT_NEGATIVE, POSITIVE
 from echelon.envs.contract import Groups
 from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
-from echelon.tasks.mujoco_task import MujocoTask, MujocoTaskConfig, StartState
-
-
-@dataclass(frozen=True)
-class InHandConfig(MujocoTaskConfig):
-    """Settings of the tasks with a cube in a hand."""
-
-    episode_length: int = 599
-    """Control steps after which an episode is truncated; the reference says 600, but takes 599."""
-    success_angle: float = 0.1
-    """The goal is reached within this angle, in radians."""
-    success_bonus: float = 250.0
-    """Reward for reaching a goal."""
-    drop_distance: float = 0.24
-    """The cube counts as dropped at this distance from the goal's position, in metres."""
-    drop_reward: float = 0.0
-    """Reward for dropping the cube."""
-    distance_weight: float = -10.0
-    """Weight of the cube's distance from the goal's position, in metres."""
-    rotation_weight: float = 1.0
-    """Weight of 1/(φ + `rotation_softening`), φ the cube's angle to the goal in radians."""
-    rotation_softening: float = 0.1
-    """Angle in radians that bounds the rotation term."""
-    action_weight: float = -0.0002
-    """Weight of the sum of squared actions."""
-    start_spread: float = 0.01
-    """Largest deviation of the cube's start position along each axis, in metres."""
-    joint_spread: float = 0.2
-    """Joints start at this share of an angle drawn from their range."""
-    observe_torques: bool = True
-    """Observe the servos' torques; False leaves zeros in their place, as the reference does for the Allegro hand."""
-
-    ranges = MujocoTaskConfig.ranges | {
-        "rotation_softening": POSITIVE,
-        "start_spread": NOT_NEGATIVE,
-        "joint_spread": NOT_NEGATIVE,
-    }
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.settings import InHandConfig
 
 
 @dataclass(frozen=True)

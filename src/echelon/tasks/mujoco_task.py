@@ -17,27 +17,12 @@ import mujoco
 import torch
 from torch import Tensor
 
-from echelon.config import TaskConfig
-from echelon.config.ranges import COUNT, Range
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
-
-
-@dataclass(frozen=True)
-class MujocoTaskConfig(TaskConfig):
-    """Settings that every MuJoCo task has."""
-
-    episode_length: int = 250
-    """Control steps after which an episode is truncated."""
-    contacts: int | None = None
-    """Contact buffer of a simulation on CUDA; found by a probe unless given, and then stored with the run."""
-    constraints: int | None = None
-    """Constraint rows in the buffer of a simulation on CUDA, likewise."""
-
-    ranges: ClassVar[dict[str, Range]] = {"episode_length": COUNT, "contacts": COUNT, "constraints": COUNT}
+from echelon.tasks.settings import MujocoTaskConfig
 
 
 @dataclass

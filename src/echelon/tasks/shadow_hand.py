@@ -16,18 +16,13 @@ Goals and rewards are in `in_hand`. Observation, 211 numbers:
 | 191–210 | the last action |
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from echelon.tasks.in_hand import Hand, InHand, InHandConfig
+from echelon.tasks.in_hand import Hand, InHand
+from echelon.tasks.settings import ShadowHandConfig
 
 FINGERS = {"WR": "10", "FF": "3210", "MF": "3210", "RF": "3210", "LF": "43210", "TH": "43210"}
 """Joint numbers of the wrist and of each finger, from the arm outwards."""
-
-
-@dataclass(frozen=True)
-class ShadowHandConfig(InHandConfig):
-    """Settings of ShadowHand."""
 
 
 class ShadowHand(InHand[ShadowHandConfig]):

@@ -8,39 +8,38 @@ from functools import partial
 
 import torch
 
+from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
-from echelon.config.checks import validate
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import NullView, View
 from echelon.envs.contract import Env, MakeEnv
 from echelon.errors import UserError
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
-from echelon.rollout.layout import Layout
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.tasks import make
-from echelon.training.population_trainer import PopulationTrainer, make_trainer
-from echelon.training.trainer import Trainer, make_plan
+from echelon.training.resolve import Resolved, choose_device, resolve
+from echelon.training.trainer import Trainer
 
 
-def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+def train(config: TrainConfig | Resolved, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
     """
     view = view or NullView()
-    validate(config)
+    resolved = config if isinstance(config, Resolved) else resolve(config)
+    config = resolved.config
     set_up_torch(config)
-    make_plan(Layout(config.num_envs, config.num_policies), config)  # before a folder exists that cannot be trained
-    folder = RunFolder.create_or_resume(config)
+    folder = RunFolder.create_or_resume(config, find(config.algo).colour)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, choose_device(config.device), config.seed)
+    env = make_env(config.num_envs, resolved.device, config.seed)
     config, folder = _complete(config, folder, env)
-    trainer = make_trainer(env, config)
+    trainer = Trainer(env, config, resolved.plan)
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -53,14 +52,16 @@ def train(config: TrainConfig, view: View | None = None, make_env: MakeEnv | Non
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
-                _require_finite(metrics, folder)
+                if trainer.selection is None:  # a population outlives members that diverge: they are replaced
+                    _require_finite(metrics, folder)
                 stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
                 last = stop or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:
-                    genealogy.write(trainer.iteration, session.env_steps, result.takeovers)
+                    takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
+                    genealogy.write(trainer.iteration, session.env_steps, takeovers)
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
                 if last:
@@ -78,7 +79,7 @@ class _Session:
 
     def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
         self.trainer, self.folder = trainer, folder
-        self.steps = trainer.env.num_envs * trainer.config.update.horizon
+        self.steps = trainer.config.steps_per_iteration
         self.last = time.perf_counter()
         self.began = self.last - seconds_before
 
@@ -94,6 +95,7 @@ class _Session:
         return {
             "iteration": self.trainer.iteration,
             "env_steps": self.env_steps,
+            "gradient_steps": self.trainer.gradient_steps,
             "wall_s": now - self.began,
             "fps/total": self.steps / spent,
             "fps/collect": self.steps / seconds["collect"].seconds,
@@ -110,20 +112,11 @@ class _Session:
 
 
 def set_up_torch(config: TrainConfig) -> None:
-    """Torch's settings for the whole process. Raises a `UserError` for a precision that the device does not have."""
+    """Torch's settings for the whole process."""
     on_cpu = choose_device(config.device).type == "cpu"
-    if config.precision == "bf16" and on_cpu:
-        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
     torch.set_num_threads(config.threads)
     exact = config.precision == "fp32" or on_cpu
     torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainConfig, RunFolder]:
@@ -136,12 +129,7 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
 
 
 def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
-    """Stop where learning has diverged, before a network of NaN is saved over the good ones.
-
-    A population outlives members that diverge: they are replaced.
-    """
-    if folder.config.algo == "pbt":
-        return
+    """Stop where learning has diverged, before a network of NaN is saved over the good ones."""
     for name in ("loss/actor", "loss/critic"):
         if not math.isfinite(metrics[name]):
             raise UserError(
@@ -153,8 +141,8 @@ def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
-    if isinstance(trainer, PopulationTrainer) and trainer.iteration == 0:
-        genealogy.begin(trainer.hyperparameters())
+    if trainer.selection is not None and trainer.iteration == 0:
+        genealogy.begin(trainer.selection.start())
     return genealogy
 
 

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from echelon.algorithms import ALGORITHMS
-from echelon.algorithms.adversary import Adversary
-from echelon.algorithms.pbt import Takeover
+from echelon.algorithms import complete, find
+from echelon.algorithms.algorithm import Parts, Takeover
 from echelon.config import TrainConfig
 from echelon.device.capture import Captured
 from echelon.device.compile_progress import announced
@@ -18,15 +17,14 @@ from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Capturable, Env, State
 from echelon.learning.plans import Plan
-from echelon.learning.population_update import PopulationUpdate
+from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
-from echelon.models.population import Model
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
-from echelon.rollout.layout import Layout
+from echelon.rollout.layout import LEADER, Layout
 
 T = TypeVar("T")
 
@@ -43,43 +41,57 @@ class Iteration:
 
 
 @dataclass
-class Lessons:
-    """What an update learns from."""
+class Prepared:
+    """What an update learns from, besides the rollout."""
 
     targets: Targets
-    follower: Tensor
-    """Policy id `[1]` of the follower the leader borrows from."""
+    drawn: Tensor
+    """Policy ids `[G]` of the followers that leaders borrow from."""
     metrics: dict[str, Tensor]
 
 
 class Trainer:
-    """Collect, targets, update: the same lines for every algorithm, which differ by their plan and loss.
+    """Collect, targets, update: the same lines for every algorithm.
 
     On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
     """
 
-    def __init__(self, env: Env, config: TrainConfig) -> None:
-        self.env, self.config = env, config
-        device, update = env.device, config.update
-        self._fuses = fuses(device, config.fuse and config.algo != "pbt")  # not done for stacked networks
-        self.layout = Layout(env.num_envs, config.num_policies, device)
-        self.plan = make_plan(self.layout, config)
+    def __init__(self, env: Env, config: TrainConfig, plan: Plan | None = None) -> None:
+        """`plan` is what `config` resolves to; made here unless given."""
+        self.env, self.config = env, (config := complete(config))
+        self.algorithm = find(config.algo)
+        device = env.device
+        self._fuses = fuses(device, config.fuse)
+        self.plan = plan or make_plan(make_layout(config, device), config)
+        self.layout = self.plan.layout
+        self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            self.model = self._build_model().to(device)
-            self.adversary = self._build_adversary()
+            self.model = make_model(env, config).to(device)
+            self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = torch.Generator(device).manual_seed(config.seed)
-        self.collector = Collector(env, self.model, self.layout, update, self.generator, fuse=self._fuses)
-        self.update = self._build_update()
+        self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
+        self.update = Update(
+            self.model,
+            self.algorithm.actor_loss,
+            self.plan,
+            self.settings,
+            config,
+            reads_leader=self.algorithm.reads_leader(config),
+        )
+        self.selection = None
+        if self.algorithm.selection is not None:
+            parts = Parts(env, config, self.layout, self.settings, self.update, self.collector)
+            self.selection = self.algorithm.selection(parts)
         self._compute_targets = fused(compute_targets, device, enabled=self._fuses)
         self._collect = self._captured(lambda: self.collector.collect(), acts=True)
-        self._prepare = self._captured(self._make_lessons)
-        self._learn = self._captured(self._update)
-        self._lessons: Lessons | None = None
+        self._prepare = self._captured(self._make_targets)
+        self._learn, self._passes = self._captured(self._update), self.update.passes
+        self._prepared: Prepared | None = None
         self._warm = False
         """Whether all that can be compiled is."""
         self.timers = Timers.for_device(device)
-        self.iteration = 0
+        self.iteration = self.gradient_steps = 0
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
         """`run` as a graph. What acts can only be one if the environment can."""
@@ -89,20 +101,6 @@ class Trainer:
         if not isinstance(env, Capturable):
             return Captured(run, env.device, enabled=False)
         return Captured(run, env.device, (self.generator, env.generator), env.capturing, enabled=config.capture)
-
-    def _build_model(self) -> Model:
-        env, config = self.env, self.config
-        bf16 = config.precision == "bf16"
-        return ActorCritic(env.obs_spec, env.action_dim, config.num_policies, config.model, bf16=bf16)
-
-    def _build_update(self) -> Update | PopulationUpdate:
-        assert isinstance(self.model, ActorCritic)
-        return Update(self.model, ALGORITHMS[self.config.algo], self.plan, self.config)
-
-    def _build_adversary(self) -> Adversary | None:
-        if not self.config.adversary.coef or self.layout.policies == 1 or self.config.algo != "cpo":
-            return None
-        return Adversary(self.env.obs_spec["policy"], self.env.action_dim, self.layout, self.config)
 
     def iterate(self) -> Iteration:
         """One rollout and all updates on it. The host reads from the device once, at the end."""
@@ -122,57 +120,59 @@ class Trainer:
         with timers("diagnostics"):
             distances = self._measure(rollout)
         with timers("targets"):
-            self._lessons = self._prepare()
+            self._prepared = self._prepare()
+        if self.update.passes != self._passes:  # another number of passes is another graph
+            self._learn, self._passes = self._captured(self._update), self.update.passes
         with timers("update"):
             metrics = self._learn()
+        self.gradient_steps += self.steps_per_iteration
         self.iteration += 1
         with timers("read"):
             result = _read(metrics, distances)
+        if self.selection is not None:
+            result.takeovers = self.selection.after(self.iteration, result.metrics)
         timers.settle()
         return result
 
+    @property
+    def leader(self) -> int:
+        """The policy that stands for the run."""
+        return LEADER if self.selection is None else self.selection.leader
+
     def score(self, metrics: Mapping[str, float]) -> float:
         """How good the run is after an iteration: its best checkpoint is never pruned."""
-        return metrics["return/leader"]
+        return metrics["return/leader"] if self.selection is None else self.selection.score(metrics)
 
-    def _make_lessons(self) -> Lessons:
+    @property
+    def steps_per_iteration(self) -> int:
+        """Optimizer steps of an iteration."""
+        return self.update.passes * self.plan.minibatches
+
+    def _make_targets(self) -> Prepared:
         """Targets of the rollout, at the parameters that collected it."""
-        adversarial, metrics = self._adversarial_reward(self.collector.rollout)
-        follower = self.plan.draw_follower(self.generator)
-        return Lessons(self._targets(follower, adversarial), follower, metrics)
-
-    def _targets(self, follower: Tensor, adversarial: Tensor | None) -> Targets:
-        config, rollout = self.config, self.collector.rollout
-        return self._compute_targets(
-            self.plan, rollout, self.model, follower, adversarial, config.update, config.ensemble
+        rollout, extra, metrics = self.collector.rollout, None, {}
+        if self.extra_reward is not None:
+            extra, metrics = self.extra_reward(rollout, self.model, self.generator)
+        drawn = self.layout.draw_followers(self.generator)
+        targets = self._compute_targets(
+            self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
         )
+        return Prepared(targets, drawn, metrics)
 
     def _update(self) -> dict[str, Tensor]:
         """All gradient steps on the rollout; the iteration's metrics."""
-        lessons, rollout = self._lessons, self.collector.rollout
-        assert lessons is not None
-        metrics = lessons.metrics | self.update.run(rollout, lessons.targets, lessons.follower, self.generator)
+        prepared, rollout = self._prepared, self.collector.rollout
+        assert prepared is not None
+        metrics = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
-        return metrics | self._episode_metrics() | self._policy_metrics()
+        scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
+        return metrics | scores | self._policy_metrics()
 
     def _measure(self, rollout: Rollout) -> Distances | None:
         every = self.config.diagnostics.every
         if self.layout.policies == 1 or not every or self.iteration % every:
             return None
         return measure(self.model, rollout, self.layout, self.config.diagnostics.states)
-
-    def _adversarial_reward(self, rollout: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
-        """The followers' extra reward, scored before the discriminator learns from the same rows."""
-        if self.adversary is None:
-            return None, {}
-        assert isinstance(self.model, ActorCritic)
-        inputs = self.adversary.inputs(rollout, self.model)
-        reward = self.adversary.reward(rollout, inputs)
-        metrics = self.adversary.learn(rollout, inputs, self.generator)
-        return reward, metrics | {"adversary/reward": self.layout.follower_blocks(reward, 1).mean()}
-
-    def _episode_metrics(self) -> dict[str, Tensor]:
-        return self.collector.episodes.metrics()
 
     @torch.no_grad()
     def _policy_metrics(self) -> dict[str, Tensor]:
@@ -185,9 +185,12 @@ class Trainer:
         """All that is needed to go on to the bit."""
         return {
             "iteration": self.iteration,
+            "gradient_steps": self.gradient_steps,
+            "leader": self.leader,
             "model": self.model.state_dict(),
             "optimizer": self.update.optimizer.state_dict(),
-            "adversary": self.adversary.state_dict() if self.adversary else {},
+            "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
+            "selection": self.selection.state_dict() if self.selection else {},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
             "generator": self.generator.get_state(),
@@ -195,25 +198,50 @@ class Trainer:
 
     def load_state_dict(self, state: Any) -> None:
         self.iteration = state["iteration"]
+        # Not counted by older versions, where they were the same in every iteration.
+        self.gradient_steps = state.get("gradient_steps", self.iteration * self.steps_per_iteration)
         self.model.load_state_dict(state["model"])
         self.update.optimizer.load_state_dict(state["optimizer"])
-        if self.adversary:
-            self.adversary.load_state_dict(state["adversary"])
+        if self.extra_reward:
+            self.extra_reward.load_state_dict(state["extra_reward"])
+        if self.selection:
+            self.selection.load_state_dict(state["selection"])
+            self.selection.leader = state["leader"]
         self.collector.load_state_dict(state["collector"])
         self.env.load_state_dict(state["env"])
         self.generator.set_state(state["generator"].cpu())
 
 
+def make_layout(config: TrainConfig, device: torch.device | str = "cpu") -> Layout:
+    """Which policy drives which environment."""
+    config = complete(config)
+    policies = config.num_policies
+    networks = find(config.algo).networks(policies)
+    return Layout(config.num_envs, policies, device, networks=networks, sizes=config.envs_per_policy)
+
+
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
-    algorithm, update = ALGORITHMS[config.algo], config.update
+    update = config.update
     return Plan(
         layout,
         update.horizon,
         update.sequence if config.model.lstm else 1,
-        borrows=algorithm.borrows,
-        pulls=algorithm.pulls,
+        find(config.algo).groups,
         minibatches=update.minibatches or float(update.minibatch_envs),
+    )
+
+
+def make_model(env: Env, config: TrainConfig) -> ActorCritic:
+    """The networks of a run, for an environment like the one it is trained in."""
+    policies = complete(config).num_policies
+    return ActorCritic(
+        env.obs_spec,
+        env.action_dim,
+        policies,
+        config.model,
+        networks=find(config.algo).networks(policies),
+        bf16=config.precision == "bf16",
     )
 
 

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Adaptive, Env, Groups, MakeEnv, State, Step
+from echelon.envs.contract import Adaptive, Env, MakeEnv, State, Step
 from echelon.errors import UserError
-from echelon.evaluation.evaluate import leader_of, load_model
-from echelon.models.population import Model
+from echelon.evaluation.evaluate import load_model
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.sim.contract import Engine
@@ -33,7 +33,7 @@ class Trained:
 
     config: TrainConfig
     make_env: MakeEnv
-    model: Model
+    model: ActorCritic
     iteration: int
     leader: int
     """Number of the policy that represents the run."""
@@ -47,17 +47,17 @@ class Trained:
         state = found.state["trainer"]
         make_env = _as_hard_as(state["env"], make_env or partial(make, config.task, config.env))
         model = load_model(make_env(1, CPU, 0), config, state["model"])
-        return Trained(config, make_env, model, found.iteration, leader_of(state))
+        return Trained(config, make_env, model, found.iteration, state["leader"])
 
     def name(self, policy: int) -> str:
         """A policy's label in pictures; in a population there are members instead of followers."""
         if policy == self.leader:
             return "leader"
-        return f"policy {policy}" if self.config.algo == "pbt" else f"follower {policy}"
+        return f"policy {policy}" if self.model.networks > 1 else f"follower {policy}"
 
     def chosen(self, policies: str) -> tuple[int, ...]:
         """Numbers of the policies that `leader`, `all` or a number stands for."""
-        count = self.config.num_policies
+        count = self.model.policies
         if policies == "all":
             return tuple(range(count))
         policy = self.leader if policies == "leader" else int(policies) if policies.isdecimal() else count
@@ -79,16 +79,26 @@ def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
     return build
 
 
-class Actor:
+class Performer:
     """One policy acting deterministically in one environment. Call `reset` first."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
         self.env: Env = trained.make_env(1, CPU, seed)
-        self.model = trained.model
+        self._model = trained.model
         self.policy = policy
-        self._obs: Groups = {}
-        self._state: Tensor = torch.zeros(1, self.model.state_dim)
-        self._never = torch.zeros(1, 1, dtype=torch.bool)
+
+    @property
+    def policy(self) -> int:
+        """May be set at any time; the episode goes on."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: int) -> None:
+        each = self._model.policies // self._model.networks
+        actor = Actor(self._model.only(policy // each), torch.tensor([policy % each]))
+        obs = self._player.obs if hasattr(self, "_player") else {}
+        self._policy, self._player = policy, Player(self.env, actor)
+        self._player.obs = obs
 
     @property
     def simulated(self) -> Simulated:
@@ -104,15 +114,8 @@ class Actor:
 
     def reset(self) -> None:
         """Start an episode."""
-        self._obs = self.env.reset()
-        self._state = torch.zeros(1, self.model.state_dim)
+        self._player.reset()
 
-    @torch.no_grad()
     def step(self) -> Step:
         """One control step. If it ends the episode, the environment has already started the next."""
-        obs = {name: x[None] for name, x in self._obs.items()}
-        output = self.model(obs, torch.tensor([self.policy]), self._state, self._never)
-        step = self.env.step(output.mean[0].clamp(-1, 1))
-        ended = step.terminated | step.truncated
-        self._obs, self._state = step.obs, output.state * (~ended)[:, None]
-        return step
+        return self._player.step()

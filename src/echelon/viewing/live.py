@@ -16,7 +16,7 @@ from mujoco.studio import app, launch_thread, messages, plugin, sim, viewer_hand
 from mujoco.studio.dear_imgui import dear_imgui as imgui
 
 from echelon.errors import UserError
-from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.scene import Looks, camera
 
 MAX_LAG_S = 0.2
@@ -49,7 +49,7 @@ class Simulation(plugin.SimPlugin):
     """Steps the environment at the speed set in the page, and passes its state to the viewer."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
-        self.actor = Actor(trained, policy, seed)
+        self.actor = Performer(trained, policy, seed)
         self.engine = self.actor.simulated.engine
         self.paused = False
         self.speed = 1.0
@@ -181,7 +181,7 @@ class PolicyWindow(plugin.ViewerPlugin):
         imgui.SetNextWindowSize(imgui.Vec2(250, 150), int(imgui.Cond.FirstUseEver))
         if imgui.Begin("Policy")[0]:
             imgui.TextUnformatted(f"{config.task}, {config.algo}, iteration {self._trained.iteration:,}")
-            names = [self._trained.name(policy) for policy in range(config.num_policies)]
+            names = [self._trained.name(policy) for policy in range(self._trained.model.policies)]
             changed, policy = imgui.Combo("##policy", now.policy, names)
             if changed:
                 self.viewer.send_to_sim(PolicyEvent(policy))

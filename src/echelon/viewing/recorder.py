@@ -10,7 +10,7 @@ from echelon.envs.contract import MakeEnv, Step
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
-from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
 FRAMES_PER_SECOND = 30.0
@@ -61,10 +61,10 @@ def record_replay(
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
-    return tuple(record_episode(Actor(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    return tuple(record_episode(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
 
 
-def record_episode(actor: Actor, name: str) -> Tape:
+def record_episode(actor: Performer, name: str) -> Tape:
     """Record the actor's first episode, at most `MAX_RECORDING_S` of it."""
     engine = actor.simulated.engine
     stride = max(1, round(1 / (FRAMES_PER_SECOND * actor.control_s)))

@@ -5,7 +5,7 @@ from typing import Literal
 
 from echelon.config.ranges import COUNT, POSITIVE
 from echelon.errors import UserError
-from echelon.tasks.mujoco_task import MujocoTaskConfig
+from echelon.tasks.settings import MujocoTaskConfig
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from rollout.stub_env import DriftEnv
 from torch import Tensor
 from training.test_trainer import assert_same, assert_same_metrics
 
-from echelon.algorithms.pbt import Takeover
+from echelon.algorithms.algorithm import Takeover
+from echelon.algorithms.pbt import Population
 from echelon.config import PbtConfig, TrainConfig
 from echelon.envs.contract import Groups, Step
 from echelon.errors import UserError
@@ -24,7 +25,6 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter, read_genealogy
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
-from echelon.training.population_trainer import PopulationTrainer
 from echelon.training.trainer import Trainer
 
 ENVS = 6
@@ -35,9 +35,14 @@ STILL = PbtConfig(mutation_probability=0.0)
 LIVELY = PbtConfig(interval=2 * STEPS, initial_delay=4 * STEPS, wait=2 * STEPS, mutation_probability=0.5)
 
 
-def population(members: int, pbt: PbtConfig, lstm: int = 0, env: Any = None, **update: object) -> PopulationTrainer:
+def population(members: int, pbt: PbtConfig, lstm: int = 0, env: Any = None, **update: object) -> Trainer:
     config = replace(small_config("pbt", members, lstm, num_envs=ENVS * members, **update), pbt=pbt)
-    return PopulationTrainer(env or DriftEnv(config.num_envs, end_rate=0.02), config)
+    return Trainer(env or DriftEnv(config.num_envs, end_rate=0.02), config)
+
+
+def selection(trainer: Trainer) -> Population:
+    assert isinstance(trainer.selection, Population)
+    return trainer.selection
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
@@ -47,11 +52,8 @@ def test_one_member_without_mutation_is_ppo_to_the_bit(lstm: int) -> None:
     for _ in range(4):
         assert_same_metrics(found.iterate().metrics, _without_policies(expected.iterate().metrics))
     ours, theirs = found.state_dict(), expected.state_dict()
-    for name in ("iteration", "collector", "env", "generator"):
+    for name in ("iteration", "model", "optimizer", "collector", "env", "generator"):
         assert_same(ours[name], theirs[name], name)
-    assert_same({name.removeprefix("members.0."): x for name, x in ours["model"].items()}, theirs["model"])
-    assert_same(ours["optimizer"]["mean"][0], theirs["optimizer"]["moments"]["exp_avg"])
-    assert_same(ours["optimizer"]["rate"][0], theirs["optimizer"]["rate"])
 
 
 def _without_policies(metrics: dict[str, float]) -> dict[str, float]:
@@ -59,7 +61,7 @@ def _without_policies(metrics: dict[str, float]) -> dict[str, float]:
     return {name: x for name, x in metrics.items() if name.split("/")[0] in ("return", "length", "successes", "lr")}
 
 
-RESUMES: dict[str, Callable[[], PopulationTrainer]] = {
+RESUMES: dict[str, Callable[[], Trainer]] = {
     "MLP": lambda: population(3, LIVELY),
     "LSTM": lambda: population(3, LIVELY, 8),
 }
@@ -96,14 +98,14 @@ def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> No
     and hyperparameters through every check."""
     pbt = PbtConfig(interval=2 * STEPS, initial_delay=8 * STEPS, wait=0, mutate_at_start=False, threshold_std=0.1)
     one = population(4, pbt)
-    one.update.hyperparameters.write([{}, {"learning_rate": 0.0}, {}, {}])
-    frozen = one.model.flat[1].clone()
+    selection(one).write([{}, {"learning_rate": 0.0}, {}, {}])
+    frozen = one.update.optimizer.flat[1].clone()
     replaced = False
     for _ in range(40):
-        before = one.model.flat.clone()
+        before = one.update.optimizer.flat.clone()
         rates = one.update.optimizer.rate.tolist()
         result = one.iterate()
-        best = one.best
+        best = one.leader
         taken = {t.member: t for t in result.takeovers}
         assert best not in taken
         if not replaced:
@@ -111,11 +113,11 @@ def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> No
             assert rates[1] == 0.0
         if 1 in taken and taken[1].copied and not replaced:
             replaced = True
-            assert one.model.flat[1].equal(one.model.flat[taken[1].donor])
+            assert one.update.optimizer.flat[1].equal(one.update.optimizer.flat[taken[1].donor])
             assert taken[1].before["learning_rate"] == 0.0
             assert one.iteration >= 8
     assert replaced
-    assert not one.model.flat[1].equal(frozen)
+    assert not one.update.optimizer.flat[1].equal(frozen)
 
 
 def _take(member: int, donor: int, **after: float) -> Takeover:
@@ -128,23 +130,23 @@ def test_a_takeover_in_place() -> None:
     one = population(3, STILL, 8)
     for _ in range(2):
         one.iterate()
-    storage, x = one.model.flat.data_ptr(), one.env.x.clone()
+    storage, x = one.update.optimizer.flat.data_ptr(), one.env.x.clone()
     rollout, episodes = one.collector.rollout, one.collector.episodes
     obs, rate = rollout.obs["policy"][-1].clone(), one.update.optimizer.rate[1].clone()
     bystander = rollout.state[-1, :ENVS].clone()
     assert rollout.state[-1, ENVS : 2 * ENVS].abs().sum() > 0
     assert episodes.finished.all()
-    donor = {name: x.clone() for name, x in one.model.member(2).state_dict().items()}
-    one._apply(_take(1, 2, clip=0.3))
+    donor = {name: x[2].clone() for name, x in one.model.state_dict().items()}
+    selection(one).apply(_take(1, 2, clip=0.3))
     for index in (1, 2):
-        assert_same(dict(one.model.member(index).state_dict()), donor)
+        assert_same({name: x[index] for name, x in one.model.state_dict().items()}, donor)
     optimizer = one.update.optimizer
     assert optimizer.mean[1].equal(optimizer.mean[2])
     assert optimizer.square[1].equal(optimizer.square[2])
     assert not optimizer.mean[0].equal(optimizer.mean[2])
     assert optimizer.rate[1].equal(rate)
-    assert [row["clip"] for row in one.hyperparameters()] == [0.2, 0.3, 0.2]
-    assert one.model.flat.data_ptr() == storage
+    assert [row["clip"] for row in selection(one).start()] == [0.2, 0.3, 0.2]
+    assert one.update.optimizer.flat.data_ptr() == storage
     assert one.env.x.equal(x)
     assert rollout.obs["policy"][-1].equal(obs)
     assert rollout.state[-1, ENVS : 2 * ENVS].abs().sum() == 0
@@ -161,22 +163,24 @@ def test_a_member_that_keeps_its_weights_changes_its_hyperparameters_only() -> N
     one.iterate()
     before = {name: x.clone() for name, x in one.model.state_dict().items()}
     state = one.collector.state_dict()
-    one._apply(replace(_take(1, 2, discount=0.97), copied=False, source=1))
+    selection(one).apply(replace(_take(1, 2, discount=0.97), copied=False, source=1))
     assert_same(one.model.state_dict(), before)
     assert_same(one.collector.state_dict(), state)
-    assert [row["discount"] for row in one.hyperparameters()] == [0.99, 0.97, 0.99]
+    assert [row["discount"] for row in selection(one).start()] == [0.99, 0.97, 0.99]
 
 
-def test_passes_follow_the_most_diligent_member() -> None:
+def test_passes_follow_the_most_diligent_member_and_another_number_is_another_graph() -> None:
     one = population(2, STILL)
     assert one.update.passes == 2
     for wanted, rows in ((4, [{}, {"mini_epochs": 4.0}]), (3, [{"mini_epochs": 3.0}, {"mini_epochs": 1.0}])):
         learn = one._learn
-        one._set(rows)
+        selection(one).write(rows)
         assert one.update.passes == wanted
+        one.iterate()
         assert one._learn is not learn  # recorded anew
     learn = one._learn
-    one._set([{"mini_epochs": 2.0}, {"mini_epochs": 3.0}])
+    selection(one).write([{"mini_epochs": 2.0}, {"mini_epochs": 3.0}])
+    one.iterate()
     assert one._learn is learn
     other = population(2, STILL)
     other.load_state_dict(one.state_dict())
@@ -192,7 +196,7 @@ def test_the_leader_is_the_best_member() -> None:
         metrics = one.iterate().metrics
         now = [metrics[f"objective/policy_{i}"] for i in range(3)]
         highest = [old if math.isnan(new) else max(old, new) for old, new in zip(highest, now, strict=True)]
-        assert one.evolution.best_lately == highest
+        assert selection(one).evolution.best_lately == highest
         episodes = one.collector.episodes
         returns = episodes.last[0].view(3, ENVS)
         known = episodes.finished.view(3, ENVS).all(1)
@@ -202,7 +206,7 @@ def test_the_leader_is_the_best_member() -> None:
         if known.all():
             best = max(range(3), key=expected.__getitem__)
             leaders.add(best)
-            assert metrics["pbt/best"] == one.best == best
+            assert metrics["pbt/best"] == one.leader == best
             assert metrics["return/leader"] == metrics[f"return/policy_{best}"]
             assert metrics["successes/leader"] == metrics[f"successes/policy_{best}"]
             assert metrics["env/height"] == pytest.approx(
@@ -229,7 +233,7 @@ class BonusEnv(DriftEnv):
 
 def test_checkpoints_are_ranked_by_the_objective_and_not_by_a_return_whose_scale_mutates() -> None:
     trainer = population(3, PbtConfig())
-    trainer.best = 2
+    selection(trainer).leader = 2
     metrics = {"return/leader": 9.0, "objective/policy_0": 1.0, "objective/policy_1": 2.0, "objective/policy_2": 3.0}
     assert trainer.score(metrics) == 3.0
 
@@ -237,7 +241,7 @@ def test_checkpoints_are_ranked_by_the_objective_and_not_by_a_return_whose_scale
 def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
     env = BonusEnv(2 * ENVS)
     one = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=env)
-    rows = one.hyperparameters()
+    rows = selection(one).start()
     assert [set(row) for row in rows] == [{"env.bonus"}] * 2
     low, high = (row["env.bonus"] for row in rows)
     assert low != high
@@ -250,7 +254,7 @@ def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
     # Pushed into a fresh environment when a run is resumed.
     other_env = BonusEnv(2 * ENVS)
     other = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=other_env)
-    other.update.hyperparameters.write([{"env.bonus": 9.0}] * 2)
+    selection(other).write([{"env.bonus": 9.0}] * 2)
     other.load_state_dict(one.state_dict())
     assert other_env.reward_scales["bonus"].equal(env.reward_scales["bonus"])
 
@@ -307,8 +311,8 @@ def test_lines_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, run_config(tmp_path, 1))
     writer = GenealogyWriter(folder)
     writer.begin([{"clip": 0.2}, {"clip": 0.25}])
-    writer.write(4, 400, [_take(1, 0, clip=0.3)])
-    writer.write(8, 800, [_take(0, 1, clip=0.1)])
+    writer.write(4, 400, [asdict(_take(1, 0, clip=0.3))])
+    writer.write(8, 800, [asdict(_take(0, 1, clip=0.1))])
     with writer.path.open("a") as file:
         file.write('{"iteration": 9, "cut sho')
     assert [line["iteration"] for line in read_genealogy(folder)] == [0, 0, 4, 8]

@@ -1,11 +1,11 @@
-"""PBT's rules against numbers worked out by hand, and their course over a run."""
+"""The rules of evolution against numbers worked out by hand, and their course over a run."""
 
 import math
 from collections.abc import Iterable
 
 import pytest
 
-from echelon.algorithms.pbt import (
+from echelon.algorithms.evolution import (
     Evolution,
     candidates,
     deviation,

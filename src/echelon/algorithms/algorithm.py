@@ -1,0 +1,119 @@
+"""What an algorithm is made of. Each is a file of this folder, or registered from outside."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env, State
+from echelon.learning.batch import Batch
+from echelon.learning.objective import ActorLoss
+from echelon.learning.plans import Group
+from echelon.learning.settings import Settings, entropy_ladder
+from echelon.learning.update import Update
+from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.buffer import Rollout
+from echelon.rollout.collector import Collector
+from echelon.rollout.layout import Layout
+
+
+class ExtraReward(Protocol):
+    """A reward that policies get besides the environment's, on the rows they collected."""
+
+    def __call__(
+        self, rollout: Rollout, model: ActorCritic, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The reward `[T, N]` and 0-d metrics, at the parameters that collected the rollout. Recorded as a graph."""
+        ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A policy that another one replaced, or that other hyperparameters were given to."""
+
+    member: int
+    donor: int
+    """The member that was drawn as an example."""
+    copied: bool
+    """Whether the donor's weights were taken; else the member kept its own."""
+    source: int
+    """Whose hyperparameters were mutated: the donor's or the member's own."""
+    objective: float
+    donor_objective: float
+    before: dict[str, float]
+    """The member's hyperparameters until now."""
+    after: dict[str, float]
+
+
+class Selection(Protocol):
+    """What happens between iterations: who leads, and who is replaced by whom."""
+
+    leader: int
+    """The policy that stands for the run, after the last iteration."""
+
+    def metrics(self) -> dict[str, Tensor]:
+        """0-d tensors to log, scores of episodes among them. Recorded as a graph."""
+        ...
+
+    def after(self, iteration: int, metrics: Mapping[str, float]) -> Sequence[Takeover]:
+        """Decide on the host, write into tensors in place, and tell what was done."""
+        ...
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """How good the run is: its best checkpoint is never pruned."""
+        ...
+
+    def start(self) -> list[dict[str, float]]:
+        """Hyperparameters of every member when the run begins."""
+        ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a selection may look at and write into."""
+
+    env: Env
+    config: TrainConfig
+    layout: Layout
+    settings: Settings
+    update: Update
+    collector: Collector
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Everything in which algorithms differ."""
+
+    name: str
+    actor_loss: Callable[[Batch, TrainConfig], ActorLoss]
+    """The policy's loss on a minibatch."""
+    groups: tuple[Group, ...] = ()
+    """Who learns from whose rows, besides everybody from their own."""
+    policies: int = 6
+    """How many there are unless the settings say so."""
+    one_policy: bool = False
+    """Whether it makes no sense with more."""
+    networks: Callable[[int], int] = lambda policies: 1
+    """How many networks so many policies are split between: one that all share, one for each, or anything between."""
+    reads_leader: Callable[[TrainConfig], bool] = lambda config: False
+    """Whether the loss needs the leader's log-probability of the followers' own rows."""
+    vectors: Callable[[TrainConfig, Layout], dict[str, Tensor]] = lambda config, layout: entropy_ladder(
+        config.update, layout
+    )
+    """Settings of the update that differ between policies, `[M]` float64 each."""
+    extra_reward: Callable[[Env, Layout, TrainConfig], ExtraReward | None] = lambda env, layout, config: None
+    selection: Callable[[Parts], Selection] | None = None
+    """What happens between iterations, if anything does."""
+    colour: int | None = None
+    """Its place in the palette of curves; the next free one unless given."""

@@ -1,0 +1,135 @@
+"""Which units of a minibatch its evaluations read: contiguous blocks, so that sharing them is copying and adding up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DRAWN = -1
+"""Stands for the follower that is drawn anew in every iteration."""
+
+Pair = tuple[int, int]
+"""A learner, and the policy whose units it learns from, which may be `DRAWN`."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A minibatch of G networks alike, each with K policies. Units lie network by network, policy by policy.
+
+    The evaluations of a network are all its units, each under its own policy, then for each pair in turn the source's
+    units under the learner. Policies are numbered within their network.
+    """
+
+    networks: int
+    units: tuple[int, ...]
+    """Units of each policy of a network."""
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def policies(self) -> int:
+        return len(self.units)
+
+    @property
+    def own(self) -> int:
+        """Units of a network."""
+        return sum(self.units)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each policy's units begin in its network."""
+        return [0, *accumulate(self.units)][:-1]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Evaluations of each pair. Followers that may be drawn all have as many units as the first."""
+        return [self.units[1 if source == DRAWN else source] for _, source in self.pairs]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each pair's evaluations begin in its network."""
+        return list(accumulate((self.own, *self.sizes)))[:-1]
+
+    @property
+    def evaluations(self) -> int:
+        """Of a network."""
+        return self.own + sum(self.sizes)
+
+    @property
+    def numbers(self) -> list[int]:
+        """All of it as a list, the way an operator of PyTorch takes it."""
+        return [self.networks, self.policies, *self.units, *(number for pair in self.pairs for number in pair)]
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[int]) -> "Blocks":
+        networks, policies, *rest = numbers
+        pairs = rest[policies:]
+        return cls(networks, tuple(rest[:policies]), tuple(zip(pairs[::2], pairs[1::2], strict=True)))
+
+    def learners(self, device: torch.device) -> Tensor:
+        """`[G, B]`: the policy id of each evaluation."""
+        ids = torch.tensor((*range(self.policies), *(learner for learner, _ in self.pairs)))
+        within = ids.repeat_interleave(torch.tensor((*self.units, *self.sizes)))
+        return (torch.arange(self.networks)[:, None] * self.policies + within).to(device)
+
+    def source(self, drawn: Tensor) -> Tensor:
+        """`[G·B]`: the unit of each evaluation; `drawn` `[G]` is the follower of each network, by its policy id."""
+        device = drawn.device
+        network = torch.arange(self.networks, device=device)[:, None]
+        offsets = torch.tensor(self.offsets, device=device)
+        parts = [torch.arange(self.own, device=device).expand(self.networks, -1)]
+        for (_, source), size in zip(self.pairs, self.sizes, strict=True):
+            chosen = drawn[:, None] - network * self.policies if source == DRAWN else torch.full_like(network, source)
+            parts.append(offsets[chosen] + torch.arange(size, device=device))
+        return (torch.cat(parts, dim=1) + network * self.own).flatten()
+
+    def gather_back(self, grad: Tensor, drawn: Tensor) -> Tensor:
+        """The transpose of `Sharing.share`: `[L, G·B, ...]` to `[L, G·n, ...]`, a unit the sum of its evaluations."""
+        own, *borrowed = grad.unflatten(1, (self.networks, -1)).split((self.own, *self.sizes), dim=2)
+        blocks = list(own.split(self.units, dim=2))
+        for (_, source), part in zip(self.pairs, borrowed, strict=True):
+            if source != DRAWN:
+                blocks[source] = blocks[source] + part
+                continue
+            network = torch.arange(self.networks, device=grad.device)
+            for policy in range(1, self.policies):
+                chosen = (drawn == network * self.policies + policy).to(grad.dtype)
+                blocks[policy] = torch.addcmul(blocks[policy], chosen.view(-1, *[1] * (part.dim() - 2)), part)
+        return torch.cat(blocks, dim=2).flatten(1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """Blocks, and who was drawn."""
+
+    blocks: Blocks
+    drawn: Tensor
+    """`[G]` policy ids, on the device."""
+    source: Tensor
+    """`[G·B]` the unit of each evaluation."""
+
+    def share(self, x: Tensor) -> Tensor:
+        """Units `[L, G·n, ...]` laid out for their evaluations `[L, G·B, ...]`."""
+        if not self.blocks.pairs:
+            return x
+        if not x.requires_grad:
+            return x.index_select(1, self.source)
+        shared: Any = _Share.apply(x, self.source, self.drawn, self.blocks)
+        return shared
+
+
+class _Share(torch.autograd.Function):
+    """`share`. Derived from indexing, its gradient would be a scatter; evaluations lie in blocks, so it is a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, source: Tensor, drawn: Tensor, blocks: Blocks) -> Tensor:
+        ctx.save_for_backward(drawn)
+        ctx.blocks = blocks
+        return x.index_select(1, source)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (drawn,) = ctx.saved_tensors
+        return ctx.blocks.gather_back(grads[0], drawn), None, None, None

@@ -1,0 +1,81 @@
+"""How policies act: from observations and memory to actions, wherever environments are stepped."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import Env, Groups, Step
+from echelon.models.actor_critic import ActorCritic, Output
+
+
+@dataclass
+class Decision:
+    """What the policies do in all environments, `[N, ...]` each, and their state afterwards."""
+
+    action: Tensor
+    mean: Tensor
+    log_prob: Tensor
+    value: Tensor
+    state: Tensor
+
+
+class Actor:
+    """Networks, and the policy that acts in each of N environments: network by network, as many for each."""
+
+    def __init__(self, model: ActorCritic, policy_id: Tensor) -> None:
+        self.model, self.policy_id = model, policy_id
+        self._never = torch.zeros(1, len(policy_id), dtype=torch.bool, device=policy_id.device)
+
+    def decide(self, obs: Groups, state: Tensor, noise: Tensor | None) -> Decision:
+        """Act by the policies' Gaussians, `noise` standard deviations from the mean; at the mean without it."""
+        output = self._evaluate(obs, state, self.policy_id, self._never)
+        action = output.mean if noise is None else output.mean + output.log_std.exp() * noise
+        value = self.model.raw_value(output.value[0])
+        return Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
+
+    def value(self, obs: Groups, state: Tensor) -> Tensor:
+        """`[N]` in units of scaled reward."""
+        return self.model.raw_value(self._evaluate(obs, state, self.policy_id, self._never).value[0])
+
+    def value_of_some(self, obs: Groups, state: Tensor, rows: Tensor) -> Tensor:
+        """The same for some environments in any order, `rows` `[n]`: every network looks at all of these few."""
+        networks, each = self.model.networks, self.model.policies // self.model.networks
+        policy = self.policy_id[rows]
+        first = torch.arange(networks, device=rows.device)[:, None] * each
+        ids, never = (first + policy % each).flatten(), self._never[:, :1].expand(1, networks * len(rows))
+        everywhere = {name: x.repeat(networks, 1) for name, x in obs.items()}
+        output = self._evaluate(everywhere, state.repeat(networks, 1), ids, never)
+        values = self.model.raw_value(output.value[0]).view(networks, -1)
+        return values[policy // each, torch.arange(len(rows), device=rows.device)]
+
+    def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor, start: Tensor) -> Output:
+        """One step of the networks; `state` is already zero where an episode begins."""
+        return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, start)
+
+
+class Player:
+    """Policies acting in all environments, from `reset` on. Where an episode ends, its policy forgets."""
+
+    def __init__(self, env: Env, actor: Actor) -> None:
+        self.env, self.actor = env, actor
+        self.obs: Groups = {}
+        self.state = torch.zeros(env.num_envs, actor.model.state_dim, device=env.device)
+
+    def reset(self) -> None:
+        """Begin episodes everywhere."""
+        self.obs = self.env.reset()
+        self.state.zero_()
+
+    @torch.no_grad()
+    def step(self, generator: torch.Generator | None = None) -> Step:
+        """One control step, at the policies' means, or sampled with a generator."""
+        noise = None
+        if generator is not None:
+            shape = (self.env.num_envs, self.env.action_dim)
+            noise = torch.randn(shape, generator=generator, device=self.env.device)
+        decision = self.actor.decide(self.obs, self.state, noise)
+        step = self.env.step(decision.action.clamp(-1, 1))
+        goes_on = ~(step.terminated | step.truncated)
+        self.obs, self.state = step.obs, decision.state * goes_on.unsqueeze(-1)
+        return step

@@ -1,0 +1,93 @@
+"""From the settings somebody asked for to those that are trained with, checked once for everybody.
+
+Values are checked before torch is imported, so that a mistake is answered at once.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from echelon.config import TrainConfig
+from echelon.config.checks import require_device, validate
+from echelon.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from echelon.learning.plans import Plan
+
+GPU_SIZED = 1024
+"""A preset with more environments than this is sized for a GPU."""
+CPU_ENVS = 384
+"""Environments such a preset gets on a CPU; divides into every preset's minibatches."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings that can be trained with. Only `resolve` makes them."""
+
+    config: TrainConfig
+    """Complete: `device` is `cpu` or `cuda`, and there is a number of policies."""
+    plan: "Plan"
+    """What an update trains on: the environments split between policies, and into equal minibatches."""
+    notes: tuple[str, ...] = ()
+    """What was changed, a sentence each, for a person to read."""
+
+    @property
+    def device(self) -> "torch.device":
+        """Where it trains."""
+        import torch
+
+        return torch.device(self.config.device)
+
+
+def resolve(config: TrainConfig, *, fit_envs: bool = False) -> Resolved:
+    """Settle what `config` leaves open, and raise a `UserError` for the first thing in it that cannot work.
+
+    `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
+    """
+    validate(config)
+    device = choose_device(config.device).type
+    config, notes = replace(config, device=device), []  # pyright: ignore[reportArgumentType]  # cpu or cuda
+    if config.precision == "bf16" and device == "cpu":
+        raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
+    from echelon.algorithms import complete
+    from echelon.training.trainer import make_layout, make_plan
+
+    config = complete(config)
+    if fit_envs:
+        for fit in (_fit_to_device, _fit_to_networks):
+            config, note = fit(config)
+            notes += [note] if note else []
+    plan = make_plan(make_layout(config, device), config)  # before a run folder exists that cannot be trained
+    return Resolved(config, plan, tuple(notes))
+
+
+def choose_device(name: str) -> "torch.device":
+    """`auto` is CUDA where there is one."""
+    import torch
+
+    require_device(name)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _fit_to_device(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """A preset sized for a GPU gets fewer environments on a CPU."""
+    if config.device != "cpu" or config.num_envs <= GPU_SIZED:
+        return config, ""
+    note = f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number"
+    return replace(config, num_envs=CPU_ENVS), note
+
+
+def _fit_to_networks(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """Networks that share nothing have equally many environments, also where the preset's number does not divide."""
+    from echelon.algorithms import find
+
+    networks = find(config.algo).networks(config.num_policies)
+    over = config.num_envs % networks
+    if not over or config.num_envs < networks:
+        return config, ""
+    fitting = config.num_envs - over
+    note = f"{fitting} environments instead of {config.num_envs}: as many for each member"
+    return replace(config, num_envs=fitting), note

@@ -1,0 +1,193 @@
+"""A population's update against PPO's: M members do what M separate runs do, and one member does it to the bit."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from learning.iteration import small_config
+from rollout.stub_env import DriftEnv
+
+from echelon.algorithms.pbt import Population
+from echelon.config import PbtConfig, TrainConfig
+from echelon.learning.plans import Minibatch
+from echelon.learning.targets import compute_targets
+from echelon.models.actor_critic import ActorCritic
+from echelon.training.trainer import Trainer
+
+ENVS = 6
+"""Of each member."""
+STILL = PbtConfig(mutation_probability=0.0)
+"""Nothing ever changes by itself."""
+
+
+def population(members: int, lstm: int = 0, env: Any = None, **update: object) -> tuple[Trainer, Population]:
+    config = replace(small_config("pbt", members, lstm, num_envs=ENVS * members, **update), pbt=STILL)
+    trainer = Trainer(env or DriftEnv(config.num_envs, critic=True), config)
+    assert isinstance(trainer.selection, Population)
+    return trainer, trainer.selection
+
+
+def member(model: ActorCritic, index: int) -> dict[str, torch.Tensor]:
+    return {name: x[index : index + 1] for name, x in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("schedule", ["mini_epoch", "minibatch"])
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_one_member_is_ppo_to_the_bit(lstm: int, schedule: str) -> None:
+    """Network, statistics, moments, rate and random numbers, after four iterations; numbers that float32 cannot hold
+    exactly, so that a detour over it would show."""
+    odd = {"clip": 0.17, "critic_coef": 3.3, "entropy_coef": 0.0123, "bounds_coef": 0.07, "discount": 0.987}
+    found, _ = population(1, lstm, grad_norm=0.3, rate_schedule=schedule, **odd)
+    expected = Trainer(DriftEnv(ENVS, critic=True), replace(found.config, algo="ppo"))
+    for _ in range(4):
+        metrics, wanted = found.iterate().metrics, expected.iterate().metrics
+        for name in ("loss/actor", "loss/critic", "loss/bounds", "loss/entropy", "kl/own", "grad_norm", "lr"):
+            assert metrics[name] == pytest.approx(wanted[name], rel=1e-5), name
+    for name, x in expected.model.state_dict().items():
+        assert found.model.state_dict()[name].equal(x), name
+    ours, theirs = found.update.optimizer.state_dict(), expected.update.optimizer.state_dict()
+    for name, x in theirs.items():
+        assert ours[name].equal(x), name
+    assert found.generator.get_state().equal(expected.generator.get_state())
+    assert theirs["rate"].item() != found.config.update.learning_rate
+
+
+SETTINGS = (
+    {},
+    {"clip": 0.1, "learning_rate": 1e-3, "critic_coef": 2.0, "entropy_coef": 0.05, "discount": 0.9},
+    {"mini_epochs": 1, "grad_norm": 0.2, "kl_threshold": 0.004, "bounds_coef": 0.5},
+)
+"""What each of three members has instead of the common settings."""
+
+
+@pytest.mark.parametrize("schedule", ["mini_epoch", "minibatch"])
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten iterations on the same data, with different hyperparameters: parameters and statistics to 1e-5."""
+    trainer, selection = population(3, lstm, rate_schedule=schedule)
+    selection.write(SETTINGS)
+    runs = [_separate(trainer, i) for i in range(3)]
+    passes: list[list[Minibatch]] = []
+    shuffle = trainer.plan.shuffle
+
+    def kept(*arguments: Any) -> Iterator[Minibatch]:
+        passes.append(list(shuffle(*arguments)))
+        return iter(passes[-1])
+
+    monkeypatch.setattr(trainer.plan, "shuffle", kept)
+    for _ in range(10):
+        passes.clear()
+        trainer.iterate()
+        for i, run in enumerate(runs):
+            _follow(run, i, trainer, iter(passes))
+    for i, run in enumerate(runs):
+        found = member(trainer.model, i)
+        for name, x in run.model.state_dict().items():
+            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=f"{i} {name}": at + m)
+        torch.testing.assert_close(trainer.update.optimizer.rate[i : i + 1], run.update.optimizer.rate)
+        steps = run.update.optimizer.steps
+        assert trainer.update.optimizer.steps[i] == steps == 10 * run.config.update.mini_epochs * 2
+    first, second, _ = (run.model.mean_head.weight for run in runs)
+    assert (first - second).abs().max() > 0.01
+
+
+def _separate(trainer: Trainer, index: int) -> Trainer:
+    """A PPO run of one member's settings, with its network and a block of environments."""
+    config: TrainConfig = trainer.config
+    update = replace(config.update, **SETTINGS[index])
+    run = Trainer(DriftEnv(ENVS, critic=True), replace(config, algo="ppo", policies=1, num_envs=ENVS, update=update))
+    run.model.load_state_dict(member(trainer.model, index))
+    return run
+
+
+def _follow(run: Trainer, index: int, trainer: Trainer, passes: Iterator[list[Minibatch]]) -> None:
+    """The run's update on the member's part of what the population has just learned from."""
+    block = slice(ENVS * index, ENVS * (index + 1))
+    rollout = trainer.collector.rollout.map(lambda x: x[:, block])
+    rollout.log_std = rollout.log_std[index][None]
+
+    def shuffle(*_: Any) -> Iterator[Minibatch]:
+        for minibatch in next(passes):
+            unit = minibatch.unit.unflatten(0, (3, -1))[index]
+            chunk, env = unit // (3 * ENVS), unit % (3 * ENVS) - block.start
+            yield Minibatch(chunk * ENVS + env, chunk * ENVS + env)
+
+    run.plan.shuffle = shuffle
+    drawn = torch.tensor([1])
+    targets = compute_targets(run.plan, rollout, run.model, drawn, None, run.settings, run.config.ensemble)
+    run.update.run(rollout, targets, drawn, run.generator)
+    run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+
+
+def test_a_member_whose_passes_are_over_stays_as_it_is() -> None:
+    """Parameters, moments, step count and rate, to the bit, while the others go on."""
+    found = {}
+    for passes in (1, 4):
+        trainer, selection = population(3, mini_epochs=4)
+        selection.write([{"mini_epochs": 4}, {"mini_epochs": 1}, {"mini_epochs": 4}])
+        trainer.update.passes = passes
+        trainer.iterate()
+        optimizer = trainer.update.optimizer
+        found[passes] = [optimizer.flat.clone(), *optimizer.state_dict().values()]
+    for before, after in zip(found[1], found[4], strict=True):
+        assert before[1].equal(after[1])
+        assert not before[0].equal(after[0])
+        assert not before[2].equal(after[2])
+
+
+def test_every_rate_follows_its_own_threshold() -> None:
+    """κ = 0.02 lies in the band of 0.016, above twice 0.004 and below half of 0.1; the last member sits out."""
+    trainer, selection = population(4)
+    selection.write([{"kl_threshold": x, "learning_rate": 1e-3} for x in (0.016, 0.004, 0.1, 0.1)])
+    trainer.update._adapt(torch.full((4,), 0.02), torch.tensor([True, True, True, False]))
+    assert trainer.update.optimizer.rate.tolist() == pytest.approx([1e-3, 1e-3 / 1.5, 1.5e-3, 1e-3], rel=1e-6)
+
+
+def test_a_learning_rate_of_zero_stands_still() -> None:
+    trainer, selection = population(2)
+    selection.write([{"learning_rate": 0.0}, {}])
+    flat = trainer.update.optimizer.flat
+    before = flat.clone()
+    trainer.iterate()
+    assert flat[0].equal(before[0])
+    assert not flat[1].equal(before[1])
+
+
+def test_a_copy_goes_on_exactly_as_its_donor_would() -> None:
+    """With the donor's data and hyperparameters too: the next update of both is the same."""
+    trainer, selection = population(3, 8)
+    selection.write([{}, {"mini_epochs": 1.0}, {}])
+    for _ in range(2):
+        trainer.iterate()
+    selection.write([{}, {"mini_epochs": 2.0}, {}])
+    optimizer = trainer.update.optimizer
+    flat = optimizer.flat
+    bystander = flat[0].clone()
+    assert not flat[1].equal(flat[2])
+    trainer.update.copy(2, 1)
+    assert flat[0].equal(bystander)
+    optimizer.rate[1] = optimizer.rate[2]
+    rollout = trainer.collector.collect()
+    for x in (*rollout.obs.values(), *(x for name, x in vars(rollout).items() if name not in ("obs", "log_std"))):
+        x[:, ENVS : 2 * ENVS] = x[:, 2 * ENVS :]
+    rollout.log_std[1] = rollout.log_std[2]
+    shuffle = trainer.plan.shuffle
+
+    def same(*arguments: Any) -> Iterator[Minibatch]:
+        for minibatch in shuffle(*arguments):
+            unit = minibatch.unit.unflatten(0, (3, -1)).clone()
+            evaluation = minibatch.evaluation.unflatten(0, (3, -1)).clone()
+            unit[1], evaluation[1] = unit[2] - ENVS, evaluation[2] - trainer.plan.size
+            yield Minibatch(unit.flatten(), evaluation.flatten())
+
+    trainer.plan.shuffle = same
+    prepared = trainer._make_targets()
+    trainer.update.run(rollout, prepared.targets, prepared.drawn, trainer.generator)
+    torch.testing.assert_close(flat[1], flat[2], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(optimizer.mean[1], optimizer.mean[2], rtol=1e-5, atol=1e-7)
+    assert optimizer.steps[1] == optimizer.steps[2]
+    for x in trainer.model.buffers():
+        torch.testing.assert_close(x[1], x[2])
+    assert (flat[1] - flat[0]).abs().max() > 0.01

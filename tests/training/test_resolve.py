@@ -1,0 +1,95 @@
+"""Settings that somebody asked for become those that are trained with, or one sentence."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
+from echelon.errors import UserError
+from echelon.presets import FAMILIES, preset
+from echelon.presets.variants import VARIANTS
+from echelon.training.resolve import resolve
+
+HERE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_what_is_complete_stays_as_it_is(algo: str) -> None:
+    config = TrainConfig(algo=algo, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2))
+    resolved = resolve(config)
+    assert (resolved.config, resolved.notes, resolved.device) == (config, (), torch.device("cpu"))
+
+
+def test_the_device_is_settled() -> None:
+    resolved = resolve(TrainConfig(device="auto"))
+    assert (resolved.config.device, resolved.device.type) == (HERE, HERE)
+
+
+def test_one_policy_is_enough_for_an_ensemble() -> None:
+    for algo in ("sapg", "cpo"):  # without followers both are PPO
+        resolve(TrainConfig(algo=algo, policies=1, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"update": UpdateConfig(clip=0.0)}, "--update.clip must be above 0, not 0.0"),
+        ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
+        (
+            {"num_envs": 5},
+            "--num-envs 5 is too few for 6 policies, which need one each; raise it or lower --policies",
+        ),
+        (
+            {"algo": "pbt"},
+            "--num-envs 256 does not divide between the 6 members of a population; 252 would",
+        ),
+        ({"precision": "bf16"}, "--precision bf16 needs a CUDA GPU; leave it out on a CPU"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_cannot_work_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(replace(TrainConfig(device="cpu"), **change))
+    assert str(caught.value) == sentence
+
+
+def test_environments_that_do_not_split_are_refused() -> None:
+    with pytest.raises(UserError, match="equal minibatches"):
+        resolve(TrainConfig(num_envs=11, policies=2, device="cpu", update=UpdateConfig(minibatches=7)))
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA GPU; use --device cpu or auto"):
+        resolve(TrainConfig(device="cuda"))
+
+
+def test_presets_sized_for_a_gpu_shrink_on_a_cpu() -> None:
+    big = TrainConfig(num_envs=24_576, device="cpu")
+    resolved = resolve(big, fit_envs=True)
+    assert resolved.config == replace(big, num_envs=384)
+    # Not that there is no GPU: --device cpu is a choice.
+    assert resolved.notes == ("on a CPU: 384 environments instead of 24,576; --num-envs sets another number",)
+    assert resolve(big).config == big
+    small = TrainConfig(num_envs=256, device="cpu")
+    assert (resolve(small, fit_envs=True).config, resolve(small, fit_envs=True).notes) == (small, ())
+
+
+def test_a_population_gets_a_number_of_environments_that_divides() -> None:
+    """256 = 6 · 42 + 4; 24,576 becomes 384 on a CPU and then 380 = 5 · 76."""
+    config = TrainConfig(algo="pbt", num_envs=256, device="cpu", update=UpdateConfig(minibatches=2))
+    resolved = resolve(config, fit_envs=True)
+    assert resolved.config.num_envs == 252
+    assert resolved.notes == ("252 environments instead of 256: as many for each member",)
+    assert resolve(replace(config, policies=4), fit_envs=True).notes == ()
+    both = resolve(replace(config, num_envs=24_576, policies=5), fit_envs=True)
+    assert (both.config.num_envs, len(both.notes)) == (380, 2)
+
+
+def test_every_preset_and_variant_can_be_trained_as_the_command_line_does() -> None:
+    for task in FAMILIES:
+        for change in (lambda config: config, *VARIANTS.values()):
+            resolve(replace(change(preset(task)), device="cpu"), fit_envs=True)
