@@ -206,7 +206,7 @@ class TrainConfig:
     variant: tuple[str, ...] = ()
     """Named changes of the preset, one after the other (`echelon variants` lists them). Flags win over them."""
     policies: int | None = None
-    """Number of policies M: one leader and M-1 followers, or members of a population; by default the algorithm's own."""
+    """Policies M: one leader and M-1 followers, or members of a population; the algorithm's own by default."""
     num_envs: int = 256
     """Environments simulated side by side."""
     envs_per_policy: tuple[int, ...] = ()

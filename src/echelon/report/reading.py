@@ -33,7 +33,7 @@ PARALLEL_FROM = 12
 """Number of runs from which on reading them in several processes saves time."""
 
 REPORTED_METRICS = re.compile(
-    r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|return/policy_\d+"
+    r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|(return|objective)/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
 """Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
@@ -155,7 +155,7 @@ def read_run(path: Path) -> Run:
         raise UserError("it has a config but no metrics yet")
     columns = _columns(lines)
     if config.policies is None:  # a run of an older version, which left it to the algorithm
-        config = replace(config, policies=max(1, sum(name.startswith("sigma/policy_") for name in columns)))
+        config = replace(config, policies=sum(name.startswith("sigma/policy_") for name in lines[-1]) or 1)
     settings["policies"] = config.policies
     distances = [line for line in distances if _is_square(line, config.num_policies)]
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None
