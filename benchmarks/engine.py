@@ -7,7 +7,6 @@ Python after every control step, as training needs it. Repetitions alternate, bo
 states they end in are compared to the bit. The median is reported: the machine may be busy with other things.
 """
 
-import argparse
 import os
 import platform
 import statistics
@@ -16,6 +15,7 @@ import time
 import mujoco
 import numpy as np
 import torch
+from command import options
 from mujoco import rollout
 
 from echelon import robots
@@ -76,7 +76,7 @@ class RolloutRun:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--num-sims", type=int, default=256)
     parser.add_argument("--control-steps", type=int, default=50)
     parser.add_argument("--repetitions", type=int, default=15)

@@ -13,7 +13,7 @@ from start states with constant controls, captured as a CUDA graph; *as in train
 with its controls: what moves and touches takes longer. *Rollout* adds task, policy, resets, scores and storage.
 *Training* is whole iterations of the task's preset, medians of `--iterations`, with how they split, and the update
 beside its roofline (`roofline.py`; none for a population). `--random-steps` control steps of random actions give the
-rate of task and physics alone (`random`), the share of steps that lost contacts (`overflow`), and how many simulations
+rate of physics and task (`random`), the share of steps that lost contacts (`overflow`), and how many simulations
 went wrong (`quarantined`). A number of environments that does not split into the preset's equal minibatches is replaced
 by the nearest that does. `python docs/draw_growth.py` draws growth.
 """
@@ -41,6 +41,7 @@ from echelon.errors import UserError
 
 STEPS = 8
 """Control steps in a graph of physics or of random actions."""
+RATES = ("physics", "physics_in_training", "random", "rollout", "training")
 GROWTH = (4096, 8192, 16384, 24576, 49152, 98304)
 
 
@@ -156,9 +157,23 @@ def iterations(trainer: Any, count: int) -> Row:
     }
 
 
+def training(env: Any, config: TrainConfig, order: Row, gib: Callable[[], float | None]) -> Row:
+    """Whole iterations, memory, parts beside the roofline, and the physics of the last rollout alone."""
+    trainer, steps = train(env, config), config.num_envs * config.update.horizon
+    found = iterations(trainer, order["iterations"]) | {"gib": gib()}
+    found |= {"training": 1000 * steps / found["ms_iteration"], "rollout": 1000 * steps / found["ms_collect"]}
+    if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each
+        found |= update_roofline(config, env.obs_spec, env.action_dim)
+        found["update_over_roofline"] = found["ms_update"] / found["roofline_ms"]
+    if hasattr(env, "engine"):
+        repeat = Captured(physics_of(env, last_actions(trainer)), env.device, around=env.capturing)
+        found["physics_in_training"] = rate(repeat, steps, order["seconds"], env.device)
+    return found
+
+
 def measure(order: Row) -> Row:
     """All figures of a case, in a process of its own."""
-    case, device, seconds = Case(**order["case"]), torch.device(order["device"]), order["seconds"]
+    case, device = Case(**order["case"]), torch.device(order["device"])
     config = settings(case.task, case.algo, order["num_envs"] // case.share, case.adversary)
     config = nearest_fit(replace(config, precision=order["precision"]))
     held, began = memory(device), time.perf_counter()
@@ -173,19 +188,11 @@ def measure(order: Row) -> Row:
     found |= {"precision": config.precision, "adversary": case.algo == "cpo" and config.adversary.coef > 0}
     found |= {name: getattr(env.config, name, None) for name in ("contacts", "constraints")}
     found |= {"ready_s": time.perf_counter() - began, "physics_gib": gib()}
-    trainer = train(env, config)
-    found |= iterations(trainer, order["iterations"])
-    steps = config.num_envs * config.update.horizon
-    found |= {"training": 1000 * steps / found["ms_iteration"], "rollout": 1000 * steps / found["ms_collect"]}
-    if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each
-        found |= update_roofline(config, env.obs_spec, env.action_dim)
-        found["update_over_roofline"] = found["ms_update"] / found["roofline_ms"]
-    found |= {"gib": gib(), "physics": None, "physics_in_training": None}
+    if order["iterations"]:
+        found |= training(env, config, order, gib)
+    env.reset()
     if hasattr(env, "engine"):
-        repeat = Captured(physics_of(env, last_actions(trainer)), device, around=env.capturing)
-        found["physics_in_training"] = rate(repeat, steps, seconds, device)
-        env.reset()
-        found["physics"] = physics_at_rest(env, seconds)
+        found["physics"] = physics_at_rest(env, order["seconds"])
     return found | (random_steps(env, order["random_steps"]) if order["random_steps"] else {})
 
 
@@ -204,8 +211,8 @@ def nearest_fit(config: TrainConfig) -> TrainConfig:
 def table(rows: Sequence[Row]) -> str:
     """A line per case, its runs side by side."""
     headings = (
-        *("case", "environments", "physics at rest, M steps/s", "physics as in training", "rollout", "training"),
-        *("training / physics at rest", "/ as in training", "collect / targets / update, ms"),
+        *("case", "environments", "physics at rest, M steps/s", "physics as in training", "random actions", "rollout"),
+        *("training", "training / physics at rest", "/ as in training", "collect / targets / update, ms"),
         *("roofline, ms", "update / roofline", "GiB: physics, training"),
     )
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -213,9 +220,9 @@ def table(rows: Sequence[Row]) -> str:
         groups.setdefault((row["case"], f"{row['num_envs']:,}"), []).append(row)
 
     def cells(row: Row) -> list[str]:
-        rates = [ratio(row, name, 1e6, ".2f") for name in ("physics", "physics_in_training", "rollout", "training")]
-        shares = [ratio(row, "training", row[name], ".0%") for name in ("physics", "physics_in_training")]
-        parts = " / ".join(f"{row[f'ms_{part}']:.1f}" for part in ("collect", "targets", "update"))
+        rates = [ratio(row, name, 1e6, ".2f") for name in RATES]
+        shares = [ratio(row, "training", row.get(name), ".0%") for name in ("physics", "physics_in_training")]
+        parts = " / ".join(ratio(row, f"ms_{part}", 1, ".1f") for part in ("collect", "targets", "update"))
         bounds = [ratio(row, "roofline_ms", 1, ".1f"), ratio(row, "update_over_roofline", 1, ".2f")]
         sizes = "; ".join(ratio(row, name, 1, ".1f") for name in ("physics_gib", "gib"))
         return [*rates, *shares, parts, *bounds, sizes]
@@ -258,7 +265,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--runs", type=int, help="of each case; 2 of the claims, 1 of tasks")
-    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--iterations", type=int, default=20, help="0: physics and random actions alone")
     parser.add_argument("--seconds", type=float, default=1.5, help="of physics alone")
     parser.add_argument("--random-steps", type=int, default=0)
     parser.add_argument("--json", type=Path, help="append a line per measurement to this file")

@@ -11,7 +11,6 @@ The floor is every number read or written once, at the memory rate of `roofline.
 compared first; a difference ends the program.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import torch
-from command import command
+from command import command, options
 from roofline import BYTES
 from torch import Tensor
 
@@ -159,19 +158,19 @@ def study(case: Case, kind: torch.dtype, device: torch.device, rounds: int, tile
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--shrink", type=int, default=1, help="divides the units")
-    options = parser.parse_args()
-    require_device(options.device)
-    device = torch.device(options.device)
+    args = parser.parse_args()
+    require_device(args.device)
+    device = torch.device(args.device)
     torch.set_float32_matmul_precision("high")
     for case in CASES:
-        smaller = Case(case.name, case.steps, max(case.block // options.shrink, 1), case.width, case.activate)
-        study(smaller, torch.bfloat16 if options.bf16 else torch.float32, device, options.rounds, options.tiles)
+        smaller = Case(case.name, case.steps, max(case.block // args.shrink, 1), case.width, case.activate)
+        study(smaller, torch.bfloat16 if args.bf16 else torch.float32, device, args.rounds, args.tiles)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from command import command
+from command import command, options
 
 CACHES = {
     "WARP_CACHE_PATH": "warp",
@@ -78,7 +78,7 @@ def measure(task: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--algo", default="cpo")
     parser.add_argument("--num-envs", type=int, help="the preset's unless given")

@@ -57,13 +57,13 @@ def test_runs_stand_side_by_side() -> None:
     rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | second]
     del rows[1]["roofline_ms"]
     assert speed.table(rows).splitlines()[2] == (
-        "| AllegroHand-cpo | 24,576 | 2.00, - | 1.60, 1.60 | 1.50, 1.50 | 1.00, 1.50 | 50%, - | 62%, 94% "
+        "| AllegroHand-cpo | 24,576 | 2.00, - | 1.60, 1.60 | -, - | 1.50, 1.50 | 1.00, 1.50 | 50%, - | 62%, 94% "
         "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | 12.0, - | 2.50, 2.50 | -; -, 1.0; 6.8 |"
     )
 
 
-def order(case: speed.Case, num_envs: int, random_steps: int = 0) -> dict[str, Any]:
-    fixed = {"precision": "tf32", "device": "cpu", "iterations": 1, "seconds": 0.05}
+def order(case: speed.Case, num_envs: int, random_steps: int = 0, iterations: int = 1) -> dict[str, Any]:
+    fixed = {"precision": "tf32", "device": "cpu", "iterations": iterations, "seconds": 0.05}
     return fixed | {"case": asdict(case), "num_envs": num_envs, "random_steps": random_steps}
 
 
@@ -88,8 +88,15 @@ def test_a_population_without_physics_is_measured_too() -> None:
     assert (found["algo"], found["adversary"], found["num_envs"]) == ("pbt", False, 12)
     assert found["training"] > 0
     assert found["random"] > 0
-    assert found["physics"] is None
+    assert "physics" not in found
     assert not any("roofline" in name for name in found)  # it counts one network that all policies share
+
+
+def test_physics_and_task_are_measured_without_training() -> None:
+    found = {"case": "alone"} | speed.measure(order(speed.Case("Hopper"), 24, random_steps=8, iterations=0))
+    assert found["physics"] > found["random"] > 0
+    assert not any(name.startswith("ms_") for name in found)
+    assert "| - / - / - |" in speed.table([found])
 
 
 @pytest.mark.parametrize(

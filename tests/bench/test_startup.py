@@ -3,20 +3,12 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+import startup
 
 
-@pytest.fixture
-def startup(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import startup  # pyright: ignore[reportMissingImports]  # found by the line above
-
-    return startup
-
-
-def test_two_starts_on_one_cache(startup: Any, tmp_path: Path) -> None:
+def test_two_starts_on_one_cache(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     args = argparse.Namespace(algo="ppo", num_envs=16, device="cpu", starts=2, cache=cache)
     found = startup.measure("CartpoleSwingup", args)
@@ -28,7 +20,7 @@ def test_two_starts_on_one_cache(startup: Any, tmp_path: Path) -> None:
     assert not startup.measure("CartpoleSwingup", args)["first_start_is_cold"]
 
 
-def test_a_run_that_fails_is_an_error(startup: Any, capfd: pytest.CaptureFixture) -> None:
+def test_a_run_that_fails_is_an_error(capfd: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit, match="after 0 iterations"):
         startup.start("CartpoleSwingup", ["--num-envs=0"], os.environ)
 
@@ -47,7 +39,7 @@ class Process:
         return None if self.pieces else 0
 
 
-def test_lines_are_read_whole_and_once(startup: Any, tmp_path: Path) -> None:
+def test_lines_are_read_whole_and_once(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     pieces = ['{"iteration": 1}\n{"iter', 'ation": 2}', "\n"]
     assert [line["iteration"] for line in startup.follow(file, Process(file, pieces))] == [1, 2]

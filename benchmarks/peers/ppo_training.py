@@ -1,11 +1,11 @@
 """Collect and update times of our PPO beside rsl_rl's, on the same task, network sizes, batch and epochs.
 
-    python benchmarks/ppo_against_rsl_rl.py --task Hopper --iterations 20
+    python benchmarks/peers/ppo_training.py --task Hopper --iterations 20
 
 Both run in one process and take turns, so that whatever else the machine does hits both alike; medians are reported.
 rsl_rl trains separate actor and critic networks. Ours shares a trunk; for the comparison it is given a separate critic
 (`critic` observations equal to the policy's), and the shared default is reported as a third column.
-Each side does the bookkeeping per step that its own loop does; the adapter's is switched off.
+Each side does the bookkeeping per step that its own loop does; the adapter does none.
 """
 
 import argparse
@@ -18,9 +18,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 import torch
+from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 from rsl_rl.utils import check_nan
-from rsl_rl_env import RslRlEnv
+from tensordict import TensorDict
 from torch import Tensor
 
 from echelon import tasks
@@ -57,11 +58,32 @@ class TwinCritic:
         return {"policy": obs["policy"], "critic": obs["policy"]}
 
 
-class Bare(RslRlEnv):
-    """The adapter without its bookkeeping."""
+class RslRlEnv(VecEnv):
+    """An `Env` as rsl_rl takes it, so that its PPO trains on the same physics, rewards and clocks as ours.
 
-    def _add(self, name: str, value: Tensor, where: Tensor) -> None:
-        pass
+    rsl_rl bootstraps a truncated row with V of the observation before the step (`time_outs`); it has no place for
+    `final_obs`. It also knows no action bounds; the task clamps.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self.env, self.device, self.cfg = env, env.device, {}
+        self.num_envs, self.num_actions, self.max_episode_length = env.num_envs, env.action_dim, env.episode_length
+        self.episode_length_buf = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
+        self._obs = self._named(env.reset())
+
+    def get_observations(self) -> TensorDict:
+        return self._obs
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict]:
+        """One control step in rsl_rl's terms: one done flag, truncations beside it in `time_outs`."""
+        step = self.env.step(actions)
+        done = step.terminated | step.truncated
+        self.episode_length_buf = (self.episode_length_buf + 1).masked_fill(done, 0)
+        self._obs = self._named(step.obs)
+        return self._obs, step.reward, done, {"time_outs": step.truncated}
+
+    def _named(self, obs: Groups) -> TensorDict:
+        return TensorDict(dict(obs), batch_size=[self.num_envs])
 
 
 @dataclass
@@ -83,8 +105,8 @@ class Ours:
 
     def iterate(self) -> None:
         self.trainer.iterate()
-        seconds = {name: span.seconds for name, span in self.trainer.timers.iteration.items()}
-        self.times.collect.append(seconds.pop("collect"))
+        seconds = self.trainer.timers.metrics()
+        self.times.collect.append(seconds.pop("time/collect"))
         self.times.update.append(sum(seconds.values()))
 
 
@@ -92,7 +114,7 @@ class Theirs:
     """rsl_rl's own loop with a clock in it."""
 
     def __init__(self, env: Env, config: TrainConfig, minibatches: int) -> None:
-        self.env, self.horizon, self.times = Bare(env), config.update.horizon, Times()
+        self.env, self.horizon, self.times = RslRlEnv(env), config.update.horizon, Times()
         net = {"class_name": "MLPModel", "hidden_dims": list(config.model.hidden), "activation": "elu"}
         net["obs_normalization"] = True
         settings = {

@@ -1,7 +1,7 @@
 """PPO's update beside rsl_rl's, skrl's and rl_games': the same rollout, weights, minibatches, epochs and settings.
 
-    python benchmarks/ppo_update_peers.py [--device cuda] [--json FILE]
-    python benchmarks/ppo_update_peers.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
+    python benchmarks/peers/ppo_update.py [--device cuda] [--json FILE]
+    python benchmarks/peers/ppo_update.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
 
 An update goes from a stored rollout to trained networks: targets, all gradient steps, normalisers, and its metrics read
 by the host. Ours is captured as a CUDA graph on CUDA, as in training; the others run as they ship, which is eagerly,
@@ -35,9 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from update_peers.contestant import Contestant
-from update_peers.ours import Ours
-from update_peers.problem import CLIP, Problem, Sizes, build, fixed_order, recorded_losses
+from ours import Ours
+from problem import CLIP, Contestant, Problem, Sizes, build, fixed_order, recorded_losses
 
 TOLERANCE = 1e-4
 BINDING, NOT_BINDING = 2.5 * CLIP, 0.5 * CLIP
@@ -95,7 +94,7 @@ def find_peers() -> tuple[dict[str, Any], dict[str, str]]:
     found, missing = {}, {}
     for name, peer in PEERS.items():
         try:
-            found[name] = getattr(importlib.import_module(f"update_peers.{peer.module}"), peer.name)
+            found[name] = getattr(importlib.import_module(peer.module), peer.name)
         except ImportError as error:
             missing[name] = f"{error}; its package is {peer.package}"
     return found, missing
