@@ -39,7 +39,8 @@ def build(task: str, algo: str, num_envs: int | None, device: str) -> Any:
     config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
     config = replace(config, num_envs=num_envs or config.num_envs)
     find("echelon.training.loop:set_up_torch", "echelon.train:set_up_torch")(config)
-    where = find("echelon.training.loop:choose_device", "echelon.train:choose_device")(device)
+    places = ("echelon.training.resolve", "echelon.training.loop", "echelon.train")
+    where = find(*(f"{place}:choose_device" for place in places))(device)
     env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
     makers = ("echelon.training.population_trainer:make_trainer", "echelon.population_trainer:make_trainer")
     return find(*makers, "echelon.training.trainer:Trainer")(env, config)

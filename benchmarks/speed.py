@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from command import Row, answer, append, command, in_a_process, markdown, options, read_lines
@@ -34,7 +34,7 @@ from trainer_parts import last_actions, make_env, settings, train, update_size
 
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
-from echelon.config import Algo, TrainConfig
+from echelon.config import TrainConfig
 from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
@@ -42,6 +42,8 @@ from echelon.errors import UserError
 STEPS = 8
 """Control steps in a graph of physics or of random actions."""
 RATES = ("physics", "physics_in_training", "random", "rollout", "training")
+FARTHEST = 512
+"""Environments by which a number that was asked for may be changed."""
 GROWTH = (4096, 8192, 16384, 24576, 49152, 98304)
 
 
@@ -198,14 +200,16 @@ def measure(order: Row) -> Row:
 
 def nearest_fit(config: TrainConfig) -> TrainConfig:
     """With the nearest number of environments that trains, the smaller of two as near."""
-    for away in range(config.num_envs):
+    errors: list[UserError] = []
+    for away in range(min(config.num_envs, FARTHEST)):
         for size in (config.num_envs - away, config.num_envs + away):
             try:
                 update_size(replace(config, num_envs=size))
-            except UserError:
-                continue
-            return replace(config, num_envs=size)
-    raise UserError(f"no number of environments near {config.num_envs} splits into the minibatches of {config.task}")
+            except UserError as error:
+                errors.append(error)
+            else:
+                return replace(config, num_envs=size)
+    raise errors[0]  # which says what is wrong with the number that was asked for, or with something else
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -258,7 +262,7 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", help="instead of the claims")
     every = list(CLAIMS)
     parser.add_argument("--only", nargs="+", choices=every, default=every, metavar="CASE", help=", ".join(every))
-    parser.add_argument("--algo", choices=get_args(Algo), default="cpo", help="of the tasks")
+    parser.add_argument("--algo", default="cpo", help="of the tasks")
     parser.add_argument("--adversary", choices=("on", "off"), help="of the tasks; the preset's unless given")
     parser.add_argument("--num-envs", type=int, nargs="+", default=[24576])
     parser.add_argument("--growth", action="store_const", dest="num_envs", const=GROWTH, help=f"at {GROWTH}")

@@ -9,6 +9,7 @@ import pytest
 import speed
 import trainer_parts
 
+from echelon.errors import UserError
 from echelon.presets import preset
 
 
@@ -114,15 +115,9 @@ def test_the_nearest_size_that_splits_is_taken(task: str, algo: Any, asked: int,
     assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits
 
 
-@pytest.mark.parametrize("script", [speed, kernels])
-def test_an_unknown_algorithm_is_refused(
-    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["script", "CartpoleSwingup", "--device", "cpu", "--algo", "foo"])
-    with pytest.raises(SystemExit) as stopped:
-        script.main()
-    assert stopped.value.code == 2
-    assert "'foo' (choose from" in capsys.readouterr().err
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(UserError, match="foo"):
+        speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24576))
 
 
 @pytest.mark.parametrize("algo", ["cpo", "pbt"])
