@@ -18,8 +18,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def serve(case: str, num_envs: int | None, device: str) -> None:
     wait = torch.cuda.synchronize if trainer.env.device.type == "cuda" else (lambda: None)
     for _ in range(WARM_UPS):
         trainer.iterate()
-    answers.write(json.dumps({"echelon": echelon.__file__, "num_envs": trainer.env.num_envs}) + "\n")
+    answers.write(json.dumps(echelon.__file__) + "\n")
     for line in sys.stdin:
         turn: Turn = {"iteration": []}
         for _ in range(int(line)):
@@ -82,68 +82,44 @@ def serve(case: str, num_envs: int | None, device: str) -> None:
 
 
 class Child:
-    """A tree's training of a case, in a process of its own."""
+    """A tree's training of a case, in a process of its own that waits while the other tree has its turn."""
 
     def __init__(self, tree: Path, case: str, args: argparse.Namespace) -> None:
-        words = [sys.executable, __file__, "--child", case, "--device", args.device]
-        words += ["--num-envs", str(args.num_envs)] if args.num_envs else []
-        paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         self.tree = tree
+        paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            words, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, "--child", json.dumps([case, args.num_envs, args.device])],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
-
-    def ready(self) -> dict[str, Any]:
-        """Once it has warmed up."""
-        about = self.answer()
-        if not Path(about["echelon"]).resolve().is_relative_to(self.tree.resolve()):
-            sys.exit(f"error: {self.tree} was asked for, but {about['echelon']} was imported")
-        return about
+        imported = self.answer()
+        if not Path(imported).resolve().is_relative_to(tree.resolve()):
+            sys.exit(f"error: {tree} was asked for, but {imported} was imported")
 
     def turn(self, iterations: int) -> Turn:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{iterations}\n")
-        self.process.stdin.flush()
+        print(iterations, file=self.process.stdin, flush=True)
         return self.answer()
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Any:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"error: training from {self.tree} ended with status {self.process.wait()}, as said above")
         return json.loads(line)
 
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()  # the child's loop ends
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-
-
-@contextmanager
-def children(case: str, args: argparse.Namespace) -> Iterator[list[Child]]:
-    """Both trees, ready. They build one after the other, so that the second finds what the first compiled."""
-    begun: list[Child] = []
-    try:
-        for tree in (args.before, args.after):
-            begun.append(Child(tree, case, args))
-            begun[-1].ready()
-        yield begun
-    finally:
-        for child in begun:
-            child.end()
-
 
 def measure(case: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Turns of both trees."""
+    """Turns of both trees. They build one after the other, so that the second finds what the first compiled."""
+    both = [Child(tree, case, args) for tree in (args.before, args.after)]
     turns: tuple[list[Turn], list[Turn]] = ([], [])
-    with children(case, args) as both:
-        for number in range(args.repeats):
-            for side in (0, 1) if number % 2 == 0 else (1, 0):
-                turns[side].append(both[side].turn(args.iterations))
+    for number in range(args.repeats):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            turns[side].append(both[side].turn(args.iterations))
+    for child in both:
+        child.process.communicate()  # closes its input, at which it ends
     return {"case": case, "a": turns[0], "b": turns[1]}
 
 
@@ -201,14 +177,5 @@ def main() -> None:
     print(f"\nA: {args.before}\nB: {args.after}\n\n{table(rows)}")
 
 
-def child() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--child")
-    parser.add_argument("--num-envs", type=int)
-    parser.add_argument("--device")
-    args = parser.parse_args()
-    serve(args.child, args.num_envs, args.device)
-
-
 if __name__ == "__main__":
-    child() if "--child" in sys.argv else main()
+    serve(*json.loads(sys.argv[2])) if sys.argv[1:2] == ["--child"] else main()

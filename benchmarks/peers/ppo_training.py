@@ -15,7 +15,7 @@ import os
 import platform
 import statistics
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from rsl_rl.env import VecEnv
@@ -29,6 +29,9 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import Env, Groups, State, Step
 from echelon.presets import preset
 from echelon.training.trainer import Trainer
+
+Times = tuple[float, float]
+"""Seconds of collecting and of updating."""
 
 
 class TwinCritic:
@@ -86,35 +89,23 @@ class RslRlEnv(VecEnv):
         return TensorDict(dict(obs), batch_size=[self.num_envs])
 
 
-@dataclass
-class Times:
-    """Seconds of each iteration."""
-
-    collect: list[float] = field(default_factory=list)
-    update: list[float] = field(default_factory=list)
-
-    def medians(self) -> tuple[float, float]:
-        return statistics.median(self.collect), statistics.median(self.update)
-
-
 class Ours:
     """Our trainer, timed by its own timers; targets count as update, as rsl_rl's returns do."""
 
     def __init__(self, env: Env, config: TrainConfig) -> None:
-        self.trainer, self.times = Trainer(env, config), Times()
+        self.trainer = Trainer(env, config)
 
-    def iterate(self) -> None:
+    def iterate(self) -> Times:
         self.trainer.iterate()
         seconds = self.trainer.timers.metrics()
-        self.times.collect.append(seconds.pop("time/collect"))
-        self.times.update.append(sum(seconds.values()))
+        return seconds.pop("time/collect"), sum(seconds.values())
 
 
 class Theirs:
     """rsl_rl's own loop with a clock in it."""
 
     def __init__(self, env: Env, config: TrainConfig, minibatches: int) -> None:
-        self.env, self.horizon, self.times = RslRlEnv(env), config.update.horizon, Times()
+        self.env, self.horizon = RslRlEnv(env), config.update.horizon
         net = {"class_name": "MLPModel", "hidden_dims": list(config.model.hidden), "activation": "elu"}
         net["obs_normalization"] = True
         settings = {
@@ -137,7 +128,7 @@ class Theirs:
         self.algorithm.train_mode()
         self.obs = self.env.get_observations()
 
-    def iterate(self) -> None:
+    def iterate(self) -> Times:
         start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(self.horizon):
@@ -150,8 +141,7 @@ class Theirs:
         with torch.inference_mode():
             self.algorithm.compute_returns(self.obs)
         self.algorithm.update()
-        self.times.collect.append(middle - start)
-        self.times.update.append(time.perf_counter() - middle)
+        return middle - start, time.perf_counter() - middle
 
 
 def main() -> None:
@@ -171,20 +161,14 @@ def main() -> None:
     columns = {"rsl_rl": theirs, "echelon, separate critic": ours, "echelon, shared trunk": shared}
     for runner in columns.values():  # warm up
         runner.iterate()
-        runner.times = Times()
-    for _ in range(args.iterations):
-        for runner in columns.values():
-            runner.iterate()
+    rounds = [[runner.iterate() for runner in columns.values()] for _ in range(args.iterations)]
     update = config.update
     print(f"{args.task}: {config.num_envs} environments, horizon {update.horizon}, {update.mini_epochs} epochs of")
     print(f"{ours.trainer.plan.minibatches} minibatches, layers {config.model.hidden}, {args.threads} torch thread(s),")
-    print(
-        f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, medians of {args.iterations} iterations"
-    )
-    base = theirs.times.medians()
-    for name, runner in columns.items():
-        collect, learn = runner.times.medians()
-        ratio = f"rsl_rl / this: collect {base[0] / collect:.2f}, update {base[1] / learn:.2f}"
+    print(f"{os.cpu_count()} cores, {platform.machine()}, medians of {args.iterations} iterations")
+    medians = [[statistics.median(part) for part in zip(*times, strict=True)] for times in zip(*rounds, strict=True)]
+    for name, (collect, learn) in zip(columns, medians, strict=True):
+        ratio = f"rsl_rl / this: collect {medians[0][0] / collect:.2f}, update {medians[0][1] / learn:.2f}"
         print(f"{name:<26} collect {1e3 * collect:7.1f} ms   update {1e3 * learn:7.1f} ms   {ratio}")
 
 

@@ -93,6 +93,9 @@ class Contestant(ABC):
     shares = False
     """Whether actor and critic can be one network but for their last layers."""
 
+    compiles = False
+    """Whether it offers to compile its networks."""
+
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self._parameters = list(parameters)
         self._start = [p.detach().clone() for p in self._parameters]

@@ -49,10 +49,11 @@ class Agent(A2CAgent):
         return flat | {"returns": swap_and_flatten01(advantage + values), "played_frames": 0, "step_time": 0.0}
 
 
-class RlGames(Contestant):
+class Peer(Contestant):
     """`train_epoch`. `compiled` is what its runner makes of an agent by default, with TF32."""
 
     shares = True
+    compiles = True
 
     def __init__(self, problem: Problem, *, compiled: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # it makes a run's folders

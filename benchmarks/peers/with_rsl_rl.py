@@ -13,8 +13,10 @@ from tensordict import TensorDict
 from torch import nn
 
 
-class RslRl(Contestant):
+class Peer(Contestant):
     """`compute_returns` and `update` as its runner calls them. It normalises observations and no values."""
+
+    compiles = True
 
     def __init__(self, problem: Problem, *, compiled: bool = False) -> None:
         sizes, device = problem.sizes, str(problem.device)

@@ -44,7 +44,7 @@ class Value(DeterministicMixin, Model):
         return self.net(inputs["observations"]), {}
 
 
-class Skrl(Contestant):
+class Peer(Contestant):
     """`PPO.update` on a `RandomMemory`, with its normalisers of observations and values."""
 
     clips_values_alike = False
