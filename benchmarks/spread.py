@@ -14,7 +14,7 @@ compared first; a difference ends the program.
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import torch
@@ -100,32 +100,24 @@ class Problem:
 
 
 def milliseconds(run: Run, device: torch.device, rounds: int) -> float:
-    captured = Captured(run, device)
-    times = []
-    for number in range(rounds + 3):
+    """Median of replayed graphs, by the device's own clock; on a CPU, of plain calls."""
+    captured, times = Captured(run, device), []
+    for _ in range(rounds + 3):
         if device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             captured()
             end.record()
             end.synchronize()
-            elapsed = begin.elapsed_time(end)
+            times.append(begin.elapsed_time(end))
         else:
-            start = time.perf_counter()
+            began = time.perf_counter()
             captured()
-            elapsed = 1e3 * (time.perf_counter() - start)
-        if number >= 3:  # as it is, recording, a first replay
-            times.append(elapsed)
-    return statistics.median(times)
+            times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times[3:])  # after one as it is, the recording, and a first replay
 
 
-def measure(problem: Problem, forward: Callable[[], Tensor], device: torch.device, rounds: int) -> tuple[float, float]:
-    """Milliseconds of forward and backward."""
-    there = milliseconds(lambda: (forward(),), device, rounds)
-    return there, milliseconds(lambda: problem.both_ways(forward), device, rounds) - there
-
-
-def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> None:
+def require_equal(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> None:
     for name, a, b in zip(("outputs", "gradient of units", "gradient of cond"), found, wanted, strict=True):
         error = ((a - b).abs().max() / b.abs().max()).item()
         print(f"  {name:18} differs by {error:.1e}")
@@ -133,28 +125,30 @@ def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float)
             raise SystemExit(f"{name}: more than {tolerance}")
 
 
-def report(name: str, there: float, back: float) -> None:
-    print(f"  {name:34} {there:8.3f} {back:8.3f} {there + back:8.3f}", flush=True)
-
-
 def study(case: Case, kind: torch.dtype, device: torch.device, rounds: int, tiles: bool) -> None:
     problem = Problem(case, kind, device)
     print(f"\n{case.name}: {tuple(problem.units.shape)} -> {tuple(problem.grad.shape)}, {kind}")
+
+    def report(name: str, forward: Callable[[], Tensor]) -> None:
+        torch._dynamo.reset()
+        there = milliseconds(lambda: (forward(),), device, rounds)
+        both = milliseconds(lambda: problem.both_ways(forward), device, rounds)
+        print(f"  {name:34} {there:8.3f} {both - there:8.3f} {both:8.3f}", flush=True)
+
     contestants = {"compiled": problem.compiled(False, device), "kernels": problem.compiled(True, device)}
-    results = {}
-    for name, forward in contestants.items():
+    results = []
+    for forward in contestants.values():
         torch._dynamo.reset()
-        results[name] = problem.both_ways(forward)
-    compare(results.pop("kernels"), results.pop("compiled"), TOLERANCE[kind])
+        results.append(problem.both_ways(forward))
+    require_equal(results[1], results[0], TOLERANCE[kind])
+    there, back = (1e3 * seconds for seconds in problem.floor())
     print(f"  {'ms':34} {'forward':>8} {'backward':>8} {'both':>8}")
-    report("floor", *(1e3 * seconds for seconds in problem.floor()))
+    print(f"  {'floor':34} {there:8.3f} {back:8.3f} {there + back:8.3f}")
     for name, forward in contestants.items():
-        torch._dynamo.reset()
-        report(name, *measure(problem, forward, device, rounds))
+        report(name, forward)
     for tile in TILES if tiles else ():
         with mock.patch.multiple(spread_kernel, FORWARD=tile, BACKWARD=tile):
-            name = f"kernels alone, {tile.rows} x {tile.columns}, {tile.warps} warps"
-            report(name, *measure(problem, problem.alone, device, rounds))
+            report(f"kernels alone, {tile.rows} x {tile.columns}, {tile.warps} warps", problem.alone)
 
 
 def main() -> None:
@@ -169,7 +163,7 @@ def main() -> None:
     device = torch.device(args.device)
     torch.set_float32_matmul_precision("high")
     for case in CASES:
-        smaller = Case(case.name, case.steps, max(case.block // args.shrink, 1), case.width, case.activate)
+        smaller = replace(case, block=max(case.block // args.shrink, 1))
         study(smaller, torch.bfloat16 if args.bf16 else torch.float32, device, args.rounds, args.tiles)
 
 
