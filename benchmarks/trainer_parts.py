@@ -9,11 +9,11 @@ from torch import Tensor
 
 from echelon import tasks
 from echelon.config import TrainConfig
-from echelon.config.checks import validate
 from echelon.presets import preset
 from echelon.rollout.layout import Layout
 from echelon.training.loop import set_up_torch
 from echelon.training.population_trainer import make_trainer
+from echelon.training.resolve import resolve
 from echelon.training.trainer import Trainer, make_plan
 
 SOME_REWARD = 0.01
@@ -33,7 +33,7 @@ def settings(task: str, algo: Any, num_envs: int, adversary: str | None = None, 
 
 def make_env(config: TrainConfig, device: torch.device) -> Any:
     """The environments of a run, after torch has been set up for it."""
-    validate(config)
+    resolve(config)
     set_up_torch(config)
     env = tasks.make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
     env.reset()
@@ -70,6 +70,6 @@ class UpdateSize:
 
 def update_size(config: TrainConfig) -> UpdateSize:
     """A `UserError` where the environments do not split into equal minibatches, or between members."""
-    validate(config)
+    resolve(config)
     plan = make_plan(Layout(config.num_envs, config.num_policies), config)
     return UpdateSize(plan.size * plan.length, plan.own * plan.length)

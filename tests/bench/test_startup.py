@@ -10,14 +10,12 @@ import startup
 
 def test_two_starts_on_one_cache(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    args = argparse.Namespace(algo="ppo", num_envs=16, device="cpu", starts=2, cache=cache)
-    found = startup.measure("CartpoleSwingup", args)
+    args = argparse.Namespace(algo="ppo", num_envs=16, device="cpu", starts=1, cache=cache)
+    found, again = (startup.measure("CartpoleSwingup", args) for _ in range(2))
     assert found["first_start_is_cold"]
-    assert len(found["starts"]) == 2
-    for one in found["starts"]:
+    assert not again["first_start_is_cold"]
+    for one in found["starts"] + again["starts"]:
         assert 0.2 < one["before_training_s"] < one["first_s"] < one["third_s"] < 100  # torch alone takes 0.2 s to load
-    args.starts = 1
-    assert not startup.measure("CartpoleSwingup", args)["first_start_is_cold"]
 
 
 def test_a_run_that_fails_is_an_error(capfd: pytest.CaptureFixture) -> None:
