@@ -8,12 +8,12 @@ hold, how heavy they are, and what a change of the physics does to them.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 import torch
+from physics_variants import CHOSEN, vary
 
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.allegro_kuka import objects, scene
@@ -25,46 +25,27 @@ LIFTED = 0.1
 """Metres above where the object lay."""
 FLUNG = 5.0
 """m/s; such an object is not held, wherever it is."""
-Change = Callable[[mujoco.MjModel], None]
-
-
-def contacts(milliseconds: float) -> Change:
-    return lambda model: model.geom_solref.__setitem__((slice(None), 0), 1e-3 * milliseconds)
-
-
-def substeps(count: int) -> Change:
-    return lambda model: setattr(model.opt, "timestep", 1 / 60 / count)
-
-
-def hardness(first: float, last: float) -> Change:
-    return lambda model: model.geom_solimp.__setitem__((slice(None), slice(0, 2)), (first, last))
-
-
-def option(name: str, value: float) -> Change:
-    return lambda model: setattr(model.opt, name, value)
-
-
-PYRAMIDS = option("cone", int(mujoco.mjtCone.mjCONE_PYRAMIDAL))
-VARIANTS: dict[str, list[Change]] = {
-    "**chosen**": [],
-    "MuJoCo's `solimp`, 0.9 and 0.95": [hardness(0.9, 0.95)],
-    "`solimp` 0.99 and 0.999": [hardness(0.99, 0.999)],
-    "pyramids": [PYRAMIDS],
-    "pyramids, MuJoCo's `solimp`": [PYRAMIDS, hardness(0.9, 0.95)],
-    "pyramids, `impratio` 3": [PYRAMIDS, option("impratio", 3)],
-    "pyramids, `impratio` 5": [PYRAMIDS, option("impratio", 5)],
-    "pyramids, `impratio` 5, 12 iterations": [PYRAMIDS, option("impratio", 5), option("iterations", 12)],
-    "pyramids, `impratio` 5, 6 iterations": [PYRAMIDS, option("impratio", 5), option("iterations", 6)],
-    "`impratio` 5": [option("impratio", 5)],
-    "1/180 s × 3, contacts 11 ms": [substeps(3), contacts(11.1)],
-    "20 iterations": [option("iterations", 20)],
-    "6 iterations": [option("iterations", 6)],
-    "5 iterations": [option("iterations", 5)],
-    "5 of line search": [option("ls_iterations", 5)],
-    "6 iterations, 5 of line search": [option("iterations", 6), option("ls_iterations", 5)],
-    "condim 4": [lambda model: model.geom_condim.fill(4)],
-    "friction 0.5": [lambda model: model.geom_friction.__setitem__((slice(None), 0), 0.5)],
+VARIANTS = {
+    "**chosen**": CHOSEN,
+    "MuJoCo's `solimp`, 0.9 and 0.95": "solimp=0.9/0.95",
+    "`solimp` 0.99 and 0.999": "solimp=0.99/0.999",
+    "pyramids": "cone=pyramidal",
+    "pyramids, MuJoCo's `solimp`": "cone=pyramidal,solimp=0.9/0.95",
+    "pyramids, `impratio` 3": "cone=pyramidal,impratio=3",
+    "pyramids, `impratio` 5": "cone=pyramidal,impratio=5",
+    "pyramids, `impratio` 5, 12 iterations": "cone=pyramidal,impratio=5,iterations=12",
+    "pyramids, `impratio` 5, 6 iterations": "cone=pyramidal,impratio=5,iterations=6",
+    "`impratio` 5": "impratio=5",
+    "1/180 s × 3, contacts 11 ms": "substeps=3,contacts=11.1",
+    "20 iterations": "iterations=20",
+    "6 iterations": "iterations=6",
+    "5 iterations": "iterations=5",
+    "5 of line search": "line_search=5",
+    "6 iterations, 5 of line search": "iterations=6,line_search=5",
+    "condim 4": "condim=4",
+    "friction 0.5": "friction=0.5",
 }
+"""How they are called in a table, and how they are written (`physics_variants.py`)."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +103,11 @@ def draw(count: int, seed: int = 0) -> Grasps:
     return Grasps(list(scales), np.array(yaw), np.array(above), np.array(at), np.array(closed))
 
 
-def carry_out(grasps: Grasps, changes: list[Change]) -> str:
+def carry_out(grasps: Grasps, variant: str) -> str:
     """One line about all grasps under one variant of the physics."""
     model, count = scene.build(scene.ONE_ARM), len(grasps.scales)
-    for change in changes:
-        change(model)
-    engine, steps = CpuEngine(model, count), round(1 / 60 / model.opt.timestep)
+    steps = vary(model, round(1 / 60 / model.opt.timestep), variant)
+    engine = CpuEngine(model, count)
     arms = Arms(engine, scene.ONE_ARM, relative=False, control_step=1 / 60)
     scales, mass = objects.give(engine, grasps.scales, ("object",))
     start = torch.tensor(model.qpos0).repeat(count, 1)
@@ -166,8 +146,8 @@ def carry_out(grasps: Grasps, changes: list[Change]) -> str:
 def main() -> None:
     grasps = draw(int(sys.argv[1]) if sys.argv[1:] else 256)
     print(f"{len(grasps.scales)} grasps: | lifted | held 2 s | moved in the hand | heaviest held | flung above 5 m/s")
-    for name, changes in VARIANTS.items():
-        print(f"| {name} | {carry_out(grasps, changes)} |", flush=True)
+    for name, variant in VARIANTS.items():
+        print(f"| {name} | {carry_out(grasps, variant)} |", flush=True)
 
 
 if __name__ == "__main__":

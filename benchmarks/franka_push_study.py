@@ -1,7 +1,7 @@
 """Why is FrankaCubePush hard? How often actions without a policy find the cube, and whether it is learned once found.
 
-    OMP_NUM_THREADS=1 python benchmarks/franka_push_study.py explore [--episodes 1024] [--json FILE]
-    OMP_NUM_THREADS=1 python benchmarks/franka_push_study.py easy [--success-distance 0.02] [--json FILE]
+    python benchmarks/franka_push_study.py explore [--episodes 1024] [--json FILE]
+    python benchmarks/franka_push_study.py easy [--success-distance 0.02] [--json FILE]
 
 `explore` plays one episode from each of the task's starts, the same starts and the same noise in every row. *Moved* is
 how many cubes were ever farther than that from where they lay, *low* how many grip points were ever lower than 3 cm
@@ -14,7 +14,6 @@ each; sigma is every policy's mean over the actions. All runs on a CPU.
 """
 
 import argparse
-import json
 import math
 import statistics
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any
 
 import mujoco
 import torch
-from command import command
+from command import append, command, options
 from torch import Tensor
 
 from echelon.config import ModelConfig
@@ -171,7 +170,7 @@ def easy(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     studies = parser.add_subparsers(dest="study", required=True)
     exploring, training = studies.add_parser("explore"), studies.add_parser("easy")
     exploring.add_argument("--episodes", type=int, default=1024, help="of each row")
@@ -183,10 +182,9 @@ def main() -> None:
         study.add_argument("--seed", type=int, default=0)
         study.add_argument("--json", type=Path, help="append a line per row to this file")
     args = parser.parse_args()
+    torch.set_num_threads(1)  # torch's threads wait by spinning, which starves the physics
     for row in (explore if args.study == "explore" else easy)(args):
-        if args.json:
-            with args.json.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        append(args.json, [row])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which kernels an iteration spends its time in on a CUDA GPU: collecting, targets and update, each by itself.
+"""Which kernels does an iteration spend its time in on a CUDA GPU? Collecting, targets and update, each by itself.
 
     python benchmarks/kernels.py AllegroHand AllegroKukaReorientation [--algo cpo] [--top 40] [--out FOLDER]
 
@@ -9,25 +9,26 @@ targets and update, and of collecting only those outside the solver. `--out` kee
 """
 
 import argparse
-import statistics
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from command import command
-from rates import prepare, settings, wait
+from command import command, options
+from speed import iterations, wait
 from torch.profiler import ProfilerActivity, profile
+from trainer_parts import graphs, make_env, settings, train
 
-from echelon.config import ALGORITHMS
 from echelon.config.checks import require_device
 
 NAME = 160
 """Characters of a kernel's name that are shown."""
+Kernel = tuple[float, int, str]
+"""Milliseconds, calls and name."""
 
 
-def kernels(run: Callable[[], object], device: torch.device) -> list[tuple[float, int, str]]:
-    """Milliseconds, calls and name of each kernel of a call."""
+def kernels(run: Callable[[], object], device: torch.device) -> list[Kernel]:
+    """Those of a call, the longest first."""
     on_cuda = device.type == "cuda"
     wait(device)
     with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as found:
@@ -40,23 +41,19 @@ def kernels(run: Callable[[], object], device: torch.device) -> list[tuple[float
     return sorted(((sum(times), len(times), name) for name, times in spent.items()), reverse=True)
 
 
-def table(title: str, rows: list[tuple[float, int, str]], top: int | None = None) -> str:
+def table(title: str, rows: list[Kernel], top: int | None = None) -> str:
     whole = f"{title}: {sum(row[0] for row in rows):.1f} ms in {sum(row[1] for row in rows)} kernels"
     return "\n".join([whole, *(f"{ms:9.3f} {count:6d}  {name[:NAME]}" for ms, count, name in rows[:top])])
 
 
 def measure(task: str, args: argparse.Namespace) -> None:
-    device = torch.device(args.device)
-    trainer = prepare(settings(task, args.algo, args.num_envs, None), device).trainer
-    parts: dict[str, list[float]] = defaultdict(list)
-    for number in range(2 + args.iterations):
-        trainer.iterate()
-        for name, seconds in trainer.timers.metrics().items() if number >= 2 else ():  # recorded, and replayed once
-            parts[name.removeprefix("time/")].append(1000 * seconds)
-    medians = "  ".join(f"{name} {statistics.median(values):.2f}" for name, values in parts.items())
+    device, config = torch.device(args.device), settings(task, args.algo, args.num_envs)
+    trainer = train(make_env(config, device), config)
+    medians = "  ".join(
+        f"{name.removeprefix('ms_')} {ms:.2f}" for name, ms in iterations(trainer, args.iterations).items()
+    )
     print(f"\n{task}, {args.algo}, {args.num_envs} environments, ms: {medians}", flush=True)
-    runs = {"collect": trainer._collect, "targets": trainer._prepare, "update": trainer._learn}
-    found = {f"{task} {name}": kernels(run, device) for name, run in runs.items()}
+    found = {f"{task} {name}": kernels(run, device) for name, run in graphs(trainer).items()}
     for title, rows in found.items():
         print(table(title, rows, args.top), flush=True)
     if args.out:
@@ -66,9 +63,9 @@ def measure(task: str, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("tasks", nargs="+")
-    parser.add_argument("--algo", choices=ALGORITHMS, default="cpo")
+    parser.add_argument("--algo", default="cpo")
     parser.add_argument("--num-envs", type=int, default=24576)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--iterations", type=int, default=8)

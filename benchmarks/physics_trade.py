@@ -18,7 +18,6 @@ such states again and again. How to write a variant: `benchmarks/physics_variant
 """
 
 import argparse
-import json
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -28,9 +27,9 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-from command import command
+from command import append, command, markdown, options
 from physics_variants import CHOSEN, free_dofs, vary, worth_trying
-from rates import rate
+from speed import rate
 from torch import Tensor
 
 from echelon import tasks
@@ -245,32 +244,34 @@ def captured_rate(env: Any, variant: str, rounds: int) -> dict[str, float]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
     if "error_95" not in rows[0]:
-        lines = ["| variant | M control steps/s | to chosen | at limit |", "|---|---|---|---|"]
-        return "\n".join(
-            lines
-            + [
-                f"| {row['variant']} | {row['rate'] / 1e6:.3f} | {row['to_chosen']:.2f} | {row['at_limit']:.2%} |"
+        return markdown(
+            ("variant", "M control steps/s", "to chosen", "at limit"),
+            (
+                (row["variant"], f"{row['rate'] / 1e6:.3f}", f"{row['to_chosen']:.2f}", f"{row['at_limit']:.2%}")
                 for row in rows
-            ]
+            ),
         )
-    lines = [
-        "| variant | control steps/s per core | to chosen | error: median, 95 % | adrift: median, 95 % "
-        "| depth: median, 95 %, most | at limit | bad |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        lines.append(
-            f"| {row['variant']} | {row['rate']:.0f} | {row['to_chosen']:.2f} "
-            f"| {row['error_median']:.4f}, {row['error_95']:.3f} "
-            f"| {row['adrift_mm_median']:.3f}, {row['adrift_mm_95']:.2f} mm "
-            f"| {row['depth_mm_median']:.2f}, {row['depth_mm_95']:.2f}, {row['depth_mm_most']:.1f} mm "
-            f"| {row['at_limit']:.1%} | {row['bad']} |"
-        )
-    return "\n".join(lines)
+    headings = (
+        *("variant", "control steps/s per core", "to chosen", "error: median, 95 %", "adrift: median, 95 %"),
+        *("depth: median, 95 %, most", "at limit", "bad"),
+    )
+    return markdown(
+        headings,
+        (
+            (
+                *(row["variant"], f"{row['rate']:.0f}", f"{row['to_chosen']:.2f}"),
+                f"{row['error_median']:.4f}, {row['error_95']:.3f}",
+                f"{row['adrift_mm_median']:.3f}, {row['adrift_mm_95']:.2f} mm",
+                f"{row['depth_mm_median']:.2f}, {row['depth_mm_95']:.2f}, {row['depth_mm_most']:.1f} mm",
+                *(f"{row['at_limit']:.1%}", row["bad"]),
+            )
+            for row in rows
+        ),
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--variants", nargs="*", default=[])
@@ -284,9 +285,7 @@ def main() -> None:
         rows = trade_on_cpu(task, args) if args.device == "cpu" else trade_on_cuda(task, args)
         states = f", {rows[0]['states']} states" if "states" in rows[0] else ""
         print(f"{task}{states}\n\n{table(rows)}\n", flush=True)
-        if args.json:
-            with args.json.open("a") as file:
-                file.writelines(json.dumps({"device": args.device} | row) + "\n" for row in rows)
+        append(args.json, ({"device": args.device} | row for row in rows))
 
 
 if __name__ == "__main__":

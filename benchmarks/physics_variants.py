@@ -8,6 +8,8 @@
 | `cone` | pyramidal or elliptic |
 | `impratio` | how much stiffer friction is than the contact's normal |
 | `contacts` | time constant of contacts in milliseconds; MuJoCo never takes less than two physics steps |
+| `solimp` | how hard contacts are, at first and at last: `0.9/0.95` is MuJoCo's default |
+| `friction` | of sliding |
 | `condim` | 3: contacts slide; 4: they also resist turning on the spot |
 | `frictionloss` | dry friction of hinges and slides, N m |
 | `cubic_damping` | off: without the part that stands for a limit of speed |
@@ -30,6 +32,15 @@ CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCon
 def set_contact_time(model: mujoco.MjModel, value: str) -> None:
     model.geom_solref[touching(model), 0] = 1e-3 * float(value)
     model.pair_solref[:, 0] = 1e-3 * float(value)
+
+
+def set_hardness(model: mujoco.MjModel, value: str) -> None:
+    first, last = map(float, value.split("/"))
+    model.geom_solimp[touching(model), :2] = first, last
+
+
+def set_friction(model: mujoco.MjModel, value: str) -> None:
+    model.geom_friction[touching(model), 0] = float(value)
 
 
 def set_condim(model: mujoco.MjModel, value: str) -> None:
@@ -61,6 +72,8 @@ EDITS: dict[str, Callable[[mujoco.MjModel, str], None]] = {
     "cone": option("cone", CONES.__getitem__),
     "impratio": option("impratio", float),
     "contacts": set_contact_time,
+    "solimp": set_hardness,
+    "friction": set_friction,
     "condim": set_condim,
     "frictionloss": set_friction_loss,
     "cubic_damping": switch_off(lambda model: model.dof_dampingpoly.fill(0.0)),

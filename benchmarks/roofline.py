@@ -15,9 +15,9 @@ layer is not shared; if it were, CPO on AllegroHand would have 9.8 ms.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from trainer_parts import update_size
+
 from echelon.config import ModelConfig, TrainConfig
-from echelon.rollout.layout import Layout
-from echelon.training.trainer import make_plan
 
 FLOPS = 0.75 * 494.7e12
 """Dense TF32 on an H200, per second."""
@@ -83,11 +83,9 @@ def update_products(
     config: TrainConfig, obs_spec: Mapping[str, int], actions: int, *, shared: bool = False
 ) -> list[Product]:
     """Forward products of all gradient steps of one iteration."""
-    policies = config.num_policies
-    plan = make_plan(Layout(config.num_envs, policies), config)
-    evaluations = plan.size * plan.length
-    units = plan.own * plan.length if shared else evaluations
-    passes = forward(config.model, obs_spec, actions, policies, evaluations, units)
+    size = update_size(config)
+    units = size.units if shared else size.evaluations
+    passes = forward(config.model, obs_spec, actions, config.num_policies, size.evaluations, units)
     return [replace(one, rows=config.update.mini_epochs * one.rows) for one in passes]
 
 

@@ -1,137 +1,303 @@
-"""Every rate and ratio that is claimed of training speed on one GPU, in one command.
+"""How fast is training, and how much of that is physics? Rates, parts of an iteration and memory, on one GPU.
 
-    python benchmarks/speed.py --json results/speed/h200.jsonl      # about ten minutes on an H200
-    python benchmarks/speed.py --only AllegroHand-cpo --runs 1
+    python benchmarks/speed.py --json results/speed/h200.jsonl                  # all claims; ten minutes on an H200
+    python benchmarks/speed.py --only AllegroHand-pbt AllegroHand-ppo-alone     # a population beside its members
+    python benchmarks/speed.py AllegroKukaThrow FrankaCubePush --random-steps 1000                    # other tasks
+    python benchmarks/speed.py AllegroHand --growth --json results/growth/AllegroHand.jsonl           # other sizes
+    python benchmarks/speed.py Humanoid --device cpu --num-envs 12 24 --iterations 2 --seconds 0.5    # a try
+    python benchmarks/speed.py --table results/speed/h200.jsonl                 # what was measured
 
-Each case is a process of its own (`rates.py`, without random steps), and all cases are measured once before any is
-measured again. Prints a table and the ratios between algorithms when it is done; `--json` gets a line for each
-measurement as it comes, and `--table FILE` prints the table again from such a file.
+Each measurement is a process of its own, so that memory is that of one, and all cases are measured once before any is
+measured again. Rates are control steps per second over all environments. *Physics at rest* is the engine's substeps
+from start states with constant controls, captured as a CUDA graph; *as in training* those of a rollout, from its states
+with its controls: what moves and touches takes longer. *Rollout* adds task, policy, resets, scores and storage.
+*Training* is whole iterations of the task's preset, medians of `--iterations`, with how they split, and the update
+beside its roofline (`roofline.py`; none for a population). `--random-steps` control steps of random actions give the
+rate of physics and task (`random`), the share of steps that lost contacts (`overflow`), and how many simulations
+went wrong (`quarantined`). A number of environments that does not split into the preset's equal minibatches is replaced
+by the nearest that does. `python docs/draw_growth.py` draws growth.
 """
 
-import argparse
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from command import command
+import torch
+from command import Row, answer, append, command, in_a_process, markdown, options, read_lines
+from roofline import update_roofline
+from trainer_parts import last_actions, make_env, settings, train, update_size
 
-CASES: dict[str, tuple[str, ...]] = {
-    "AllegroHand-cpo": ("AllegroHand", "--algo=cpo", "--adversary=on"),
-    "AllegroHand-cpo-no-adversary": ("AllegroHand", "--algo=cpo", "--adversary=off"),
-    "AllegroHand-sapg": ("AllegroHand", "--algo=sapg"),
-    "AllegroHand-ppo": ("AllegroHand", "--algo=ppo"),
-    "ShadowHand-cpo": ("ShadowHand", "--algo=cpo"),
-    "Humanoid-cpo": ("Humanoid", "--algo=cpo"),
-    "Anymal-cpo": ("Anymal", "--algo=cpo"),
-    "AllegroKukaReorientation-cpo": ("AllegroKukaReorientation", "--algo=cpo"),
-    "FrankaCubeStack-cpo": ("FrankaCubeStack", "--algo=cpo"),
+from echelon.bench.clock import memory
+from echelon.bench.physics import physics_of
+from echelon.config import TrainConfig
+from echelon.config.checks import require_device
+from echelon.device.capture import Captured
+from echelon.errors import UserError
+
+STEPS = 8
+"""Control steps in a graph of physics or of random actions."""
+RATES = ("physics", "physics_in_training", "random", "rollout", "training")
+FARTHEST = 512
+"""Environments by which a number that was asked for may be changed."""
+GROWTH = (4096, 8192, 16384, 24576, 49152, 98304)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained."""
+
+    task: str
+    algo: str = "cpo"
+    adversary: str | None = None
+    share: int = 1
+    """Divides the number of environments."""
+
+
+CLAIMS = {
+    "AllegroHand-cpo": Case("AllegroHand", adversary="on"),
+    "AllegroHand-cpo-no-adversary": Case("AllegroHand", adversary="off"),
+    "AllegroHand-sapg": Case("AllegroHand", "sapg"),
+    "AllegroHand-ppo": Case("AllegroHand", "ppo"),
+    "AllegroHand-pbt": Case("AllegroHand", "pbt"),
+    "AllegroHand-ppo-alone": Case("AllegroHand", "ppo", share=6),
+    "ShadowHand-cpo": Case("ShadowHand"),
+    "Humanoid-cpo": Case("Humanoid"),
+    "Anymal-cpo": Case("Anymal"),
+    "AllegroKukaReorientation-cpo": Case("AllegroKukaReorientation"),
+    "FrankaCubeStack-cpo": Case("FrankaCubeStack"),
 }
-ITERATION_RATIOS = {
-    "CPO's iteration over SAPG's, without adversarial reward": ("AllegroHand-cpo-no-adversary", "AllegroHand-sapg"),
-    "CPO's iteration over SAPG's, with adversarial reward": ("AllegroHand-cpo", "AllegroHand-sapg"),
-    "SAPG's iteration over PPO's": ("AllegroHand-sapg", "AllegroHand-ppo"),
+RATIOS = {
+    "CPO's iteration over SAPG's, without adversarial reward": (
+        *("ms_iteration", "AllegroHand-cpo-no-adversary", "AllegroHand-sapg"),
+    ),
+    "CPO's iteration over SAPG's, with adversarial reward": ("ms_iteration", "AllegroHand-cpo", "AllegroHand-sapg"),
+    "SAPG's iteration over PPO's": ("ms_iteration", "AllegroHand-sapg", "AllegroHand-ppo"),
+    "steps per second of a population over those of its members one after another": (
+        *("training", "AllegroHand-pbt", "AllegroHand-ppo-alone"),
+    ),
 }
-Found = dict[str, Any]
+"""What is divided, and whose by whose."""
 
 
-def measure(case: str, run: int, args: argparse.Namespace) -> Found | None:
-    """One case in a process of its own; None where that failed."""
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "found.json"
-        command = [sys.executable, str(Path(__file__).with_name("rates.py")), *CASES[case], "--random-steps=0"]
-        passed = ("num_envs", "iterations", "seconds", "device")
-        command += [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in passed]
-        done = subprocess.run([*command, f"--json={file}"], stdout=subprocess.DEVNULL)
-        return {"case": case, "run": run} | json.loads(file.read_text()) if done.returncode == 0 else None
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was asked to."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
-def table(rows: Sequence[Found]) -> str:
-    """Markdown: a line per case, its runs side by side."""
-    lines = [
-        "| case | physics at rest, M steps/s | physics as in training | rollout | training "
-        "| training / physics at rest | / as in training | collect / targets / update, ms "
-        "| roofline, ms | update / roofline | GiB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for case in dict.fromkeys(row["case"] for row in rows):
-        runs = [row for row in rows if row["case"] == case]
-        cells = [
-            *(
-                each(runs, lambda row, name=name: f"{row[name] / 1e6:.2f}")
-                for name in ("physics", "physics_in_training", "rollout", "training")
-            ),
-            each(runs, lambda row: f"{row['training'] / row['physics']:.0%}"),
-            each(runs, lambda row: f"{row['training'] / row['physics_in_training']:.0%}"),
-            each(runs, lambda row: " / ".join(f"{row[f'ms_{part}']:.1f}" for part in ("collect", "targets", "update"))),
-            f"{runs[0]['roofline_ms']:.1f}",
-            each(runs, lambda row: f"{row['update_over_roofline']:.2f}"),
-            each(runs, lambda row: "-" if row["gib"] is None else f"{row['gib']:.1f}"),
-        ]
-        lines.append(f"| {case} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def rate(run: Callable[[], object], steps: int, seconds: float, device: torch.device) -> float:
+    """Environment steps per second of a call that makes `steps`; called twice before it is timed."""
+    for _ in range(2):
+        run()
+    wait(device)
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        run()
+        wait(device)
+        count += steps
+    return count / (time.perf_counter() - began)
 
 
-def each(runs: Sequence[Found], text: Callable[[Found], str]) -> str:
-    """What is said of every run."""
-    return ", ".join(text(row) for row in runs)
+def physics_at_rest(env: Any, seconds: float) -> float:
+    """Control steps per second of captured substeps, with the controls as they are."""
+
+    def physics() -> None:
+        for _ in range(STEPS):
+            env.engine.step(env.substeps)
+
+    return rate(Captured(physics, env.device, around=env.capturing), STEPS * env.num_envs, seconds, env.device)
 
 
-def ratios(rows: Sequence[Found]) -> list[str]:
-    """Iterations of one algorithm over another's, a line each: run by run, and of the medians."""
-    times: dict[str, dict[int, float]] = {}
+def random_steps(env: Any, count: int) -> Row:
+    """So many control steps of random actions: their rate, and what went wrong in them."""
+    device, engine = env.device, getattr(env, "engine", None)
+    action, totals = torch.zeros(env.num_envs, env.action_dim, device=device), torch.zeros(2, device=device)
+    none = torch.zeros(1, device=device)
+    limited = getattr(engine, "limited", none)  # not counted on a CPU
+
+    def run() -> None:
+        for _ in range(STEPS):
+            log = env.step(action.uniform_(-1, 1, generator=env.generator)).log
+            totals.add_(torch.stack([log.get(name, none).sum() for name in ("overflow", "quarantined")]))
+
+    captured = Captured(run, device, (env.generator,), env.capturing)
+    for _ in range(2):
+        captured()
+    wait(device)
+    totals.zero_()
+    limited.zero_()
+    began, replays = time.perf_counter(), -(-count // STEPS)
+    for _ in range(replays):
+        captured()
+    wait(device)
+    steps, seconds = replays * STEPS * env.num_envs, time.perf_counter() - began
+    overflow, quarantined = totals.tolist()
+    found: Row = {"random": steps / seconds, "overflow": overflow / steps, "quarantined": quarantined}
+    found["at_solver_limit"] = limited.sum().item() / steps
+    if engine is not None:
+        found["finite"] = bool(torch.isfinite(engine.qpos).all() and torch.isfinite(engine.qvel).all())
+    return found
+
+
+def iterations(trainer: Any, count: int) -> Row:
+    """Medians over whole iterations, timed on the host; parts on the device."""
+    seconds: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for _ in range(count):
+        began = time.perf_counter()
+        trainer.iterate()
+        seconds.append(time.perf_counter() - began)
+        for name, value in trainer.timers.metrics().items():
+            parts.setdefault(name.replace("time/", "ms_"), []).append(1000 * value)
+    return {"ms_iteration": 1000 * statistics.median(seconds)} | {
+        name: statistics.median(values) for name, values in parts.items()
+    }
+
+
+def training(env: Any, config: TrainConfig, order: Row, gib: Callable[[], float | None]) -> Row:
+    """Whole iterations, memory, parts beside the roofline, and the physics of the last rollout alone."""
+    trainer, steps = train(env, config), config.num_envs * config.update.horizon
+    found = iterations(trainer, order["iterations"]) | {"gib": gib()}
+    found |= {"training": 1000 * steps / found["ms_iteration"], "rollout": 1000 * steps / found["ms_collect"]}
+    if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each
+        found |= update_roofline(config, env.obs_spec, env.action_dim)
+        found["update_over_roofline"] = found["ms_update"] / found["roofline_ms"]
+    if hasattr(env, "engine"):
+        repeat = Captured(physics_of(env, last_actions(trainer)), env.device, around=env.capturing)
+        found["physics_in_training"] = rate(repeat, steps, order["seconds"], env.device)
+    return found
+
+
+def measure(order: Row) -> Row:
+    """All figures of a case, in a process of its own."""
+    case, device = Case(**order["case"]), torch.device(order["device"])
+    config = settings(case.task, case.algo, order["num_envs"] // case.share, case.adversary)
+    config = nearest_fit(replace(config, precision=order["precision"]))
+    held, began = memory(device), time.perf_counter()
+
+    def gib() -> float | None:
+        now = memory(device)
+        return None if now is None or held is None else (now - held) / 2**30
+
+    env = make_env(config, device)
+    wait(device)
+    found: Row = {"task": config.task, "algo": config.algo, "num_envs": config.num_envs, "device": order["device"]}
+    found |= {"precision": config.precision, "adversary": case.algo == "cpo" and config.adversary.coef > 0}
+    found |= {name: getattr(env.config, name, None) for name in ("contacts", "constraints")}
+    found |= {"ready_s": time.perf_counter() - began, "physics_gib": gib()}
+    if order["iterations"]:
+        found |= training(env, config, order, gib)
+    env.reset()
+    if hasattr(env, "engine"):
+        found["physics"] = physics_at_rest(env, order["seconds"])
+    return found | (random_steps(env, order["random_steps"]) if order["random_steps"] else {})
+
+
+def nearest_fit(config: TrainConfig) -> TrainConfig:
+    """With the nearest number of environments that trains, the smaller of two as near."""
+    errors: list[UserError] = []
+    for away in range(min(config.num_envs, FARTHEST)):
+        for size in (config.num_envs - away, config.num_envs + away):
+            try:
+                update_size(replace(config, num_envs=size))
+            except UserError as error:
+                errors.append(error)
+            else:
+                return replace(config, num_envs=size)
+    raise errors[0]  # which says what is wrong with the number that was asked for, or with something else
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line per case, its runs side by side."""
+    headings = (
+        *("case", "environments", "physics at rest, M steps/s", "physics as in training", "random actions", "rollout"),
+        *("training", "training / physics at rest", "/ as in training", "collect / targets / update, ms"),
+        *("roofline, ms", "update / roofline", "GiB: physics, training"),
+    )
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        times.setdefault(row["case"], {})[row["run"]] = row["ms_iteration"]
+        groups.setdefault((row["case"], f"{row['num_envs']:,}"), []).append(row)
+
+    def cells(row: Row) -> list[str]:
+        rates = [ratio(row, name, 1e6, ".2f") for name in RATES]
+        shares = [ratio(row, "training", row.get(name), ".0%") for name in ("physics", "physics_in_training")]
+        parts = " / ".join(ratio(row, f"ms_{part}", 1, ".1f") for part in ("collect", "targets", "update"))
+        bounds = [ratio(row, "roofline_ms", 1, ".1f"), ratio(row, "update_over_roofline", 1, ".2f")]
+        sizes = "; ".join(ratio(row, name, 1, ".1f") for name in ("physics_gib", "gib"))
+        return [*rates, *shares, parts, *bounds, sizes]
+
+    lines = ([*key, *map(", ".join, zip(*map(cells, runs), strict=True))] for key, runs in groups.items())
+    return markdown(headings, lines)
+
+
+def ratio(row: Row, name: str, by: float | None, how: str) -> str:
+    """A figure in other units; a dash where it was not measured."""
+    value = row.get(name)
+    return "-" if value is None or by is None else f"{value / by:{how}}"
+
+
+def ratios(rows: Sequence[Row]) -> list[str]:
+    """One case over another, a line each: of the medians, and run by run."""
     lines = []
-    for name, (above, below) in ITERATION_RATIOS.items():
-        if above in times and below in times:
-            one, other = times[above], times[below]
+    for name, (figure, above, below) in RATIOS.items():
+        one, other = ({row["run"]: row[figure] for row in rows if row["case"] == case} for case in (above, below))
+        if one and other:
             runs = ", ".join(f"{one[run] / other[run]:.3f}" for run in one if run in other)
             whole = statistics.median(one.values()) / statistics.median(other.values())
             lines.append(f"* {name}: {whole:.3f} ({runs})")
     return lines
 
 
+def report(rows: Sequence[Row]) -> None:
+    print("", table(rows), "", *ratios(rows), sep="\n", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES))
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--num-envs", type=int, default=24576)
-    parser.add_argument("--iterations", type=int, default=20)
+    parser = options(__doc__)
+    parser.add_argument("tasks", nargs="*", help="instead of the claims")
+    every = list(CLAIMS)
+    parser.add_argument("--only", nargs="+", choices=every, default=every, metavar="CASE", help=", ".join(every))
+    parser.add_argument("--algo", default="cpo", help="of the tasks")
+    parser.add_argument("--adversary", choices=("on", "off"), help="of the tasks; the preset's unless given")
+    parser.add_argument("--num-envs", type=int, nargs="+", default=[24576])
+    parser.add_argument("--growth", action="store_const", dest="num_envs", const=GROWTH, help=f"at {GROWTH}")
+    parser.add_argument("--precision", choices=("tf32", "fp32", "bf16"), default=TrainConfig.precision)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of physics alone, and of the rollout")
+    parser.add_argument("--runs", type=int, help="of each case; 2 of the claims, 1 of tasks")
+    parser.add_argument("--iterations", type=int, default=20, help="0: physics and random actions alone")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of physics alone")
+    parser.add_argument("--random-steps", type=int, default=0)
     parser.add_argument("--json", type=Path, help="append a line per measurement to this file")
     parser.add_argument("--table", type=Path, help="measure nothing; print what is in this file")
     args = parser.parse_args()
     if args.table:
-        report([json.loads(line) for line in args.table.read_text().splitlines()])
+        report(read_lines(args.table))
         return
-    rows: list[Found] = []
+    require_device(args.device)
+    given = {f"{task}-{args.algo}": Case(task, args.algo, args.adversary) for task in args.tasks}
+    cases = given or {name: CLAIMS[name] for name in args.only}
+    rows: list[Row] = []
     failed: list[str] = []
-    for run in range(args.runs):
-        for case in args.only:
-            found = measure(case, run, args)
-            if found is None:  # said why on standard error; the other cases still count
-                failed.append(case)
-                continue
-            rows.append(found)
-            print(json.dumps(found), flush=True)
-            if args.json:
-                args.json.parent.mkdir(parents=True, exist_ok=True)
-                with args.json.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+    fixed = {name: getattr(args, name) for name in ("precision", "device", "iterations", "seconds", "random_steps")}
+    for run in range(args.runs or (1 if given else 2)):
+        for num_envs in args.num_envs:
+            for name, case in cases.items():
+                found = in_a_process(__file__, fixed | {"case": asdict(case), "num_envs": num_envs})
+                if found is None:  # said why on standard error; the others still count
+                    failed.append(f"{name} with {num_envs} environments")
+                    continue
+                rows.append({"case": name, "run": run} | found)
+                print(json.dumps(rows[-1]), flush=True)
+                append(args.json, rows[-1:])
     report(rows)
     if failed:
         sys.exit(f"error: failed, as said above: {', '.join(failed)}")
 
 
-def report(rows: Sequence[Found]) -> None:
-    print("", table(rows), "", *ratios(rows), sep="\n", flush=True)
-
-
 if __name__ == "__main__":
-    command(main)
+    command(lambda: answer(measure) or main())

@@ -11,15 +11,14 @@ The floor is every number read or written once, at the memory rate of `roofline.
 compared first; a difference ends the program.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import torch
-from command import command
+from command import command, options
 from roofline import BYTES
 from torch import Tensor
 
@@ -101,32 +100,24 @@ class Problem:
 
 
 def milliseconds(run: Run, device: torch.device, rounds: int) -> float:
-    captured = Captured(run, device)
-    times = []
-    for number in range(rounds + 3):
+    """Median of replayed graphs, by the device's own clock; on a CPU, of plain calls."""
+    captured, times = Captured(run, device), []
+    for _ in range(rounds + 3):
         if device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             captured()
             end.record()
             end.synchronize()
-            elapsed = begin.elapsed_time(end)
+            times.append(begin.elapsed_time(end))
         else:
-            start = time.perf_counter()
+            began = time.perf_counter()
             captured()
-            elapsed = 1e3 * (time.perf_counter() - start)
-        if number >= 3:  # as it is, recording, a first replay
-            times.append(elapsed)
-    return statistics.median(times)
+            times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times[3:])  # after one as it is, the recording, and a first replay
 
 
-def measure(problem: Problem, forward: Callable[[], Tensor], device: torch.device, rounds: int) -> tuple[float, float]:
-    """Milliseconds of forward and backward."""
-    there = milliseconds(lambda: (forward(),), device, rounds)
-    return there, milliseconds(lambda: problem.both_ways(forward), device, rounds) - there
-
-
-def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> None:
+def require_equal(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> None:
     for name, a, b in zip(("outputs", "gradient of units", "gradient of cond"), found, wanted, strict=True):
         error = ((a - b).abs().max() / b.abs().max()).item()
         print(f"  {name:18} differs by {error:.1e}")
@@ -134,44 +125,46 @@ def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float)
             raise SystemExit(f"{name}: more than {tolerance}")
 
 
-def report(name: str, there: float, back: float) -> None:
-    print(f"  {name:34} {there:8.3f} {back:8.3f} {there + back:8.3f}", flush=True)
-
-
 def study(case: Case, kind: torch.dtype, device: torch.device, rounds: int, tiles: bool) -> None:
     problem = Problem(case, kind, device)
     print(f"\n{case.name}: {tuple(problem.units.shape)} -> {tuple(problem.grad.shape)}, {kind}")
+
+    def report(name: str, forward: Callable[[], Tensor]) -> None:
+        torch._dynamo.reset()
+        there = milliseconds(lambda: (forward(),), device, rounds)
+        both = milliseconds(lambda: problem.both_ways(forward), device, rounds)
+        print(f"  {name:34} {there:8.3f} {both - there:8.3f} {both:8.3f}", flush=True)
+
     contestants = {"compiled": problem.compiled(False, device), "kernels": problem.compiled(True, device)}
-    results = {}
-    for name, forward in contestants.items():
+    results = []
+    for forward in contestants.values():
         torch._dynamo.reset()
-        results[name] = problem.both_ways(forward)
-    compare(results.pop("kernels"), results.pop("compiled"), TOLERANCE[kind])
+        results.append(problem.both_ways(forward))
+    require_equal(results[1], results[0], TOLERANCE[kind])
+    there, back = (1e3 * seconds for seconds in problem.floor())
     print(f"  {'ms':34} {'forward':>8} {'backward':>8} {'both':>8}")
-    report("floor", *(1e3 * seconds for seconds in problem.floor()))
+    print(f"  {'floor':34} {there:8.3f} {back:8.3f} {there + back:8.3f}")
     for name, forward in contestants.items():
-        torch._dynamo.reset()
-        report(name, *measure(problem, forward, device, rounds))
+        report(name, forward)
     for tile in TILES if tiles else ():
         with mock.patch.multiple(spread_kernel, FORWARD=tile, BACKWARD=tile):
-            name = f"kernels alone, {tile.rows} x {tile.columns}, {tile.warps} warps"
-            report(name, *measure(problem, problem.alone, device, rounds))
+            report(f"kernels alone, {tile.rows} x {tile.columns}, {tile.warps} warps", problem.alone)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--shrink", type=int, default=1, help="divides the units")
-    options = parser.parse_args()
-    require_device(options.device)
-    device = torch.device(options.device)
+    args = parser.parse_args()
+    require_device(args.device)
+    device = torch.device(args.device)
     torch.set_float32_matmul_precision("high")
     for case in CASES:
-        smaller = Case(case.name, case.steps, max(case.block // options.shrink, 1), case.width, case.activate)
-        study(smaller, torch.bfloat16 if options.bf16 else torch.float32, device, options.rounds, options.tiles)
+        smaller = replace(case, block=max(case.block // args.shrink, 1))
+        study(smaller, torch.bfloat16 if args.bf16 else torch.float32, device, args.rounds, args.tiles)
 
 
 if __name__ == "__main__":

@@ -52,15 +52,15 @@ def draw_memory(axis: Axes, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, help="what benchmarks/growth.py --json wrote")
+    parser.add_argument("files", nargs="*", type=Path, help="what benchmarks/speed.py --json wrote")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "growth.png")
     args = parser.parse_args()
-    files = args.files or sorted(RESULTS.glob("*.json"))
+    files = args.files or sorted(RESULTS.glob("*.jsonl"))
     if not files:
-        raise SystemExit(f"error: {RESULTS} holds no figures; benchmarks/growth.py TASK --json writes them")
+        raise SystemExit(f"error: {RESULTS} holds no figures; benchmarks/speed.py TASK --growth --json writes them")
     figure, axes = plt.subplots(len(files), 2, figsize=(11, 3.4 * len(files)), layout="constrained", squeeze=False)
     for file, pair in zip(files, axes, strict=True):
-        rows = json.loads(file.read_text())
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
         draw_rates(pair[0], rows)
         draw_memory(pair[1], rows)
         for axis in pair:

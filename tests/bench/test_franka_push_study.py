@@ -4,8 +4,8 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import franka_push_study as study
 import mujoco
 import numpy as np
 import pytest
@@ -16,15 +16,7 @@ from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import franka_push_study  # pyright: ignore[reportMissingImports]  # found by the line above
-
-    return franka_push_study
-
-
-def test_the_cube_starts_between_the_open_fingers(study: Any) -> None:
+def test_the_cube_starts_between_the_open_fingers() -> None:
     """Beside the cube's flat faces, at its height, and touching nothing but the table."""
     env = study.Caged(FrankaCubePushConfig(), 256, CPU, 0)
     env.reset()
@@ -47,7 +39,7 @@ def test_the_cube_starts_between_the_open_fingers(study: Any) -> None:
     assert cube[:, :2].std(dim=0).min() > 0.002
 
 
-def test_later_episodes_start_there_too(study: Any) -> None:
+def test_later_episodes_start_there_too() -> None:
     env = study.Caged(FrankaCubePushConfig(episode_length=2), 16, CPU, 0)
     env.reset()
     first = env.other().clone()
@@ -58,7 +50,7 @@ def test_later_episodes_start_there_too(study: Any) -> None:
     assert (env.other() != first).any(dim=1).all()
 
 
-def test_an_untouched_cube_gains_nothing(study: Any) -> None:
+def test_an_untouched_cube_gains_nothing() -> None:
     found = study.play(study.other_physics("ours", 64), lambda noise, mean: 0.0 * noise)
     assert found.gain.abs().max() < 1e-3
     assert not any(getattr(found, name).any() for name in ("moved", "far", "low", "succeeded", "bad"))
@@ -67,7 +59,7 @@ def test_an_untouched_cube_gains_nothing(study: Any) -> None:
     }  # fmt: skip
 
 
-def test_a_success_gains_what_it_pays_beyond_a_cube_that_stays(study: Any) -> None:
+def test_a_success_gains_what_it_pays_beyond_a_cube_that_stays() -> None:
     """Goals count from 20 cm on, so starts nearer than that end in the first step with 4 · 299 points."""
     env, twin = study.other_physics("ours", 64), study.other_physics("ours", 64)
     env.config = FrankaCubePushConfig(success_distance=0.2)
@@ -80,7 +72,7 @@ def test_a_success_gains_what_it_pays_beyond_a_cube_that_stays(study: Any) -> No
     assert found.gain.numpy() == pytest.approx(np.where(distance < 0.2, 4 * 299 - stays, 0), abs=1e-3)
 
 
-def test_pushes_are_seen(study: Any) -> None:
+def test_pushes_are_seen() -> None:
     """Hands that come down on cubes between their fingers, shut, and go sideways."""
     env = study.Caged(FrankaCubePushConfig(), 8, CPU, 0)
     found = study.play(env, lambda noise, mean: torch.tensor((0.2, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)).repeat(8, 1))
@@ -90,7 +82,7 @@ def test_pushes_are_seen(study: Any) -> None:
     assert (found.gain.abs() > 1e-3).all()
 
 
-def test_counts_by_hand(study: Any) -> None:
+def test_counts_by_hand() -> None:
     """Of five episodes the last is bad. Two moved, with gains 1 and 4: mean 2.5, deviation 1.5·√2, error 1.5."""
 
     def yes(*rows: int) -> torch.Tensor:
@@ -111,7 +103,7 @@ def test_counts_by_hand(study: Any) -> None:
     assert row["gain_se"] == pytest.approx(1.5)
 
 
-def test_other_physics_change_the_model(study: Any) -> None:
+def test_other_physics_change_the_model() -> None:
     plain = FrankaCubePush(FrankaCubePushConfig(), 1, CPU, 0).engine.model
     fields = ("geom_friction", "dof_dampingpoly", "dof_damping", "geom_solref", "geom_solimp")
     changed = {}
@@ -129,7 +121,7 @@ def test_other_physics_change_the_model(study: Any) -> None:
     assert (slippery[touching, 1:] == plain.geom_friction[touching, 1:]).all()
 
 
-def test_actions_by_hand(study: Any) -> None:
+def test_actions_by_hand() -> None:
     noise, mean = torch.tensor((-0.5, 2.0)), torch.tensor((1.0, -1.0))
     made = {name: draw(noise, mean).tolist() for name, draw in study.ACTIONS.items()}
     assert made == {
@@ -150,7 +142,7 @@ def test_actions_by_hand(study: Any) -> None:
     ],
 )
 def test_both_studies_append_lines(
-    study: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: tuple[str, ...], lines: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: tuple[str, ...], lines: int
 ) -> None:
     out = tmp_path / "rows.jsonl"
     out.write_text("{}\n")

@@ -1,12 +1,12 @@
-"""The trade between rate and error of physics settings, and the sizes at which growth is measured."""
+"""The trade between rate and error of physics settings."""
 
 import math
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import mujoco
 import numpy as np
+import physics_trade as trade
+import physics_variants as variants
 import pytest
 import torch
 
@@ -28,23 +28,7 @@ HINGE_AND_BALL = """
 """
 
 
-@pytest.fixture
-def trade(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import physics_trade
-
-    return physics_trade
-
-
-@pytest.fixture
-def variants(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import physics_variants
-
-    return physics_variants
-
-
-def test_other_substeps_keep_the_control_step(variants) -> None:
+def test_other_substeps_keep_the_control_step() -> None:
     model = robots.load("allegro_cube")  # 4 steps of 1/120 s
     assert variants.vary(model, 4, "substeps=6,iterations=3,contacts=11") == 6
     assert model.opt.timestep == pytest.approx(1 / 180)
@@ -53,20 +37,28 @@ def test_other_substeps_keep_the_control_step(variants) -> None:
     assert set(model.geom_solref[touching, 0]) == {0.011}
 
 
-def test_joint_friction_is_not_for_free_bodies(variants) -> None:
+def test_hardness_and_friction_are_those_of_what_touches() -> None:
+    model = mujoco.MjModel.from_xml_string(HINGE_AND_BALL)
+    before = model.geom_solimp[1, :2].tolist()
+    variants.vary(model, 1, "solimp=0.8/0.85,friction=0.5")
+    assert model.geom_solimp[:, :2].tolist() == [[0.8, 0.85], before, [0.8, 0.85]]  # floor, hinge, ball
+    assert model.geom_friction[:, 0].tolist() == [0.5, 1.0, 0.5]
+
+
+def test_joint_friction_is_not_for_free_bodies() -> None:
     model = mujoco.MjModel.from_xml_string(HINGE_AND_BALL)
     variants.vary(model, 1, "frictionloss=0.5")
     assert model.dof_frictionloss.tolist() == [0.5, 0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("change", ["speed=3", "self=on", "substeps=0", "cone=round", "iterations"])
-def test_what_is_no_change_is_named(variants, change: str) -> None:
+@pytest.mark.parametrize("change", ["speed=3", "self=on", "substeps=0", "cone=round", "iterations", "solimp=0.9"])
+def test_what_is_no_change_is_named(change: str) -> None:
     with pytest.raises(UserError, match=f"^{change} is no change of the physics"):
         variants.vary(robots.load("hopper"), 4, change)
 
 
 @pytest.mark.parametrize(("scene", "other"), [("allegro_cube", "cube"), ("humanoid", "floor")])
-def test_without_self_collision_links_meet_others_only(variants, scene: str, other: str) -> None:
+def test_without_self_collision_links_meet_others_only(scene: str, other: str) -> None:
     """The same configurations, half-way to a random pose; a humanoid is put half into the floor."""
 
     def pairs(model: mujoco.MjModel) -> list[set[str]]:
@@ -90,7 +82,7 @@ def test_without_self_collision_links_meet_others_only(variants, scene: str, oth
     assert after == [pair for pair in before if other in pair]
 
 
-def test_variants_worth_trying_differ_from_the_scene(variants) -> None:
+def test_variants_worth_trying_differ_from_the_scene() -> None:
     model = robots.load("allegro_cube")
     for variant in variants.worth_trying(model, 4)[1:]:
         changed = robots.load("allegro_cube")
@@ -101,7 +93,7 @@ def test_variants_worth_trying_differ_from_the_scene(variants) -> None:
         assert not same or any(getattr(changed.opt, f) != getattr(model.opt, f) for f in options), variant
 
 
-def test_errors_by_hand(trade) -> None:
+def test_errors_by_hand() -> None:
     """Two states that count. In the reference the hinge moves by 0.1 rad and the ball stays, so an error of 0.05 rad is
     half a movement, and 3 and 4 mm are three and four times the least that an error is divided by."""
     model = mujoco.MjModel.from_xml_string(HINGE_AND_BALL)
@@ -123,7 +115,7 @@ def test_errors_by_hand(trade) -> None:
     assert found["bad"] == 1
 
 
-def test_depth_is_that_of_the_deepest_contact(trade) -> None:
+def test_depth_is_that_of_the_deepest_contact() -> None:
     engine = CpuEngine(mujoco.MjModel.from_xml_string(HINGE_AND_BALL), 2, threads=1)
     qpos = engine.qpos.clone()
     qpos[:, 3] = torch.tensor((0.097, 0.2))  # balls of 0.1 m
@@ -131,7 +123,7 @@ def test_depth_is_that_of_the_deepest_contact(trade) -> None:
     assert trade.depths(engine) == pytest.approx([0.003, 0.0])
 
 
-def test_the_chosen_settings_end_where_the_task_went(trade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_settings_end_where_the_task_went(monkeypatch: pytest.MonkeyPatch) -> None:
     env = make("Hopper", preset("Hopper").env, 32, torch.device("cpu"), 0)
     went, step = [], env.step
 
@@ -150,7 +142,7 @@ def test_the_chosen_settings_end_where_the_task_went(trade, monkeypatch: pytest.
     assert not np.array_equal(starts[0].qpos, went[19 + trade.HORIZON])
 
 
-def test_finer_steps_err_less_and_the_reference_not_at_all(trade) -> None:
+def test_finer_steps_err_less_and_the_reference_not_at_all() -> None:
     reference = f"substeps={4 * trade.FINER},{trade.EXACT}"
     args = SimpleNamespace(num_envs=8, starts=1, rounds=2, variants=["substeps=8", "substeps=16", reference])
     chosen, twice, four_times, exact, floor = trade.trade_on_cpu("Hopper", args)
@@ -161,15 +153,3 @@ def test_finer_steps_err_less_and_the_reference_not_at_all(trade) -> None:
     table = trade.table([chosen, twice]).splitlines()
     assert table[2].startswith("| chosen |")
     assert {line.count("|") for line in table} == {9}
-
-
-def test_growth_takes_the_nearest_size_that_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reorientation trains on one sequence of 16 steps an environment in 8 minibatches, so each policy's block is a
-    multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import growth
-
-    config = replace(preset("AllegroKukaReorientation"), algo="cpo")
-    assert growth.nearest_fit(config, 4096) == 4080
-    assert growth.nearest_fit(config, 4120) == 4128
-    assert growth.nearest_fit(config, 24576) == 24576

@@ -1,10 +1,10 @@
 """The least time of an update: sums by hand, and the figures that the targets rest on."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+import roofline
 
 from echelon.config import ModelConfig
 from echelon.presets import preset
@@ -12,26 +12,18 @@ from echelon.presets import preset
 ALLEGRO, SHADOW, KUKA = ({"policy": 88}, 16), ({"policy": 211}, 20), ({"policy": 117}, 23)
 
 
-@pytest.fixture
-def roofline(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import roofline  # pyright: ignore[reportMissingImports]  # found by the line above
-
-    return roofline
-
-
 def shapes(products: Any) -> list[tuple[int, int, int]]:
     return [(one.rows, one.inputs, one.outputs) for one in products]
 
 
-def test_a_product_is_bound_by_the_slower_of_two(roofline: Any) -> None:
+def test_a_product_is_bound_by_the_slower_of_two() -> None:
     """512 × 512: 2·512·512 = 524,288 operations a row, 1.413 ns at 371 T/s; 4·1,024 bytes, 1.067 ns at 3.84 TB/s.
     120 × 512: 122,880 operations, 0.331 ns; 4·632 = 2,528 bytes, 0.658 ns."""
     assert roofline.Product(1, 512, 512).seconds == pytest.approx(1.413e-9, rel=1e-3)
     assert roofline.Product(1, 120, 512).seconds == pytest.approx(0.658e-9, rel=1e-3)
 
 
-def test_products_of_an_mlp(roofline: Any) -> None:
+def test_products_of_an_mlp() -> None:
     model = ModelConfig(hidden=(7, 5), phi_dim=4)
     found = roofline.forward(model, {"policy": 3}, 2, policies=6, evaluations=100, units=100)
     assert shapes(found) == [(100, 3 + 4, 7), (100, 7, 5), (100, 5, 2 + 1)]
@@ -39,12 +31,12 @@ def test_products_of_an_mlp(roofline: Any) -> None:
     assert shapes(alone)[0] == (100, 3, 7)
 
 
-def test_a_shared_first_layer_reads_each_unit_once(roofline: Any) -> None:
+def test_a_shared_first_layer_reads_each_unit_once() -> None:
     found = roofline.forward(ModelConfig(hidden=(7, 5), phi_dim=4), {"policy": 3}, 2, 6, evaluations=100, units=60)
     assert shapes(found) == [(60, 3, 7), (100, 7, 5), (100, 5, 3)]
 
 
-def test_products_of_an_lstm_and_of_a_critic_of_its_own(roofline: Any) -> None:
+def test_products_of_an_lstm_and_of_a_critic_of_its_own() -> None:
     model = ModelConfig(hidden=(7,), lstm=8, phi_dim=4)
     found = roofline.forward(model, {"policy": 3, "critic": 9}, 2, policies=6, evaluations=10, units=10)
     assert shapes(found) == [
@@ -54,7 +46,7 @@ def test_products_of_an_lstm_and_of_a_critic_of_its_own(roofline: Any) -> None:
 
 
 @pytest.mark.parametrize(("algo", "times"), [("ppo", 1), ("sapg", 7 / 6), ("cpo", 2)])
-def test_rows_of_an_update(roofline: Any, algo: Any, times: float) -> None:
+def test_rows_of_an_update(algo: Any, times: float) -> None:
     """AllegroHand: 24,576 environments, 8 steps, 5 passes; the leader borrows a sixth, five followers another 5/6."""
     config = replace(preset("AllegroHand"), algo=algo)
     rows = [one.rows for one in roofline.update_products(config, *ALLEGRO)]
@@ -71,9 +63,7 @@ def test_rows_of_an_update(roofline: Any, algo: Any, times: float) -> None:
         ("AllegroKukaReorientation", KUKA, 66.0, 113.0, 0.07),
     ],
 )
-def test_the_figures_that_the_targets_rest_on(
-    roofline: Any, task: str, sizes: Any, sapg: float, cpo: float, tolerance: float
-) -> None:
+def test_the_figures_that_the_targets_rest_on(task: str, sizes: Any, sapg: float, cpo: float, tolerance: float) -> None:
     config = preset(task)
     for algo, expected in (("sapg", sapg), ("cpo", cpo)):
         found = roofline.update_roofline(replace(config, algo=algo), *sizes)
@@ -81,7 +71,7 @@ def test_the_figures_that_the_targets_rest_on(
         assert found["roofline_shared_ms"] < found["roofline_ms"]
 
 
-def test_operations_of_an_update(roofline: Any) -> None:
+def test_operations_of_an_update() -> None:
     """0.2275 M multiply-adds a row (120·512 + 512·256 + 256·128 + 128·17), 2 M rows, 3 passes, 2 operations each."""
     found = roofline.update_roofline(preset("AllegroHand"), *ALLEGRO)
     assert found["update_tflop"] == pytest.approx(2 * 3 * 0.227456e6 * 2 * 983_040 / 1e12)

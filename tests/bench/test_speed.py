@@ -1,44 +1,23 @@
-"""The suite of rates: what its cases set, and what is made of its lines."""
+"""Rates of training: what the cases set, what is measured of them, and what is made of the lines."""
 
-import argparse
-import json
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
+import command
+import kernels
 import pytest
+import speed
+import trainer_parts
 
-
-@pytest.fixture
-def speed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import speed  # pyright: ignore[reportMissingImports]  # found by the line above
-
-    return speed
-
-
-@pytest.fixture
-def rates(speed: Any) -> Any:
-    import rates  # pyright: ignore[reportMissingImports]
-
-    return rates
+from echelon.errors import UserError
+from echelon.presets import preset
 
 
 def line(case: str, run: int, iteration: float) -> dict[str, Any]:
-    return {
-        "case": case,
-        "run": run,
-        "physics": 2e6,
-        "physics_in_training": 1.6e6,
-        "rollout": 1.5e6,
-        "training": 1e6,
-        "ms_iteration": iteration,
-        "ms_collect": 100.0,
-        "ms_targets": 10.0,
-        "ms_update": 30.0,
-        "roofline_ms": 12.0,
-        "update_over_roofline": 2.5,
-        "gib": None,
-    }
+    rates = {"physics": 2e6, "physics_in_training": 1.6e6, "rollout": 1.5e6, "training": 1e6}
+    parts = {"ms_iteration": iteration, "ms_collect": 100.0, "ms_targets": 10.0, "ms_update": 30.0}
+    bounds = {"roofline_ms": 12.0, "update_over_roofline": 2.5, "physics_gib": None, "gib": None}
+    return {"case": case, "run": run, "num_envs": 24576} | rates | parts | bounds
 
 
 @pytest.mark.parametrize(
@@ -51,44 +30,113 @@ def line(case: str, run: int, iteration: float) -> dict[str, Any]:
         ("AllegroKukaReorientation", "on", 0.01),
     ],
 )
-def test_the_adversarial_reward_is_switched(rates: Any, task: str, adversary: str | None, coef: float) -> None:
-    config = rates.settings(task, "cpo", 12, adversary)
+def test_the_adversarial_reward_is_switched(task: str, adversary: str | None, coef: float) -> None:
+    config = trainer_parts.settings(task, "cpo", 12, adversary)
     assert (config.adversary.coef, config.num_envs) == (coef, 12)
 
 
-def test_ratios_pair_runs_and_divide_medians(speed: Any) -> None:
-    """Run 1 of SAPG failed: 230/200 pairs with run 0 only; of the medians, (230 + 250)/2 over 200."""
+def test_ratios_pair_runs_and_divide_medians() -> None:
+    """Run 1 of SAPG failed: 230/200 pairs with run 0 only; of the medians, (230 + 250)/2 over 200. A population at
+    1.5 M steps per second, beside members that have 1.0 M each while they train."""
     rows = [
         line("AllegroHand-cpo-no-adversary", 0, 230.0),
         line("AllegroHand-sapg", 0, 200.0),
         line("AllegroHand-cpo-no-adversary", 1, 250.0),
         line("AllegroHand-ppo", 1, 100.0),
+        line("AllegroHand-ppo-alone", 0, 100.0),
+        line("AllegroHand-pbt", 0, 400.0) | {"training": 1.5e6},
     ]
     assert speed.ratios(rows) == [
         "* CPO's iteration over SAPG's, without adversarial reward: 1.200 (1.150)",
         "* SAPG's iteration over PPO's: 2.000 ()",
+        "* steps per second of a population over those of its members one after another: 1.500 (1.500)",
     ]
 
 
-def test_runs_stand_side_by_side(speed: Any) -> None:
-    rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | {"training": 1.5e6, "gib": 6.84}]
+def test_runs_stand_side_by_side() -> None:
+    second = {"training": 1.5e6, "physics_gib": 1.0, "gib": 6.84, "physics": None}
+    rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | second]
+    del rows[1]["roofline_ms"]
     assert speed.table(rows).splitlines()[2] == (
-        "| AllegroHand-cpo | 2.00, 2.00 | 1.60, 1.60 | 1.50, 1.50 | 1.00, 1.50 | 50%, 75% | 62%, 94% "
-        "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | 12.0 | 2.50, 2.50 | -, 6.8 |"
+        "| AllegroHand-cpo | 24,576 | 2.00, - | 1.60, 1.60 | -, - | 1.50, 1.50 | 1.00, 1.50 | 50%, - | 62%, 94% "
+        "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | 12.0, - | 2.50, 2.50 | -; -, 1.0; 6.8 |"
     )
 
 
-def test_a_case_is_measured_in_a_process(speed: Any) -> None:
-    args = argparse.Namespace(num_envs=12, iterations=1, seconds=0.1, device="cpu")
-    found = speed.measure("AllegroHand-cpo-no-adversary", 3, args)
-    assert (found["task"], found["algo"], found["adversary"], found["run"]) == ("AllegroHand", "cpo", False, 3)
+def order(case: speed.Case, num_envs: int, random_steps: int = 0, iterations: int = 1) -> dict[str, Any]:
+    fixed = {"precision": "tf32", "device": "cpu", "iterations": iterations, "seconds": 0.05}
+    return fixed | {"case": asdict(case), "num_envs": num_envs, "random_steps": random_steps}
+
+
+def test_a_case_is_measured_in_a_process() -> None:
+    case = speed.Case("AllegroHand", adversary="off")
+    found = command.in_a_process(speed.__file__, order(case, 12))
+    assert (found["task"], found["algo"], found["adversary"], found["num_envs"]) == ("AllegroHand", "cpo", False, 12)
     assert found["update_over_roofline"] == pytest.approx(found["ms_update"] / found["roofline_ms"])
     assert found["ms_iteration"] > found["ms_update"] > 0
+    assert found["rollout"] == pytest.approx(12 * 8 * 1000 / found["ms_collect"])
     assert "random" not in found
-    assert speed.table([json.loads(json.dumps(found))])
+    assert speed.table([{"case": "one"} | found])
 
 
-def test_a_case_that_fails_is_no_result(speed: Any) -> None:
-    """Six policies have at least six environments."""
-    args = argparse.Namespace(num_envs=5, iterations=1, seconds=0.1, device="cpu")
-    assert speed.measure("AllegroHand-sapg", 0, args) is None
+def test_a_case_that_fails_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.in_a_process(speed.__file__, order(speed.Case("Foo"), 12)) is None
+    assert capfd.readouterr().err.startswith("error: Foo is not a task")
+
+
+def test_a_population_without_physics_is_measured_too() -> None:
+    found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24, random_steps=8))
+    assert (found["algo"], found["adversary"], found["num_envs"]) == ("pbt", False, 12)
+    assert found["training"] > 0
+    assert found["random"] > 0
+    assert "physics" not in found
+    assert not any("roofline" in name for name in found)  # it counts one network that all policies share
+
+
+def test_physics_and_task_are_measured_without_training() -> None:
+    found = {"case": "alone"} | speed.measure(order(speed.Case("Hopper"), 24, random_steps=8, iterations=0))
+    assert found["physics"] > found["random"] > 0
+    assert not any(name.startswith("ms_") for name in found)
+    assert "| - / - / - |" in speed.table([found])
+
+
+@pytest.mark.parametrize(
+    ("task", "algo", "asked", "fits"),
+    [
+        # Reorientation trains on one sequence of 16 steps an environment in 8 minibatches, so each policy's block is a
+        # multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128.
+        ("AllegroKukaReorientation", "cpo", 4096, 4080),
+        ("AllegroKukaReorientation", "cpo", 4120, 4128),
+        ("AllegroKukaReorientation", "cpo", 24576, 24576),
+        ("CartpoleSwingup", "pbt", 13, 12),  # six members share equally
+    ],
+)
+def test_the_nearest_size_that_splits_is_taken(task: str, algo: Any, asked: int, fits: int) -> None:
+    assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(UserError, match="foo"):
+        speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24576))
+
+
+@pytest.mark.parametrize("algo", ["cpo", "pbt"])
+def test_kernels_of_every_part_are_listed(
+    algo: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiled = []
+
+    def profile(run: Any, device: Any) -> list[kernels.Kernel]:  # torch's own is slow
+        profiled.append(run())
+        return [(1.5, 2, "a_kernel")]
+
+    monkeypatch.setattr(kernels, "kernels", profile)
+    words = ["--algo", algo, "--num-envs", "12", "--device", "cpu", "--iterations", "1"]
+    monkeypatch.setattr("sys.argv", ["kernels.py", "CartpoleSwingup", *words])
+    kernels.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [row for row in lines if row.endswith("kernels")] == [
+        f"CartpoleSwingup {part}: 1.5 ms in 2 kernels" for part in ("collect", "targets", "update")
+    ]
+    assert lines[-1] == "    1.500      2  a_kernel"
+    assert len(profiled) == 3

@@ -1,13 +1,12 @@
 """Train a task with its preset for some minutes, or until a figure is reached, and keep every tenth line of metrics.
 
-    python benchmarks/learning.py AllegroHand --minutes 8 --until successes/leader ">=" 1.6 --out results/learning
-    python benchmarks/learning.py FrankaCubePush --name near -- --env.start-spread 0.1
+    python benchmarks/train_until.py AllegroHand --minutes 8 --until successes/leader ">=" 1.6 --out results/learning
+    python benchmarks/train_until.py FrankaCubePush --name near -- --env.start-spread 0.1
 
 What follows `--` are flags of `echelon train`. The clock starts with the first environment step. OUT/TASK gets the
 run's settings (`config.json`) and `metrics.csv`; the run itself lies in `--runs`.
 """
 
-import argparse
 import contextlib
 import csv
 import dataclasses
@@ -19,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from command import command
+from command import command, options
 
 from echelon.commands.train import configure
 from echelon.config import TrainConfig
@@ -99,7 +98,7 @@ def keep(folder: RunFolder, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("task")
     parser.add_argument("--algo", default="cpo")
     parser.add_argument("--seed", type=int, default=0)

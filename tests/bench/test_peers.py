@@ -1,42 +1,35 @@
 """Our update beside an independent one: the comparison finds them equal, and finds what is not."""
 
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 
 pytest.importorskip("rsl_rl", reason="rsl-rl-lib is not installed")
+bench: Any = import_module("ppo_update")
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    import ppo_update_peers  # pyright: ignore[reportMissingImports]  # found by the line above
-
-    return ppo_update_peers
-
-
-@pytest.fixture
-def rsl_rl(bench: Any) -> Any:
+def rsl_rl() -> Any:
     return bench.find_peers()[0]["rsl_rl"]
 
 
 @pytest.fixture
-def sizes(bench: Any) -> Any:
+def sizes() -> Any:
     return bench.Sizes(num_envs=16, obs=5, actions=3, horizon=4, hidden=(8, 8), epochs=2, minibatches=2)
 
 
 CPU = torch.device("cpu")
 
 
-def test_losses_of_the_first_minibatch_are_those_of_rsl_rl(bench: Any, rsl_rl: Any, sizes: Any):
+def test_losses_of_the_first_minibatch_are_those_of_rsl_rl(rsl_rl: Any, sizes: Any):
     found = bench.check_first_minibatch({"rsl_rl": rsl_rl}, sizes, CPU)["rsl_rl"]
     assert found["rsl_rl"] == pytest.approx(found["echelon"], abs=1e-6)
     assert abs(found["echelon"]["surrogate"]) > 1e-3  # advantages have mean 0: at ratios of 1 it would vanish
 
 
-def test_clips_bind_in_the_compared_rows(bench: Any, sizes: Any):
+def test_clips_bind_in_the_compared_rows(sizes: Any):
     problem = bench.build(sizes, CPU, bench.BINDING)
     plain = torch.nn.Sequential(*(m for layer in problem.critic for m in (layer, torch.nn.ELU())))[:-1]
     with torch.no_grad():
@@ -44,7 +37,7 @@ def test_clips_bind_in_the_compared_rows(bench: Any, sizes: Any):
     assert 0.4 < (moved > 0.2).float().mean() < 0.8  # uniform up to 0.5: 60 %
 
 
-def test_a_peer_with_another_setting_is_found_out(bench: Any, rsl_rl: Any, sizes: Any):
+def test_a_peer_with_another_setting_is_found_out(rsl_rl: Any, sizes: Any):
     class Other(rsl_rl):
         def __init__(self, problem: Any) -> None:
             super().__init__(problem)
@@ -54,7 +47,7 @@ def test_a_peer_with_another_setting_is_found_out(bench: Any, rsl_rl: Any, sizes
         bench.check_first_minibatch({"rsl_rl": Other}, sizes, CPU)
 
 
-def test_minibatches_are_the_same_rows(bench: Any, rsl_rl: Any, sizes: Any):
+def test_minibatches_are_the_same_rows(rsl_rl: Any, sizes: Any):
     """The first step's loss of a whole update depends on which half of the rows it takes."""
     problem = bench.build(sizes, CPU, bench.NOT_BINDING)
     with bench.fixed_order(sizes, CPU):
@@ -65,7 +58,7 @@ def test_minibatches_are_the_same_rows(bench: Any, rsl_rl: Any, sizes: Any):
     assert abs(totals["echelon"][1] - totals["echelon"][0]) > 1e-3
 
 
-def test_with_a_shared_trunk_the_critic_is_the_actor_but_for_its_last_layer(bench: Any, sizes: Any):
+def test_with_a_shared_trunk_the_critic_is_the_actor_but_for_its_last_layer(sizes: Any):
     problem = bench.build(sizes, CPU, bench.NOT_BINDING, shared=True)
     ours = bench.Ours(problem)
     features = problem.obs[:-1]
@@ -82,7 +75,7 @@ def test_with_a_shared_trunk_the_critic_is_the_actor_but_for_its_last_layer(benc
     )
 
 
-def test_a_shared_trunk_is_compared_with_a_shared_trunk(bench: Any):
+def test_a_shared_trunk_is_compared_with_a_shared_trunk():
     row = bench.Row("rl_games", "fp32", None, shared=True, compiled=True, seconds=[0.006])
     rows = [
         bench.Row("echelon", "fp32", None, seconds=[0.004]),
@@ -93,7 +86,7 @@ def test_a_shared_trunk_is_compared_with_a_shared_trunk(bench: Any):
     assert [found["times_echelon"] for found in bench.report(rows)] == pytest.approx([1, 1, 3])
 
 
-def test_an_update_starts_again_from_the_same_weights(bench: Any, sizes: Any):
+def test_an_update_starts_again_from_the_same_weights(sizes: Any):
     ours = bench.Ours(bench.build(sizes, CPU, bench.NOT_BINDING))
     with bench.fixed_order(sizes, CPU), bench.recorded_losses() as losses:
         ours.update()
@@ -102,7 +95,7 @@ def test_an_update_starts_again_from_the_same_weights(bench: Any, sizes: Any):
     assert losses[4].item() == pytest.approx(losses[0].item(), abs=1e-6)
 
 
-def test_the_first_minibatch_is_the_one_the_order_starts_with(bench: Any, sizes: Any):
+def test_the_first_minibatch_is_the_one_the_order_starts_with(sizes: Any):
     problem = bench.build(sizes, CPU, bench.NOT_BINDING)
     with bench.fixed_order(sizes, CPU):
         rows = torch.randperm(sizes.horizon * sizes.num_envs)[: sizes.horizon * sizes.num_envs // 2]
@@ -110,7 +103,7 @@ def test_the_first_minibatch_is_the_one_the_order_starts_with(bench: Any, sizes:
     torch.testing.assert_close(problem.reward.flatten()[rows].sort()[0], first.reward.flatten().sort()[0])
 
 
-def test_a_compiled_loss_is_recorded_once(bench: Any, sizes: Any, traced: None):
+def test_a_compiled_loss_is_recorded_once(sizes: Any, traced: None):
     """Compiling asks for gradients of its own, which are no gradient steps: 2 epochs of 2 minibatches are 4."""
     problem = bench.build(sizes, CPU, bench.NOT_BINDING)
     contestant = bench.Ours(problem)

@@ -9,17 +9,15 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import problem as given
 import torch
 from gymnasium.spaces import Box
+from problem import Contestant, Losses, Problem
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.common.a2c_common import swap_and_flatten01
 from rl_games.common.algo_observer import AlgoObserver
 from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor, nn
-
-from update_peers import problem as given
-from update_peers.contestant import Contestant, Losses
-from update_peers.problem import Problem
 
 
 class Environments(IVecEnv):
@@ -51,10 +49,11 @@ class Agent(A2CAgent):
         return flat | {"returns": swap_and_flatten01(advantage + values), "played_frames": 0, "step_time": 0.0}
 
 
-class RlGames(Contestant):
+class Peer(Contestant):
     """`train_epoch`. `compiled` is what its runner makes of an agent by default, with TF32."""
 
     shares = True
+    compiles = True
 
     def __init__(self, problem: Problem, *, compiled: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # it makes a run's folders

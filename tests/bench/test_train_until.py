@@ -2,37 +2,21 @@
 
 import csv
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
+import train_until
+from command import command
 
 from echelon.errors import UserError
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-
-@pytest.fixture
-def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """By its path: there is a folder of tests of that name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    spec = spec_from_file_location("learning_benchmark", BENCHMARKS / "learning.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_flags_after_two_dashes_are_the_trainings(
-    learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_flags_after_two_dashes_are_the_trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = ["CartpoleSwingup", "--name", "short", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
     own += ["--seed", "3", "--algo", "ppo", "--until", "iteration", ">=", "2"]
     flags = ["--device", "cpu", "--num-envs", "48", "--update.learning-rate", "0.002"]
-    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--", *flags])
-    learning.main()
+    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--", *flags])
+    train_until.main()
     config = json.loads((tmp_path / "kept" / "short" / "config.json").read_text())["config"]
     assert (config["task"], config["algo"], config["seed"], config["num_envs"]) == ("CartpoleSwingup", "ppo", 3, 48)
     assert config["update"]["learning_rate"] == 0.002
@@ -40,14 +24,12 @@ def test_flags_after_two_dashes_are_the_trainings(
         assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2"]  # every tenth, and the last
 
 
-def test_a_mistake_is_one_sentence(learning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from command import command  # pyright: ignore[reportMissingImports]
-
-    monkeypatch.setattr("sys.argv", ["learning.py", "CartpoleSwingup", "--", "--num-envs", "0"])
+def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train_until.py", "CartpoleSwingup", "--", "--num-envs", "0"])
     with pytest.raises(UserError):
-        learning.main()
+        train_until.main()
     with pytest.raises(SystemExit) as stopped:
-        command(learning.main)
+        command(train_until.main)
     assert isinstance(stopped.value.code, str)
     assert stopped.value.code.startswith("error: ")
     assert "\n" not in stopped.value.code
@@ -62,45 +44,43 @@ def test_a_mistake_is_one_sentence(learning: Any, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_an_aim_that_cannot_be_compared_is_refused_before_anything_is_built(
-    learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], sentence: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], sentence: str
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["learning.py", "CartpoleSwingup", "--runs", str(tmp_path), "--until", *words])
+    monkeypatch.setattr("sys.argv", ["train_until.py", "CartpoleSwingup", "--runs", str(tmp_path), "--until", *words])
     with pytest.raises(UserError) as refused:
-        learning.main()
+        train_until.main()
     assert str(refused.value) == sentence
     assert not list(tmp_path.iterdir())
 
 
-def test_a_misspelt_metric_is_noticed_at_the_first_update(
-    learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_misspelt_metric_is_noticed_at_the_first_update(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs"), "--algo", "ppo"]
     own += ["--until", "retrun/leader", ">=", "1"]
-    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--", "--device", "cpu", "--num-envs", "48"])
+    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--", "--device", "cpu", "--num-envs", "48"])
     with pytest.raises(UserError, match=r"^--until retrun/leader is no metric of this run; did you mean return/leader"):
-        learning.main()
+        train_until.main()
     lines = (tmp_path / "runs" / "CartpoleSwingup" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["iteration"] for line in lines] == [1]
 
 
-def test_a_metric_may_be_nan_at_first_and_be_left_out_later(learning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_may_be_nan_at_first_and_be_left_out_later(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[int] = []
-    monkeypatch.setattr(learning.signal, "raise_signal", stopped.append)
-    view = learning.Deadline(1, learning.Aim("ess", ">=", 0.5))
+    monkeypatch.setattr(train_until.signal, "raise_signal", stopped.append)
+    view = train_until.Deadline(1, train_until.Aim("ess", ">=", 0.5))
     for value in ({"ess": float("nan")}, {}, {"ess": 0.4}):
         view.update({"wall_s": 1.0} | value)
     assert not stopped
     view.update({"wall_s": 1.0, "ess": 0.5})
-    assert stopped == [learning.signal.SIGINT]
+    assert stopped == [train_until.signal.SIGINT]
 
 
-def test_a_resumed_run_knows_the_metrics_it_had(learning: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_resumed_run_knows_the_metrics_it_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Diagnostics are measured in its first iteration, and not in those after which it goes on."""
     own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
     flags = ["--", "--device", "cpu", "--num-envs", "48", "--iterations", "3"]
-    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--until", "iteration", ">=", "1", *flags])
-    learning.main()
-    monkeypatch.setattr("sys.argv", ["learning.py", *own, "--until", "ess", ">=", "1e9", *flags])
-    learning.main()
+    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--until", "iteration", ">=", "1", *flags])
+    train_until.main()
+    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--until", "ess", ">=", "1e9", *flags])
+    train_until.main()
     with (tmp_path / "kept" / "CartpoleSwingup" / "metrics.csv").open() as file:
         assert [(row["iteration"], row["ess"] != "") for row in csv.DictReader(file)] == [("1", True), ("3", False)]

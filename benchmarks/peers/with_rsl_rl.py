@@ -3,20 +3,20 @@
 import math
 from typing import Any
 
+import problem as given
 import torch
+from problem import Contestant, Losses, Problem
 from rsl_rl.algorithms import PPO
 from rsl_rl.models import MLPModel
 from rsl_rl.storage import RolloutStorage
 from tensordict import TensorDict
 from torch import nn
 
-from update_peers import problem as given
-from update_peers.contestant import Contestant, Losses
-from update_peers.problem import Problem
 
-
-class RslRl(Contestant):
+class Peer(Contestant):
     """`compute_returns` and `update` as its runner calls them. It normalises observations and no values."""
+
+    compiles = True
 
     def __init__(self, problem: Problem, *, compiled: bool = False) -> None:
         sizes, device = problem.sizes, str(problem.device)

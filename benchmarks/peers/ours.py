@@ -6,7 +6,9 @@ as they are, inside the graph: our column is therefore a little slower than trai
 
 from typing import Any
 
+import problem as given
 import torch
+from problem import Contestant, Losses, Problem
 from torch import Tensor
 
 from echelon.algorithms import ALGORITHMS
@@ -19,9 +21,6 @@ from echelon.models.normaliser import EPSILON, Normaliser
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
 from echelon.training.trainer import make_plan
-from update_peers import problem as given
-from update_peers.contestant import Contestant, Losses
-from update_peers.problem import Problem
 
 
 class Ours(Contestant):

@@ -1,7 +1,7 @@
 """PPO's update beside rsl_rl's, skrl's and rl_games': the same rollout, weights, minibatches, epochs and settings.
 
-    python benchmarks/ppo_update_peers.py [--device cuda] [--json FILE]
-    python benchmarks/ppo_update_peers.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
+    python benchmarks/peers/ppo_update.py [--device cuda] [--json FILE]
+    python benchmarks/peers/ppo_update.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
 
 An update goes from a stored rollout to trained networks: targets, all gradient steps, normalisers, and its metrics read
 by the host. Ours is captured as a CUDA graph on CUDA, as in training; the others run as they ship, which is eagerly,
@@ -35,9 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from update_peers.contestant import Contestant
-from update_peers.ours import Ours
-from update_peers.problem import CLIP, Problem, Sizes, build, fixed_order, recorded_losses
+from ours import Ours
+from problem import CLIP, Contestant, Problem, Sizes, build, fixed_order, recorded_losses
 
 TOLERANCE = 1e-4
 BINDING, NOT_BINDING = 2.5 * CLIP, 0.5 * CLIP
@@ -48,22 +47,8 @@ WARM_UPS = 3
 Maker = Callable[[Problem], Contestant]
 
 
-@dataclass(frozen=True)
-class Peer:
-    """Where a library's contestant is found."""
-
-    package: str
-    module: str
-    name: str
-    compiles: bool
-    """Whether it offers to compile its networks."""
-
-
-PEERS = {
-    "rsl_rl": Peer("rsl-rl-lib", "with_rsl_rl", "RslRl", True),
-    "skrl": Peer("skrl", "with_skrl", "Skrl", False),
-    "rl_games": Peer("rl-games", "with_rl_games", "RlGames", True),
-}
+PEERS = {"rsl_rl": "rsl-rl-lib", "skrl": "skrl", "rl_games": "rl-games"}
+"""Libraries and their packages. `with_NAME.py` has the contestant."""
 
 
 @dataclass
@@ -93,11 +78,11 @@ def called(library: str, shared: bool) -> str:
 def find_peers() -> tuple[dict[str, Any], dict[str, str]]:
     """The contestants' classes of the libraries that are installed, and why the others are missing."""
     found, missing = {}, {}
-    for name, peer in PEERS.items():
+    for name, package in PEERS.items():
         try:
-            found[name] = getattr(importlib.import_module(f"update_peers.{peer.module}"), peer.name)
+            found[name] = importlib.import_module(f"with_{name}").Peer
         except ImportError as error:
-            missing[name] = f"{error}; its package is {peer.package}"
+            missing[name] = f"{error}; its package is {package}"
     return found, missing
 
 
@@ -152,7 +137,7 @@ def make_rows(args: argparse.Namespace, peers: dict[str, Any], problem: Problem)
         rows += [
             Row(name, precisions[0], make(problem, compiled=True), problem.shared, compiled=True)
             for name, make in peers.items()
-            if PEERS[name].compiles
+            if make.compiles
         ]
     return rows
 
@@ -221,11 +206,11 @@ def report(rows: list[Row]) -> list[dict[str, Any]]:
 
 def machine(device: torch.device) -> dict[str, str]:
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    for peer in PEERS.values():
+    for package in PEERS.values():
         try:
-            versions[peer.package] = importlib.metadata.version(peer.package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            versions[peer.package] = "not installed"
+            versions[package] = "not installed"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {"device": name} | versions
 

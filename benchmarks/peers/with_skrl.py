@@ -7,18 +7,16 @@ import itertools
 from typing import Any
 
 import numpy as np
+import problem as given
 import torch
 from gymnasium.spaces import Box
+from problem import Contestant, Losses, Problem, Sizes
 from skrl.agents.torch.ppo import PPO
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 from skrl.resources.schedulers.torch import KLAdaptiveLR
 from torch import Tensor, nn
-
-from update_peers import problem as given
-from update_peers.contestant import Contestant, Losses
-from update_peers.problem import Problem, Sizes
 
 
 class Policy(GaussianMixin, Model):
@@ -46,7 +44,7 @@ class Value(DeterministicMixin, Model):
         return self.net(inputs["observations"]), {}
 
 
-class Skrl(Contestant):
+class Peer(Contestant):
     """`PPO.update` on a `RandomMemory`, with its normalisers of observations and values."""
 
     clips_values_alike = False

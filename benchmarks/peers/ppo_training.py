@@ -1,11 +1,11 @@
 """Collect and update times of our PPO beside rsl_rl's, on the same task, network sizes, batch and epochs.
 
-    python benchmarks/ppo_against_rsl_rl.py --task Hopper --iterations 20
+    python benchmarks/peers/ppo_training.py --task Hopper --iterations 20
 
 Both run in one process and take turns, so that whatever else the machine does hits both alike; medians are reported.
 rsl_rl trains separate actor and critic networks. Ours shares a trunk; for the comparison it is given a separate critic
 (`critic` observations equal to the policy's), and the shared default is reported as a third column.
-Each side does the bookkeeping per step that its own loop does; the adapter's is switched off.
+Each side does the bookkeeping per step that its own loop does; the adapter does none.
 """
 
 import argparse
@@ -15,12 +15,13 @@ import os
 import platform
 import statistics
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
+from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 from rsl_rl.utils import check_nan
-from rsl_rl_env import RslRlEnv
+from tensordict import TensorDict
 from torch import Tensor
 
 from echelon import tasks
@@ -28,6 +29,9 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import Env, Groups, State, Step
 from echelon.presets import preset
 from echelon.training.trainer import Trainer
+
+Times = tuple[float, float]
+"""Seconds of collecting and of updating."""
 
 
 class TwinCritic:
@@ -57,42 +61,51 @@ class TwinCritic:
         return {"policy": obs["policy"], "critic": obs["policy"]}
 
 
-class Bare(RslRlEnv):
-    """The adapter without its bookkeeping."""
+class RslRlEnv(VecEnv):
+    """An `Env` as rsl_rl takes it, so that its PPO trains on the same physics, rewards and clocks as ours.
 
-    def _add(self, name: str, value: Tensor, where: Tensor) -> None:
-        pass
+    rsl_rl bootstraps a truncated row with V of the observation before the step (`time_outs`); it has no place for
+    `final_obs`. It also knows no action bounds; the task clamps.
+    """
 
+    def __init__(self, env: Env) -> None:
+        self.env, self.device, self.cfg = env, env.device, {}
+        self.num_envs, self.num_actions, self.max_episode_length = env.num_envs, env.action_dim, env.episode_length
+        self.episode_length_buf = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
+        self._obs = self._named(env.reset())
 
-@dataclass
-class Times:
-    """Seconds of each iteration."""
+    def get_observations(self) -> TensorDict:
+        return self._obs
 
-    collect: list[float] = field(default_factory=list)
-    update: list[float] = field(default_factory=list)
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict]:
+        """One control step in rsl_rl's terms: one done flag, truncations beside it in `time_outs`."""
+        step = self.env.step(actions)
+        done = step.terminated | step.truncated
+        self.episode_length_buf = (self.episode_length_buf + 1).masked_fill(done, 0)
+        self._obs = self._named(step.obs)
+        return self._obs, step.reward, done, {"time_outs": step.truncated}
 
-    def medians(self) -> tuple[float, float]:
-        return statistics.median(self.collect), statistics.median(self.update)
+    def _named(self, obs: Groups) -> TensorDict:
+        return TensorDict(dict(obs), batch_size=[self.num_envs])
 
 
 class Ours:
     """Our trainer, timed by its own timers; targets count as update, as rsl_rl's returns do."""
 
     def __init__(self, env: Env, config: TrainConfig) -> None:
-        self.trainer, self.times = Trainer(env, config), Times()
+        self.trainer = Trainer(env, config)
 
-    def iterate(self) -> None:
+    def iterate(self) -> Times:
         self.trainer.iterate()
-        seconds = {name: span.seconds for name, span in self.trainer.timers.iteration.items()}
-        self.times.collect.append(seconds.pop("collect"))
-        self.times.update.append(sum(seconds.values()))
+        seconds = self.trainer.timers.metrics()
+        return seconds.pop("time/collect"), sum(seconds.values())
 
 
 class Theirs:
     """rsl_rl's own loop with a clock in it."""
 
     def __init__(self, env: Env, config: TrainConfig, minibatches: int) -> None:
-        self.env, self.horizon, self.times = Bare(env), config.update.horizon, Times()
+        self.env, self.horizon = RslRlEnv(env), config.update.horizon
         net = {"class_name": "MLPModel", "hidden_dims": list(config.model.hidden), "activation": "elu"}
         net["obs_normalization"] = True
         settings = {
@@ -115,7 +128,7 @@ class Theirs:
         self.algorithm.train_mode()
         self.obs = self.env.get_observations()
 
-    def iterate(self) -> None:
+    def iterate(self) -> Times:
         start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(self.horizon):
@@ -128,8 +141,7 @@ class Theirs:
         with torch.inference_mode():
             self.algorithm.compute_returns(self.obs)
         self.algorithm.update()
-        self.times.collect.append(middle - start)
-        self.times.update.append(time.perf_counter() - middle)
+        return middle - start, time.perf_counter() - middle
 
 
 def main() -> None:
@@ -149,20 +161,14 @@ def main() -> None:
     columns = {"rsl_rl": theirs, "echelon, separate critic": ours, "echelon, shared trunk": shared}
     for runner in columns.values():  # warm up
         runner.iterate()
-        runner.times = Times()
-    for _ in range(args.iterations):
-        for runner in columns.values():
-            runner.iterate()
+    rounds = [[runner.iterate() for runner in columns.values()] for _ in range(args.iterations)]
     update = config.update
     print(f"{args.task}: {config.num_envs} environments, horizon {update.horizon}, {update.mini_epochs} epochs of")
     print(f"{ours.trainer.plan.minibatches} minibatches, layers {config.model.hidden}, {args.threads} torch thread(s),")
-    print(
-        f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, medians of {args.iterations} iterations"
-    )
-    base = theirs.times.medians()
-    for name, runner in columns.items():
-        collect, learn = runner.times.medians()
-        ratio = f"rsl_rl / this: collect {base[0] / collect:.2f}, update {base[1] / learn:.2f}"
+    print(f"{os.cpu_count()} cores, {platform.machine()}, medians of {args.iterations} iterations")
+    medians = [[statistics.median(part) for part in zip(*times, strict=True)] for times in zip(*rounds, strict=True)]
+    for name, (collect, learn) in zip(columns, medians, strict=True):
+        ratio = f"rsl_rl / this: collect {medians[0][0] / collect:.2f}, update {medians[0][1] / learn:.2f}"
         print(f"{name:<26} collect {1e3 * collect:7.1f} ms   update {1e3 * learn:7.1f} ms   {ratio}")
 
 

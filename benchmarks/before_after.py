@@ -1,0 +1,181 @@
+"""Is training slower after a change? Two source trees take turns on one machine.
+
+    git worktree add /tmp/before REVISION
+    python benchmarks/before_after.py /tmp/before/src src                              # on a CUDA GPU
+    python benchmarks/before_after.py /tmp/before/src src --device cpu --cases Hopper:cpo CartpoleSwingup:ppo
+
+For each case both trees build the task with its preset in a process of their own and warm up. Then they take turns, so
+that whatever else the machine does meets both alike: A trains `--iterations`, then B does, `--repeats` times; who goes
+first alternates. Reported are medians of an iteration, and the median over the turns of B's time over A's, with its
+range. Trees may lay out their modules differently: `build` is the only place that knows.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+CASES = ("AllegroHand:ppo", "AllegroHand:sapg", "AllegroHand:cpo", "ShadowHand:cpo")
+WARM_UPS = 3
+"""As it is, recording, a first replay."""
+Turn = dict[str, list[float]]
+"""Milliseconds of each iteration of a turn: whole, and by part."""
+
+
+def build(task: str, algo: str, num_envs: int | None, device: str) -> Any:
+    """A trainer of the tree that is on the path."""
+    from echelon import tasks
+    from echelon.presets import preset
+
+    config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
+    config = replace(config, num_envs=num_envs or config.num_envs)
+    find("echelon.training.loop:set_up_torch", "echelon.train:set_up_torch")(config)
+    places = ("echelon.training.resolve", "echelon.training.loop", "echelon.train")
+    where = find(*(f"{place}:choose_device" for place in places))(device)
+    env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
+    makers = ("echelon.training.population_trainer:make_trainer", "echelon.population_trainer:make_trainer")
+    return find(*makers, "echelon.training.trainer:Trainer")(env, config)
+
+
+def find(*places: str) -> Any:
+    """What stands in the first of these places, `module:name`, that the tree has."""
+    for place in places:
+        module, _, name = place.partition(":")
+        with suppress(ImportError, AttributeError):
+            return getattr(importlib.import_module(module), name)
+    raise ImportError(f"this tree has none of {', '.join(places)}; tell `build` where it is")
+
+
+def serve(case: str, num_envs: int | None, device: str) -> None:
+    """The child: build, warm up, then for every number on standard input train so many iterations and answer."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    import torch
+
+    import echelon
+
+    trainer = build(*case.split(":"), num_envs, device)
+    wait = torch.cuda.synchronize if trainer.env.device.type == "cuda" else (lambda: None)
+    for _ in range(WARM_UPS):
+        trainer.iterate()
+    answers.write(json.dumps(echelon.__file__) + "\n")
+    for line in sys.stdin:
+        turn: Turn = {"iteration": []}
+        for _ in range(int(line)):
+            wait()
+            began = time.perf_counter()
+            trainer.iterate()
+            wait()
+            turn["iteration"].append(1000 * (time.perf_counter() - began))
+            for name, seconds in trainer.timers.metrics().items():
+                turn.setdefault(name.removeprefix("time/"), []).append(1000 * seconds)
+        answers.write(json.dumps(turn) + "\n")
+
+
+class Child:
+    """A tree's training of a case, in a process of its own that waits while the other tree has its turn."""
+
+    def __init__(self, tree: Path, case: str, args: argparse.Namespace) -> None:
+        self.tree = tree
+        paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--child", json.dumps([case, args.num_envs, args.device])],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        imported = self.answer()
+        if not Path(imported).resolve().is_relative_to(tree.resolve()):
+            sys.exit(f"error: {tree} was asked for, but {imported} was imported")
+
+    def turn(self, iterations: int) -> Turn:
+        assert self.process.stdin is not None
+        print(iterations, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"error: training from {self.tree} ended with status {self.process.wait()}, as said above")
+        return json.loads(line)
+
+
+def measure(case: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Turns of both trees. They build one after the other, so that the second finds what the first compiled."""
+    both = [Child(tree, case, args) for tree in (args.before, args.after)]
+    turns: tuple[list[Turn], list[Turn]] = ([], [])
+    for number in range(args.repeats):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            turns[side].append(both[side].turn(args.iterations))
+    for child in both:
+        child.process.communicate()  # closes its input, at which it ends
+    return {"case": case, "a": turns[0], "b": turns[1]}
+
+
+def compare(a: Sequence[Turn], b: Sequence[Turn], part: str = "iteration") -> tuple[float, float, list[float]]:
+    """Median milliseconds of both sides, and B's median over A's turn by turn."""
+    medians = [[statistics.median(turn[part]) for turn in side] for side in (a, b)]
+    ratios = [after / before if before else float("nan") for before, after in zip(*medians, strict=True)]
+    return statistics.median(medians[0]), statistics.median(medians[1]), ratios
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: a line per case, and B / A of the parts that both have."""
+    lines = ["| case | A, ms | B, ms | B / A | range | B / A by part |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        a, b = row["a"], row["b"]
+        before, after, ratios = compare(a, b)
+        shared = [name for name in a[0] if name in b[0] and name != "iteration" and any(a[0][name])]
+        parts = ", ".join(f"{name} {statistics.median(compare(a, b, name)[2]):.3f}" for name in shared)
+        cells = (f"{before:.2f}", f"{after:.2f}", f"{statistics.median(ratios):.3f}")
+        lines.append(f"| {row['case']} | {' | '.join(cells)} | {min(ratios):.3f} to {max(ratios):.3f} | {parts} |")
+    return "\n".join(lines)
+
+
+def tree(text: str) -> Path:
+    if not (Path(text) / "echelon").is_dir():
+        raise argparse.ArgumentTypeError(f"{text} has no folder echelon; give the src folder of a checkout")
+    return Path(text)
+
+
+def case(text: str) -> str:
+    if text.count(":") != 1:
+        raise argparse.ArgumentTypeError(f"{text} is no case; write TASK:ALGO, as in AllegroHand:cpo")
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=tree, metavar="A", help="a src folder")
+    parser.add_argument("after", type=tree, metavar="B", help="another")
+    parser.add_argument("--cases", nargs="+", type=case, default=CASES, metavar="TASK:ALGO")
+    parser.add_argument("--num-envs", type=int, help="the preset's unless given")
+    parser.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto")
+    parser.add_argument("--iterations", type=int, default=10, help="of a turn")
+    parser.add_argument("--repeats", type=int, default=6, help="turns of each tree")
+    parser.add_argument("--json", type=Path, help="append a line per case, with every iteration, to this file")
+    args = parser.parse_args()
+    rows = []
+    for name in args.cases:
+        rows.append(measure(name, args))
+        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            with args.json.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    print(f"\nA: {args.before}\nB: {args.after}\n\n{table(rows)}")
+
+
+if __name__ == "__main__":
+    serve(*json.loads(sys.argv[2])) if sys.argv[1:2] == ["--child"] else main()

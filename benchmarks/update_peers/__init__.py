@@ -1,1 +1,0 @@
-"""PPO's update as four libraries do it, behind one interface."""

@@ -1,0 +1,7 @@
+"""The scripts in `benchmarks/` are modules here. None may have the name of a folder of tests, which it would hide."""
+
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path += [str(BENCHMARKS), str(BENCHMARKS / "peers")]
