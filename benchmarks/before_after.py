@@ -42,8 +42,7 @@ def build(task: str, algo: str, num_envs: int | None, device: str) -> Any:
     places = ("echelon.training.resolve", "echelon.training.loop", "echelon.train")
     where = find(*(f"{place}:choose_device" for place in places))(device)
     env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
-    makers = ("echelon.training.population_trainer:make_trainer", "echelon.population_trainer:make_trainer")
-    return find(*makers, "echelon.training.trainer:Trainer")(env, config)
+    return find("echelon.population_trainer:make_trainer", "echelon.training.trainer:Trainer")(env, config)
 
 
 def find(*places: str) -> Any:

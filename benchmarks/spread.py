@@ -26,7 +26,8 @@ from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.models import spread as dispatch
 from echelon.models import spread_kernel
-from echelon.models.spread import Blocks, Sharing, spread
+from echelon.models.sharing import DRAWN, Blocks, Sharing
+from echelon.models.spread import spread
 from echelon.models.spread_kernel import Tile, spread_in_one
 
 FOLLOWERS = 5
@@ -62,9 +63,10 @@ class Problem:
         def normal(*shape: int) -> Tensor:
             return torch.randn(shape, generator=generator, device=device).to(kind)
 
-        follower = torch.tensor([FOLLOWERS], device=device)
-        blocks = Blocks(FOLLOWERS, case.block, case.block, borrows=True, pulls=True)
-        self.sharing = Sharing(blocks, follower, blocks.source(follower))
+        drawn = torch.tensor([FOLLOWERS], device=device)
+        pulls = ((follower, 0) for follower in range(1, FOLLOWERS + 1))
+        blocks = Blocks(1, (case.block,) * (FOLLOWERS + 1), ((0, DRAWN), *pulls))
+        self.sharing = Sharing(blocks, drawn, blocks.source(drawn))
         policies = torch.arange(FOLLOWERS + 1, device=device).repeat_interleave(case.block)
         self.policy_id = torch.cat((policies, torch.zeros_like(policies[: case.block]), policies[case.block :]))
         self.units = normal(case.steps, len(policies), case.width).requires_grad_()

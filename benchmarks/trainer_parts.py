@@ -10,11 +10,9 @@ from torch import Tensor
 from echelon import tasks
 from echelon.config import TrainConfig
 from echelon.presets import preset
-from echelon.rollout.layout import Layout
 from echelon.training.loop import set_up_torch
-from echelon.training.population_trainer import make_trainer
 from echelon.training.resolve import resolve
-from echelon.training.trainer import Trainer, make_plan
+from echelon.training.trainer import Trainer
 
 SOME_REWARD = 0.01
 """Adversarial coefficient where it is asked for and the preset has none; time does not depend on it."""
@@ -42,7 +40,7 @@ def make_env(config: TrainConfig, device: torch.device) -> Any:
 
 def train(env: Any, config: TrainConfig) -> Trainer:
     """A trainer whose three graphs are replayed from now on: one iteration as it is, one recorded, one replayed."""
-    trainer = make_trainer(env, config)
+    trainer = Trainer(env, config)
     for _ in range(3):
         trainer.iterate()
     return trainer
@@ -70,6 +68,6 @@ class UpdateSize:
 
 def update_size(config: TrainConfig) -> UpdateSize:
     """A `UserError` where the environments do not split into equal minibatches, or between members."""
-    resolve(config)
-    plan = make_plan(Layout(config.num_envs, config.num_policies), config)
-    return UpdateSize(plan.size * plan.length, plan.own * plan.length)
+    plan = resolve(config).plan
+    rows = plan.layout.networks * plan.length
+    return UpdateSize(plan.size * rows, plan.sizes[0] * rows)

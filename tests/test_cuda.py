@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import echelon.training.trainer as trainer_module
-from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, TrainConfig
-from echelon.learning.optimizer import Adam
+from echelon.algorithms.algorithm import Takeover
+from echelon.algorithms.pbt import Population
+from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.presets import preset
 from echelon.rollout.buffer import Rollout
@@ -22,10 +23,10 @@ pytestmark = [
 
 
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
+    """Members of a population have hyperparameters of their own, and none is replaced by itself."""
     config = preset("DeceptiveReach")
-    return dataclasses.replace(
-        config, algo=algo, num_envs=192, model=ModelConfig(hidden=(32, 32), lstm=lstm), fuse=False, **changes
-    )
+    model, pbt = ModelConfig(hidden=(32, 32), lstm=lstm), PbtConfig(mutation_probability=1.0)
+    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, fuse=False, pbt=pbt, **changes)
 
 
 def build(config: TrainConfig, device: str) -> Trainer:
@@ -61,22 +62,24 @@ def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lstm", [0, 16])
-@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt"])
 def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same rollout, same minibatches: targets to 1e-5 and parameters after a whole update to 1e-4, in FP32."""
     config = tiny(algo, lstm)
     cpu, cuda = build(config, "cpu"), build(config, "cuda")
     cpu.iterate()
     cuda.model.load_state_dict(cpu.model.state_dict())
+    if cpu.selection is not None and cuda.selection is not None:
+        cuda.selection.load_state_dict(cpu.selection.state_dict())
     rollout = cpu.collector.collect()
-    follower = cpu.plan.draw_follower(cpu.generator)
-    passes = [list(cpu.plan.shuffle(follower, cpu.generator)) for _ in range(config.update.mini_epochs)]
+    follower = cpu.layout.draw_followers(cpu.generator)
+    passes = [list(cpu.plan.shuffle(follower, cpu.generator)) for _ in range(cpu.update.passes)]
     results = []
     for trainer, given in ((cpu, rollout), (cuda, on_cuda(rollout))):
         device = trainer.env.device
         drawn = follower.to(device)
         targets = trainer_module.compute_targets(
-            trainer.plan, given, trainer.model, drawn, None, config.update, config.ensemble
+            trainer.plan, given, trainer.model, drawn, None, trainer.settings, config.ensemble
         )
         queue = iter(passes)
 
@@ -85,9 +88,8 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
 
         monkeypatch.setattr(trainer.plan, "shuffle", shuffle)
         optimizer = trainer.update.optimizer
-        assert isinstance(optimizer, Adam)
         optimizer.rate.fill_(5e-4)
-        for moment in optimizer._moments.values():
+        for moment in (optimizer.mean, optimizer.square, optimizer.steps):
             moment.zero_()
         metrics = trainer.update.run(given, targets, drawn, trainer.generator)
         results.append((targets, metrics, dict(trainer.model.named_parameters())))
@@ -95,12 +97,13 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
     torch.testing.assert_close(targets_cuda.advantage.cpu(), targets_cpu.advantage, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(targets_cuda.returns.cpu(), targets_cpu.returns, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(metrics_cuda["lr"].cpu(), metrics_cpu["lr"])
+    torch.testing.assert_close(cuda.update.optimizer.steps.cpu(), cpu.update.optimizer.steps)
     for name, parameter in model_cpu.items():
         torch.testing.assert_close(model_cuda[name].cpu(), parameter, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("lstm", [0, 16])
-@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt"])
 def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(
         algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)), diagnostics=DiagnosticsConfig(every=1)
@@ -111,12 +114,36 @@ def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: py
     assert_one_read(trainer, monkeypatch)
 
 
-def test_a_run_resumes_on_cuda(tmp_path) -> None:
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("lstm", [0, 16])
+def test_replays_see_takeovers(lstm: int, fuse: bool) -> None:
+    """After a copy in place, recorded graphs act with the copied weights and train with the new hyperparameters."""
+    trainer = build(dataclasses.replace(tiny("pbt", lstm), fuse=fuse), "cuda")
+    for _ in range(4):
+        trainer.iterate()
+    selection = trainer.selection
+    assert isinstance(selection, Population)
+    after = selection.start()[0] | {"learning_rate": 2e-4, "clip": 0.05, "mini_epochs": 1.0}
+    selection.apply(Takeover(5, 0, True, 0, 0.0, 1.0, {}, after))
+    flat, steps = trainer.update.optimizer.flat, trainer.update.optimizer.steps
+    assert flat[5].equal(flat[0])
+    log_std, before, taken = trainer.model.log_std[0].detach().clone(), flat.clone(), steps.clone()
+    metrics = trainer.iterate().metrics
+    assert trainer.collector.rollout.log_std[5].equal(log_std)
+    wanted = [row["mini_epochs"] * trainer.plan.minibatches for row in selection.start()]
+    assert (steps - taken).tolist() == wanted
+    assert wanted[5] == trainer.plan.minibatches < wanted[0]
+    assert all(not now.equal(then) for now, then in zip(flat, before, strict=True))
+    assert metrics["pbt/clip/policy_5"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("algo", ["cpo", "pbt"])
+def test_a_run_resumes_on_cuda(algo: str, tmp_path) -> None:
     """Through a checkpoint and back; on CUDA to rounding, not to the bit."""
     from echelon.runs.metrics import read_metrics
     from echelon.training.loop import train
 
-    config = tiny("cpo", 16, device="cuda", out=str(tmp_path / "run"))
+    config = tiny(algo, 16, device="cuda", out=str(tmp_path / "run"))
     train(dataclasses.replace(config, iterations=2))
     folder = train(dataclasses.replace(config, iterations=4))
     assert [line["iteration"] for line in read_metrics(folder)] == [1, 2, 3, 4]

@@ -11,9 +11,10 @@ import torch
 from problem import Contestant, Losses, Problem
 from torch import Tensor
 
-from echelon.algorithms import ALGORITHMS
+from echelon.algorithms import PPO
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.device.capture import Captured
+from echelon.learning.settings import Settings
 from echelon.learning.targets import compute_targets
 from echelon.learning.update import Update
 from echelon.models.actor_critic import ActorCritic
@@ -53,10 +54,11 @@ class Ours(Contestant):
         self.model = ActorCritic(dict.fromkeys(groups, sizes.obs), sizes.actions, 1, self.config.model).to(device)
         self._load(problem)
         self.plan = make_plan(Layout(sizes.num_envs, 1, device), self.config)
-        self.learning = Update(self.model, ALGORITHMS["ppo"], self.plan, self.config)
+        self.settings = Settings(self.config.update, self.plan.layout)
+        self.learning = Update(self.model, PPO.actor_loss, self.plan, self.settings, self.config)
         self.rollout = self._store(problem, groups)
         self.generator = torch.Generator(device).manual_seed(0)
-        self.follower = self.plan.draw_follower(self.generator)
+        self.drawn = self.plan.layout.draw_followers(self.generator)
         self._captured = Captured(self._learn, device, (self.generator,))
         super().__init__(self.model.parameters())
 
@@ -93,8 +95,8 @@ class Ours(Contestant):
             last = {name: x[-1:] for name, x in rollout.obs.items()}
             output = self.model(last, self.plan.layout.policy_id, rollout.state[-1], rollout.start[-1:])
             rollout.value[-1].copy_(self.model.raw_value(output.value[0]))
-        targets = compute_targets(self.plan, rollout, self.model, self.follower, None, config.update, config.ensemble)
-        metrics = self.learning.run(rollout, targets, self.follower, self.generator)
+        targets = compute_targets(self.plan, rollout, self.model, self.drawn, None, self.settings, config.ensemble)
+        metrics = self.learning.run(rollout, targets, self.drawn, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
         return metrics
 

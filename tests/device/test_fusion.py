@@ -14,8 +14,8 @@ from echelon.tasks import make
 from echelon.training.trainer import Trainer
 
 ITERATIONS = 3
-FUSED = {"ppo": 7, "cpo": 9}
-"""Deciding, values, targets, gathering, grading, descending, measuring; with CPO the adversary's scores and lessons."""
+FUSED = {"ppo": 7, "cpo": 9, "pbt": 7}
+"""Deciding, values, targets, gathering, loss, descending, measuring; with CPO the adversary's scores and lessons."""
 CUDA = pytest.param(
     "cuda",
     marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")],
@@ -42,7 +42,7 @@ def trained(config: TrainConfig, device: str) -> tuple[Trainer, list[dict[str, f
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
-@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("cpo", 16)])
+@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("cpo", 16), ("pbt", 0), ("pbt", 16)])
 def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -> None:
     """Three iterations, with everything that is fused in them; and all of it is compiled in the first.
 
