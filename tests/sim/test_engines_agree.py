@@ -7,15 +7,13 @@ from typing import Any
 import mujoco
 import pytest
 import torch
+from gpu import MARKS
 from torch import Tensor
 
 from echelon import robots, tasks
 from echelon.sim.cpu import CpuEngine
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = MARKS
 TASKS = (
     "AllegroHand",
     "ShadowHand",

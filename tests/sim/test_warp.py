@@ -3,16 +3,14 @@
 import mujoco
 import pytest
 import torch
+from gpu import MARKS
 
 from echelon import robots
 from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 from echelon.sim.sensors import acceleration_sensors
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = MARKS
 NUM_SIMS = 8
 SUBSTEPS = 4
 CUDA = torch.device("cuda")

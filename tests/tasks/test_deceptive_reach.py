@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpu import needs_gpu
 from torch import Tensor
 
 from echelon import tasks
@@ -223,8 +224,7 @@ def test_settings_that_leave_no_task_are_refused(settings: dict[str, float], nam
         make(num_envs=0)
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@needs_gpu
 def test_on_cuda_it_steps_without_a_sync_in_a_graph_and_as_on_the_cpu() -> None:
     cuda = torch.device("cuda")
     here = make(256, episode_length=1000)
