@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from robots.kuka_chain import HAND_LIMITS
 from torch import Tensor
 
 from echelon.tasks import info
@@ -52,18 +53,11 @@ class Hand:
         return env
 
 
-def ranges(*joints: tuple[float, float]) -> Tensor:
-    return torch.tensor(joints)
-
-
-FLEX = (-0.27924, 1.72782)
 ALLEGRO = Hand(
     "AllegroHand",
     goal=torch.tensor([0.0, -0.2, 0.52]),
     start=torch.tensor([0.0, -0.2, 0.56]),
-    limits=ranges(
-        *((-0.55849, 0.55849), FLEX, FLEX, FLEX) * 3, (0.27924, 1.57075), (-0.3316, 1.15188), FLEX, (-0.27924, 1.76273)
-    ),
+    limits=torch.tensor(HAND_LIMITS),
     driven=list(range(16)),
 )
 FINGER = ((-0.349, 0.349), (0.0, 1.571), (0.0, 1.571), (0.0, 1.571))
@@ -72,7 +66,7 @@ SHADOW = Hand(
     "ShadowHand",
     goal=torch.tensor([0.0, -0.39, 0.56]),
     start=torch.tensor([0.0, -0.39, 0.6]),
-    limits=ranges((-0.489, 0.14), (-0.698, 0.489), *FINGER * 3, (0.0, 0.785), *FINGER, *THUMB),
+    limits=torch.tensor([(-0.489, 0.14), (-0.698, 0.489), *FINGER * 3, (0.0, 0.785), *FINGER, *THUMB]),
     driven=[joint for joint in range(24) if joint not in (5, 9, 13, 18)],  # FFJ0, MFJ0, RFJ0, LFJ0 follow
 )
 

@@ -5,16 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from robots import kuka_chain as kuka
 from robots.frames import placed
 from robots.kuka_chain import FINGERS, fingertip, last_link
 from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
 
-ARM = torch.tensor([(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3 + [(-3.05433, 3.05433)])
-FLEX = (-0.27924, 1.72782)
-HAND = torch.tensor(
-    [(-0.55849, 0.55849), FLEX, FLEX, FLEX] * 3 + [(0.27924, 1.57075), (-0.3316, 1.15188), FLEX, (-0.27924, 1.76273)]
-)
-DEFAULT = torch.tensor([-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358])
+ARM, HAND, DEFAULT = torch.tensor(kuka.ARM_LIMITS), torch.tensor(kuka.HAND_LIMITS), torch.tensor(kuka.DEFAULT)
 
 
 def test_arm_actions_move_the_target_and_hand_actions_are_it() -> None:
