@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from echelon.config import Algo, ModelConfig, TrainConfig
+from echelon.config import ModelConfig, TrainConfig
 from echelon.presets import preset
 
 
 def tiny(
-    task: str, out: Path, algo: Algo = "cpo", lstm: int = 0, env: Mapping[str, Any] | None = None, **changes: Any
+    task: str, out: Path, algo: str = "cpo", lstm: int = 0, env: Mapping[str, Any] | None = None, **changes: Any
 ) -> TrainConfig:
     """A task's preset with six environments, three policies, two iterations of four steps, and a small network."""
     config = preset(task)

@@ -76,7 +76,30 @@ def test_final_obs_differs_from_obs_exactly_where_an_episode_ended(task: str) ->
         differs = (step.obs["policy"] != step.final_obs["policy"]).any(dim=1)
         assert torch.equal(differs, done)
         assert not (step.terminated & step.truncated).any()
+        terms = [value for name, value in step.log.items() if name.startswith("reward/")]
+        if terms and task != "Anymal":  # whose reward is cut at 0
+            torch.testing.assert_close(torch.stack(terms).sum(dim=0), step.reward)
     assert ended > NUM_ENVS
+
+
+@pytest.mark.parametrize("task", MUJOCO_TASKS)
+def test_all_that_lives_between_steps_stays_in_its_storage(task: str) -> None:
+    """A recorded CUDA graph goes on with the storage it saw."""
+
+    def places() -> dict[str, int]:
+        lasting = {"clock": env.clock, **env.totals, **env.kept}
+        return {name: value.data_ptr() for name, value in lasting.items()}
+
+    env = make(task, episode_length=2)
+    env.reset()
+    before = places()
+    for action in actions(env, 4):
+        env.step(action)
+    assert places() == before
+    if task.startswith("AllegroKuka"):  # whose parts hold views of the same
+        parts = (env.arms.target, env.goals.position, env.pushes.force, env.tolerance.value, env.tolerance.steps)
+        memory = (env.progress.lifted, env.progress.best_reach, env.progress.best_distance, env.progress.near_steps)
+        assert {part.data_ptr() for part in (*parts, *memory)} <= set(before.values())
 
 
 @pytest.mark.parametrize("task", FAMILIES)
