@@ -22,3 +22,11 @@ def put(env: T, qpos: Tensor, qvel: Tensor | None = None) -> T:
     speeds = torch.zeros_like(env.engine.qvel) if qvel is None else qvel
     env.engine.set_state(torch.ones(env.num_envs, dtype=torch.bool), qpos, speeds)
     return env
+
+
+def check_spread(draws: Tensor, low: Tensor | float, high: Tensor | float, share: float = 0.01) -> None:
+    """`draws [N, ...]` lie between these bounds, and come as near to both as this share of what is between them."""
+    low, high = (torch.as_tensor(bound, dtype=draws.dtype) for bound in (low, high))
+    near, least, most = share * (high - low), draws.amin(dim=0), draws.amax(dim=0)
+    assert ((low - 1e-6 <= least) & (least <= low + near)).all(), (least, low)
+    assert ((high - near <= most) & (most <= high + 1e-6)).all(), (most, high)

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from tasks.states import begun, put
+from tasks.states import begun, check_spread, put
 from torch import Tensor
 
 from echelon.tasks.anymal import Anymal, AnymalConfig
@@ -172,16 +172,11 @@ def test_starts_and_commands() -> None:
     qpos, qvel = env.engine.qpos, env.engine.qvel
     assert (qpos[:, :7] == torch.tensor((0, 0, 0.62, 1, 0, 0, 0)).float().double()).all()
     assert (qvel[:, :6] == 0).all()
-    factor = qpos[:, 7:] / STANCE.double()
-    assert (factor.amin(dim=0) >= 0.5 - 1e-6).all()
-    assert (factor.amin(dim=0) < 0.51).all()
-    assert (factor.amax(dim=0) > 1.49).all()
-    assert (factor.amax(dim=0) <= 1.5 + 1e-6).all()
-    assert 0.099 < qvel[:, 6:].abs().max() <= 0.1 + 1e-6
+    check_spread(qpos[:, 7:] / STANCE.double(), 0.5, 1.5)
+    check_spread(qvel[:, 6:], -0.1, 0.1)
     assert not env.failed().any()
     command, limits = env.kept["command"], torch.tensor((2.0, 1.0, 1.0))
-    assert (command.abs() <= limits).all()
-    assert (command.abs().amax(dim=0) > 0.99 * limits).all()
+    check_spread(command, -limits, limits)
     # Uniform: mean 0 and standard deviation limit / √3, within five standard errors of 2000 draws.
     assert (command.mean(dim=0).abs() < 5 * limits / math.sqrt(3 * 2000)).all()
     torch.testing.assert_close(command.std(dim=0), limits / math.sqrt(3), atol=0.05, rtol=0)

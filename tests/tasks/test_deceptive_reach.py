@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from gpu import needs_gpu
+from tasks.states import check_spread
 from torch import Tensor
 
 from echelon import tasks
@@ -41,9 +42,7 @@ def random_actions(steps: int, num_envs: int, scale: float = 1.0) -> Tensor:
 def test_episodes_start_at_rest_within_the_spread() -> None:
     env = make(1000)
     obs = env.reset()["policy"]
-    offset = obs[:, :2] - torch.tensor(env.start)
-    assert offset.abs().max() <= 0.1
-    assert offset.abs().max() > 0.09
+    check_spread(obs[:, :2] - torch.tensor(env.start), -0.1, 0.1)
     assert (obs[:, 2:] == 0).all()
 
 

@@ -9,6 +9,7 @@ import torch
 from gpu import MARKS, needs_gpu
 from tasks.franka_script import successes
 from tasks.franka_states import CLOSE, CPU, HOME, grip, put
+from tasks.states import begun, check_spread
 from tasks.test_operational_space import mujocos
 from torch import Tensor
 
@@ -190,8 +191,7 @@ BOTH = pytest.mark.parametrize(
 
 @BOTH
 def test_observation_of_cube_goal_and_gripper(task: Any, config: Any) -> None:
-    env = task(config(), 1, CPU, 0)
-    env.reset()
+    env = begun(task, config(), 1)
     put(env, torch.tensor([(0.1, -0.2, 1.05, 0.8, 0, 0, 0.6)]), torch.tensor([(-0.1, 0.1, 1.06)]))
     expected = (0.0, 0.0, 0.6, 0.8, 0.1, -0.2, 1.05, -0.2, 0.3, 0.01, *grip(HOME).tolist())
     obs = env.observe()["policy"]
@@ -203,27 +203,22 @@ def test_observation_of_cube_goal_and_gripper(task: Any, config: Any) -> None:
 @BOTH
 def test_starts(task: Any, config: Any) -> None:
     """Cube A keeps away from the goal or cube B, which is drawn uniformly: standard deviation 0.25/√3."""
-    env = task(config(), 3000, CPU, 0)
-    env.reset()
+    env = begun(task, config(), 3000)
     qpos = env.engine.qpos.float()
     other, height, least = (env.kept["goal"], 1.05, 0.1414) if task is FrankaCubePush else (qpos[:, 7:14], 1.06, 0.1697)
     for pose, z in ((qpos[:, :7], 1.05), (other, height)):  # half of its own edge above the table
         torch.testing.assert_close(pose[:, 2], torch.full((3000,), z))
         assert (pose[:, :2].mean(dim=0).abs() < 0.02).all()
-        yaw = 2 * torch.atan2(pose[:, 6], pose[:, 3])
-        assert -0.785 <= yaw.min() < -0.78 < 0.78 < yaw.max() <= 0.785
+        check_spread(2 * torch.atan2(pose[:, 6], pose[:, 3]), -0.785, 0.785)
+        check_spread(pose[:, :2], -0.25, 0.25)
         torch.testing.assert_close(pose[:, 3:].norm(dim=1), torch.ones(3000))
         assert not pose[:, 4:6].any()
-    assert 0.249 < other[:, :2].abs().max() <= 0.25
-    assert 0.249 < qpos[:, :2].abs().max() <= 0.25
     torch.testing.assert_close(other[:, :2].std(dim=0), torch.full((2,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
     apart = (qpos[:, :2] - other[:, :2]).norm(dim=1)
     assert least <= apart.min() < least + 0.02
     assert (qpos[:, 3:7] != other[:, 3:]).any(dim=1).all()
     spread = qpos[:, -9:-2] - torch.tensor(HOME)
-    assert spread.abs().max() <= 0.25 + 1e-6
-    assert (spread.amax(dim=0) > 0.249).all()
-    assert (spread.amin(dim=0) < -0.249).all()
+    check_spread(spread, -0.25, 0.25)
     torch.testing.assert_close(spread.std(dim=0), torch.full((7,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
     assert torch.corrcoef(spread.T).triu(1).abs().max() < 0.08  # independent draws
     assert (qpos[:, -2:] == torch.tensor(0.035)).all()
@@ -240,8 +235,7 @@ def test_joints_start_within_their_limits() -> None:
 
 @BOTH
 def test_cubes_rest_where_they_start(task: Any, config: Any) -> None:
-    env = task(config(joint_spread=0.0), 50, CPU, 0)
-    env.reset()
+    env = begun(task, config(joint_spread=0.0), 50)
     start = env.engine.qpos[:, :-9].clone()
     for _ in range(30):
         env.step(torch.zeros(50, 7))

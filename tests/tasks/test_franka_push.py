@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tasks.franka_states import CLOSE, CPU, FAR, HOME, LOW_POSE, closeness, grip, put, tilt
+from tasks.states import begun
 from torch import Tensor
 
 from echelon.errors import UserError
@@ -14,8 +15,7 @@ from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 
 def pushed(errors: Tensor, height: float | Tensor = 1.05, **settings: Any) -> FrankaCubePush:
     """The cube off the goal by `errors [N, 2]`, its centre at this height."""
-    env = FrankaCubePush(FrankaCubePushConfig(**settings), len(errors), CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(**settings), len(errors))
     goal = torch.tensor(FAR).repeat(len(errors), 1)
     cube = goal.clone()
     cube[:, :2] -= errors
@@ -25,8 +25,7 @@ def pushed(errors: Tensor, height: float | Tensor = 1.05, **settings: Any) -> Fr
 
 
 def test_observation_by_index() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(), 2, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(), 2)
     cube = torch.tensor([(0.1, -0.2, 1.05, 1, 0, 0, 0), (-0.15, 0.05, 1.3, 0.5, -0.5, 0.1, 0.7)])
     cube[1, 3:] /= cube[1, 3:].norm()
     goal = torch.tensor([(-0.1, 0.2, 1.05), (0.25, 0.0, 1.05)])
@@ -120,8 +119,7 @@ def test_a_bad_simulation_is_no_success() -> None:
 
 
 def test_the_goal_is_shown_and_lasts_an_episode() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(episode_length=10), 3, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(episode_length=10), 3)
     first = env.kept["goal"].clone()
     env.clock[:] = torch.tensor((0, 9, 0))
     step = env.step(torch.zeros(3, 7))
@@ -145,8 +143,7 @@ def test_a_cube_over_the_tables_edge_falls_to_the_floor(edge: float) -> None:
 
 
 def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(), 4, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(), 4)
     assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
     env.engine.qpos[0, 0] += 0.0051
     env.engine.qpos[1, 1] -= 0.0049

@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from tasks.franka_states import CLOSE, CPU, FAR, HOME, LOW_POSE, at, closeness, grip, put
+from tasks.franka_states import CLOSE, FAR, HOME, LOW_POSE, at, closeness, grip, put
+from tasks.states import begun
 from torch import Tensor
 
 from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
@@ -13,8 +14,7 @@ TABLE = 1.025
 
 
 def stacked(cube: list[Tensor], other: list[Tensor], joints: tuple[float, ...] = HOME) -> FrankaCubeStack:
-    env = FrankaCubeStack(FrankaCubeStackConfig(), len(cube), CPU, 0)
-    env.reset()
+    env = begun(FrankaCubeStack, FrankaCubeStackConfig(), len(cube))
     put(env, torch.stack(cube).float(), torch.stack(other).float(), torch.tensor(joints))
     return env
 
