@@ -7,6 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.presets import FAMILIES, preset
 
@@ -81,7 +82,7 @@ def test_presets_say_what_the_paper_prints() -> None:
 
 def everywhere(read: Callable[[TrainConfig], Any]) -> dict[str, Any]:
     """A figure of every task's preset."""
-    return {task: read(preset(task)) for task in TASKS}
+    return {task: read(complete(preset(task))) for task in TASKS}
 
 
 def test_what_only_the_released_configs_state() -> None:

@@ -4,24 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from echelon.algorithms import ALGORITHMS
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.learning.plans import Plan
 from echelon.presets import FAMILIES, preset
 from echelon.presets.variants import VARIANTS
-from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_layout, make_plan
 
 
 def plan_of(config: TrainConfig) -> Plan:
-    algorithm, update = ALGORITHMS[config.algo], config.update
-    return Plan(
-        Layout(config.num_envs, config.num_policies),
-        update.horizon,
-        update.sequence if config.model.lstm else 1,
-        borrows=algorithm.borrows,
-        pulls=algorithm.pulls,
-        minibatches=update.minibatches or float(update.minibatch_envs),
-    )
+    config = complete(config)
+    return make_plan(make_layout(config), config)
 
 
 @pytest.mark.parametrize("task", FAMILIES)
@@ -31,7 +24,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
     plans = {algo: plan_of(replace(config, algo=algo)) for algo in ("ppo", "sapg", "cpo")}
     few = config.update.horizon // 4
     assert {algo: plan.minibatches for algo, plan in plans.items()} == {"ppo": few, "sapg": few, "cpo": 2 * few}
-    if config.num_envs % config.num_policies == 0:
+    if config.num_envs % complete(config).num_policies == 0:
         rows = config.num_envs * config.update.horizon
         sizes = {algo: plan.size * plan.length for algo, plan in plans.items()}
         assert sizes == {"ppo": rows, "sapg": rows * 7 // 6, "cpo": 2 * rows}
@@ -41,7 +34,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_splits_evenly(name: str, task: str) -> None:
     plan = plan_of(VARIANTS[name](preset(task)))
-    assert sum(plan.counts) * plan.minibatches == plan.size
+    assert all(size % plan.minibatches == 0 for size in plan.sizes)
 
 
 @pytest.mark.parametrize("task", FAMILIES)
