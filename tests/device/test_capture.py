@@ -5,20 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from gpu import needs_gpu
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.device.capture import Captured
 from echelon.presets import preset
 from echelon.tasks import make
 from echelon.training.trainer import Trainer
-
-needs_gpu = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
-
-
-def gpu(test: Any) -> Any:
-    for mark in needs_gpu:
-        test = mark(test)
-    return test
 
 
 def small(task: str, algo: str = "cpo", lstm: int = 0, **changes: Any) -> TrainConfig:
@@ -38,7 +31,7 @@ def test_on_a_cpu_every_call_is_plain() -> None:
     assert [captured() for _ in range(3)] == [1, 2, 3]
 
 
-@gpu
+@needs_gpu
 def test_the_host_runs_twice_and_the_device_every_time() -> None:
     x, calls = torch.zeros(3, device="cuda"), []
 
@@ -56,7 +49,7 @@ def test_the_host_runs_twice_and_the_device_every_time() -> None:
     assert len(calls) == 5
 
 
-@gpu
+@needs_gpu
 def test_random_numbers_go_on_as_they_would_have() -> None:
     device = torch.device("cuda")
     one, other = (torch.Generator(device).manual_seed(3) for _ in range(2))
@@ -66,7 +59,7 @@ def test_random_numbers_go_on_as_they_would_have() -> None:
     assert one.get_state().equal(other.get_state())
 
 
-@gpu
+@needs_gpu
 @pytest.mark.parametrize("lstm", [0, 16])
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
 def test_captured_training_equals_eager_training(algo: str, lstm: int) -> None:
@@ -82,7 +75,7 @@ def test_captured_training_equals_eager_training(algo: str, lstm: int) -> None:
         torch.testing.assert_close(captured.model.get_parameter(name), parameter, rtol=1e-3, atol=1e-4, msg=name)
 
 
-@gpu
+@needs_gpu
 @pytest.mark.parametrize("task", ["Hopper", "AllegroHand"])
 def test_a_captured_rollout_equals_an_eager_one(task: str) -> None:
     """From the same saved state, MuJoCo Warp included; contacts amplify rounding, so the first steps are compared."""
@@ -102,7 +95,7 @@ def test_a_captured_rollout_equals_an_eager_one(task: str) -> None:
     assert captured.env.generator.get_state().equal(eager.env.generator.get_state())
 
 
-@gpu
+@needs_gpu
 def test_a_captured_run_goes_on_from_a_saved_state() -> None:
     """Loading is in place, so a graph that was recorded before it sees what was loaded."""
     config = small("DeceptiveReach", lstm=16)

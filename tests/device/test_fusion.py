@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from gpu import MARKS
 
 from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig
 from echelon.device import compile_progress as compiling
@@ -16,10 +17,7 @@ from echelon.training.trainer import Trainer
 ITERATIONS = 3
 FUSED = {"ppo": 7, "cpo": 9, "pbt": 7}
 """Deciding, values, targets, gathering, loss, descending, measuring; with CPO the adversary's scores and lessons."""
-CUDA = pytest.param(
-    "cuda",
-    marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")],
-)
+CUDA = pytest.param("cuda", marks=MARKS)
 
 
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:

@@ -1,22 +1,19 @@
 """The tables of metrics name what runs write, all of it and nothing else."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tiny import tiny
 
-from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, PbtConfig, UpdateConfig
-from echelon.presets import preset
+from echelon.config import AdversaryConfig, DiagnosticsConfig, PbtConfig
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
 
 DOCS = Path(__file__).parents[2] / "docs"
-PATTERNS = {
-    "policy_i": r"policy_\d+",
-    "GROUP": "(own|leader_borrows|follower_pull)",
-    "NAME": r"[\w.]+",
-}
+ALGOS = ("ppo", "pbt", "sapg", "cpo")
+PATTERNS = {"policy_i": r"policy_\d+", "GROUP": "(own|leader_borrows|follower_pull)", "NAME": r"[\w.]+"}
 
 
 def documented(page: str) -> set[str]:
@@ -34,29 +31,20 @@ def pattern(name: str) -> re.Pattern[str]:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Names of metrics after two iterations of every algorithm, with all that can be switched on."""
-    algos: tuple[str, ...] = ("ppo", "pbt", "sapg", "cpo")
-    base = replace(
-        preset("Hopper"),
-        num_envs=6,
-        iterations=2,
-        device="cpu",
-        model=ModelConfig(hidden=(8,), phi_dim=2),
-        update=UpdateConfig(horizon=4, mini_epochs=1),
-        adversary=AdversaryConfig(coef=0.01, hidden=(8,)),
-        diagnostics=DiagnosticsConfig(every=1),
-        pbt=PbtConfig(mutable=("learning_rate", "clip")),
-    )
+    on: dict[str, Any] = {
+        "adversary": AdversaryConfig(coef=0.01, hidden=(8,)),
+        "diagnostics": DiagnosticsConfig(every=1),
+        "pbt": PbtConfig(mutable=("learning_rate", "clip")),
+    }
     names: dict[str, set[str]] = {}
-    for algo in algos:
-        out = tmp_path_factory.mktemp("runs") / algo
-        policies = None if algo == "ppo" else 3
-        lines = read_metrics(train(replace(base, algo=algo, policies=policies, out=str(out))))
+    for algo in ALGOS:
+        lines = read_metrics(train(tiny("Hopper", tmp_path_factory.mktemp("runs") / algo, algo, **on)))
         assert len(lines) == 2
         names[algo] = set().union(*lines)
     return names
 
 
-@pytest.mark.parametrize("algo", ["ppo", "pbt", "sapg", "cpo"])
+@pytest.mark.parametrize("algo", ALGOS)
 def test_every_metric_is_documented(algo: str, written: dict[str, set[str]]) -> None:
     pages = ("ppo.md", "pbt.md") if algo == "pbt" else ("ppo.md",)
     known = [pattern(name) for page in pages for name in documented(page)]

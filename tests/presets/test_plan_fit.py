@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.learning.plans import Plan
 from echelon.presets import FAMILIES, preset
@@ -12,6 +13,7 @@ from echelon.training.trainer import make_layout, make_plan
 
 
 def plan_of(config: TrainConfig) -> Plan:
+    config = complete(config)
     return make_plan(make_layout(config), config)
 
 
@@ -22,7 +24,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
     plans = {algo: plan_of(replace(config, algo=algo)) for algo in ("ppo", "sapg", "cpo")}
     few = config.update.horizon // 4
     assert {algo: plan.minibatches for algo, plan in plans.items()} == {"ppo": few, "sapg": few, "cpo": 2 * few}
-    if config.num_envs % 6 == 0:
+    if config.num_envs % complete(config).num_policies == 0:
         rows = config.num_envs * config.update.horizon
         sizes = {algo: plan.size * plan.length for algo, plan in plans.items()}
         assert sizes == {"ppo": rows, "sapg": rows * 7 // 6, "cpo": 2 * rows}
@@ -32,7 +34,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_splits_evenly(name: str, task: str) -> None:
     plan = plan_of(VARIANTS[name](preset(task)))
-    assert plan.blocks.evaluations * plan.minibatches == plan.size
+    assert all(size % plan.minibatches == 0 for size in plan.sizes)
 
 
 @pytest.mark.parametrize("task", FAMILIES)

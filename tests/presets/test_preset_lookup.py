@@ -15,20 +15,12 @@ def test_preset_is_found_and_survives_json(task: str) -> None:
     config = preset(task)
     assert config.task == task
     assert from_dict(config, to_dict(config)) == config
+    assert config.policies is None  # a preset that fixed it would make `--algo ppo` fail
 
 
-@pytest.mark.parametrize("task", FAMILIES)
-def test_ppo_falls_back_to_one_policy(task: str) -> None:
-    """A preset that fixed the number of policies would make `--algo ppo` fail."""
-    assert preset(task).policies is None
-
-
-def test_a_misspelt_task_is_answered_with_the_nearest() -> None:
+def test_a_task_that_is_not_there_is_answered_with_the_nearest_or_with_where_they_are_listed() -> None:
     with pytest.raises(UserError, match=r"shadowhands is not a task; did you mean ShadowHand\?"):
         preset("shadowhands")
-
-
-def test_a_task_like_no_other_is_answered_with_the_command_that_lists_them() -> None:
     with pytest.raises(UserError, match="`echelon tasks` lists them"):
         preset("zzz")
 

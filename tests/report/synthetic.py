@@ -27,7 +27,8 @@ def write_run(
     **settings: Any,
 ) -> Path:
     """A run folder named after its task, method and seed, with curves that rise to `level`."""
-    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, num_envs=96, **settings)
+    settings = {"policies": 1 if algo == "ppo" else 6, "num_envs": 96} | settings
+    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, **settings)
     path = folder / f"{task}-{config.method}-s{seed}"
     session: dict[str, Any] = {
         "started": "2026-01-01T00:00:00+00:00",

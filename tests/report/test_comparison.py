@@ -79,9 +79,8 @@ def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:
 
 def test_steps_to_reach_the_final_score_of_another(tmp_path: Path) -> None:
     """The mean of cpo rises by 1 per 100 steps to 10, ppo's by 0.5 to 5: reached at 500 of 2000."""
-    found = {
-        (one.method, one.other): one for one in reach_table(contents(tmp_path, {("A", "ppo"): [5], ("A", "cpo"): [10]}))
-    }
+    table = reach_table(contents(tmp_path, {("A", "ppo"): [5], ("A", "cpo"): [10]}))
+    found = {(one.method, one.other): one for one in table}
     assert found["CPO", "PPO"].steps == pytest.approx(500, rel=0.01)
     assert found["CPO", "PPO"].share == pytest.approx(0.25, rel=0.01)
     assert math.isnan(found["PPO", "CPO"].steps)
@@ -93,11 +92,8 @@ def test_the_best_run_of_each_method_and_winners_first(tmp_path: Path) -> None:
     both = contents(tmp_path, given)
     found = [run.name for run in best_runs(both, lambda run: run.task != "C")]
     assert found == ["A-cpo-s0", "B-ppo-s1", "A-ppo-s1", "B-cpo-s0"]
-    assert [run.name for run in best_runs(both, lambda run: run.config.seed == 1)] == [
-        "A-cpo-s1",
-        "B-ppo-s1",
-        "A-ppo-s1",
-    ]
+    found = [run.name for run in best_runs(both, lambda run: run.config.seed == 1)]
+    assert found == ["A-cpo-s1", "B-ppo-s1", "A-ppo-s1"]
 
 
 def test_algorithms_keep_their_colours(tmp_path: Path) -> None:

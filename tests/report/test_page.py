@@ -45,8 +45,7 @@ def hide(page: Page, name: str) -> int:
     return index
 
 
-@pytest.mark.parametrize(("width", "phone"), [(1300, False), (800, False), (390, True)])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "phone", "dark"), [(1300, False, False), (800, False, True), (390, True, False)])
 def test_it_loads_quietly_and_fits(browser: Browser, written: Written, width: int, phone: bool, dark: bool) -> None:
     with browser.page(written.page, width=width, height=800, dark=dark, phone=phone) as page:
         page.wait_for("document.querySelector('#contents a')")

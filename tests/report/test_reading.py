@@ -22,13 +22,8 @@ def problem(path: Path) -> str:
 
 def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path, "cpo", seed=3, iterations=40))
-    assert (run.name, run.task, run.iterations, run.finished, run.notes) == (
-        "CartpoleSwingup-cpo-s3",
-        "CartpoleSwingup",
-        40,
-        True,
-        [],
-    )
+    assert (run.name, run.task) == ("CartpoleSwingup-cpo-s3", "CartpoleSwingup")
+    assert (run.iterations, run.finished, run.notes) == (40, True, [])
     assert run.env_steps == 40 * 96 * 16
     assert math.isnan(run.columns["return/leader"][0])  # null: no episode had ended
     assert len(run.columns["ess"]) == 40
@@ -65,10 +60,7 @@ def test_a_line_cut_short_and_a_damaged_one(tmp_path: Path) -> None:
     (path / "metrics.jsonl").write_text("\n".join(text)[:-30])
     run = read_run(path)
     assert len(run.columns["iteration"]) == 18
-    assert run.notes == [
-        "1 damaged lines of metrics.jsonl were skipped",
-        "unfinished: 19 of 20 iterations",
-    ]
+    assert run.notes == ["1 damaged lines of metrics.jsonl were skipped", "unfinished: 19 of 20 iterations"]
 
 
 def test_maps_of_another_size_are_left_out(tmp_path: Path) -> None:
@@ -122,29 +114,21 @@ def test_settings_of_a_task_nobody_knows_are_read(tmp_path: Path) -> None:
     assert read_run(path).settings["env.arms"] == 3
 
 
-def test_one_broken_folder_does_not_stop_the_others(tmp_path: Path) -> None:
-    good = [write_run(tmp_path, seed=seed, iterations=5) for seed in range(2)]
+@pytest.mark.parametrize("count", [2, 11])
+def test_one_broken_folder_does_not_stop_few_or_many_others(tmp_path: Path, count: int) -> None:
+    """Many are read by several processes."""
+    paths = [write_run(tmp_path, "ppo", seed=seed, iterations=3) for seed in range(count)]
     (tmp_path / "empty").mkdir()
-    runs, problems = read_runs([good[0], tmp_path / "empty", good[1]])
-    assert [run.config.seed for run in runs] == [0, 1]
-    assert len(problems) == 1
-
-
-def test_many_runs_are_read_as_few_are(tmp_path: Path) -> None:
-    paths = [write_run(tmp_path, "ppo", seed=seed, iterations=3) for seed in range(11)]
-    (tmp_path / "empty").mkdir()
-    runs, problems = read_runs([*paths, tmp_path / "empty"])
-    assert [run.config.seed for run in runs] == list(range(11))
-    assert problems[0].sentence == "it is empty"
-    assert runs[10].columns["gradient_steps"].tolist() == [5.0, 10.0, 15.0]
+    runs, problems = read_runs([paths[0], tmp_path / "empty", *paths[1:]])
+    assert [run.config.seed for run in runs] == list(range(count))
+    assert [one.sentence for one in problems] == ["it is empty"]
+    assert runs[-1].columns["gradient_steps"].tolist() == [5.0, 10.0, 15.0]
 
 
 def test_a_folder_of_runs_stands_for_them(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, seed=seed, iterations=2) for seed in (1, 0)]
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "checkpoints").mkdir()
-    (tmp_path / "report").mkdir()
+    for name in ("logs", "half/checkpoints", "report"):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / "report" / "report.html").write_text("")
     assert find_runs([tmp_path, runs[0]]) == [runs[1], runs[0], tmp_path / "half"]
     assert find_runs([tmp_path / "report", tmp_path / "logs"]) == [tmp_path / "logs"]
@@ -160,11 +144,8 @@ def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / above, iterations=2) for above in ("a", "b")]
     paths.append(write_run(tmp_path / "a", "ppo", iterations=2))
     runs, _ = read_runs(paths)
-    assert [run.name for run in runs] == [
-        "a/CartpoleSwingup-cpo-s0",
-        "b/CartpoleSwingup-cpo-s0",
-        "CartpoleSwingup-ppo-s0",
-    ]
+    same = "CartpoleSwingup-cpo-s0"
+    assert [run.name for run in runs] == [f"a/{same}", f"b/{same}", "CartpoleSwingup-ppo-s0"]
 
 
 def test_a_run_from_before_gradient_steps_were_logged_has_no_such_axis(tmp_path: Path) -> None:

@@ -5,12 +5,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from echelon.report.statistics import (
-    Scores,
-    bootstrap_interval,
-    interquartile_mean,
-    probability_of_improvement,
-)
+from echelon.report.statistics import Scores, bootstrap_interval, interquartile_mean, probability_of_improvement
 
 
 def mean(*strata: Scores) -> Scores:

@@ -49,13 +49,8 @@ def test_tables_hold_what_was_computed(written: Written) -> None:
     curves = rows(written, "curves_by_gradient_steps")
     steps = {row["method"]: float(row["gradient_steps"]) for row in curves if row["task"] == "CartpoleSwingup"}
     assert steps == {"CPO": 600, "PPO": 300, "SAPG": 300}  # the last row of each
-    first = rows(written, "kl")[0]
-    assert (first["run"], first["env_steps"], first["from"], first["to"]) == (
-        "CartpoleSwingup-cpo-s0",
-        "1536",
-        "0",
-        "1",
-    )
+    first = {"run": "CartpoleSwingup-cpo-s0", "env_steps": "1536", "from": "0", "to": "1"}
+    assert first.items() <= rows(written, "kl")[0].items()
     assert {row["setting"] for row in rows(written, "settings")} == {"algo", "policies", "adversary.coef"}
 
 

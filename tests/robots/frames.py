@@ -9,21 +9,35 @@ Frame = tuple[tuple[float, float, float], tuple[float, float, float]]
 """Origin [m] and roll, pitch, yaw [rad] in the parent: R = Rz(yaw) Ry(pitch) Rx(roll)."""
 
 
-def turn(axis: int, angle: float) -> np.ndarray:
-    """`[4, 4]`: rotation about a coordinate axis."""
-    one, two = (axis + 1) % 3, (axis + 2) % 3
+Vector = tuple[float, ...]
+X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+
+
+def turn(axis: Vector, angle: float) -> np.ndarray:
+    """`[4, 4]`: Rodrigues' rotation about an axis."""
+    x, y, z = np.array(axis) / np.linalg.norm(axis)
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     matrix = np.eye(4)
-    matrix[one, one] = matrix[two, two] = math.cos(angle)
-    matrix[two, one], matrix[one, two] = math.sin(angle), -math.sin(angle)
+    matrix[:3, :3] += np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+    return matrix
+
+
+def moved(position: Vector) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:3, 3] = position
     return matrix
 
 
 def placed(frame: Frame) -> np.ndarray:
     """`[4, 4]`: parent from child."""
     position, (roll, pitch, yaw) = frame
-    matrix = turn(2, yaw) @ turn(1, pitch) @ turn(0, roll)
-    matrix[:3, 3] = position
-    return matrix
+    return moved(position) @ turn(Z, yaw) @ turn(Y, pitch) @ turn(X, roll)
+
+
+def placed_by_quat(position: Vector, quat: Vector) -> np.ndarray:
+    """`[4, 4]`: parent from child, by a quaternion w x y z."""
+    w, *axis = quat
+    return moved(position) @ (turn(tuple(axis), 2 * math.atan2(math.hypot(*axis), w)) if any(axis) else np.eye(4))
 
 
 def inertia(xx: float, yy: float, zz: float, xy: float = 0.0, xz: float = 0.0, yz: float = 0.0) -> np.ndarray:
@@ -37,3 +51,27 @@ def inertia_of(model: mujoco.MjModel, name: str) -> np.ndarray:
     mujoco.mju_quat2Mat(frame, body.iquat)
     axes = frame.reshape(3, 3)
     return axes @ np.diag(body.inertia) @ axes.T
+
+
+Inertia = tuple[float, Vector, Vector]
+"""Mass [kg], centre of mass [m], Ixx Iyy Izz Ixy Ixz Iyz [kg m²]."""
+
+
+def check_inertias(
+    model: mujoco.MjModel, table: dict[str, Inertia], mass_rel: float = 1e-5, centre: float = 1e-9, moment: float = 1e-8
+) -> None:
+    """Every body of the table has its mass, its centre and its inertia."""
+    for name, (mass, place, moments) in table.items():
+        np.testing.assert_allclose(model.body(name).mass[0], mass, rtol=mass_rel, err_msg=name)
+        np.testing.assert_allclose(model.body(name).ipos, place, rtol=0, atol=centre, err_msg=name)
+        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), rtol=0, atol=moment, err_msg=name)
+
+
+def check_rests(model: mujoco.MjModel, pose: np.ndarray, ctrl: np.ndarray, steps: int, atol: float) -> None:
+    """Held in a pose it stays there, and nothing touches."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.ctrl[:] = pose, ctrl
+    for _ in range(steps):
+        mujoco.mj_step(model, data)
+        assert data.ncon == 0
+    np.testing.assert_allclose(data.qpos, pose, atol=atol)

@@ -1,9 +1,9 @@
-"""Kinematics of the iiwa 7 with the Allegro hand, computed from its fact table without MuJoCo."""
+"""Kinematics and joint ranges of the iiwa 7 and of the Allegro hand, by their fact tables, without MuJoCo."""
 
 import math
 
 import numpy as np
-from robots.frames import Frame, placed, turn
+from robots.frames import Frame, Z, placed, turn
 
 # Joints turn about z.
 PI, HALF = math.pi, math.pi / 2
@@ -29,6 +29,11 @@ FINGERS: dict[str, list[Frame]] = {
         ((0.0514, 0, 0), (0, 0, 0)),
     ],
 }
+FLEX = (-0.27924, 1.72782)
+HAND_LIMITS = [*[(-0.55849, 0.55849), FLEX, FLEX, FLEX] * 3, (0.27924, 1.57075), (-0.3316, 1.15188), FLEX]
+HAND_LIMITS += [(-0.27924, 1.76273)]
+ARM_LIMITS = [*[(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3, (-3.05433, 3.05433)]
+DEFAULT = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358)
 REFERENCE = dict.fromkeys(("index", "middle", "ring"), (0.05, 0.005, 0.0)) | {"thumb": (0.06, 0.005, 0.0)}
 
 
@@ -36,7 +41,7 @@ def last_link(angles: np.ndarray) -> np.ndarray:
     """`[4, 4]`: the base from link 7, by the chain of the fact table."""
     matrix = np.eye(4)
     for frame, angle in zip(ARM, angles[:7], strict=True):
-        matrix = matrix @ placed(frame) @ turn(2, angle)
+        matrix = matrix @ placed(frame) @ turn(Z, angle)
     return matrix
 
 
@@ -47,5 +52,5 @@ def fingertip(finger: str, angles: np.ndarray) -> np.ndarray:
         matrix = matrix @ placed(frame)
     first = 7 + 4 * list(FINGERS).index(finger)
     for frame, angle in zip(FINGERS[finger], angles[first : first + 4], strict=True):
-        matrix = matrix @ placed(frame) @ turn(2, angle)
+        matrix = matrix @ placed(frame) @ turn(Z, angle)
     return (matrix @ [*REFERENCE[finger], 1.0])[:3]

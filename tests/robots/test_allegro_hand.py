@@ -5,28 +5,16 @@ import math
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import Frame, inertia, inertia_of, placed, turn
+from robots.frames import Frame, Z, check_rests, inertia, inertia_of, placed, turn
+from robots.kuka_chain import FINGERS as CHAINS
+from robots.kuka_chain import HAND_LIMITS
 
 from echelon import robots
 
 FINGERS = ("index", "middle", "ring")
 NAMES = [f"{finger}_joint_{joint}" for finger in (*FINGERS, "thumb") for joint in range(4)]
 
-# Joints turn about z.
-HALF = math.pi / 2
-PALM: Frame = ((-0.008219, -0.02063, 0.08086), (0, -HALF, math.pi / 4))
-REST: list[Frame] = [((0, 0, 0), (math.pi, -HALF, HALF)), ((0.054, 0, 0), (0, 0, 0)), ((0.0384, 0, 0), (0, 0, 0))]
-CHAINS: dict[str, list[Frame]] = {
-    "index": [((0.05143, -0.03632, -0.0113), (math.pi, -HALF, -0.08726)), *REST],
-    "middle": [((0.053738, 0.008777, -0.0113), (math.pi, -HALF, 0)), *REST],
-    "ring": [((0.05143, 0.053875, -0.0113), (math.pi, -HALF, 0.08726)), *REST],
-    "thumb": [
-        ((-0.036748, -0.008128, -0.0295), (-HALF, -HALF, 1.48349)),
-        ((0.005, 0, 0), (HALF, 0, 0)),
-        ((0, 0, 0.0554), (math.pi, -HALF, 0)),
-        ((0.0514, 0, 0), (0, 0, 0)),
-    ],
-}
+PALM: Frame = ((-0.008219, -0.02063, 0.08086), (0, -math.pi / 2, math.pi / 4))
 TIPS = dict.fromkeys(FINGERS, (0.0622, 0.0098, 0.0)) | {"thumb": (0.0771, 0.0095, 0.0)}
 
 # Joint angles in the order of NAMES: zero, three round poses, both ends of all ranges, four arbitrary ones.
@@ -55,17 +43,17 @@ def tip_of(finger: str, angles: np.ndarray) -> np.ndarray:
     """Where the chain of the fact table puts the end of a finger, in the mount's frame."""
     matrix = placed(PALM)
     for frame, angle in zip(CHAINS[finger], angles, strict=True):
-        matrix = matrix @ placed(frame) @ turn(2, angle)
+        matrix = matrix @ placed(frame) @ turn(Z, angle)
     return (matrix @ [*TIPS[finger], 1.0])[:3]
 
 
-@pytest.mark.parametrize("pose", range(len(POSES)))
-def test_fingertips_and_palm_are_where_the_table_puts_them(model: mujoco.MjModel, pose: int) -> None:
+@pytest.mark.parametrize("pose", POSES)
+def test_fingertips_and_palm_are_where_the_table_puts_them(model: mujoco.MjModel, pose: np.ndarray) -> None:
     data = mujoco.MjData(model)
-    data.qpos[:] = POSES[pose]
+    data.qpos[:] = pose
     mujoco.mj_kinematics(model, data)
     for place, finger in enumerate((*FINGERS, "thumb")):
-        expected = tip_of(finger, POSES[pose][4 * place : 4 * place + 4])
+        expected = tip_of(finger, pose[4 * place : 4 * place + 4])
         np.testing.assert_allclose(data.site(f"{finger}_tip").xpos, expected, rtol=0, atol=1e-4)
     palm = placed(PALM)
     np.testing.assert_allclose(data.body("palm_link").xpos, palm[:3, 3], rtol=0, atol=1e-4)
@@ -99,12 +87,7 @@ def with_tip(mass: float, centre: tuple[float, float, float], link: np.ndarray) 
     ],
 )
 def test_last_links_carry_their_tips(
-    model: mujoco.MjModel,
-    body: str,
-    mass: float,
-    centre: tuple[float, float, float],
-    diagonal: tuple[float, float, float],
-    xy: float,
+    model: mujoco.MjModel, body: str, mass: float, centre: tuple, diagonal: tuple, xy: float
 ) -> None:
     joint, total = with_tip(mass, centre, inertia(*diagonal, xy))
     np.testing.assert_allclose(model.body(body).ipos, joint, rtol=0, atol=1e-7)
@@ -112,14 +95,11 @@ def test_last_links_carry_their_tips(
 
 
 def test_limits_gains_and_friction(model: mujoco.MjModel) -> None:
-    flex = (-0.27924, 1.72782)
-    finger = [(-0.55849, 0.55849), flex, flex, flex]
-    limits = np.array([*finger * 3, (0.27924, 1.57075), (-0.3316, 1.15188), flex, (-0.27924, 1.76273)])
     assert [model.joint(i).name for i in range(model.njnt)] == NAMES
     assert [model.actuator(i).name for i in range(model.nu)] == NAMES
     np.testing.assert_array_equal(model.actuator_trnid[:, 0], np.arange(16))
-    np.testing.assert_array_equal(model.jnt_range, limits)
-    np.testing.assert_array_equal(model.actuator_ctrlrange, limits)
+    np.testing.assert_array_equal(model.jnt_range, HAND_LIMITS)
+    np.testing.assert_array_equal(model.actuator_ctrlrange, HAND_LIMITS)
     assert (model.jnt_limited == 1).all()
     np.testing.assert_array_equal(model.actuator_gainprm[:, 0], np.full(16, 3.0))
     np.testing.assert_array_equal(model.actuator_biasprm[:, :3], np.tile([0, -3, -0.1], (16, 1)))
@@ -139,14 +119,7 @@ def test_only_boxes_and_capsules(model: mujoco.MjModel) -> None:
 
 
 def test_a_hand_at_rest_stays_and_touches_nothing(model: mujoco.MjModel) -> None:
-    data = mujoco.MjData(model)
-    data.qpos[:] = data.ctrl[:] = POSES[1]
-    contacts = 0
-    for _ in range(240):
-        mujoco.mj_step(model, data)
-        contacts = max(contacts, data.ncon)
-    assert contacts == 0
-    np.testing.assert_allclose(data.qpos, POSES[1], atol=1e-3)
+    check_rests(model, POSES[1], POSES[1], steps=240, atol=1e-3)
 
 
 def test_motors_do_not_exceed_their_speed_limit(model: mujoco.MjModel) -> None:

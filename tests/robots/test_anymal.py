@@ -3,13 +3,12 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import inertia, inertia_of
+from robots.frames import Inertia, Vector, X, check_inertias, placed_by_quat, turn
 
 from echelon import robots
 
 LEGS = ("LF", "LH", "RF", "RH")
 JOINTS = [f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE")]
-Vector = tuple[float, ...]
 
 # Frames: position in the parent [m] and quaternion wxyz. Legs LF and RH are built alike, and so are RF and LH.
 HIP: dict[str, tuple[Vector, Vector]] = {
@@ -31,13 +30,11 @@ HAA_SIGN = {"LF": 1, "RF": 1, "LH": -1, "RH": -1}
 LEG_SIGN = {"LF": 1, "RF": -1, "LH": 1, "RH": -1}
 HAA_RANGE = {"LF": (-0.72, 0.49), "LH": (-0.72, 0.49), "RF": (-0.49, 0.72), "RH": (-0.49, 0.72)}
 
-# Mass [kg], centre of mass [m], Ixx Iyy Izz Ixy Ixz Iyz [kg m²].
-BASE = (
-    26.3732,
-    (-0.017794, -0.000178, 0.008504),
+BASE: Inertia = (
+    *(26.3732, (-0.017794, -0.000178, 0.008504)),
     (0.2167, 1.785, 1.834, 0.009224, 0.05893, -0.0001638),
 )
-INERTIA = {
+INERTIA: dict[str, list[Inertia]] = {
     "HIP": [
         (2.781, (0.056661, -0.015294, -0.008298), (0.003296, 0.005044, 0.005727, -1.039e-05, 0.0001071, -0.0003195)),
         (2.781, (0.056763, 0.015294, -0.008298), (0.003296, 0.005046, 0.005729, -1.101e-05, -0.0001091, 0.0003195)),
@@ -63,29 +60,11 @@ def model() -> mujoco.MjModel:
     return robots.load("anymal")
 
 
-def placed(frame: tuple[Vector, Vector]) -> np.ndarray:
-    """`[4, 4]`: parent from child. A quaternion's rotation is (w² - |u|²) 1 + 2 u uᵀ + 2 w [u]×."""
-    position, quat = frame
-    w, (x, y, z) = quat[0], quat[1:]
-    u = np.array([x, y, z])
-    matrix = np.eye(4)
-    matrix[:3, :3] = (w * w - u @ u) * np.eye(3) + 2 * np.outer(u, u)
-    matrix[:3, :3] += 2 * w * np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    matrix[:3, 3] = position
-    return matrix
-
-
-def about_x(angle: float) -> np.ndarray:
-    matrix = np.eye(4)
-    matrix[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    return matrix
-
-
 def shank_of(leg: str, haa: float, hfe: float, kfe: float) -> np.ndarray:
     """`[4, 4]`: base from shank, by the tables above."""
-    hip = placed(HIP[leg]) @ about_x(HAA_SIGN[leg] * haa)
-    thigh = hip @ placed(THIGH[KIND[leg]]) @ about_x(LEG_SIGN[leg] * hfe)
-    return thigh @ placed(SHANK) @ about_x(LEG_SIGN[leg] * kfe)
+    hip = placed_by_quat(*HIP[leg]) @ turn(X, HAA_SIGN[leg] * haa)
+    thigh = hip @ placed_by_quat(*THIGH[KIND[leg]]) @ turn(X, LEG_SIGN[leg] * hfe)
+    return thigh @ placed_by_quat(*SHANK) @ turn(X, LEG_SIGN[leg] * kfe)
 
 
 @pytest.mark.parametrize("pose", POSES)
@@ -130,11 +109,7 @@ def test_soles_of_the_default_pose_are_543_mm_below_the_base(model: mujoco.MjMod
 def test_masses_and_inertias(model: mujoco.MjModel) -> None:
     assert model.body_mass.sum() == pytest.approx(52.135, rel=1e-3)
     table = {f"{leg}_{part}": rows[KIND[leg]] for leg in LEGS for part, rows in INERTIA.items()}
-    for name, (mass, centre, moments) in ({"base": BASE} | table).items():
-        body = model.body(name)
-        assert body.mass[0] == pytest.approx(mass, rel=1e-5), name
-        np.testing.assert_allclose(body.ipos, centre, atol=1e-9, err_msg=name)
-        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), atol=1e-8, err_msg=name)
+    check_inertias(model, {"base": BASE} | table)
 
 
 def test_joints_and_servos_stand_in_the_order_of_actions(model: mujoco.MjModel) -> None:

@@ -3,7 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import inertia, inertia_of
+from robots.frames import check_inertias, moved, placed_by_quat, turn
 
 from echelon import robots
 
@@ -33,12 +33,7 @@ for side, s in (("right", -1), ("left", 1)):
         f"{side}_foot": (f"{side}_shin", (0, 0, -0.39), FLAT, 1.13114, (0.035, s * 0.01, 0), FOOT),
         f"{side}_upper_arm": ("torso", (0, s * 0.17, 0.06), FLAT, 1.66108, (0.08, s * 0.08, -0.08), upper),
         f"{side}_lower_arm": (
-            f"{side}_upper_arm",
-            (0.18, s * 0.18, -0.18),
-            FLAT,
-            0.961458,
-            (0.09, -s * 0.09, 0.09),
-            lower,
+            *(f"{side}_upper_arm", (0.18, s * 0.18, -0.18), FLAT, 0.961458, (0.09, -s * 0.09, 0.09), lower),
         ),
         f"{side}_hand": (f"{side}_lower_arm", (0.18, -s * 0.18, 0.18), FLAT, 0.268083, (0, 0, 0), HAND),
     }
@@ -79,33 +74,15 @@ def model() -> mujoco.MjModel:
     return robots.load("humanoid")
 
 
-def moved(position: tuple[float, ...]) -> np.ndarray:
-    matrix = np.eye(4)
-    matrix[:3, 3] = position
-    return matrix
-
-
-def turned(axis: tuple[float, ...], angle: float) -> np.ndarray:
-    """`[4, 4]`: Rodrigues' rotation about an axis."""
-    x, y, z = np.array(axis) / np.linalg.norm(axis)
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    matrix = np.eye(4)
-    matrix[:3, :3] += np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
-    return matrix
-
-
 def frame_of(body: str, angles: dict[str, float]) -> np.ndarray:
     """`[4, 4]`: torso from body, by the tables above."""
-    parent, position, (w, *axis), *_ = BODIES[body]
+    parent, position, quat, *_ = BODIES[body]
     if parent is None:
         return np.eye(4)
-    matrix = frame_of(parent, angles) @ moved(position)
-    if any(axis):
-        matrix = matrix @ turned(tuple(axis), 2 * np.arctan2(np.linalg.norm(axis), w))
+    matrix = frame_of(parent, angles) @ placed_by_quat(position, quat)
     for name, (owner, joint_axis, anchor, *_) in JOINTS.items():
         if owner == body:
-            back = moved(tuple(-np.array(anchor)))
-            matrix = matrix @ moved(anchor) @ turned(joint_axis, angles[name]) @ back
+            matrix = matrix @ moved(anchor) @ turn(joint_axis, angles[name]) @ moved(tuple(-np.array(anchor)))
     return matrix
 
 
@@ -129,11 +106,7 @@ def test_soles_are_1285_mm_below_the_torso(model: mujoco.MjModel) -> None:
 
 def test_masses_and_inertias(model: mujoco.MjModel) -> None:
     assert model.body_mass.sum() == pytest.approx(40.844, rel=1e-3)
-    for name, (*_, mass, centre, moments) in BODIES.items():
-        body = model.body(name)
-        assert body.mass[0] == pytest.approx(mass, rel=1e-3), name
-        np.testing.assert_allclose(body.ipos, centre, atol=1e-5, err_msg=name)
-        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), atol=6e-6, err_msg=name)
+    check_inertias(model, {name: row[3:] for name, row in BODIES.items()}, mass_rel=1e-3, centre=1e-5, moment=6e-6)
 
 
 def test_joints_and_motors_stand_in_the_order_of_actions(model: mujoco.MjModel) -> None:
@@ -158,19 +131,12 @@ def test_collision_pairs(model: mujoco.MjModel) -> None:
     solid = [model.geom(i).name for i in range(model.ngeom) if model.geom(i).contype[0]]
     assert len(solid) == 19  # the geoms of the fact table; the floor waits to be collided with
     assert all(collides(model, name, "floor") for name in solid)
-    right, left, trunk = (
-        ("right_thigh", "right_shin", "right_foot_inner"),
-        ("left_thigh", "left_foot_outer"),
-        ("torso",),
-    )
+    right, left = ("right_thigh", "right_shin", "right_foot_inner"), ("left_thigh", "left_foot_outer")
     assert all(collides(model, a, b) for a in right for b in left)
-    assert all(
-        collides(model, a, b) for a in ("right_hand", "left_lower_arm") for b in (*trunk, "pelvis", "left_thigh")
-    )
-    assert not any(collides(model, a, b) for a in right for b in (*right, *trunk, "pelvis"))
-    assert not any(
-        collides(model, a, b) for a in ("right_hand", "left_hand") for b in ("head", "left_shin", "left_hand")
-    )
+    arms, hands = ("right_hand", "left_lower_arm"), ("right_hand", "left_hand")
+    assert all(collides(model, a, b) for a in arms for b in ("torso", "pelvis", "left_thigh"))
+    assert not any(collides(model, a, b) for a in right for b in (*right, "torso", "pelvis"))
+    assert not any(collides(model, a, b) for a in hands for b in ("head", "left_shin", "left_hand"))
     assert not any(collides(model, name, "torso") for name in ("right_upper_arm", "head", "lower_waist"))
 
 

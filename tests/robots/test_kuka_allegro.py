@@ -3,21 +3,12 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import inertia, inertia_of
-from robots.kuka_chain import FINGERS, fingertip, last_link
+from robots.frames import check_rests, inertia, inertia_of
+from robots.kuka_chain import ARM_LIMITS, DEFAULT, FINGERS, HAND_LIMITS, fingertip, last_link
 
 from echelon.robots.kuka_allegro import kuka_allegro
 
-FLEX = (-0.27924, 1.72782)
-LIMITS = np.array(
-    [
-        *[(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3,
-        (-3.05433, 3.05433),
-        *[(-0.55849, 0.55849), FLEX, FLEX, FLEX] * 3,
-        *[(0.27924, 1.57075), (-0.3316, 1.15188), FLEX, (-0.27924, 1.76273)],
-    ]
-)
-DEFAULT = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358)
+LIMITS = np.array([*ARM_LIMITS, *HAND_LIMITS])
 SHARES = np.array([[0.618], [0.414], [0.732], [0.236], [0.141], [0.873]])
 # Zero, the tasks' default pose, both ends of all ranges, six arbitrary ones.
 POSES = np.concatenate(
@@ -33,17 +24,17 @@ def model() -> mujoco.MjModel:
     return kuka_allegro().compile()
 
 
-@pytest.mark.parametrize("pose", range(len(POSES)))
-def test_palm_and_fingertips_are_where_the_table_puts_them(model: mujoco.MjModel, pose: int) -> None:
+@pytest.mark.parametrize("pose", POSES)
+def test_palm_and_fingertips_are_where_the_table_puts_them(model: mujoco.MjModel, pose: np.ndarray) -> None:
     data = mujoco.MjData(model)
-    data.qpos[:] = POSES[pose]
+    data.qpos[:] = pose
     mujoco.mj_forward(model, data)
-    link = last_link(POSES[pose])
+    link = last_link(pose)
     np.testing.assert_allclose(data.body("iiwa7_link_7").xpos, link[:3, 3], rtol=0, atol=1e-4)
     np.testing.assert_allclose(data.body("iiwa7_link_7").xmat.reshape(3, 3), link[:3, :3], rtol=0, atol=1e-4)
     np.testing.assert_allclose(data.sensor("palm").data, (link @ [0, -0.02, 0.16, 1])[:3], rtol=0, atol=1e-4)
     for finger in FINGERS:
-        expected = fingertip(finger, POSES[pose])
+        expected = fingertip(finger, pose)
         np.testing.assert_allclose(data.sensor(f"hand/{finger}").data, expected, rtol=0, atol=1e-4)
 
 
@@ -134,11 +125,5 @@ def test_of_the_arm_only_the_wrist_touches_and_only_a_table(model: mujoco.MjMode
 
 
 def test_at_rest_it_stays_and_touches_nothing(model: mujoco.MjModel) -> None:
-    data = mujoco.MjData(model)
-    data.qpos[:] = data.ctrl[:] = [*DEFAULT, *[0.0, 0.5, 0.5, 0.5] * 3, 0.8, 0.3, 0.3, 0.5]
-    before, contacts = data.qpos.copy(), 0
-    for _ in range(240):
-        mujoco.mj_step(model, data)
-        contacts = max(contacts, data.ncon)
-    assert contacts == 0
-    np.testing.assert_allclose(data.qpos, before, atol=1e-3)
+    pose = np.array([*DEFAULT, *[0.0, 0.5, 0.5, 0.5] * 3, 0.8, 0.3, 0.3, 0.5])
+    check_rests(model, pose, pose, steps=240, atol=1e-3)

@@ -3,11 +3,10 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import inertia, inertia_of
+from robots.frames import Inertia, Vector, Z, check_inertias, check_rests, placed_by_quat, turn
 
 from echelon import robots
 
-Vector = tuple[float, ...]
 R = 0.707107
 JOINTS = [f"joint{i}" for i in range(1, 8)] + ["finger_joint1", "finger_joint2"]
 
@@ -25,22 +24,13 @@ HAND: tuple[Vector, Vector] = ((0, 0, 0.107), (0.92388, 0, 0, -0.382683))
 FINGER_BASE = (0, 0, 0.0584)
 TIP = np.array((0, 0.0015, 0.0441))
 
-# Mass [kg], centre of mass [m], Ixx Iyy Izz Ixy Ixz Iyz [kg m²].
-INERTIA: dict[str, tuple[float, Vector, Vector]] = {
-    "link0": (
-        0.629769,
-        (-0.041018, -0.00014, 0.049974),
-        (0.00315, 0.00388, 0.004285, 8.29e-07, 0.00015, 8.23e-06),
-    ),
+INERTIA: dict[str, Inertia] = {
+    "link0": (0.629769, (-0.041018, -0.00014, 0.049974), (0.00315, 0.00388, 0.004285, 8.29e-07, 0.00015, 8.23e-06)),
     "link1": (4.97068, (0.003875, 0.002081, -0.04762), (0.7034, 0.7066, 0.009117, -0.000139, 0.006772, 0.01917)),
     "link2": (0.646926, (-0.003141, -0.02872, 0.003495), (0.007962, 0.02811, 0.026, -0.003925, 0.01025, 0.000704)),
     "link3": (3.2286, (0.027518, 0.039252, -0.066502), (0.03724, 0.03615, 0.01083, -0.004761, -0.0114, -0.01281)),
     "link4": (3.5879, (-0.05317, 0.104419, 0.027454), (0.02585, 0.01955, 0.02832, 0.007796, -0.001332, 0.008641)),
-    "link5": (
-        1.22595,
-        (-0.011953, 0.041065, -0.038437),
-        (0.03555, 0.02947, 0.008627, -0.002117, -0.004037, 0.000229),
-    ),
+    "link5": (1.22595, (-0.011953, 0.041065, -0.038437), (0.03555, 0.02947, 0.008627, -0.002117, -0.004037, 0.000229)),
     "link6": (1.66656, (0.060149, -0.014117, -0.010517), (0.001964, 0.004354, 0.005433, 0.000109, -0.001158, 0.000341)),
     "link7": (0.735522, (0.010517, -0.004252, 0.061597), (0.01252, 0.01003, 0.004815, -0.000428, -0.001196, -0.000741)),
     "hand": (0.73, (-0.01, 0, 0.03), (0.001, 0.0025, 0.0017, 0, 0, 0)),
@@ -58,29 +48,12 @@ def model() -> mujoco.MjModel:
     return robots.load("panda")
 
 
-def frame(position: Vector, quat: Vector) -> np.ndarray:
-    """4×4 matrix of a frame in its parent."""
-    w, x, y, z = np.array(quat) / np.linalg.norm(quat)
-    result = np.eye(4)
-    result[:3, :3] = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    result[:3, 3] = position
-    return result
-
-
-def about_z(angle: float) -> np.ndarray:
-    return frame((0, 0, 0), (np.cos(angle / 2), 0, 0, np.sin(angle / 2)))
-
-
 def chain(pose: np.ndarray) -> dict[str, np.ndarray]:
     """Where hand, grip point and fingertips are, by the table."""
     place = np.eye(4)
     for link, angle in zip(LINKS, pose[:7], strict=True):
-        place = place @ frame(*link) @ about_z(angle)
-    hand = place @ frame(*HAND)
+        place = place @ placed_by_quat(*link) @ turn(Z, angle)
+    hand = place @ placed_by_quat(*HAND)
     points = {"hand": np.zeros(3), "grip": np.array((0, 0, 0.1025))}
     # The left finger opens along the hand's +y, the right one, turned by half a revolution, along -y.
     points["left_tip"] = np.array(FINGER_BASE) + TIP + (0, pose[7], 0)
@@ -105,11 +78,7 @@ def test_hand_and_fingertips_are_where_the_table_puts_them(model: mujoco.MjModel
 def test_masses_and_inertias(model: mujoco.MjModel) -> None:
     assert model.body_mass.sum() == pytest.approx(17.452, rel=1e-3)
     assert {model.body(i).name for i in range(1, model.nbody)} == set(INERTIA)
-    for name, (mass, centre, moments) in INERTIA.items():
-        body = model.body(name)
-        assert body.mass[0] == pytest.approx(mass, rel=1e-5), name
-        np.testing.assert_allclose(body.ipos, centre, atol=1e-9, err_msg=name)
-        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), atol=1e-8, err_msg=name)
+    check_inertias(model, INERTIA)
 
 
 def test_joints_motors_and_servos(model: mujoco.MjModel) -> None:
@@ -144,11 +113,7 @@ def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_spee
 
 
 def test_gravity_does_not_act_on_the_robot(model: mujoco.MjModel) -> None:
-    data = mujoco.MjData(model)
-    data.qpos[:], data.ctrl[7:] = DEFAULT, DEFAULT[7:]
-    for _ in range(100):
-        mujoco.mj_step(model, data)
-    np.testing.assert_allclose(data.qpos, DEFAULT, atol=1e-6)
+    check_rests(model, DEFAULT, np.append(np.zeros(7), DEFAULT[7:]), steps=100, atol=1e-6)
 
 
 def test_the_default_pose_on_its_stand_has_the_grip_point_over_the_table() -> None:

@@ -4,6 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from robots.frames import X, Y, placed_by_quat, turn
 
 from echelon import robots
 from echelon.sim.cpu import CpuEngine
@@ -49,7 +50,6 @@ TIPS = dict.fromkeys(FINGERS, (0.0, 0.0, 0.026)) | {"th": (0.0, 0.0, 0.0275)}
 # Joints in the order of the joint blocks of the observation: body, axis, range (rad), gain (N m/rad; 0: no servo),
 # torque limit (N m).
 Joint = tuple[str, tuple[float, float, float], tuple[float, float], float, float]
-X, Y = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
 
 
 def finger_joints(finger: str) -> dict[str, Joint]:
@@ -92,25 +92,16 @@ def model() -> mujoco.MjModel:
     return robots.load("shadow_hand")
 
 
-def rotation(axis: np.ndarray, angle: float) -> np.ndarray:
-    """`[3, 3]`, by Rodrigues' formula."""
-    x, y, z = axis / np.linalg.norm(axis)
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
-
-
 def frame_of(body: str, angles: dict[str, float]) -> np.ndarray:
     """`[4, 4]`: the body's frame in the world, by a chain of transforms from the tables above."""
     if body == "world":
         return np.eye(4)
-    parent, origin, (w, *vector), *_ = BODIES[body]
-    turn = np.eye(3) if not any(vector) else rotation(np.array(vector), 2 * np.arctan2(np.linalg.norm(vector), w))
+    parent, origin, quat, *_ = BODIES[body]
+    frame = frame_of(parent, angles) @ placed_by_quat(origin, quat)
     for name, (owner, axis, *_) in JOINTS.items():
         if owner == body:
-            turn = turn @ rotation(np.array(axis), angles[name])
-    local = np.eye(4)
-    local[:3, :3], local[:3, 3] = turn, origin
-    return frame_of(parent, angles) @ local
+            frame = frame @ turn(axis, angles[name])
+    return frame
 
 
 def posed(model: mujoco.MjModel, pose: np.ndarray) -> mujoco.MjData:
@@ -133,14 +124,6 @@ def test_palm_and_fingertips_are_where_the_fact_table_puts_them(model: mujoco.Mj
     for digit in DIGITS:
         tip = frame_of(f"{digit}distal", angles) @ (*TIPS[digit], 1.0)
         np.testing.assert_allclose(data.site(f"{digit}tip").xpos, tip[:3], atol=TOLERANCE)
-
-
-def test_the_chain_agrees_with_the_scene_of_the_task() -> None:
-    # Fingers along world -y, palm up, index side at -x: figures of the task's sheet, worked out there by hand.
-    zero = dict.fromkeys(JOINTS, 0.0)
-    np.testing.assert_allclose(frame_of("thbase", zero)[:3, 3], (-0.034, -0.319, 0.499), atol=1e-9)
-    np.testing.assert_allclose(frame_of("ffdistal", zero)[:3, 3], (-0.033, -0.455, 0.49), atol=1e-9)
-    np.testing.assert_allclose(frame_of("palm", zero)[:3, 1], (0, 0, -1), atol=1e-9)
 
 
 def test_masses_and_inertias(model: mujoco.MjModel) -> None:

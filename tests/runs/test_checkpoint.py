@@ -22,6 +22,19 @@ def forbidden(text: str) -> None:
     raise AssertionError(text)
 
 
+def newest(folder: RunFolder) -> checkpoint.Checkpoint:
+    return found(load_newest(folder, forbidden))
+
+
+def best(folder: RunFolder) -> checkpoint.Checkpoint:
+    return found(load_best(folder, forbidden))
+
+
+def found(loaded: checkpoint.Checkpoint | None) -> checkpoint.Checkpoint:
+    assert loaded is not None
+    return loaded
+
+
 def names(folder: RunFolder) -> list[str]:
     return sorted(path.name for path in folder.checkpoints.iterdir())
 
@@ -69,9 +82,7 @@ def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
         "parameter": torch.nn.Parameter(torch.randn(2)),
     }
     save(folder, 1, state)
-    loaded = load_newest(folder, forbidden)
-    assert loaded is not None
-    assert_same({**state, "parameter": state["parameter"].detach()}, loaded.state)
+    assert_same({**state, "parameter": state["parameter"].detach()}, newest(folder).state)
 
 
 def test_nested_state_round_trips_with_its_types(folder: RunFolder) -> None:
@@ -88,9 +99,7 @@ def test_nested_state_round_trips_with_its_types(folder: RunFolder) -> None:
         "a": {"b": torch.tensor([2]), "/b": torch.tensor([3])},
     }
     save(folder, 1, state)
-    loaded = load_newest(folder, forbidden)
-    assert loaded is not None
-    assert_same(state, loaded.state)
+    assert_same(state, newest(folder).state)
 
 
 def test_optimizer_and_generator_go_on_from_a_checkpoint(folder: RunFolder) -> None:
@@ -115,8 +124,7 @@ def test_optimizer_and_generator_go_on_from_a_checkpoint(folder: RunFolder) -> N
     step(model, optimizer, generator)
 
     other, other_optimizer = build()
-    loaded = load_newest(folder, forbidden)
-    assert loaded is not None
+    loaded = newest(folder)
     other.load_state_dict(loaded.state["model"])
     other_optimizer.load_state_dict(loaded.state["optimizer"])
     other_generator = torch.Generator()
@@ -129,8 +137,7 @@ def test_saving_copies_so_that_training_may_go_on_at_once(folder: RunFolder) -> 
     weights = torch.zeros(3)
     save(folder, 1, {"w": weights})
     weights += 1
-    loaded = load_newest(folder, forbidden)
-    assert loaded is not None
+    loaded = newest(folder)
     loaded.state["w"] += 1  # what was loaded is writable
     assert loaded.state["w"].tolist() == [1, 1, 1]
 
@@ -150,33 +157,22 @@ def test_newest_k_and_the_best_are_kept(folder: RunFolder) -> None:
     for iteration, score in [(1, 5.0), (2, 9.0), (3, math.nan), (4, 7.0), (5, None), (6, 8.0)]:
         save(folder, iteration, {"i": iteration}, score)
     assert names(folder) == ["00000002", "00000005", "00000006"]
-    best, newest = load_best(folder, forbidden), load_newest(folder, forbidden)
-    assert best is not None
-    assert newest is not None
-    assert (best.iteration, best.score, best.state) == (2, 9.0, {"i": 2})
-    assert (newest.iteration, newest.score, newest.state) == (6, 8.0, {"i": 6})
+    for loaded, expected in ((best(folder), (2, 9.0, {"i": 2})), (newest(folder), (6, 8.0, {"i": 6}))):
+        assert (loaded.iteration, loaded.score, loaded.state) == expected
 
 
-def test_of_equal_scores_the_newer_is_best(folder: RunFolder) -> None:
+@pytest.mark.parametrize("score", [1.0, None])
+def test_of_equal_scores_or_none_the_newest_is_best(folder: RunFolder, score: float | None) -> None:
     for iteration in range(1, 6):
-        save(folder, iteration, {}, 1.0)
+        save(folder, iteration, {}, score)
     assert names(folder) == ["00000004", "00000005"]
-
-
-def test_without_scores_the_best_is_the_newest(folder: RunFolder) -> None:
-    save(folder, 1, {})
-    save(folder, 2, {})
-    best = load_best(folder, forbidden)
-    assert best is not None
-    assert best.iteration == 2
+    assert best(folder).iteration == 5
 
 
 def test_saving_an_iteration_again_replaces_it(folder: RunFolder) -> None:
     save(folder, 3, {"x": 1})
     save(folder, 3, {"x": 2})
-    loaded = load_newest(folder, forbidden)
-    assert loaded is not None
-    assert loaded.state == {"x": 2}
+    assert newest(folder).state == {"x": 2}
     assert names(folder) == ["00000003"]
 
 
@@ -200,14 +196,18 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFol
     save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
     save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
     damage(folder.checkpoints / "00000002" / name)
+    for sentence in passed_over(folder, 1):
+        assert "00000002" in sentence
+        assert name in sentence
+
+
+def passed_over(folder: RunFolder, iteration: int) -> list[str]:
+    """What is said where the newest and the best cannot be had, and this one is used instead."""
+    said: list[str] = []
     for load in (load_newest, load_best):
-        said: list[str] = []
-        loaded = load(folder, said.append)
-        assert loaded is not None
-        assert (loaded.iteration, loaded.state["text"]) == (1, "before")
-        assert len(said) == 1
-        assert "00000002" in said[0]
-        assert name in said[0]
+        assert found(load(folder, said.append)).iteration == iteration
+    assert len(said) == 2
+    return said
 
 
 def test_tensors_that_the_disk_does_not_give_back(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,13 +221,8 @@ def test_tensors_that_the_disk_does_not_give_back(folder: RunFolder, monkeypatch
         return read_bytes(path)
 
     monkeypatch.setattr(Path, "read_bytes", broken)
-    for load in (load_newest, load_best):
-        said: list[str] = []
-        loaded = load(folder, said.append)
-        assert loaded is not None
-        assert loaded.state == {"x": 1}
-        assert len(said) == 1
-        assert f"00000002 is damaged ({TENSORS} cannot be read: Input/output error)" in said[0]
+    for sentence in passed_over(folder, 1):
+        assert f"00000002 is damaged ({TENSORS} cannot be read: Input/output error)" in sentence
 
 
 def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> None:
@@ -299,11 +294,8 @@ def test_a_crash_before_any_file_operation_loses_nothing(
                 survived = crash_at
             except Crash:
                 pass
-        loaded, best = load_newest(folder, forbidden), load_best(folder, forbidden)
-        assert loaded is not None
-        assert loaded.state["x"] in (3, "new")
-        assert best is not None
-        assert best.state == {"x": 1}
+        assert newest(folder).state["x"] in (3, "new")
+        assert best(folder).state == {"x": 1}
         save(folder, 5, {"x": 5})  # and saving goes on, cleaning up
         assert not [name for name in names(folder) if not name.isdigit()]
         if survived:
@@ -359,6 +351,4 @@ def test_random_states_round_trip(folder: RunFolder) -> None:
     for _ in range(40):
         state = {"state": draw(4)}
         save(folder, 1, state)
-        loaded = load_newest(folder, forbidden)
-        assert loaded is not None
-        assert_same(state, loaded.state)
+        assert_same(state, newest(folder).state)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,7 @@ def test_metrics_and_tensorboard(tmp_path: Path, limit: int, value: str, name: s
     assert sentence.endswith(" cannot be written: File too large; make room, then resume")
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize(
+WRITERS = pytest.mark.parametrize(
     ("writer", "write", "name"),
     [
         (DistanceWriter, lambda writer: writer.write(10, 100, [[0.0, 0.2], [0.1, 0.0]]), "diagnostics/kl.jsonl"),
@@ -63,9 +63,11 @@ def test_metrics_and_tensorboard(tmp_path: Path, limit: int, value: str, name: s
         (MetricsWriter, lambda writer: writer.write({"iteration": 1}), "metrics.jsonl"),
     ],
 )
-def test_files_of_lines(
-    folder: RunFolder, writer: Callable[[RunFolder], object], write: Callable[[object], None], name: str
-) -> None:
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@WRITERS
+def test_files_of_lines(folder: RunFolder, writer: Any, write: Callable[[object], None], name: str) -> None:
     path, opened = folder.path / name, writer(folder)
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -74,16 +76,9 @@ def test_files_of_lines(
         write(opened)
 
 
-@pytest.mark.parametrize(
-    ("writer", "name"),
-    [
-        (DistanceWriter, "diagnostics/kl.jsonl"),
-        (GenealogyWriter, "population/genealogy.jsonl"),
-        (MetricsWriter, "metrics.jsonl"),
-    ],
-)
+@WRITERS
 def test_dropping_lines(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, writer: Callable[[RunFolder, int], object], name: str
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, writer: Any, write: object, name: str
 ) -> None:
     path = folder.path / name
     path.parent.mkdir(exist_ok=True)

@@ -43,18 +43,8 @@ def replay(poses: np.ndarray) -> Replay:
     leader = Episode(0, "leader", 12.5, 7, False, geoms, poses, "time limit")
     names = tuple(f"body {i}" for i in range(poses.shape[1]))
     camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
-    return Replay(
-        "a run",
-        "Hopper",
-        "cpo",
-        40,
-        1000,
-        0,
-        0.04,
-        names,
-        camera,
-        (leader, replace(leader, policy=2, name="follower 2")),
-    )
+    episodes = (leader, replace(leader, policy=2, name="follower 2"))
+    return Replay("a run", "Hopper", "cpo", 40, 1000, 0, 0.04, names, camera, episodes)
 
 
 def test_poses_come_back_within_half_a_unit() -> None:
@@ -90,11 +80,8 @@ def test_a_replay_comes_back(tmp_path: Path) -> None:
     read = read_replay(path)
     assert replace(read, episodes=()) == replace(written, episodes=())
     for before, after in zip(written.episodes, read.episodes, strict=True):
-        assert replace(after, poses=np.empty(0)).geoms == before.geoms
-        assert (after.policy, after.name) == (before.policy, before.name)
-        assert (after.total_return, after.length, after.failed) == (12.5, 7, False)
-        assert after.outcome == before.outcome
         assert after.poses == pytest.approx(before.poses, abs=2e-5)
+        assert replace(after, poses=before.poses) == before
 
 
 def test_a_replay_from_before_outcomes_were_kept_is_read(tmp_path: Path) -> None:
@@ -116,20 +103,16 @@ def test_it_is_in_the_run_folder(folder: RunFolder) -> None:
         lambda text: text.replace('"frames":30', '"frames":31'),
         lambda text: text.replace('"poses":"', '"poses":"!'),
         lambda text: text.replace('"camera"', '"kamera"'),
+        None,
     ],
-    ids=["cut", "foreign", "newer", "fewer frames", "not base64", "no camera"],
+    ids=["cut", "foreign", "newer", "fewer frames", "not base64", "no camera", "no file"],
 )
 def test_a_damaged_replay_is_one_sentence(tmp_path: Path, harm) -> None:
     path = tmp_path / "replay.json"
-    damaged = harm(replay_json(replay(course(30, 3))))
-    path.write_text(damaged)
+    if harm:
+        path.write_text(harm(replay_json(replay(course(30, 3)))))
     with pytest.raises(UserError, match=r"replay\.json is not a whole replay \(.+\); echelon record"):
         read_replay(path)
-
-
-def test_no_replay_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a whole replay"):
-        read_replay(tmp_path / "none.json")
 
 
 def test_the_file_holds_no_numbers_that_json_has_not() -> None:

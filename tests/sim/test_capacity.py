@@ -1,7 +1,6 @@
 """Room for contacts is sized by looking."""
 
 import mujoco
-import numpy as np
 
 from echelon.sim.capacity import CAPACITY_FACTOR, probe
 
@@ -30,4 +29,3 @@ def test_room_grows_with_what_touches() -> None:
 
 def test_the_same_seed_finds_the_same() -> None:
     assert probe(model(2), seed=3) == probe(model(2), seed=3)
-    assert np.isfinite(probe(model(2)).contacts)

@@ -7,25 +7,18 @@ from typing import Any
 import mujoco
 import pytest
 import torch
+from gpu import MARKS
 from torch import Tensor
 
 from echelon import robots, tasks
 from echelon.sim.cpu import CpuEngine
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = MARKS
 TASKS = (
-    "AllegroHand",
-    "ShadowHand",
-    "Humanoid",
-    "Anymal",
-    "FrankaCubePush",
-    "FrankaCubeStack",
-    "AllegroKukaReorientation",
+    *("AllegroHand", "ShadowHand", "Humanoid", "Anymal"),
+    *("FrankaCubePush", "FrankaCubeStack", "AllegroKukaReorientation"),
 )
-SCENES = ("allegro_cube", "shadow_hand", "humanoid", "anymal", "franka_push", "franka_stack")
+SCENES = ("hopper", "allegro_cube", "shadow_hand", "humanoid", "anymal", "franka_push", "franka_stack")
 EPISODES, STEPS = 1000, 120
 KOLMOGOROV = 1.95
 """Two samples of one distribution differ by more than this times √(2/n) once in a thousand times."""
@@ -54,6 +47,7 @@ def test_contact_free_motion_is_the_same_for_a_hundred_steps(scene: str) -> None
     assert (there.qpos.cpu().double() - here.qpos).abs().amax() < 1e-3 * max(1.0, moved.item())
     speed = here.qvel.abs().amax().item()
     assert (there.qvel.cpu().double() - here.qvel).abs().amax() < 1e-2 * max(1.0, speed)
+    assert (there.read("xpos").cpu().double() - here.read("xpos")).abs().amax() < 1e-3 * max(1.0, moved.item())
 
 
 def contacts(engine: Any) -> Tensor:

@@ -1,168 +1,286 @@
-"""MuJoCo Warp behind the engine contract, against the CPU engine."""
+"""MuJoCo Warp behind the engine contract, against the CPU engine.
+
+Tiny scenes run on Warp's CPU device too: slow to compile, slow to run, and the same code that runs on a GPU.
+"""
+
+from typing import Any
 
 import mujoco
+import numpy as np
 import pytest
 import torch
+from gpu import MARKS, needs_gpu
 
 from echelon import robots
 from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
-from echelon.sim.sensors import acceleration_sensors
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-NUM_SIMS = 8
-SUBSTEPS = 4
+pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install 'echelon[gpu]'")
+
+NUM_SIMS, SUBSTEPS = 3, 2
 CUDA = torch.device("cuda")
 
 
-def engines(name: str, **sizes: int):
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=MARKS)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.param)
+
+
+def made(model: mujoco.MjModel | str, device: torch.device, **sizes: int) -> Any:
     from echelon.sim.warp import WarpEngine
 
-    model = robots.load(name)
-    return CpuEngine(model, NUM_SIMS), WarpEngine(model, NUM_SIMS, CUDA, **sizes)
+    model = robots.load(model) if isinstance(model, str) else model
+    return WarpEngine(model, NUM_SIMS, device, **{"contacts": 8, "constraints": 20} | sizes)
 
 
-def lifted(engine: CpuEngine) -> tuple[torch.Tensor, torch.Tensor]:
-    """States in the air, different in every simulation: nothing touches for a while."""
-    generator = torch.Generator().manual_seed(0)
-    qpos = engine.qpos.clone()
-    qpos[:, engine.model.joint("z").qposadr[0]] += 3.0
-    qpos[:, 2:] += 0.1 * torch.randn(qpos[:, 2:].shape, generator=generator, dtype=qpos.dtype)
-    return qpos, 0.1 * torch.randn(engine.qvel.shape, generator=generator, dtype=qpos.dtype)
+@pytest.fixture(scope="module")
+def warp_engine(device: torch.device):
+    return made("cartpole", device)
 
 
-def start(here, there) -> None:
-    qpos, qvel = lifted(here)
-    everything = torch.ones(NUM_SIMS, dtype=torch.bool)
-    here.set_state(everything, qpos, qvel)
-    there.set_state(everything.cuda(), qpos.float().cuda(), qvel.float().cuda())
+def everything(engine: Any) -> torch.Tensor:
+    return torch.ones(NUM_SIMS, dtype=torch.bool, device=engine.device)
 
 
-def test_contact_free_motion_equals_the_cpus() -> None:
-    """100 control steps with random controls, to 1e-3 of the motion's size; sensors that need no solver too."""
-    here, there = engines("hopper")
-    start(here, there)
-    early = ~torch.from_numpy(acceleration_sensors(here.model))
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(25):
-        control = torch.rand(here.ctrl.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        here.ctrl.copy_(control)
-        there.ctrl.copy_(control)
-        here.step(1)
-        there.step(1)
-        torch.testing.assert_close(there.qpos.cpu().double(), here.qpos, rtol=1e-3, atol=1e-3)
-        torch.testing.assert_close(there.qvel.cpu().double(), here.qvel, rtol=1e-3, atol=1e-2)
+@pytest.fixture
+def there(warp_engine):
+    """At rest in the default state."""
+    start = torch.tensor(warp_engine.model.qpos0).to(warp_engine.qpos).expand(NUM_SIMS, -1)
+    warp_engine.set_state(everything(warp_engine), start, torch.zeros_like(warp_engine.qvel))
+    warp_engine.ctrl.zero_()
+    return warp_engine
+
+
+def same(found: torch.Tensor, expected: torch.Tensor, **tolerance: float) -> None:
     torch.testing.assert_close(
-        there.sensordata.cpu().double()[:, early], here.sensordata[:, early], rtol=1e-3, atol=1e-2
+        found.cpu().double(), expected.cpu().double(), **{"rtol": 1e-3, "atol": 1e-3} | tolerance
     )
-    torch.testing.assert_close(there.read("xpos").cpu().double(), here.read("xpos"), rtol=1e-3, atol=1e-3)
 
 
-def test_poses_are_current_after_step_and_set_state() -> None:
-    here, there = engines("hopper")
-    start(here, there)
-    for _ in range(2):
-        data = mujoco.MjData(here.model)
-        for sim in range(NUM_SIMS):
-            data.qpos[:] = there.qpos[sim].cpu()
-            mujoco.mj_kinematics(here.model, data)
-            torch.testing.assert_close(there.read("xpos")[sim].cpu(), torch.tensor(data.xpos).float())
-        there.step(SUBSTEPS)
+def test_a_hundred_steps_are_those_of_the_other_engine(there) -> None:
+    here = CpuEngine(robots.load("cartpole"), NUM_SIMS)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(100):
+        control = torch.rand(here.ctrl.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        for engine in (here, there):
+            engine.ctrl.copy_(control)
+            engine.step(SUBSTEPS)
+    assert here.qpos.abs().amax() > 0.5  # it moved
+    for found, expected in ((there.qpos, here.qpos), (there.qvel, here.qvel), (there.read("xpos"), here.read("xpos"))):
+        same(found, expected)
 
 
-def test_set_state_touches_only_the_masked() -> None:
-    _, there = engines("hopper")
+SENSORS = """
+<mujoco>
+  <worldbody>
+    <body>
+      <joint name="slide" type="slide" axis="0 0 1" stiffness="100" springref="1"/>
+      <geom size="0.1" mass="1"/>
+      <site name="centre"/>
+    </body>
+  </worldbody>
+  <sensor>{}</sensor>
+</mujoco>
+"""
+
+
+def refreshes(monkeypatch: pytest.MonkeyPatch, engine) -> list[None]:
+    """An entry for each time that kinematics are computed once more, from now on."""
+    seen, refresh = [], engine._refresh
+    monkeypatch.setattr(engine, "_refresh", lambda: (seen.append(None), refresh())[1])
+    return seen
+
+
+def step_and_set(engine) -> None:
+    """Both places where what is read must be made current."""
+    engine.step(SUBSTEPS)
+    first = torch.arange(NUM_SIMS, device=engine.device) == 0
+    engine.set_state(first, engine.qpos + 0.5, engine.qvel)
+
+
+def poses(engine) -> torch.Tensor:
+    """`[N, bodies, 3]` places of the bodies in the engine's present state, by MuJoCo itself."""
+    data, found = mujoco.MjData(engine.model), []
+    for qpos in engine.qpos:
+        data.qpos[:] = qpos.cpu()
+        mujoco.mj_kinematics(engine.model, data)
+        found.append(data.xpos.copy())
+    return torch.from_numpy(np.stack(found)).to(engine.qpos)
+
+
+def test_nothing_is_refreshed_for_nobody(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
+    engine = made("cartpole", device)
+    seen = refreshes(monkeypatch, engine)
+    for name in ("qpos", "act", "sensordata", "solver_niter"):
+        engine.read(name)
+    step_and_set(engine)
+    assert not seen
+
+
+def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
+    engine = made("cartpole", device)
+    engine.ctrl.fill_(1.0)
     for _ in range(10):
-        there.step(SUBSTEPS)
+        engine.step(SUBSTEPS)
+    step_and_set(engine)
+    assert (engine._field("xpos") - poses(engine)).abs().amax() > 0.1  # nobody has asked yet
+    xpos = engine.read("xpos")
+    torch.testing.assert_close(xpos, poses(engine))
+    seen = refreshes(monkeypatch, engine)
+    engine.step(SUBSTEPS)
+    torch.testing.assert_close(xpos, poses(engine))
+    engine.set_state(torch.arange(NUM_SIMS, device=device) > 0, engine.qpos - 0.3, engine.qvel)
+    torch.testing.assert_close(xpos, poses(engine))
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("sensor", "expected"),
+    [("<jointpos joint='slide'/>", 2), ("<jointvel joint='slide'/>", 2), ("<accelerometer site='centre'/>", 0)],
+)
+def test_sensors_of_positions_and_velocities_are_readers(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device, sensor: str, expected: int
+) -> None:
+    """Sensors of accelerations are not: they belong to the last substep."""
+    model = mujoco.MjModel.from_xml_string(SENSORS.format(sensor))
+    engine, here = made(model, device), CpuEngine(model, NUM_SIMS)
+    seen = refreshes(monkeypatch, engine)
+    step_and_set(engine)
+    step_and_set(here)
+    assert len(seen) == expected
+    assert here.sensordata.abs().amax() > 0.1
+    same(engine.sensordata, here.sensordata, rtol=1e-4, atol=1e-4)
+
+
+def test_only_masked_simulations_are_set(there) -> None:
+    there.ctrl.fill_(1.0)
+    there.step(SUBSTEPS)
     before = {name: x.clone() for name, x in there.state_dict()["state"].items()}
-    mask = torch.zeros(NUM_SIMS, dtype=torch.bool, device=CUDA)
-    mask[3] = True
-    there.set_state(mask, there.qpos + 1.0, there.qvel + 1.0)
+    mask = torch.arange(NUM_SIMS, device=there.device) == 1
+    there.set_state(mask, there.qpos + 1.0, torch.zeros_like(there.qvel))
     after = there.state_dict()["state"]
     for name, x in before.items():
-        assert torch.equal(after[name][~mask], x[~mask]), name
-    assert torch.allclose(after["qpos"][3], before["qpos"][3] + 1.0)
-    assert not after["qacc_warmstart"][3].any()
+        assert after[name][~mask].equal(x[~mask]), name
+    assert after["qpos"][1].equal(before["qpos"][1] + 1.0)
+    assert not after["qacc_warmstart"][1].any()
+    assert there.ctrl[:, 0].tolist() == [1.0, 0.0, 1.0]
 
 
-def test_a_nan_stays_in_its_simulation() -> None:
-    _, there = engines("hopper")
-    _, clean = engines("hopper")
-    for engine in (there, clean):
-        for _ in range(5):
-            engine.step(SUBSTEPS)
-    there.qvel[2, 0] = float("nan")
+def test_a_nan_is_quarantined_alone(there) -> None:
+    there.ctrl.fill_(0.5)
+    saved = there.state_dict()
     there.step(SUBSTEPS)
-    clean.step(SUBSTEPS)
-    expected = torch.zeros(NUM_SIMS, dtype=torch.bool)
-    expected[2] = True
-    assert torch.equal(there.bad.cpu(), expected)
+    clean = there.qpos.clone()
+    there.load_state_dict(saved)
+    there.qvel[1, 0] = float("nan")
+    there.step(SUBSTEPS)
+    assert there.bad.tolist() == [False, True, False]
     assert torch.isfinite(there.qpos).all()
-    torch.testing.assert_close(there.qpos.cpu()[~expected], clean.qpos.cpu()[~expected], rtol=1e-4, atol=1e-5)
+    same(there.qpos[[0, 2]], clean[[0, 2]], rtol=1e-4, atol=1e-5)
     there.step(SUBSTEPS)
     assert not there.bad.any()
 
 
-def test_what_runs_away_is_quarantined_alone() -> None:
-    here, there = engines("hopper")
-    start(here, there)  # in the air
-    speeds = torch.zeros(NUM_SIMS)
-    speeds[2], speeds[3], speeds[4] = 1.1 * MAX_SPEED, -1.1 * MAX_SPEED, 0.9 * MAX_SPEED
-    for engine in (here, there):
-        engine.qvel[:, 0] = speeds.to(engine.qvel)  # x of the torso: everything moves along
+@pytest.mark.parametrize("sign", [1, -1])
+def test_both_engines_quarantine_what_runs_away_at_the_same_speed(sign: int, device: torch.device) -> None:
+    model = mujoco.MjModel.from_xml_string(SENSORS.format("<jointvel joint='slide'/>"))
+    model.jnt_stiffness[:] = 0  # speeds stay what they are, but for gravity
+    for engine in (made(model, device), CpuEngine(model, NUM_SIMS)):
+        engine.qvel[:, 0] = torch.tensor([1.0, 1.01 * sign * MAX_SPEED, 0.99 * sign * MAX_SPEED]).to(engine.qvel)
         engine.step(SUBSTEPS)
-        expected = speeds.abs() > MAX_SPEED
-        assert torch.equal(engine.bad.cpu(), expected)
-        assert not engine.qvel[2:4].any()
-        assert not engine.qpos[2:4, 0].any()
+        assert engine.bad.tolist() == [False, True, False]
+        assert engine.qpos[1].item() == engine.qvel[1].item() == 0.0
+        fallen = -9.81 * SUBSTEPS * model.opt.timestep
+        expected = torch.tensor([[1.0 + fallen], [0.0], [0.99 * sign * MAX_SPEED + fallen]])
+        same(engine.qvel, expected)
+        same(engine.sensordata, expected)
         engine.step(SUBSTEPS)
         assert not engine.bad.any()
-    # float32 rounds what flies at such a speed; the others fly as on the CPU.
-    torch.testing.assert_close(there.qpos.cpu().double()[5:], here.qpos[5:], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("value", [1e5, -1e5])
+def test_a_far_place_is_no_speed(there, value: float) -> None:
+    there.qpos[1, 1] = value  # a pole that has turned many times
+    there.step(SUBSTEPS)
+    assert not there.bad.any()
+
+
+def test_a_saved_state_goes_on(there) -> None:
+    there.ctrl.fill_(0.7)
+    there.step(SUBSTEPS)
+    saved = there.state_dict()
+    there.step(SUBSTEPS)
+    expected = there.qpos.clone()
+    there.load_state_dict(saved)
+    there.step(SUBSTEPS)
+    torch.testing.assert_close(there.qpos, expected, rtol=0, atol=1e-6)
+
+
+def test_per_simulation_masses_are_felt_and_saved(warp_engine, there) -> None:
+    """The last test of this file: it changes the engine's model. Twice the mass, half the speed."""
+    mass = there.expand("body_mass")
+    inertia = there.expand("body_inertia")
+    saved = there.state_dict()
+    mass[1] *= 2
+    inertia[1] *= 2
+    there.set_const()
+    there.qpos[:, 1] = 0.0
+    there.ctrl.fill_(0.1)
+    there.step(1)
+    assert there.qvel[1, 0].item() == pytest.approx(there.qvel[0, 0].item() / 2, rel=0.02)
+    there.load_state_dict(saved)
+    assert there.expand("body_mass")[1].equal(there.expand("body_mass")[0])
+
+
+def in_the_air() -> Any:
+    """Hoppers, each in a state of its own, three metres up."""
+    engine, generator = made("hopper", CUDA), torch.Generator().manual_seed(0)
+    qpos = engine.qpos.cpu()
+    qpos[:, engine.model.joint("z").qposadr[0]] += 3.0
+    qpos[:, 2:] += 0.1 * torch.randn(qpos[:, 2:].shape, generator=generator)
+    engine.set_state(everything(engine), qpos.cuda(), 0.1 * torch.randn(engine.qvel.shape, generator=generator).cuda())
+    return engine
+
+
+def recorded(engine: Any) -> torch.cuda.CUDAGraph:
+    """A graph of one step, compiled and warmed up outside the capture."""
+    engine.step(SUBSTEPS)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), engine.capturing():
+        engine.step(SUBSTEPS)
+    return graph
+
+
+@needs_gpu
 def test_overflow_is_counted_and_not_printed(capfd: pytest.CaptureFixture) -> None:
-    _, tight = engines("hopper", contacts=1, constraints=1)
-    for _ in range(40):
+    tight = made("hopper", CUDA, contacts=1, constraints=1)
+    for _ in range(80):
         tight.step(SUBSTEPS)
     torch.cuda.synchronize()
     assert tight.overflow.sum() > 0
     assert "overflow" not in capfd.readouterr().out
 
 
+@needs_gpu
 def test_a_captured_step_equals_an_eager_one() -> None:
-    _, eager = engines("hopper")
-    _, captured = engines("hopper")
-    captured.step(SUBSTEPS)  # compile and warm up outside the capture
+    eager, captured = (made("hopper", CUDA, contacts=16, constraints=80) for _ in range(2))  # on their feet
+    graph = recorded(captured)
     captured.load_state_dict(eager.state_dict())
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), captured.capturing():
-        captured.step(SUBSTEPS)
-    captured.load_state_dict(eager.state_dict())
-    for _ in range(20):
+    for _ in range(40):
         eager.step(SUBSTEPS)
         graph.replay()
-    torch.testing.assert_close(captured.qpos, eager.qpos, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(captured.sensordata, eager.sensordata, rtol=1e-3, atol=1e-3)
+    same(captured.qpos, eager.qpos, rtol=1e-4, atol=1e-5)
+    same(captured.sensordata, eager.sensordata)
 
 
+@needs_gpu
 def test_poses_read_before_a_capture_are_current_after_a_replay() -> None:
-    here, there = engines("hopper")
-    start(here, there)
-    xpos = there.read("xpos")
-    there.step(SUBSTEPS)  # compile and warm up outside the capture
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), there.capturing():
-        there.step(SUBSTEPS)
-    data = mujoco.MjData(here.model)
+    engine = in_the_air()
+    xpos = engine.read("xpos")
+    graph = recorded(engine)
     for _ in range(3):
         graph.replay()
-        data.qpos[:] = there.qpos[1].cpu()
-        mujoco.mj_kinematics(here.model, data)
-        torch.testing.assert_close(xpos[1].cpu(), torch.tensor(data.xpos).float())
+        same(xpos, poses(engine), rtol=1e-5, atol=1e-5)
 
 
 BOX_ON_TABLE = """
@@ -180,13 +298,12 @@ BOX_ON_TABLE = """
 """
 
 
+@needs_gpu
 def test_every_simulation_has_a_size_and_a_mass_of_its_own() -> None:
     """Boxes of 400 kg/m³ with three different sides, from a cube to a stick; MuJoCo's constants, and each at rest."""
-    from echelon.sim.warp import WarpEngine
-
     model = mujoco.MjModel.from_xml_string(BOX_ON_TABLE)
-    here, there = CpuEngine(model, NUM_SIMS), WarpEngine(model, NUM_SIMS, CUDA)
-    halves = torch.stack([torch.tensor([0.025, 0.025 + 0.002 * i, 0.025 + 0.015 * i]) for i in range(NUM_SIMS)])
+    here, there = CpuEngine(model, NUM_SIMS), made(model, CUDA, constraints=80)
+    halves = torch.stack([torch.tensor([0.025, 0.025 + 0.006 * i, 0.025 + 0.05 * i]) for i in range(NUM_SIMS)])
     mass = 3200 * halves.prod(dim=1)
     square = halves.square()
     for engine in (here, there):
@@ -196,11 +313,10 @@ def test_every_simulation_has_a_size_and_a_mass_of_its_own() -> None:
         engine.expand("body_inertia")[:, 1] = inertia.to(engine.device, engine.qpos.dtype)
         engine.set_const()
     for field in ("geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0"):
-        found = there.expand(field).cpu().double()
-        torch.testing.assert_close(found, here.expand(field), rtol=1e-4, atol=1e-6, msg=field)
+        same(there.expand(field), here.expand(field), rtol=1e-4, atol=1e-6)
     state = there.qpos.clone()
     state[:, 2] = halves[:, 2].cuda() + 0.001
-    there.set_state(torch.ones(NUM_SIMS, dtype=torch.bool, device=CUDA), state, torch.zeros_like(there.qvel))
+    there.set_state(everything(there), state, torch.zeros_like(there.qvel))
     for _ in range(120):
         there.step(1)
     torch.testing.assert_close(there.qpos[:, 2].cpu(), halves[:, 2], rtol=0, atol=1e-3)

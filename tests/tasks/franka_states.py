@@ -7,11 +7,21 @@ import torch
 from torch import Tensor
 
 CPU = torch.device("cpu")
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 HOME = (0.0, 0.1963, 0.0, -2.618, 0.0, 2.9416, 0.7854)
 LOW_POSE = (0.0, 0.5, 0.0, -2.4, 0.0, 2.9, 0.7854)
 """The fingers just above the table."""
 FAR = (0.0, 0.55, 1.05)
 """On the table, out of the way of all that is tried."""
+
+
+def at(x: float, y: float, z: float) -> Tensor:
+    return torch.tensor((x, y, z), dtype=torch.float64)
+
+
+def closeness(distance: float) -> float:
+    """What rewards make of a distance."""
+    return 1.0 - math.tanh(10.0 * distance)
 
 
 def tilt(joints: tuple[float, ...]) -> float:

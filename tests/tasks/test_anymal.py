@@ -3,11 +3,11 @@
 import math
 
 import torch
+from tasks.states import begun, check_spread, put
 from torch import Tensor
 
 from echelon.tasks.anymal import Anymal, AnymalConfig
 
-CPU = torch.device("cpu")
 CLOSE = {"atol": 1e-6, "rtol": 1e-5}
 FORE, HIND = (0.4, -0.8), (-0.4, 0.8)
 STANCE = torch.tensor((0.03, *FORE, 0.03, *HIND, -0.03, *FORE, -0.03, *HIND))
@@ -24,9 +24,7 @@ def standing(count: int) -> tuple[Tensor, Tensor]:
 
 
 def in_state(qpos: Tensor, qvel: Tensor, config: AnymalConfig | None = None) -> Anymal:
-    env = Anymal(config or AnymalConfig(), len(qpos), CPU, 0)
-    env.reset()
-    env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, qvel)
+    env = put(begun(Anymal, config or AnymalConfig(), len(qpos)), qpos, qvel)
     env.kept["command"].zero_()
     return env
 
@@ -115,23 +113,8 @@ def test_the_torques_are_those_of_the_servos() -> None:
     torch.testing.assert_close(env.engine.sensordata[0, 5:].float(), 85 * 0.5 * action[0], atol=0.01, rtol=0)
 
 
-def test_a_new_command_changes_observation_and_reward_only() -> None:
-    env = in_state(*standing(3))
-    env.engine.sensordata.zero_()
-    before = env.observe()["policy"]
-    env.kept["command"].copy_(torch.tensor([(0.0, 0.0, 0.0), (0.5, 0.0, 0.0), (0.0, 0.0, 0.5)]))
-    after = env.observe()["policy"]
-    changed = (before != after).nonzero().tolist()
-    assert changed == [[1, 9], [2, 11]]
-    reward = env.reward(torch.zeros(3, 12))
-    torch.testing.assert_close(
-        reward, torch.tensor((0.03, 0.02 * math.exp(-1) + 0.01, 0.02 + 0.01 * math.exp(-1))), **CLOSE
-    )
-
-
 def test_commands_last_an_episode() -> None:
-    env = Anymal(AnymalConfig(), 4, CPU, 0)
-    env.reset()
+    env = begun(Anymal, AnymalConfig(), 4)
     first = env.kept["command"].clone()
     env.clock[:] = torch.tensor((0, 2498, 2499, 0))
     step = env.step(torch.full((4, 12), 0.1))
@@ -174,8 +157,7 @@ def test_a_touch_of_one_newton_is_allowed() -> None:
 
 
 def test_episode_figure_is_the_mean_error() -> None:
-    env = Anymal(AnymalConfig(episode_length=10), 3, CPU, 0)
-    env.reset()
+    env = begun(Anymal, AnymalConfig(episode_length=10), 3)
     errors = []
     for _ in range(10):
         step = env.step(torch.zeros(3, 12))
@@ -186,30 +168,15 @@ def test_episode_figure_is_the_mean_error() -> None:
 
 
 def test_starts_and_commands() -> None:
-    env = Anymal(AnymalConfig(), 2000, CPU, 0)
-    env.reset()
+    env = begun(Anymal, AnymalConfig(), 2000)
     qpos, qvel = env.engine.qpos, env.engine.qvel
     assert (qpos[:, :7] == torch.tensor((0, 0, 0.62, 1, 0, 0, 0)).float().double()).all()
     assert (qvel[:, :6] == 0).all()
-    factor = qpos[:, 7:] / STANCE.double()
-    assert (factor.amin(dim=0) >= 0.5 - 1e-6).all()
-    assert (factor.amin(dim=0) < 0.51).all()
-    assert (factor.amax(dim=0) > 1.49).all()
-    assert (factor.amax(dim=0) <= 1.5 + 1e-6).all()
-    assert 0.099 < qvel[:, 6:].abs().max() <= 0.1 + 1e-6
+    check_spread(qpos[:, 7:] / STANCE.double(), 0.5, 1.5)
+    check_spread(qvel[:, 6:], -0.1, 0.1)
     assert not env.failed().any()
     command, limits = env.kept["command"], torch.tensor((2.0, 1.0, 1.0))
-    assert (command.abs() <= limits).all()
-    assert (command.abs().amax(dim=0) > 0.99 * limits).all()
+    check_spread(command, -limits, limits)
     # Uniform: mean 0 and standard deviation limit / √3, within five standard errors of 2000 draws.
     assert (command.mean(dim=0).abs() < 5 * limits / math.sqrt(3 * 2000)).all()
     torch.testing.assert_close(command.std(dim=0), limits / math.sqrt(3), atol=0.05, rtol=0)
-
-
-def test_stands_at_the_default_pose() -> None:
-    env = in_state(*standing(1))
-    for _ in range(150):
-        step = env.step(torch.zeros(1, 12))
-        assert not step.terminated
-    assert 0.5 < env.engine.qpos[0, 2] < 0.543
-    assert env.velocity().norm() < 0.05

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tasks.states import begun, check_spread, put
 
 from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
 
@@ -16,10 +17,7 @@ STATES = torch.tensor([UP, DOWN, TILTED, OUTSIDE], dtype=torch.float64)
 
 
 def in_states(config: CartpoleConfig | None = None) -> CartpoleSwingup:
-    env = CartpoleSwingup(config or CartpoleConfig(), len(STATES), torch.device("cpu"), 0)
-    env.reset()
-    env.engine.set_state(torch.ones(len(STATES), dtype=torch.bool), STATES[:, :2], STATES[:, 2:])
-    return env
+    return put(begun(CartpoleSwingup, config or CartpoleConfig(), len(STATES)), STATES[:, :2], STATES[:, 2:])
 
 
 def test_observation() -> None:
@@ -64,8 +62,7 @@ def test_upright_wants_the_pole_up_and_the_cart_centred() -> None:
 
 @pytest.mark.parametrize(("early", "late"), [(1.0, 0.0), (0.0, 1.0)])
 def test_upright_late_is_the_share_of_the_second_half(early: float, late: float) -> None:
-    env = CartpoleSwingup(CartpoleConfig(episode_length=8), 1, torch.device("cpu"), 0)
-    env.reset()
+    env = begun(CartpoleSwingup, CartpoleConfig(episode_length=8), 1)
     steps = []
     for clock in range(1, 9):
         up = early if clock <= 4 else (late if clock != 6 else 0.0)
@@ -83,11 +80,10 @@ def test_the_rail_is_the_one_of_the_model() -> None:
 
 
 def test_starts_hanging_near_the_centre() -> None:
-    env = CartpoleSwingup(CartpoleConfig(), 500, torch.device("cpu"), 0)
-    env.reset()
+    env = begun(CartpoleSwingup, CartpoleConfig(), 500)
     position, angle = env.engine.qpos.unbind(1)
-    assert 0.4 < position.abs().max() <= 0.5
-    assert 0.25 < (angle - math.pi).abs().max() <= 0.3 + 1e-6
+    check_spread(position, -0.5, 0.5, share=0.02)
+    check_spread(angle - math.pi, -0.3, 0.3, share=0.02)
 
 
 def test_force_pushes_the_cart_by_its_mass() -> None:

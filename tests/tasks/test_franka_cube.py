@@ -1,25 +1,22 @@
 """What the Franka tasks share: the arm goes where it is told, the gripper holds, and both tasks can be done."""
 
 import math
-from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-import mujoco
 import numpy as np
 import pytest
 import torch
+from gpu import MARKS, needs_gpu
 from tasks.franka_script import successes
-from tasks.franka_states import CPU, HOME, grip, put
+from tasks.franka_states import CLOSE, CPU, HOME, grip, put
+from tasks.states import begun, check_spread
+from tasks.test_operational_space import mujocos
 from torch import Tensor
 
-from echelon.config import ModelConfig
-from echelon.presets import preset
-from echelon.runs.metrics import read_metrics
-from echelon.tasks.franka_cube import FrankaCubeConfig
 from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
-from echelon.training.loop import train
 
+CUDA = pytest.param(torch.device("cuda"), marks=MARKS, id="cuda")
 DIRECTIONS = torch.cat((torch.eye(3), -torch.eye(3), torch.tensor([(0.6, 0.8, 0.0), (0.48, -0.6, 0.64)])))
 
 
@@ -54,7 +51,8 @@ def follow_lines(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     return torch.stack(from_target), torch.stack(from_line), torch.stack(angle)
 
 
-def check_lines(device: torch.device) -> None:
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_the_grip_point_follows_a_straight_line_of_10_cm(device: torch.device) -> None:
     from_target, from_line, angle = follow_lines(device)
     assert from_target.max() < 0.01
     assert from_line.max() < 0.002
@@ -62,18 +60,7 @@ def check_lines(device: torch.device) -> None:
     assert angle.max() < 0.02
 
 
-def test_the_grip_point_follows_a_straight_line_of_10_cm() -> None:
-    check_lines(CPU)
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_the_grip_point_follows_a_straight_line_of_10_cm_on_cuda() -> None:
-    check_lines(torch.device("cuda"))
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@needs_gpu
 def test_torques_on_cuda_are_those_of_the_cpu() -> None:
     here, there = at_home(16), at_home(16, torch.device("cuda"))
     generator = torch.Generator().manual_seed(0)
@@ -127,13 +114,9 @@ def test_without_action_the_grip_point_stays_and_the_posture_returns() -> None:
     assert (env.engine.qpos[0, -9:-2] - torch.tensor(HOME)).norm() < 0.5 * away
 
 
-def test_a_control_step_is_a_sixtieth_of_a_second() -> None:
-    env = at_home(1)
-    assert env.substeps * env.engine.model.opt.timestep == pytest.approx(1 / 60)
-
-
 def test_gripper_opens_from_zero_on_and_shuts_below() -> None:
     env = at_home(3)
+    assert env.substeps * env.engine.model.opt.timestep == pytest.approx(1 / 60)
     action = torch.zeros(3, 7)
     action[:, 6] = torch.tensor((0.0, 1.0, -1e-3))
     control = env.control(action)
@@ -158,8 +141,7 @@ def test_torques_stay_within_the_motors() -> None:
 
 def test_torques_by_mujocos_matrices() -> None:
     """J M⁻¹ τ is the grip point's wanted acceleration; along n, with J n = 0, n τ = n M b, b that of the joints."""
-    env = at_home(5)
-    model, generator = env.engine.model, torch.Generator().manual_seed(0)
+    env, generator = at_home(5), torch.Generator().manual_seed(0)
     qpos, qvel = env.engine.qpos.clone(), env.engine.qvel.clone()
     qpos[:, -9:-2] += 0.2 * torch.randn(5, 7, generator=generator)
     qvel[:, -9:-2] = 0.1 * torch.randn(5, 7, generator=generator)
@@ -167,22 +149,13 @@ def test_torques_by_mujocos_matrices() -> None:
     action = 0.1 * torch.randn(5, 7, generator=generator)
     torque = env.control(action)[:, :7].double().numpy()
     for row in range(5):
-        data, mass, jacobian = mujoco.MjData(model), np.zeros((model.nv, model.nv)), np.zeros((6, model.nv))
-        data.qpos[:], data.qvel[:] = qpos[row], qvel[row]
-        mujoco.mj_forward(model, data)
-        mujoco.mj_fullM(model, data, mass)
-        mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], model.site("panda/grip").id)
-        mass, jacobian, speed = mass[-9:-2, -9:-2], jacobian[:, -9:-2], data.qvel[-9:-2]
+        (mass, jacobian), speed = mujocos(env.engine, row), qvel[row, -9:-2].numpy()
         scale = np.array((0.1, 0.1, 0.1, 0.5, 0.5, 0.5))
         wanted = 150 * scale * action[row, :6].numpy() - 24.495 * jacobian @ speed
         np.testing.assert_allclose(jacobian @ np.linalg.solve(mass, torque[row]), wanted, atol=0.01)
         free = np.linalg.svd(jacobian)[2][-1]
-        posture = 10 * (np.array(HOME) - data.qpos[-9:-2]) - 6.325 * speed
+        posture = 10 * (np.array(HOME) - qpos[row, -9:-2].numpy()) - 6.325 * speed
         np.testing.assert_allclose(free @ torque[row], free @ mass @ posture, atol=1e-3)
-
-
-def test_the_plane_chain_of_these_tests_agrees_with_the_sheets_pose() -> None:
-    torch.testing.assert_close(grip(HOME), torch.tensor((0.008, 0.0, 1.218)).double(), atol=5e-4, rtol=0)
 
 
 def test_cubes_do_not_touch_where_no_place_is_as_far_as_asked() -> None:
@@ -211,24 +184,60 @@ def test_a_script_slides_the_cube_to_the_goal() -> None:
     assert (best > 100).all()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
-@pytest.mark.parametrize("task", ["FrankaCubePush", "FrankaCubeStack"])
-def test_two_iterations_of_training(task: str, algo: str, tmp_path: Path) -> None:
-    config = preset(task)
-    assert isinstance(config.env, FrankaCubeConfig)
-    config = replace(
-        config,
-        algo=algo,
-        policies=1 if algo == "ppo" else 3,
-        num_envs=12,
-        iterations=2,
-        device="cpu",
-        out=str(tmp_path / "run"),
-        env=replace(config.env, episode_length=5),
-        model=ModelConfig(hidden=(16,), lstm=8, phi_dim=2),
-        update=replace(config.update, horizon=8, sequence=4, mini_epochs=2),
-    )
-    lines = read_metrics(train(config))
-    assert [line["iteration"] for line in lines] == [1, 2]
-    for name in ("successes/leader", "return/leader", "env/distance", "env/lifted", "env/reward/align"):
-        assert math.isfinite(lines[-1][name]), name
+BOTH = pytest.mark.parametrize(
+    ("task", "config"), [(FrankaCubePush, FrankaCubePushConfig), (FrankaCubeStack, FrankaCubeStackConfig)]
+)
+
+
+@BOTH
+def test_observation_of_cube_goal_and_gripper(task: Any, config: Any) -> None:
+    env = begun(task, config(), 1)
+    put(env, torch.tensor([(0.1, -0.2, 1.05, 0.8, 0, 0, 0.6)]), torch.tensor([(-0.1, 0.1, 1.06)]))
+    expected = (0.0, 0.0, 0.6, 0.8, 0.1, -0.2, 1.05, -0.2, 0.3, 0.01, *grip(HOME).tolist())
+    obs = env.observe()["policy"]
+    assert obs.shape == (1, 19)
+    torch.testing.assert_close(obs[0, :13], torch.tensor(expected), **CLOSE)
+    torch.testing.assert_close(obs[0, 17:], torch.tensor((0.035, 0.035)))
+
+
+@BOTH
+def test_starts(task: Any, config: Any) -> None:
+    """Cube A keeps away from the goal or cube B, which is drawn uniformly: standard deviation 0.25/√3."""
+    env = begun(task, config(), 3000)
+    qpos = env.engine.qpos.float()
+    other, height, least = (env.kept["goal"], 1.05, 0.1414) if task is FrankaCubePush else (qpos[:, 7:14], 1.06, 0.1697)
+    for pose, z in ((qpos[:, :7], 1.05), (other, height)):  # half of its own edge above the table
+        torch.testing.assert_close(pose[:, 2], torch.full((3000,), z))
+        assert (pose[:, :2].mean(dim=0).abs() < 0.02).all()
+        check_spread(2 * torch.atan2(pose[:, 6], pose[:, 3]), -0.785, 0.785)
+        check_spread(pose[:, :2], -0.25, 0.25)
+        torch.testing.assert_close(pose[:, 3:].norm(dim=1), torch.ones(3000))
+        assert not pose[:, 4:6].any()
+    torch.testing.assert_close(other[:, :2].std(dim=0), torch.full((2,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
+    apart = (qpos[:, :2] - other[:, :2]).norm(dim=1)
+    assert least <= apart.min() < least + 0.02
+    assert (qpos[:, 3:7] != other[:, 3:]).any(dim=1).all()
+    spread = qpos[:, -9:-2] - torch.tensor(HOME)
+    check_spread(spread, -0.25, 0.25)
+    torch.testing.assert_close(spread.std(dim=0), torch.full((7,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
+    assert torch.corrcoef(spread.T).triu(1).abs().max() < 0.08  # independent draws
+    assert (qpos[:, -2:] == torch.tensor(0.035)).all()
+    assert not env.engine.qvel.any()
+    assert not env.failed().any()
+
+
+def test_joints_start_within_their_limits() -> None:
+    env = FrankaCubeStack(FrankaCubeStackConfig(joint_spread=1.5), 300, CPU, 0)
+    joints = env.start_state().qpos[:, -9:-2].float()
+    assert joints[:, 3].min() == torch.tensor(-3.0718)
+    assert joints[:, 5].max() == torch.tensor(3.7525)
+
+
+@BOTH
+def test_cubes_rest_where_they_start(task: Any, config: Any) -> None:
+    env = begun(task, config(joint_spread=0.0), 50)
+    start = env.engine.qpos[:, :-9].clone()
+    for _ in range(30):
+        env.step(torch.zeros(50, 7))
+        assert env.engine.qvel[:, :-9].abs().max() < 0.02
+    torch.testing.assert_close(env.engine.qpos[:, :-9], start, atol=1e-4, rtol=0)

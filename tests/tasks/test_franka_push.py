@@ -1,23 +1,21 @@
-"""FrankaCubePush: observations by index, rewards, ends and starts of states put there by hand."""
+"""FrankaCubePush: observations by index, rewards and ends of states put there by hand."""
 
 import math
 from typing import Any
 
 import pytest
 import torch
-from tasks.franka_states import CPU, FAR, HOME, LOW_POSE, grip, put, tilt
+from tasks.franka_states import CLOSE, CPU, FAR, HOME, LOW_POSE, closeness, grip, put, tilt
+from tasks.states import begun
 from torch import Tensor
 
 from echelon.errors import UserError
 from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
 
-CLOSE = {"atol": 1e-5, "rtol": 1e-5}
-
 
 def pushed(errors: Tensor, height: float | Tensor = 1.05, **settings: Any) -> FrankaCubePush:
     """The cube off the goal by `errors [N, 2]`, its centre at this height."""
-    env = FrankaCubePush(FrankaCubePushConfig(**settings), len(errors), CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(**settings), len(errors))
     goal = torch.tensor(FAR).repeat(len(errors), 1)
     cube = goal.clone()
     cube[:, :2] -= errors
@@ -26,13 +24,8 @@ def pushed(errors: Tensor, height: float | Tensor = 1.05, **settings: Any) -> Fr
     return env
 
 
-def closeness(distance: float) -> float:
-    return 1.0 - math.tanh(10.0 * distance)
-
-
 def test_observation_by_index() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(), 2, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(), 2)
     cube = torch.tensor([(0.1, -0.2, 1.05, 1, 0, 0, 0), (-0.15, 0.05, 1.3, 0.5, -0.5, 0.1, 0.7)])
     cube[1, 3:] /= cube[1, 3:].norm()
     goal = torch.tensor([(-0.1, 0.2, 1.05), (0.25, 0.0, 1.05)])
@@ -125,31 +118,8 @@ def test_a_bad_simulation_is_no_success() -> None:
     assert figures["reward/success"][1] > 0
 
 
-def test_starts() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(), 3000, CPU, 0)
-    env.reset()
-    qpos, goal = env.engine.qpos.float(), env.kept["goal"]
-    for pose in (qpos[:, :7], goal):
-        assert 0.249 < pose[:, :2].abs().max() <= 0.25
-        # Uniform: standard deviation 0.25/√3 = 0.144 of the goal; the cube keeps away from it, so it is out a bit more.
-        assert (pose[:, :2].mean(dim=0).abs() < 0.02).all()
-        torch.testing.assert_close(pose[:, 2], torch.full((3000,), 1.05))
-        yaw = 2 * torch.atan2(pose[:, 6], pose[:, 3])
-        assert 0.78 < yaw.max() <= 0.785
-        assert -0.785 <= yaw.min() < -0.78
-        torch.testing.assert_close(pose[:, 3:].norm(dim=1), torch.ones(3000))
-        assert not pose[:, 4:6].any()
-    torch.testing.assert_close(goal[:, :2].std(dim=0), torch.full((2,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
-    apart = (qpos[:, :2] - goal[:, :2]).norm(dim=1)
-    assert 0.1414 <= apart.min() < 0.16
-    assert (qpos[:, 3:7] != goal[:, 3:]).any(dim=1).all()
-    assert not env.engine.qvel.any()
-    assert not env.failed().any()
-
-
 def test_the_goal_is_shown_and_lasts_an_episode() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(episode_length=10), 3, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(episode_length=10), 3)
     first = env.kept["goal"].clone()
     env.clock[:] = torch.tensor((0, 9, 0))
     step = env.step(torch.zeros(3, 7))
@@ -160,16 +130,6 @@ def test_the_goal_is_shown_and_lasts_an_episode() -> None:
     # The observation before the reset still has the old goal.
     seen = step.final_obs["policy"][:, 7:10] + step.final_obs["policy"][:, 4:7]
     torch.testing.assert_close(seen, first[:, :3], **CLOSE)
-
-
-def test_a_cube_rests_where_it_starts() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(joint_spread=0.0), 50, CPU, 0)
-    env.reset()
-    start = env.engine.qpos[:, :7].clone()
-    for _ in range(30):
-        env.step(torch.zeros(50, 7))
-        assert env.engine.qvel[:, :3].abs().max() < 0.01
-    torch.testing.assert_close(env.engine.qpos[:, :7], start, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("edge", [0.599, 0.66])
@@ -183,8 +143,7 @@ def test_a_cube_over_the_tables_edge_falls_to_the_floor(edge: float) -> None:
 
 
 def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
-    env = FrankaCubePush(FrankaCubePushConfig(), 4, CPU, 0)
-    env.reset()
+    env = begun(FrankaCubePush, FrankaCubePushConfig(), 4)
     assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
     env.engine.qpos[0, 0] += 0.0051
     env.engine.qpos[1, 1] -= 0.0049

@@ -1,45 +1,22 @@
-"""FrankaCubeStack: observations by index, rewards, ends and starts of states put there by hand."""
+"""FrankaCubeStack: rewards and ends of states put there by hand."""
 
 import math
 
 import pytest
 import torch
-from tasks.franka_states import CPU, FAR, HOME, LOW_POSE, grip, put
+from tasks.franka_states import CLOSE, FAR, HOME, LOW_POSE, at, closeness, grip, put
+from tasks.states import begun
 from torch import Tensor
 
 from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
 
-CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 TABLE = 1.025
 
 
 def stacked(cube: list[Tensor], other: list[Tensor], joints: tuple[float, ...] = HOME) -> FrankaCubeStack:
-    env = FrankaCubeStack(FrankaCubeStackConfig(), len(cube), CPU, 0)
-    env.reset()
+    env = begun(FrankaCubeStack, FrankaCubeStackConfig(), len(cube))
     put(env, torch.stack(cube).float(), torch.stack(other).float(), torch.tensor(joints))
     return env
-
-
-def at(x: float, y: float, z: float) -> Tensor:
-    return torch.tensor((x, y, z), dtype=torch.float64)
-
-
-def closeness(distance: float) -> float:
-    return 1.0 - math.tanh(10.0 * distance)
-
-
-def test_observation_by_index() -> None:
-    cube = torch.tensor([(0.1, -0.2, 1.05, 0.8, 0, 0, 0.6)])
-    env = FrankaCubeStack(FrankaCubeStackConfig(), 1, CPU, 0)
-    env.reset()
-    put(env, cube, torch.tensor([(-0.1, 0.1, 1.06)]))
-    obs = env.observe()["policy"]
-    assert obs.shape == (1, 19)
-    torch.testing.assert_close(obs[0, :4], torch.tensor((0.0, 0.0, 0.6, 0.8)))
-    torch.testing.assert_close(obs[0, 4:7], torch.tensor((0.1, -0.2, 1.05)))
-    torch.testing.assert_close(obs[0, 7:10], torch.tensor((-0.2, 0.3, 0.01)), **CLOSE)
-    torch.testing.assert_close(obs[0, 10:13], grip(HOME).float(), **CLOSE)
-    torch.testing.assert_close(obs[0, 17:], torch.tensor((0.035, 0.035)))
 
 
 def test_reach_counts_grip_point_and_both_fingertips() -> None:
@@ -152,44 +129,6 @@ def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
     assert last.log["episode/lifted"].tolist() == [1, 0]
     assert last.truncated.all()
     assert not env.totals["lifted"].any()
-
-
-def test_starts() -> None:
-    env = FrankaCubeStack(FrankaCubeStackConfig(), 3000, CPU, 0)
-    env.reset()
-    qpos = env.engine.qpos.float()
-    torch.testing.assert_close(qpos[:, 2], torch.full((3000,), 1.05))
-    torch.testing.assert_close(qpos[:, 9], torch.full((3000,), 1.06))  # half of its own edge above the table
-    apart = (qpos[:, :2] - qpos[:, 7:9]).norm(dim=1)
-    assert 0.1697 <= apart.min() < 0.19
-    assert 0.249 < qpos[:, 7:9].abs().max() <= 0.25
-    torch.testing.assert_close(qpos[:, 7:9].std(dim=0), torch.full((2,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
-    spread = qpos[:, -9:-2] - torch.tensor(HOME)
-    assert spread.abs().max() <= 0.25 + 1e-6
-    assert (spread.amax(dim=0) > 0.249).all()
-    assert (spread.amin(dim=0) < -0.249).all()
-    torch.testing.assert_close(spread.std(dim=0), torch.full((7,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
-    assert torch.corrcoef(spread.T).triu(1).abs().max() < 0.08  # independent draws
-    assert (qpos[:, -2:] == torch.tensor(0.035)).all()
-    assert not env.engine.qvel.any()
-
-
-def test_joints_start_within_their_limits() -> None:
-    env = FrankaCubeStack(FrankaCubeStackConfig(joint_spread=1.5), 300, CPU, 0)
-    env.reset()
-    joints = env.engine.qpos[:, -9:-2].float()
-    assert joints[:, 3].min() == torch.tensor(-3.0718)
-    assert joints[:, 5].max() == torch.tensor(3.7525)
-
-
-def test_cubes_rest_where_they_start() -> None:
-    env = FrankaCubeStack(FrankaCubeStackConfig(joint_spread=0.0), 50, CPU, 0)
-    env.reset()
-    start = env.engine.qpos[:, :14].clone()
-    for _ in range(30):
-        env.step(torch.zeros(50, 7))
-        assert env.engine.qvel[:, :12].abs().max() < 0.02
-    torch.testing.assert_close(env.engine.qpos[:, :14], start, atol=1e-4, rtol=0)
 
 
 def test_a_cube_put_on_the_other_stays_there() -> None:

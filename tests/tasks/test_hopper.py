@@ -1,22 +1,17 @@
 """Hopper: observations, rewards, falls and figures of states put there by hand."""
 
 import torch
+from tasks.states import begun, put
 from torch import Tensor
 
 from echelon.tasks.hopper import Hopper, HopperConfig
 
-CPU = torch.device("cpu")
 TORSO = 1.2  # height of the torso in the model at qpos 0
 
 
 def in_state(qpos: Tensor, qvel: Tensor | None = None) -> Hopper:
     """`qpos [N, 6]`: x, z, pitch, hip, knee, ankle."""
-    env = Hopper(HopperConfig(), len(qpos), CPU, 0)
-    env.reset()
-    env.engine.set_state(
-        torch.ones(len(qpos), dtype=torch.bool), qpos, torch.zeros_like(qpos) if qvel is None else qvel
-    )
-    return env
+    return put(begun(Hopper, HopperConfig(), len(qpos)), qpos, qvel)
 
 
 def standing(count: int) -> Tensor:
@@ -65,8 +60,7 @@ def test_a_fall_terminates_and_starts_anew() -> None:
 
 
 def test_starts_on_its_foot() -> None:
-    env = Hopper(HopperConfig(start_noise=0.0), 1, CPU, 0)
-    env.reset()
+    env = begun(Hopper, HopperConfig(start_noise=0.0), 1)
     foot = env.engine.model.geom("foot").id
     bottom = env.engine.read("geom_xpos")
     env.step(torch.zeros(1, 3))
@@ -75,8 +69,7 @@ def test_starts_on_its_foot() -> None:
 
 
 def test_falls_without_torque_but_not_at_once() -> None:
-    env = Hopper(HopperConfig(), 4, CPU, 0)
-    env.reset()
+    env = begun(Hopper, HopperConfig(), 4)
     fallen = torch.stack([env.step(torch.zeros(4, 3)).terminated for _ in range(100)])
     assert fallen.any(dim=0).all()
     assert not fallen[:5].any()

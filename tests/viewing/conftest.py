@@ -1,13 +1,11 @@
 """Runs to look at: a robot that leaves its place, a hand with a goal marker, an arm that cannot but succeed, all hardly
 trained."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny import tiny
 
-from echelon.config import ModelConfig, UpdateConfig
-from echelon.presets import preset
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
@@ -16,21 +14,7 @@ LYING_COUNTS = {"min_height": -10.0, "max_pitch": 100.0}
 
 
 def trained(task: str, out: Path, lstm: int = 0, **env: float) -> RunFolder:
-    config = preset(task)
-    return train(
-        replace(
-            config,
-            env=replace(config.env, **env),
-            policies=3,
-            num_envs=6,
-            iterations=1,
-            device="cpu",
-            out=str(out),
-            checkpoint_every=1,
-            model=ModelConfig(hidden=(8,), lstm=lstm, phi_dim=2),
-            update=UpdateConfig(horizon=4, sequence=2, mini_epochs=1),
-        )
-    )
+    return train(tiny(task, out, lstm=lstm, env=env, iterations=1))
 
 
 @pytest.fixture(scope="session")

@@ -155,26 +155,3 @@ def test_the_page_is_served_on_this_machine_alone(hopper: RunFolder, tmp_path: P
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0, log.read_text()
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--policy", "all"], "play shows one policy at a time"),
-        (["--policy", "9"], "--policy is leader, all or a number from 0 to 2, not 9"),
-        (["--port", "70000"], "--port must be from 0 to 65535, not 70000"),
-        (["--seed", "-2"], "--seed must be at least 0, not -2"),
-    ],
-)
-def test_mistakes_are_one_sentence(
-    hopper: RunFolder, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["play", str(hopper.path), *flags]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
-
-
-def test_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["play"]) == 2
-    assert "play needs a run folder first" in capsys.readouterr().err

@@ -89,31 +89,3 @@ def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert chosen() == "html"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     assert chosen() == "mp4"
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--policy", "7"], "--policy is leader, all or a number from 0 to 2, not 7"),
-        (["--seed", "-1"], "--seed must be at least 0, not -1"),
-        (["--format", "avi"], "--format takes one of auto, mp4, gif, html, not 'avi'"),
-        (["--out", "film.avi"], "--out must end in .mp4, .gif or .html, or give --format; film.avi does not"),
-        (["--out", "film.gif", "--format", "html"], "--out ends in .gif but --format is html; leave out one of them"),
-        (["--out", "/proc/none/page.html"], "/proc/none"),
-        (["--out", "/proc/page.html"], "/proc/page.html cannot be written: "),
-    ],
-)
-def test_mistakes_are_one_sentence(
-    hopper: RunFolder, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["record", str(hopper.path), *flags]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
-
-
-def test_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["record"]) == 2
-    assert "record needs a run folder first" in capsys.readouterr().err
-    assert main(["record", "/nowhere"]) == 2
-    assert "there is no run folder /nowhere" in capsys.readouterr().err

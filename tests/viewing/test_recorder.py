@@ -21,7 +21,7 @@ from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make
 from echelon.tasks.hopper import HopperConfig
 from echelon.training.loop import train
-from echelon.viewing.acting import Actor, Trained
+from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
 from echelon.viewing.scene import Looks, camera, primitives
 
@@ -206,25 +206,13 @@ def test_a_run_without_a_checkpoint_is_one_sentence(tmp_path: Path) -> None:
 
 def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     """The live view shows episode after episode: the recurrent state starts anew with each."""
-    actor = Actor(Trained.load(hopper), 0, 7)
+    actor = Performer(Trained.load(hopper), 0, 7)
     tape = record_episode(actor, "leader")
     first = actor._state
     assert torch.equal(first, torch.zeros_like(first))
     again = [actor.step() for _ in range(3)]
     assert tape.length > 0
     assert not any(bool(step.terminated) for step in again)
-
-
-def test_a_recording_ends_after_a_minute(hopper: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shortened here to 0.1 s, five control steps."""
-    monkeypatch.setattr("echelon.viewing.recorder.MAX_RECORDING_S", 0.1)
-    (tape,) = record(Trained.load(hopper), "leader")
-    assert (tape.length, tape.outcome) == (5, "cut")
-
-
-def test_an_episode_that_success_ends_has_succeeded(franka: RunFolder) -> None:
-    tapes = record(Trained.load(franka))
-    assert [(tape.length, tape.outcome) for tape in tapes] == [(1, "succeeded")] * 3
 
 
 @pytest.mark.parametrize(
@@ -254,7 +242,7 @@ def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> N
         return env
 
     trained = Trained.load(hopper, make_env=build)
-    Actor(trained, 0, 1)
+    Performer(trained, 0, 1)
     found = checkpoint.load_newest(hopper)
     assert found is not None
     assert len(adopted) == 2  # for the network's sizes, and to act in

@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from robots import kuka_chain as kuka
 from robots.frames import placed
 from robots.kuka_chain import FINGERS, fingertip, last_link
 from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
+from tasks.states import check_spread
 
-ARM = torch.tensor([(-2.96706, 2.96706), (-2.0944, 2.0944)] * 3 + [(-3.05433, 3.05433)])
-FLEX = (-0.27924, 1.72782)
-HAND = torch.tensor(
-    [(-0.55849, 0.55849), FLEX, FLEX, FLEX] * 3 + [(0.27924, 1.57075), (-0.3316, 1.15188), FLEX, (-0.27924, 1.76273)]
-)
-DEFAULT = torch.tensor([-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358])
+ARM, HAND, DEFAULT = torch.tensor(kuka.ARM_LIMITS), torch.tensor(kuka.HAND_LIMITS), torch.tensor(kuka.DEFAULT)
 
 
 def test_arm_actions_move_the_target_and_hand_actions_are_it() -> None:
@@ -77,14 +74,12 @@ def test_starts_of_one_arm() -> None:
     joints, speeds = env.engine.qpos[:, 7:].float(), env.engine.qvel[:, 6:].float()
     low, high = ARM.unbind(1)
     least, most = DEFAULT + 0.1 * (low - DEFAULT), DEFAULT + 0.1 * (high - DEFAULT)
-    assert (joints[:, :7] >= least - 1e-5).all()
-    assert (joints[:, :7] <= most + 1e-5).all()
+    check_spread(joints[:, :7], least, most)
     torch.testing.assert_close(joints[:, :7].mean(dim=0), (least + most) / 2, rtol=0, atol=0.015)
     low, high = HAND.unbind(1)
-    assert (joints[:, 7:] >= torch.maximum(low, 0.1 * low) - 1e-5).all()  # the thumb has no zero in its range
-    assert (joints[:, 7:] <= torch.maximum(low, 0.1 * high) + 1e-5).all()
-    assert (speeds.abs() <= 0.5).all()
-    assert (speeds.abs().amax(dim=0) > 0.49).all()
+    # The thumb has no zero in its range.
+    check_spread(joints[:, 7:], torch.maximum(low, 0.1 * low), torch.maximum(low, 0.1 * high), share=0.02)
+    check_spread(speeds, -0.5, 0.5)
     # Published for this law.
     palm = env.arms.palms().centre[:, 0]
     torch.testing.assert_close(palm.mean(dim=0), torch.tensor([0.116, 0.123, 0.781]), rtol=0, atol=0.008)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gpu import MARKS
 from tasks.allegro_kuka.states import FAMILY, REORIENTATION
 
 from echelon import tasks
@@ -9,10 +10,7 @@ from echelon.device.capture import Captured
 from echelon.envs.contract import Step
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = MARKS
 CUDA = torch.device("cuda")
 NUM_ENVS = 128
 

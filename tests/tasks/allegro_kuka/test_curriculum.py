@@ -50,10 +50,3 @@ def test_objective() -> None:
     tolerance.value.fill_(0.01)
     torch.testing.assert_close(tolerance.objective(successes), torch.tensor([1.0, 21.0]))
     torch.testing.assert_close(made(target=0.075).objective(successes), torch.tensor([1.0, 21.0]))
-
-
-def test_nothing_leaves_its_storage() -> None:
-    tolerance = made(interval=1)
-    places = tolerance.value.data_ptr(), tolerance.steps.data_ptr()
-    tolerance.advance(GOOD)
-    assert (tolerance.value.data_ptr(), tolerance.steps.data_ptr()) == places

@@ -7,11 +7,11 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from gpu import needs_gpu
 
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.allegro_kuka import objects, scene
 
-CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 ALL = (objects.small(), objects.big(), objects.sticks())
 # From the lightest to the heaviest, a stick, a plate as thin as they get, one longer in each direction.
 SAMPLE = [
@@ -114,8 +114,7 @@ def test_every_simulation_has_its_own_object() -> None:
     check_objects(CpuEngine(scene.build(scene.ONE_ARM), 10))
 
 
-@CUDA
-@pytest.mark.cuda
+@needs_gpu
 def test_every_simulation_has_its_own_object_on_cuda() -> None:
     from echelon.sim.warp import WarpEngine
 

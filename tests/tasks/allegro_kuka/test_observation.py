@@ -40,105 +40,42 @@ def keypoints(scales: Tensor) -> tuple[Tensor, Tensor]:
     return PLACE + about_z, GOAL + about_x
 
 
-def check(env: AllegroKuka, expected: dict[tuple[int, int], Tensor], width: int) -> None:
-    obs = env.observe()["policy"]
-    assert obs.shape == (2, width)
-    assert [start for start, _ in expected] == [0, *[end for _, end in expected][:-1]]
-    assert list(expected)[-1][1] == width
-    for (start, end), values in expected.items():
-        wanted = values.reshape(-1, end - start) if values.dim() else values.expand(2, end - start)
-        torch.testing.assert_close(
-            obs[:, start:end], wanted.expand(2, -1), rtol=1e-4, atol=1e-4, msg=f"columns {start} to {end}"
-        )
+def by_hand(env: AllegroKuka) -> list[Tensor]:
+    """The observation's parts, each `[2, K]` or `[K]`."""
+    low, high = torch.tensor(env.engine.model.jnt_range[1:]).unbind(1)
+    palms, arms = env.arms.palms(), range(env.arms.count)
+    (at, to) = keypoints(env.scales) if env.config.keypoints > 1 else (PLACE.expand(2, 1, 3), GOAL.expand(2, 1, 3))
+    return [
+        (2 * (env.engine.qpos[:, 7:] - low) / (high - low) - 1).float(),
+        torch.linspace(-2, 2, env.action_dim),
+        palms.centre.flatten(1),
+        palms.motion.flatten(1),
+        # The object turned by a quarter, x y z w; MuJoCo's turning rate (4, 5, 6) is in its own frame.
+        torch.tensor([0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5), 0.1, -0.2, 0.3, -5.0, 4.0, 6.0]),
+        *((palms.fingertips[:, arm] - palms.centre[:, arm, None]).flatten(1) for arm in arms),
+        *((at - palms.centre[:, arm, None]).flatten(1) for arm in arms),
+        (at - to).flatten(1),
+        env.scales,
+        torch.tensor([0.33]),
+        torch.tensor([0.1, 0.2, 0.3, 0.4] if env.arms.count == 1 else []),
+        torch.tensor([[1.0], [0.0]]),
+        torch.tensor([math.log(5.5), math.log(5.0), 2.5]),
+    ]
 
 
-OBJECT = torch.tensor([0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5), 0.1, -0.2, 0.3, -5.0, 4.0, 6.0])
-
-
-def joint_columns(env: AllegroKuka) -> tuple[Tensor, Tensor]:
-    """Angles with their ranges as [-1, 1], and velocities."""
-    model = env.engine.model
-    low, high = torch.tensor(model.jnt_range[1:]).unbind(1)
-    angles = env.engine.qpos[:, 7:]
-    return (2 * (angles - low) / (high - low) - 1).float(), torch.linspace(-2, 2, env.action_dim)
-
-
-def test_reorientation() -> None:
-    env = crafted(REORIENTATION)
-    palms, (at, to) = env.arms.palms(), keypoints(env.scales)
-    centre = palms.centre[:, 0]
-    assert env.scales[0].tolist() == [4.0, 0.75, 1.0]
-    angles, speeds = joint_columns(env)
-    expected = {
-        (0, 23): angles,
-        (23, 46): speeds,
-        (46, 49): centre,
-        (49, 59): palms.motion[:, 0],
-        (59, 69): OBJECT,  # MuJoCo's turning rate (4, 5, 6) is in the object's frame
-        (69, 81): palms.fingertips[:, 0] - centre[:, None],
-        (81, 93): at - centre[:, None],
-        (93, 105): at - to,
-        (105, 108): env.scales,
-        (108, 109): torch.tensor(0.33),
-        (109, 113): torch.tensor([0.1, 0.2, 0.3, 0.4]),
-        (113, 114): torch.tensor([[1.0], [0.0]]),
-        (114, 115): torch.tensor(math.log(5.5)),
-        (115, 116): torch.tensor(math.log(5.0)),
-        (116, 117): torch.tensor(2.5),
-    }
-    check(env, expected, 117)
-
-
-@pytest.mark.parametrize("task", [REGRASPING, THROW])
-def test_one_keypoint_is_the_centre(task: str) -> None:
+@pytest.mark.parametrize(("task", "width"), [(REORIENTATION, 117), (REGRASPING, 99), (THROW, 99), (TWO_ARMS, 196)])
+def test_observation_by_index(task: str, width: int) -> None:
+    """One keypoint is the object's centre; two arms are not told the fingers' best distances."""
     env = crafted(task)
-    palms, (angles, speeds) = env.arms.palms(), joint_columns(env)
-    centre = palms.centre[:, 0]
-    expected = {
-        (0, 23): angles,
-        (23, 46): speeds,
-        (46, 49): centre,
-        (49, 59): palms.motion[:, 0],
-        (59, 69): OBJECT,
-        (69, 81): palms.fingertips[:, 0] - centre[:, None],
-        (81, 84): PLACE - centre,
-        (84, 87): PLACE - GOAL,
-        (87, 90): env.scales,
-        (90, 91): torch.tensor(0.33),
-        (91, 95): torch.tensor([0.1, 0.2, 0.3, 0.4]),
-        (95, 96): torch.tensor([[1.0], [0.0]]),
-        (96, 97): torch.tensor(math.log(5.5)),
-        (97, 98): torch.tensor(math.log(5.0)),
-        (98, 99): torch.tensor(2.5),
-    }
-    check(env, expected, 99)
-
-
-def test_two_arms() -> None:
-    env = crafted(TWO_ARMS)
-    palms, (at, to), (angles, speeds) = env.arms.palms(), keypoints(env.scales), joint_columns(env)
-    one, two = palms.centre.unbind(1)
-    expected = {
-        (0, 46): angles,
-        (46, 92): speeds,
-        (92, 95): one,
-        (95, 98): two,
-        (98, 108): palms.motion[:, 0],
-        (108, 118): palms.motion[:, 1],
-        (118, 128): OBJECT,
-        (128, 140): palms.fingertips[:, 0] - one[:, None],
-        (140, 152): palms.fingertips[:, 1] - two[:, None],
-        (152, 164): at - one[:, None],
-        (164, 176): at - two[:, None],
-        (176, 188): at - to,
-        (188, 191): env.scales,
-        (191, 192): torch.tensor(0.33),
-        (192, 193): torch.tensor([[1.0], [0.0]]),
-        (193, 194): torch.tensor(math.log(5.5)),
-        (194, 195): torch.tensor(math.log(5.0)),
-        (195, 196): torch.tensor(2.5),
-    }
-    check(env, expected, 196)
+    assert task == THROW or env.scales[0].tolist() == [4.0, 0.75, 1.0]
+    obs, column = env.observe()["policy"], 0
+    for part in by_hand(env):
+        end = column + part.shape[-1]
+        expected, where = part.expand(2, -1), f"columns {column} to {end}"
+        torch.testing.assert_close(obs[:, column:end], expected, rtol=1e-4, atol=1e-4, msg=where)
+        column = end
+    assert obs.shape == (2, width)
+    assert column == width
 
 
 def test_observations_are_clipped_at_ten() -> None:

@@ -130,15 +130,3 @@ def test_speeds_cost() -> None:
     terms, _ = made.pay(seen([0.6], [[0.3]], [0.5], speeds=4.0), TOLERANCE, PRICES)
     close(terms["arm_speed"], [-0.003 * 4.0])
     close(terms["hand_speed"], [-0.0003 * 8.0])
-
-
-def test_memory_is_updated_in_place() -> None:
-    """A recorded CUDA graph goes on with the storage it saw."""
-    made = progress([[0.3]], [0.5], [False])
-    tensors = [made.lifted, made.best_reach, made.best_distance, made.near_steps]
-    places = [tensor.data_ptr() for tensor in tensors]
-    made.pay(seen([0.8], [[0.2]], [0.01]), TOLERANCE, PRICES)
-    made.new_object(torch.tensor([True]), torch.tensor([[0.9]]))
-    made.new_goal(torch.tensor([True]), torch.tensor([0.8]))
-    after = [made.lifted, made.best_reach, made.best_distance, made.near_steps]
-    assert [tensor.data_ptr() for tensor in after] == places

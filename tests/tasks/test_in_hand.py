@@ -1,0 +1,167 @@
+"""Both hands with a cube: observations, rewards, goals, drops, starts and figures of states put there by hand."""
+
+import math
+
+import pytest
+import torch
+from tasks.in_hand_states import ALLEGRO, SHADOW, UPRIGHT, Hand, aim, put, turn
+from tasks.states import check_spread
+from torch import Tensor
+
+X = (1.0, 0.0, 0.0)
+pytestmark = pytest.mark.parametrize("hand", [ALLEGRO, SHADOW], ids=["allegro", "shadow"])
+
+
+def held_torques(hand: Hand, speeds: Tensor) -> Tensor:
+    """Of servos that are asked for 0.02 rad more."""
+    if hand is ALLEGRO:  # 3 N m/rad, 0.1 N m s/rad against the speed
+        return 3 * 0.02 - 0.1 * speeds
+    torques = torch.zeros(24)
+    torques[hand.driven] = 0.02  # 1 N m/rad; damping is the joints' own
+    torques[:2] = 0.1  # 5 N m/rad at the wrist
+    return torques
+
+
+def test_observation_by_index(hand: Hand) -> None:
+    env = hand.begun(1)
+    low, high = hand.limits.unbind(1)
+    joints = low + torch.linspace(0.2, 0.6, len(low)) * (high - low)
+    speeds, action = torch.linspace(-1.0, 1.0, len(low)), torch.linspace(-1.0, 1.0, env.action_dim)
+    qpos, qvel = env.engine.qpos.clone(), torch.zeros_like(env.engine.qvel)
+    qpos[0, env.joints[0]], qvel[0, env.joints[1]] = joints.double(), speeds.double()
+    qpos[0, env.cube[0]] = torch.cat((hand.start, turn((0.0, 0.0, 1.0), math.pi / 2)))
+    qvel[0, env.cube[1]] = torch.tensor([0.1, -0.2, 0.3, 4.0, 5.0, 6.0], dtype=torch.float64)
+    env.engine.set_state(torch.ones(1, dtype=torch.bool), qpos, qvel)
+    env.engine.ctrl.copy_(joints[hand.driven] + 0.02)
+    env.kept["action"].copy_(action)
+    aim(env, turn(X, math.pi / 2))
+    half = math.sqrt(0.5)
+    expected = [
+        (2 * joints - high - low) / (high - low),
+        0.2 * speeds,
+        10 * held_torques(hand, speeds),
+        hand.start,
+        torch.tensor([0.0, 0.0, half, half]),
+        torch.tensor([0.1, -0.2, 0.3]),
+        # A quarter about z takes the cube's x to the world's y: (4, 5, 6) becomes (-5, 4, 6).
+        0.2 * torch.tensor([-5.0, 4.0, 6.0]),
+        hand.goal,
+        torch.tensor([half, 0.0, 0.0, half]),
+        # (c + c k)(c - c i) with c² = ½: (1 - i - j + k) / 2, since k i = j.
+        torch.tensor([-0.5, -0.5, 0.5, 0.5]),
+    ]
+    obs = env.observe()["policy"][0]
+    torch.testing.assert_close(obs[: hand.cube + 24], torch.cat(expected), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(obs[-env.action_dim :], action)
+    assert obs.shape == ((88,) if hand is ALLEGRO else (211,))  # five fingertips of the Shadow hand: 13 + 6 each
+
+
+def test_no_torque_wrench_or_action_is_observed_before_the_first_action(hand: Hand) -> None:
+    env = hand.begun(3)
+    obs = env.observe()["policy"]
+    torch.testing.assert_close(obs[:, 2 * len(hand.limits) : hand.cube], torch.zeros(3, len(hand.limits)))
+    assert not obs[:, -env.action_dim - (30 if hand is SHADOW else 0) :].any()
+
+
+def test_reward_by_hand(hand: Hand) -> None:
+    env = hand.begun(4)
+    position = hand.goal + torch.tensor([[0.0, 0.0, 0.0], [0.03, 0.0, 0.04], [0.0, 0.3, 0.0], [0.0, 0.0, 0.1]])
+    angles = (0.5, 0.1 + 1e-4, 0.05, math.pi)
+    put(env, position, torch.stack([turn((0.6, 0.8, 0.0), angle) for angle in angles]))
+    aim(env, UPRIGHT)
+    action = torch.zeros(4, env.action_dim)
+    action[1] = 1.0
+    action[2, :2] = torch.tensor([0.5, -1.0])
+    expected = [
+        1 / 0.6,  # at the goal's place, half a radian away
+        -10 * 0.05 + 1 / 0.2001 - 0.0002 * env.action_dim,  # a hair too far for the bonus
+        -10 * 0.3 + 1 / 0.15 - 0.0002 * 1.25 + 250,  # reached, though the cube is dropped
+        -10 * 0.1 + 1 / (math.pi + 0.1),
+    ]
+    torch.testing.assert_close(env.reward(action), torch.tensor(expected), rtol=1e-4, atol=1e-4)
+    assert env.failed().tolist() == [False, False, True, False]
+
+
+def test_a_goal_reached_is_counted_paid_and_replaced_within_the_step(hand: Hand) -> None:
+    env = hand.in_the_air(3, 0.05, 1.0, 0.05)
+    before, idle = env.kept["goal"].clone(), torch.zeros(3, env.action_dim)
+    step = env.step(idle)
+    reached = torch.tensor([True, False, True])
+    assert torch.equal(step.log["reward/success"], 250.0 * reached)
+    assert torch.equal(step.log["episode/successes"], reached.float())
+    assert not (step.terminated | step.truncated).any()
+    assert torch.equal((env.kept["goal"] != before).any(dim=1), reached)
+    # Both observations show the goal to act for now, the reward was for the one before.
+    shown = hand.cube + torch.tensor([19, 16, 17, 18])
+    torch.testing.assert_close(step.obs["policy"][:, shown], env.kept["goal"])
+    assert torch.equal(step.obs["policy"], step.final_obs["policy"])
+    assert (step.reward > 200).tolist() == reached.tolist()
+    torch.testing.assert_close(env.engine.mocap_quat[:, 0].float(), env.kept["goal"])
+    assert env.clock.tolist() == [1, 1, 1]  # a success does not turn the clock back
+    terms = [value for name, value in step.log.items() if name.startswith("reward/")]
+    assert len(terms) == 5
+    torch.testing.assert_close(torch.stack(terms).sum(dim=0), step.reward)
+
+    put(env, (hand.goal + torch.tensor([0.0, 0.0, 0.15])).expand(3, 3), env.kept["goal"])
+    assert env.step(idle).log["episode/successes"].tolist() == [2.0, 1.0, 2.0]
+
+
+def test_a_dropped_cube_ends_the_episode(hand: Hand) -> None:
+    env = hand.in_the_air(3)
+    env.totals["successes"][:] = 2.0
+    env.clock[:] = torch.tensor([10, 10, 598])
+    far = hand.goal + torch.tensor([[0.0, 0.0, 0.15], [0.3, 0.0, 0.15], [0.3, 0.0, 0.15]])
+    put(env, far, UPRIGHT)
+    step = env.step(torch.zeros(3, env.action_dim))
+    assert step.terminated.tolist() == [False, True, True]
+    assert not step.truncated.any()  # the drop on the last step is a drop
+    assert step.log["episode/successes"].tolist() == [2.0, 2.0, 2.0]
+    assert env.totals["successes"].tolist() == [2.0, 0.0, 0.0]
+    assert env.clock.tolist() == [11, 0, 0]
+    obs, final = step.obs["policy"][1:], step.final_obs["policy"][1:]
+    torch.testing.assert_close(final[0, hand.cube : hand.cube + 3], far[1], atol=0.02, rtol=0)
+    assert (obs[:, hand.cube : hand.cube + 3] - hand.start).abs().max() <= 0.01 + 1e-6
+    assert not obs[:, -env.action_dim :].any()
+    goal = slice(hand.cube + 16, hand.cube + 20)
+    assert (obs[:, goal] != final[:, goal]).any(dim=1).all()  # a goal of its own
+
+
+def test_truncated_after_599_steps_with_a_goal_reached_on_the_last(hand: Hand) -> None:
+    env = hand.in_the_air(2, 0.05, 1.0)
+    env.clock[:] = torch.tensor([598, 597])
+    reached, goal = env.kept["goal"][0, [1, 2, 3, 0]].clone(), slice(hand.cube + 16, hand.cube + 20)
+    step = env.step(torch.zeros(2, env.action_dim))
+    assert step.truncated.tolist() == [True, False]
+    assert not step.terminated.any()
+    assert step.log["episode/successes"].tolist() == [1.0, 0.0]
+    # The state that is worth something beyond the limit is the one with the next goal.
+    assert not torch.equal(step.final_obs["policy"][0, goal], reached)
+    assert not torch.equal(step.final_obs["policy"][0, goal], step.obs["policy"][0, goal])
+    assert env.totals["successes"].tolist() == [0.0, 0.0]
+
+
+def test_actions_are_targets_across_the_joints_ranges(hand: Hand) -> None:
+    env = hand.in_the_air(1)
+    low, high = hand.limits[hand.driven].unbind(1)
+    for action, target in ((-1.0, low), (1.0, high), (0.0, (low + high) / 2)):
+        env.step(torch.full((1, len(hand.driven)), action))
+        torch.testing.assert_close(env.engine.ctrl[0].float(), target)
+
+
+def test_starts(hand: Hand) -> None:
+    env = hand.begun(600)
+    cube, joints = env.engine.qpos[:, env.cube[0]].float(), env.engine.qpos[:, env.joints[0]].float()
+    offset = cube[:, :3] - hand.start
+    check_spread(offset, -0.01, 0.01, share=0.03)
+    assert offset.mean(dim=0).abs().max() < 1.5e-3
+    low, high = hand.limits.unbind(1)
+    check_spread(joints, torch.maximum(low, 0.2 * low), 0.2 * high, share=0.1)
+    assert not env.engine.qvel.any()
+    for orientation in (cube[:, 3:], env.kept["goal"]):
+        torch.testing.assert_close(orientation.norm(dim=1), torch.ones(600))
+        w, x, y, z = orientation.unbind(1)
+        assert (w * z - x * y).abs().max() < 1e-6  # as in every `Rx(a) Ry(b)`, by multiplying out
+        # cos of either angle averages to 0, as does its sin; the first: w² + y² - x² - z² = cos a.
+        assert (w * w + y * y - x * x - z * z).mean().abs() < 0.1
+        assert (2 * (w * x + y * z)).mean().abs() < 0.1
+    assert (cube[:, 3:] * env.kept["goal"]).sum(dim=1).abs().mean() < 0.6  # independent draws

@@ -1,0 +1,29 @@
+"""Runs of a second, for tests of what is around them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from echelon.config import ModelConfig, TrainConfig
+from echelon.presets import preset
+
+
+def tiny(
+    task: str, out: Path, algo: str = "cpo", lstm: int = 0, env: Mapping[str, Any] | None = None, **changes: Any
+) -> TrainConfig:
+    """A task's preset with six environments, three policies, two iterations of four steps, and a small network."""
+    config = preset(task)
+    small: dict[str, Any] = {
+        "algo": algo,
+        "policies": None if algo == "ppo" else 3,
+        "num_envs": 6,
+        "iterations": 2,
+        "checkpoint_every": 1,
+        "device": "cpu",
+        "out": str(out),
+        "env": replace(config.env, **env or {}),
+        "model": ModelConfig(hidden=(8,), lstm=lstm, phi_dim=2),
+        "update": replace(config.update, horizon=4, sequence=2, mini_epochs=1),
+    }
+    return replace(config, **small | changes)
