@@ -178,8 +178,8 @@ def test_a_policy_that_is_not_there_is_one_sentence(hopper: RunFolder) -> None:
 def test_names_follow_the_leader(hopper: RunFolder) -> None:
     run = Trained.load(hopper)
     assert [run.name(policy) for policy in range(3)] == ["leader", "follower 1", "follower 2"]
-    population = replace(run, config=replace(run.config, algo="pbt"), leader=1)
-    assert [population.name(policy) for policy in range(3)] == ["policy 0", "leader", "policy 2"]
+    population = replace(run, leader=1)
+    assert [population.name(policy) for policy in range(3)] == ["follower 0", "leader", "follower 2"]
     assert population.chosen("leader") == (1,)
     (tape,) = record(population, "leader")
     replay = to_replay("run", population, 0, (tape,))
