@@ -3,6 +3,7 @@
     git worktree add /tmp/before REVISION
     python benchmarks/before_after.py /tmp/before/src src                              # on a CUDA GPU
     python benchmarks/before_after.py /tmp/before/src src --device cpu --cases Hopper:cpo CartpoleSwingup:ppo
+    python benchmarks/before_after.py /tmp/before/src src --together --cases AllegroHand:pbt AllegroHand:ppo:4096
 
 For each case both trees build the task with its preset in a process of their own and warm up. Then they take turns, so
 that whatever else the machine does meets both alike: A trains `--iterations`, then B does, `--repeats` times; who goes
@@ -14,6 +15,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -31,13 +33,15 @@ Turn = dict[str, list[float]]
 """Milliseconds of each iteration of a turn: whole, and by part."""
 
 
-def build(task: str, algo: str, num_envs: int | None, device: str) -> Any:
-    """A trainer of the tree that is on the path."""
+def build(case: str, num_envs: int | None, device: str) -> Any:
+    """A trainer of the tree that is on the path. Members of a population all take the preset's number of passes."""
+    task, algo, *number = case.split(":")
+    num_envs = int(number[0]) if number else num_envs
     from echelon import tasks
     from echelon.presets import preset
 
     config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
-    config = replace(config, num_envs=num_envs or config.num_envs)
+    config = replace(config, num_envs=num_envs or config.num_envs, pbt=replace(config.pbt, mutate_at_start=False))
     find("echelon.training.loop:set_up_torch", "echelon.train:set_up_torch")(config)
     places = ("echelon.training.resolve", "echelon.training.loop", "echelon.train")
     where = find(*(f"{place}:choose_device" for place in places))(device)
@@ -62,7 +66,7 @@ def serve(case: str, num_envs: int | None, device: str) -> None:
 
     import echelon
 
-    trainer = build(*case.split(":"), num_envs, device)
+    trainer = build(case, num_envs, device)
     wait = torch.cuda.synchronize if trainer.env.device.type == "cuda" else (lambda: None)
     for _ in range(WARM_UPS):
         trainer.iterate()
@@ -93,9 +97,12 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+
+    def wait_until_ready(self) -> "Child":
         imported = self.answer()
-        if not Path(imported).resolve().is_relative_to(tree.resolve()):
-            sys.exit(f"error: {tree} was asked for, but {imported} was imported")
+        if not Path(imported).resolve().is_relative_to(self.tree.resolve()):
+            sys.exit(f"error: {self.tree} was asked for, but {imported} was imported")
+        return self
 
     def turn(self, iterations: int) -> Turn:
         assert self.process.stdin is not None
@@ -110,9 +117,8 @@ class Child:
         return json.loads(line)
 
 
-def measure(case: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Turns of both trees. They build one after the other, so that the second finds what the first compiled."""
-    both = [Child(tree, case, args) for tree in (args.before, args.after)]
+def measure(case: str, both: Sequence[Child], args: argparse.Namespace) -> dict[str, Any]:
+    """Turns of both trees."""
     turns: tuple[list[Turn], list[Turn]] = ([], [])
     for number in range(args.repeats):
         for side in (0, 1) if number % 2 == 0 else (1, 0):
@@ -149,8 +155,8 @@ def tree(text: str) -> Path:
 
 
 def case(text: str) -> str:
-    if text.count(":") != 1:
-        raise argparse.ArgumentTypeError(f"{text} is no case; write TASK:ALGO, as in AllegroHand:cpo")
+    if not re.fullmatch(r"\w+:\w+(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text} is no case; write TASK:ALGO or TASK:ALGO:ENVS, as in AllegroHand:cpo")
     return text
 
 
@@ -158,16 +164,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=tree, metavar="A", help="a src folder")
     parser.add_argument("after", type=tree, metavar="B", help="another")
-    parser.add_argument("--cases", nargs="+", type=case, default=CASES, metavar="TASK:ALGO")
+    parser.add_argument("--cases", nargs="+", type=case, default=CASES, metavar="TASK:ALGO[:ENVS]")
     parser.add_argument("--num-envs", type=int, help="the preset's unless given")
     parser.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto")
     parser.add_argument("--iterations", type=int, default=10, help="of a turn")
     parser.add_argument("--repeats", type=int, default=6, help="turns of each tree")
+    parser.add_argument("--together", action="store_true", help="build all cases side by side; takes their memory")
     parser.add_argument("--json", type=Path, help="append a line per case, with every iteration, to this file")
     args = parser.parse_args()
     rows = []
+    started = {}
+    for name in args.cases if args.together else ():
+        started[name] = [Child(tree, name, args) for tree in (args.before, args.after)]
+    for child in [child for both in started.values() for child in both]:
+        child.wait_until_ready()
     for name in args.cases:
-        rows.append(measure(name, args))
+        # One after the other, so that the second finds what the first compiled.
+        trees = (args.before, args.after)
+        both = started.get(name) or [Child(tree, name, args).wait_until_ready() for tree in trees]
+        rows.append(measure(name, both, args))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)

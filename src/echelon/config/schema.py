@@ -114,7 +114,7 @@ class EnsembleConfig:
     """Targets on borrowed rows: one-step TD under the borrower's value, or V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
-    advantage_scope: Literal["global", "group", "policy"] = "global"
+    advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
     """Rows over which advantages are normalised: the whole plan, each group, or each policy within each group."""
     loss_scale: float = 1.0
     """Factor on the whole loss. CPO averages over 2M blocks of rows, SAPG over M+1: 2M/(M+1) gives SAPG's scale."""

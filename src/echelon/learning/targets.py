@@ -132,7 +132,7 @@ def _step_first(x: Tensor, plan: Plan, borrowed: Rollout) -> Tensor:
 @torch.no_grad()
 def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     """Zero mean and unit (unbiased) deviation over the whole plan of a network, each group, or each policy of each
-    group."""
+    group; `centred` takes each policy's mean away within a group and divides by the group's deviation."""
     if scope == "global":
         return _standardise(advantage)
     own, *borrowed = advantage.split(plan.sizes, dim=2)
@@ -141,10 +141,18 @@ def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     # Own rows lie chunk by chunk over all environments, so a policy's are not contiguous.
     layout = plan.layout
     blocks = own.unflatten(2, (plan.chunks, layout.envs)).split(layout.sizes, dim=3)
-    own = torch.cat([_standardise(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
+    change = _standardise if scope == "policy" else _centre
+    own = torch.cat([change(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
     sizes = [plan.minibatches * size for size in plan.blocks.sizes]
     pairs = advantage[:, :, plan.sizes[0] :].split(sizes, dim=2) if sizes else ()
-    return torch.cat([own, *(_standardise(part) for part in pairs)], dim=2)
+    changed = torch.cat([own, *(change(part) for part in pairs)], dim=2)
+    if scope == "policy":
+        return changed
+    return torch.cat([_standardise(part) for part in changed.split(plan.sizes, dim=2)], dim=2)
+
+
+def _centre(x: Tensor) -> Tensor:
+    return x - x.mean((0, 2), keepdim=True)
 
 
 def _standardise(x: Tensor) -> Tensor:
