@@ -72,5 +72,4 @@ def _spread_rows(horizon: int, layout: Layout, states: int) -> Tensor:
     # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.
     row = torch.arange(count, device=layout.device)
     step, env = row % horizon, row * smallest // count
-    first = torch.tensor([layout.environments(policy).start for policy in range(layout.policies)])
-    return step * layout.num_envs + first.to(layout.device)[:, None] + env
+    return step * layout.num_envs + layout.first_env[:, None] + env

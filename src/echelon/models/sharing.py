@@ -78,11 +78,13 @@ class Blocks:
         """`[G·B]`: the unit of each evaluation; `drawn` `[G]` is the follower of each network, by its policy id."""
         device = drawn.device
         network = torch.arange(self.networks, device=device)[:, None]
-        offsets = torch.tensor(self.offsets, device=device)
         parts = [torch.arange(self.own, device=device).expand(self.networks, -1)]
         for (_, source), size in zip(self.pairs, self.sizes, strict=True):
-            chosen = drawn[:, None] - network * self.policies if source == DRAWN else torch.full_like(network, source)
-            parts.append(offsets[chosen] + torch.arange(size, device=device))
+            if source == DRAWN:  # followers are all of one size
+                first = self.units[0] + (drawn[:, None] - network * self.policies - 1) * size
+            else:
+                first = torch.full_like(network, self.offsets[source])
+            parts.append(first + torch.arange(size, device=device))
         return (torch.cat(parts, dim=1) + network * self.own).flatten()
 
     def gather_back(self, grad: Tensor, drawn: Tensor) -> Tensor:

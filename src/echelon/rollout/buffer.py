@@ -84,5 +84,17 @@ class Rollout:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
         """The same of other environments: `change` acts on the second dimension."""
-        tensors = {name: change(x) for name, x in vars(self).items() if name not in ("obs", "log_std")}
-        return replace(self, obs={name: change(x) for name, x in self.obs.items()}, **tensors)
+        return replace(
+            self,
+            obs={name: change(x) for name, x in self.obs.items()},
+            start=change(self.start),
+            state=change(self.state),
+            action=change(self.action),
+            mean=change(self.mean),
+            log_prob=change(self.log_prob),
+            value=change(self.value),
+            reward=change(self.reward),
+            terminated=change(self.terminated),
+            truncated=change(self.truncated),
+            final_value=change(self.final_value),
+        )

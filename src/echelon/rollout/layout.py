@@ -52,8 +52,9 @@ class Layout:
         within = torch.arange(self.each).repeat_interleave(torch.tensor(self.sizes))
         self.policy_id = (torch.arange(networks)[:, None] * self.each + within).flatten().to(device)
         """`[N]`"""
+        self.first_env = torch.tensor([self.environments(policy).start for policy in range(policies)], device=device)
+        """`[M]` where each policy's environments begin."""
         self._network = torch.arange(networks, device=device)
-        self._starts = torch.tensor(self.offsets, device=device)
 
     @property
     def device(self) -> torch.device:
@@ -74,8 +75,7 @@ class Layout:
 
     def drawn_block(self, x: Tensor, dim: int, drawn: Tensor) -> Tensor:
         """The same for one follower of every network, drawn on the device: `drawn` `[G]` has their policy ids."""
-        first = self._starts[drawn - self._network * self.each] + self._network * self.envs
-        rows = first[:, None] + torch.arange(self.sizes[1], device=self.device)
+        rows = self.first_env[drawn][:, None] + torch.arange(self.sizes[1], device=self.device)
         return x.index_select(dim, rows.flatten())
 
     def draw_followers(self, generator: torch.Generator) -> Tensor:
