@@ -155,12 +155,13 @@ def easy(args: argparse.Namespace) -> Iterator[Row]:
     for algo in args.algos:
         config = replace(base, algo=algo)
         trainer = Trainer(Caged(env, args.num_envs, CPU, args.seed, spread_clocks=True), config)
-        per_iteration = args.num_envs * config.update.horizon
+        per_iteration = config.steps_per_iteration
         for iteration in range(1, math.ceil(args.env_steps / per_iteration) + 1):
             metrics = trainer.iterate().metrics
             if iteration % EVERY:
                 continue
-            steps, sigma = iteration * per_iteration, [metrics[f"sigma/policy_{i}"] for i in range(config.num_policies)]
+            steps = iteration * per_iteration
+            sigma = [metrics[f"sigma/policy_{i}"] for i in range(trainer.layout.policies)]
             success, moved, gained = (metrics[f"{name}/leader"] for name in ("successes", "moved", "return"))
             shown = ", ".join(f"{value:.2f}" for value in sigma)
             print(f"| {algo} | {steps / 1e6:.2f} | {success:.3f} | {moved:.3f} | {gained:.0f} | {shown} |", flush=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from trainer_parts import update_size
 
+from echelon.algorithms import complete
 from echelon.config import ModelConfig, TrainConfig
 
 FLOPS = 0.75 * 494.7e12
@@ -85,7 +86,8 @@ def update_products(
     """Forward products of all gradient steps of one iteration."""
     size = update_size(config)
     units = size.units if shared else size.evaluations
-    passes = forward(config.model, obs_spec, actions, config.num_policies, size.evaluations, units)
+    policies = complete(config).num_policies
+    passes = forward(config.model, obs_spec, actions, policies, size.evaluations, units)
     return [replace(one, rows=config.update.mini_epochs * one.rows) for one in passes]
 
 

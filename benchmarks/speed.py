@@ -161,7 +161,7 @@ def iterations(trainer: Any, count: int) -> Row:
 
 def training(env: Any, config: TrainConfig, order: Row, gib: Callable[[], float | None]) -> Row:
     """Whole iterations, memory, parts beside the roofline, and the physics of the last rollout alone."""
-    trainer, steps = train(env, config), config.num_envs * config.update.horizon
+    trainer, steps = train(env, config), config.steps_per_iteration
     found = iterations(trainer, order["iterations"]) | {"gib": gib()}
     found |= {"training": 1000 * steps / found["ms_iteration"], "rollout": 1000 * steps / found["ms_collect"]}
     if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each

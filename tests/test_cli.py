@@ -37,6 +37,8 @@ class PendulumConfig(TaskConfig):
 
 
 PRESET = TrainConfig(task="Pendulum", num_envs=48, device="cpu", env=PendulumConfig(), update=UpdateConfig(horizon=8))
+COMPLETE = replace(PRESET, policies=6)
+"""What is trained with: the algorithm's number of policies is filled in."""
 
 
 class StandIns:
@@ -255,7 +257,7 @@ def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], s
     del values["task"]
     words = [word for name, value in values.items() for word in setting(name, value).split()]
     output(capsys, *T, *words)
-    assert stand_ins.trained == [PRESET]
+    assert stand_ins.trained == [COMPLETE]
 
 
 def test_the_help_of_a_task_lists_every_setting_with_the_presets_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -313,7 +315,7 @@ def test_flags_win_over_variants_and_variants_see_them(capsys: pytest.CaptureFix
 
 def test_the_name_of_an_algorithm_is_a_variant_too(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
     output(capsys, *T, "--variant", "sapg")
-    assert stand_ins.trained == [replace(PRESET, algo="sapg")]
+    assert stand_ins.trained == [replace(COMPLETE, algo="sapg")]
 
 
 def test_notes_come_before_training(
@@ -335,7 +337,7 @@ def test_evaluate_prints_a_table_and_writes_json(capsys: pytest.CaptureFixture[s
     output(capsys, *T, "--seed", "2")
     text = output(capsys, "evaluate", "runs/Pendulum-cpo-s2", "--num-envs", "5", "--checkpoint", "best", "--seed", "9")
     config, *rest = stand_ins.evaluated[0]
-    assert config == replace(PRESET, seed=2)
+    assert config == replace(COMPLETE, seed=2)
     assert rest == [5, 9, "auto", "best"]
     assert "0 leader  deterministic  1.50 ± 0.500" in text
     assert "successes" in text

@@ -33,6 +33,7 @@ class Ours(Contestant):
         sizes, device = problem.sizes, problem.device
         self.config = TrainConfig(
             algo="ppo",
+            policies=1,
             num_envs=sizes.num_envs,
             model=ModelConfig(hidden=sizes.hidden),
             update=UpdateConfig(

@@ -155,15 +155,20 @@ def fixed_order(sizes: Sizes, device: torch.device) -> Iterator[None]:
     """
     rows = torch.arange(sizes.horizon * sizes.num_envs).view(sizes.horizon, sizes.num_envs).T.flatten()
     orders = {kind: rows.to(kind) for kind in {"cpu", device.type}}
-    draw = torch.randperm
 
-    def ordered(count: int, **options: Any) -> Tensor:
-        drawn = draw(count, **options)
-        if count != len(rows):  # PyTorch's compiler draws too
-            return drawn
-        return orders[drawn.device.type]
+    def ordering(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def ordered(*args: Any, **options: Any) -> Tensor:
+            drawn = draw(*args, **options)
+            if drawn.shape[-1:] != rows.shape:  # PyTorch's compiler draws too
+                return drawn
+            return orders[drawn.device.type].expand_as(drawn)
 
-    with patch.object(torch, "randperm", ordered):
+        return ordered
+
+    with (
+        patch.object(torch, "randperm", ordering(torch.randperm)),
+        patch.object(torch.Tensor, "argsort", ordering(torch.Tensor.argsort)),  # of random keys, as we shuffle
+    ):
         yield
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from command import markdown
 
+from echelon.algorithms import complete
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.diagnostics.divergence import nearest_policy
 from echelon.presets import preset
@@ -82,8 +83,8 @@ def write(name: str, base: TrainConfig, folder: Path) -> None:
     (folder / "README.md").write_text(f"""\
 # Coupling on {base.task}
 
-`python benchmarks/study.py {name}` on {machine(base.device)}: {base.num_policies} policies,
-{base.num_envs} environments, {base.num_iterations * base.num_envs * base.update.horizon / 1e6:.1f} M steps,
+`python benchmarks/study.py {name}` on {machine(base.device)}: {complete(base).num_policies} policies,
+{base.num_envs} environments, {base.num_iterations * base.steps_per_iteration / 1e6:.1f} M steps,
 β {base.pull.beta}, entropy scale {base.update.entropy_scale}, no adversarial reward.
 Deviation, ESS and KL: mean over the last quarter of training, then mean ± deviation over seeds.
 `all nearest`: seeds in which the leader is the nearest policy to every one of the 5 followers, by the KL

@@ -14,6 +14,7 @@ from typing import Any
 
 from command import markdown
 
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.presets import preset
 from echelon.runs.folder import RunFolder
@@ -54,12 +55,12 @@ def page(rows: Rows, base: TrainConfig) -> str:
         reached = ", ".join(f"{int(value) / 1e6:.2f}" if value else "never" for value in steps)
         lines.append((name, by_seed, f"{statistics.mean(returns):.4g} ± {deviation:.2g}", reached))
     headings = ("precision", "return, by seed", "mean ± deviation", "M steps to threshold, by seed")
-    steps = base.num_iterations * base.num_envs * base.update.horizon
+    steps = base.num_iterations * base.steps_per_iteration
     return f"""\
 # Precision of matrix products, {base.task}
 
 `python benchmarks/study.py precision/{base.task}` on {machine(base.device)}:
-{base.algo.upper()}, {base.num_policies} policies, {base.num_envs} environments, {steps / 1e6:.2f} M steps.
+{base.algo.upper()}, {complete(base).num_policies} policies, {base.num_envs} environments, {steps / 1e6:.2f} M steps.
 Return: the leader's, with exploration noise, mean over the last quarter of training.
 Steps: until that return, averaged over {WINDOW} iterations, first reached {THRESHOLDS[base.task]:g}.
 

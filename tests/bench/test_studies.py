@@ -60,7 +60,7 @@ def test_a_run_is_trained_and_kept_once(tmp_path: Path, capsys: pytest.CaptureFi
     assert {"return", "return_sampled", "upright_late", "upright_late_sampled", "upright_late_followers_most"} <= set(
         row
     )
-    steps = base.num_envs * base.update.horizon
+    steps = base.steps_per_iteration
     assert [int(point["env_steps"]) for point in curve] == [steps * (i + 1) for i in range(12)]  # a point per iteration
     last = [float(point["lr"]) for point in curve[-3:]]
     assert float(row["final_lr"]) == pytest.approx(sum(last) / 3, rel=1e-3)

@@ -120,8 +120,6 @@ def test_derived_numbers() -> None:
     config = TrainConfig(num_envs=10, env_steps=1001, update=UpdateConfig(horizon=10))
     assert config.num_iterations == 11  # 100 steps an iteration, rounded up
     assert replace(config, iterations=3).num_iterations == 3
-    assert config.num_policies == 6
-    assert replace(config, algo="ppo").num_policies == 1
     assert replace(config, policies=2).num_policies == 2
     assert config.steps_per_iteration == 100
     assert (config.method, replace(config, variant=("a", "b")).method) == ("cpo", "a+b")

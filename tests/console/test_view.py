@@ -56,7 +56,7 @@ def plain(progress: Progress, width: int = 100) -> str:
 
 
 def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
-    config = TrainConfig(num_envs=4096, device="cpu")
+    config = TrainConfig(policies=6, num_envs=4096, device="cpu")
     progress = Progress(config, folder, 200, 0)
     progress.update(FULL)
     text = plain(progress)
@@ -80,7 +80,7 @@ def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
 def test_the_dashboard_survives_missing_and_nan_figures(
     folder: RunFolder, metrics: dict[str, float], width: int
 ) -> None:
-    progress = Progress(TrainConfig(algo="ppo", device="cpu"), folder, 200, 0)
+    progress = Progress(TrainConfig(algo="ppo", policies=1, device="cpu"), folder, 200, 0)
     plain(progress, width)  # before the first iteration
     progress.update(metrics)
     assert "nan" not in plain(progress, width)
@@ -91,7 +91,7 @@ def test_the_dashboard_survives_missing_and_nan_figures(
 def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder) -> None:
     """60 s of compiling, then 2 s an iteration: after 6 of 10, 8 s are left."""
     clock = Clock()
-    progress = Progress(TrainConfig(), folder, 10, 0, clock)
+    progress = Progress(TrainConfig(policies=6), folder, 10, 0, clock)
     assert math.isnan(progress.seconds_left)
     for iteration in range(1, 7):
         clock.now += 60 if iteration == 1 else 2
@@ -104,7 +104,7 @@ def test_a_resumed_run_shows_its_whole_course(folder: RunFolder) -> None:
         writer.write({"iteration": 1, "return/leader": 1.0})
         writer.write({"iteration": 2, "return/leader": math.nan})
         writer.write({"iteration": 3})
-    progress = Progress(TrainConfig(), folder, 10, 3)
+    progress = Progress(TrainConfig(policies=6), folder, 10, 3)
     progress.update({"iteration": 4, "return/leader": 4.0})
     assert progress.returns.values == [1.0, 4.0]
     assert progress.share == 0.4
@@ -122,7 +122,7 @@ def test_a_long_course_is_thinned_evenly() -> None:
 def test_plain_view_writes_the_first_the_last_and_a_line_now_and_then(folder: RunFolder) -> None:
     out, clock = io.StringIO(), Clock()
     view = PlainView(out, every=5, clock=clock)
-    view.start(TrainConfig(device="cpu"), folder, 12, 0)
+    view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
     for iteration in range(1, 13):
         clock.now += 1
         view.update({**FULL, "iteration": iteration})
@@ -139,7 +139,7 @@ def test_plain_view_says_where_an_interrupted_run_stopped_and_leaves_out_what_it
 ) -> None:
     out, clock = io.StringIO(), Clock()
     view = PlainView(out, every=5, clock=clock)
-    view.start(TrainConfig(device="cpu"), folder, 12, 0)
+    view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
     view.update({"iteration": 1, "return/leader": math.nan})
     view.update({"iteration": 2})
     view.stop()
@@ -157,7 +157,7 @@ def test_every_view_may_be_told_anything_at_any_time(
     view.stop()
     view.message("before [bold]start[/bold]")
     view.update(FULL)
-    view.start(TrainConfig(device="cpu"), folder, 200, 0)
+    view.start(TrainConfig(policies=6, device="cpu"), folder, 200, 0)
     view.update(FULL)
     view.message("during [red]")
     view.stop()

@@ -25,7 +25,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
     few = config.update.horizon // 4
     assert {algo: plan.minibatches for algo, plan in plans.items()} == {"ppo": few, "sapg": few, "cpo": 2 * few}
     if config.num_envs % complete(config).num_policies == 0:
-        rows = config.num_envs * config.update.horizon
+        rows = config.steps_per_iteration
         sizes = {algo: plan.size * plan.length for algo, plan in plans.items()}
         assert sizes == {"ppo": rows, "sapg": rows * 7 // 6, "cpo": 2 * rows}
 

@@ -13,6 +13,8 @@ GRADIENT_STEPS = {"cpo": 10}
 """Optimizer steps of an iteration, 5 where an algorithm is not named."""
 LEVELS = {"ppo": 60.0, "pbt": 75.0, "sapg": 90.0, "cpo": 120.0}
 """Final returns, on the way to which the curves of each algorithm rise."""
+COLOURS = {"cpo": 0, "sapg": 1, "ppo": 2, "pbt": 3}
+"""Places in the palette, as the algorithms have them."""
 
 
 def write_run(
@@ -35,7 +37,8 @@ def write_run(
         "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None},
     }
     session["git_revision"] = "0123456789abcdef+changes"
-    document = {"created": session["started"], "config": to_dict(config), "sessions": [session]}
+    document = {"created": session["started"], "config": to_dict(config), "colour": COLOURS.get(algo)}
+    document["sessions"] = [session]
     (path / "diagnostics").mkdir(parents=True)
     (path / "config.json").write_text(json.dumps(document))
     generator = np.random.default_rng([seed, len(task), *algo.encode()])
@@ -58,6 +61,8 @@ def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: fl
     line |= {"time/targets": 0.01, "time/diagnostics": 0.02 * (i % 10 == 1), "loss/actor": generator.normal()}
     if config.num_policies > 1:
         line |= {f"return/policy_{k}": value for k, value in enumerate(returns)}
+        if config.algo == "pbt":
+            line |= {f"objective/policy_{k}": value for k, value in enumerate(returns)}
         if i % 10 == 1:
             spread = (0.9 if config.algo == "sapg" else 0.35) * (1 - math.exp(-6 * i / config.num_iterations))
             line |= {"is_deviation": spread, "ess": 1 / (1 + spread**2), "kl/follower_to_leader": spread**2}

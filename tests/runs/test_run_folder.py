@@ -26,7 +26,7 @@ class PendulumConfig(TaskConfig):
     contacts: int | None = None
 
 
-PRESET = TrainConfig(task="Pendulum", env=PendulumConfig(), update=UpdateConfig(horizon=8))
+PRESET = TrainConfig(task="Pendulum", policies=6, env=PendulumConfig(), update=UpdateConfig(horizon=8))
 
 
 @pytest.fixture(autouse=True)
@@ -253,6 +253,17 @@ def test_fields_newer_than_the_run_take_the_presets_value() -> None:
     assert RunFolder.open(folder.path).config == PRESET
 
 
+@pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("cpo", 6)])
+def test_a_run_that_left_the_number_of_policies_open_had_the_algorithms(algo: str, policies: int) -> None:
+    """As older versions stored it."""
+    begun(replace(PRESET, algo=algo, policies=None, out="run"))
+    assert RunFolder.open("run").config.policies == policies
+    RunFolder.create_or_resume(replace(PRESET, algo=algo, policies=policies, out="run"))
+    assert f"policies is {policies} in run but 3" in refusal(
+        RunFolder.create_or_resume, replace(PRESET, algo=algo, policies=3, out="run")
+    )
+
+
 def test_two_processes_cannot_train_one_folder() -> None:
     folder = RunFolder.create_or_resume(PRESET)
     RunFolder.create_or_resume(PRESET)  # the same process may come back
@@ -264,7 +275,7 @@ def test_two_processes_cannot_train_one_folder() -> None:
 
 
 def test_a_task_of_ones_own_needs_no_preset(tmp_path: Path) -> None:
-    config = TrainConfig(task="MyRobot", seed=3, out=str(tmp_path / "run"))
+    config = TrainConfig(task="MyRobot", policies=2, seed=3, out=str(tmp_path / "run"))
     RunFolder.create_or_resume(config)
     assert RunFolder.open(tmp_path / "run").config == config
 

@@ -17,7 +17,8 @@ HERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_what_is_complete_stays_as_it_is(algo: str) -> None:
-    config = TrainConfig(algo=algo, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2))
+    policies = 1 if algo == "ppo" else 6
+    config = TrainConfig(algo=algo, policies=policies, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2))
     resolved = resolve(config)
     assert (resolved.config, resolved.notes, resolved.device) == (config, (), torch.device("cpu"))
 
@@ -25,6 +26,11 @@ def test_what_is_complete_stays_as_it_is(algo: str) -> None:
 def test_the_device_is_settled() -> None:
     resolved = resolve(TrainConfig(device="auto"))
     assert (resolved.config.device, resolved.device.type) == (HERE, HERE)
+
+
+def test_the_plan_is_that_of_the_settings() -> None:
+    plan = resolve(TrainConfig(policies=3, num_envs=12, device="cpu", update=UpdateConfig(minibatches=2))).plan
+    assert (plan.layout.sizes, plan.minibatches) == ([4, 4, 4], 2)
 
 
 def test_one_policy_is_enough_for_an_ensemble() -> None:
@@ -38,10 +44,7 @@ def test_one_policy_is_enough_for_an_ensemble() -> None:
         ({"update": UpdateConfig(clip=0.0)}, "--update.clip must be above 0, not 0.0"),
         ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
-        (
-            {"num_envs": 5},
-            "--num-envs 5 is too few for 6 policies, which need one each; raise it or lower --policies",
-        ),
+        ({"num_envs": 5}, "6 policies need at least 6 environments, not 5"),
         (
             {"algo": "pbt"},
             "--num-envs 256 does not divide between the 6 members of a population; 252 would",
@@ -68,13 +71,13 @@ def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_presets_sized_for_a_gpu_shrink_on_a_cpu() -> None:
-    big = TrainConfig(num_envs=24_576, device="cpu")
+    big = TrainConfig(policies=6, num_envs=24_576, device="cpu")
     resolved = resolve(big, fit_envs=True)
     assert resolved.config == replace(big, num_envs=384)
     # Not that there is no GPU: --device cpu is a choice.
     assert resolved.notes == ("on a CPU: 384 environments instead of 24,576; --num-envs sets another number",)
     assert resolve(big).config == big
-    small = TrainConfig(num_envs=256, device="cpu")
+    small = TrainConfig(policies=6, num_envs=256, device="cpu")
     assert (resolve(small, fit_envs=True).config, resolve(small, fit_envs=True).notes) == (small, ())
 
 

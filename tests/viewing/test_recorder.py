@@ -208,7 +208,7 @@ def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     """The live view shows episode after episode: the recurrent state starts anew with each."""
     actor = Performer(Trained.load(hopper), 0, 7)
     tape = record_episode(actor, "leader")
-    first = actor._state
+    first = actor._player.state
     assert torch.equal(first, torch.zeros_like(first))
     again = [actor.step() for _ in range(3)]
     assert tape.length > 0

@@ -33,7 +33,5 @@ def complete(config: TrainConfig) -> TrainConfig:
     if config.policies is None:
         config = replace(config, policies=algorithm.policies)
     if algorithm.one_policy and config.policies != 1:
-        raise UserError(
-            f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose another --algo"
-        )
+        raise UserError(f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose --algo cpo")
     return config

@@ -49,7 +49,7 @@ class Bench:
     @property
     def steps(self) -> int:
         """Environment steps of an iteration."""
-        return self.config.num_envs * self.config.update.horizon
+        return self.config.steps_per_iteration
 
     @property
     def rate(self) -> float:
@@ -80,7 +80,7 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
     say("diagnostics and logging")
     parts |= _besides(trainer, clock)
     physics = parts.get("collect/physics")
-    rate = 1000 * config.num_envs * config.update.horizon / physics if physics else None
+    rate = 1000 * config.steps_per_iteration / physics if physics else None
     taken = used - held if used is not None and held is not None else None
     return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits)
 

@@ -18,7 +18,7 @@ class TroubleWatch:
 
     def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
-        self._steps = config.num_envs * config.update.horizon
+        self._steps = config.steps_per_iteration
         self._next_overflow = self._next_quarantine = 0.0
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""

@@ -165,16 +165,17 @@ def _read_document(path: Path) -> dict[str, Any]:
 def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     """The settings a run was started with."""
     try:
-        return stored_config(document["config"])
+        config = stored_config(document["config"])
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
+    if config.policies is None:  # older versions left it to the algorithm, and this is what they took
+        config = dataclasses.replace(config, policies=1 if config.algo == "ppo" else 6)
+    return config
 
 
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
     """Refuse to resume with a setting that would make the run neither the old nor a new one."""
     before, now = settings_of(stored), settings_of(given)
-    if stored.policies is None:  # a run of an older version, which left it to the algorithm
-        before["policies"] = given.policies
     for name in before | now:
         if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
             continue

@@ -84,8 +84,8 @@ class Performer:
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
         self.env: Env = trained.make_env(1, CPU, seed)
-        self._model = trained.model
-        self.policy = policy
+        self._model, self._policy = trained.model, policy
+        self._player = Player(self.env, self._actor(policy))
 
     @property
     def policy(self) -> int:
@@ -94,11 +94,11 @@ class Performer:
 
     @policy.setter
     def policy(self, policy: int) -> None:
+        self._policy, self._player.actor = policy, self._actor(policy)
+
+    def _actor(self, policy: int) -> Actor:
         each = self._model.policies // self._model.networks
-        actor = Actor(self._model.only(policy // each), torch.tensor([policy % each]))
-        obs = self._player.obs if hasattr(self, "_player") else {}
-        self._policy, self._player = policy, Player(self.env, actor)
-        self._player.obs = obs
+        return Actor(self._model.only(policy // each), torch.tensor([policy % each]))
 
     @property
     def simulated(self) -> Simulated:
