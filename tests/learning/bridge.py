@@ -9,8 +9,10 @@ from oracle import Evaluation, Problem, Sequence
 from torch import Tensor
 
 from echelon.algorithms import find
+from echelon.algorithms.algorithm import Algorithm
+from echelon.algorithms.sapg import BORROWS
 from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
-from echelon.learning.plans import Minibatch
+from echelon.learning.plans import Minibatch, Plan, leader_from_all_followers
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
@@ -18,7 +20,6 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.models.normaliser import EPSILON
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
-from echelon.training.trainer import make_plan
 
 LSTM_NAMES = {
     "actor.recur.weight": "w_hh",
@@ -40,10 +41,10 @@ class Bridge:
     def __init__(self, problem: Problem, minibatches: int = 2, **update: object) -> None:
         self.problem = problem
         self.config = make_config(problem, minibatches, **update)
-        algorithm = find(problem.algo)
+        algorithm = algorithm_of(problem)
         self.layout = Layout(problem.num_envs, problem.policies, sizes=self.config.envs_per_policy)
         assert self.layout.policy_id.tolist() == list(problem.policy_id)
-        self.plan = make_plan(self.layout, self.config)
+        self.plan = Plan(self.layout, problem.horizon, problem.sequence, algorithm.groups, minibatches=minibatches)
         self.settings = Settings(self.config.update, self.layout, algorithm.vectors(self.config, self.layout))
         self.model = make_model(problem)
         self.rollout = make_rollout(problem)
@@ -89,6 +90,20 @@ class Bridge:
     def gradients(self) -> dict[str, Tensor]:
         """The model's gradients under the oracle's names."""
         return oracle_names({name: p.grad for name, p in self.model.named_parameters() if p.grad is not None})
+
+
+def algorithm_of(problem: Problem) -> Algorithm:
+    """The problem's algorithm, perhaps with all followers to borrow from, or with a clip range for each policy."""
+    algorithm = find(problem.algo)
+    if problem.borrows_all:
+        all_of_them = replace(BORROWS, pairs=leader_from_all_followers)
+        groups = tuple(all_of_them if group == BORROWS else group for group in algorithm.groups)
+        algorithm = replace(algorithm, groups=groups)
+    if problem.clips:
+        clips = torch.tensor(problem.clips, dtype=torch.float64)
+        usual = algorithm.vectors
+        algorithm = replace(algorithm, vectors=lambda config, layout: usual(config, layout) | {"clip": clips})
+    return algorithm
 
 
 def make_config(problem: Problem, minibatches: int, **update: object) -> TrainConfig:

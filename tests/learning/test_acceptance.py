@@ -190,3 +190,16 @@ def test_the_reward_of_the_adversary_changes_followers_own_returns_only() -> Non
     assert change[..., touched].lt(-0.01).all()  # every reward is negative, so every return falls
     assert with_it.value.equal(without.value)
     assert (with_it.advantage - without.advantage)[..., ~touched].eq(0).all()
+
+
+@pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("cpo", 3)])
+def test_the_first_step_is_measured_before_it_is_taken(algo: str, policies: int) -> None:
+    """At a rate of 0.01 sigma moves by a percent, which would show in κ: but mean and sigma are both from before."""
+    trainer = small_trainer(small_config(algo, policies, learning_rate=0.01))
+    parts = take_apart(trainer)
+    minibatch = next(iter(trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))))
+    variance = trainer.model.log_std.detach().double().exp().square()
+    metrics = trainer.update.step(parts.data, minibatch)
+    bias = (1e-5 - 5e-6 / variance).sum(-1).mean().item()
+    assert metrics["kl/own"].item() == pytest.approx(bias, abs=2e-6)
+    assert (trainer.model.log_std.detach().double().exp().square() - variance).abs().max() > 1e-3

@@ -23,6 +23,7 @@ OPTIONS = [
     {"clip_centre": "old_ratio"},
     {"advantage_scope": "group"},
     {"advantage_scope": "policy"},
+    {"advantage_scope": "centred"},
     {"pull_normalise": True},
     {"use_advantage": False},
     {"reverse_temperature": 0.3},
@@ -71,6 +72,21 @@ def test_loss_and_gradient_of_a_minibatch(case, option):
     check_minibatch(problem(*case, **option))
 
 
+UNLIKE = {"clips": (0.1, 0.3, 0.05, 0.2), "borrows_all": True}
+
+
+@pytest.mark.parametrize("option", [{}, {"advantage_scope": "centred"}, {"clip_centre": "old_ratio"}], ids=str)
+@pytest.mark.parametrize("lstm", [0, 3])
+@pytest.mark.parametrize("algo", ["sapg", "cpo"])
+def test_policies_with_clip_ranges_and_numbers_of_environments_of_their_own(algo, lstm, option):
+    """Four policies with 6, 2, 4 and 8 environments; the leader borrows from all followers."""
+    check_minibatch(problem(algo, 4, [6, 2, 4, 8], lstm, **UNLIKE, **option))
+
+
+def test_a_whole_update_of_policies_that_are_unlike():
+    check_update(problem("cpo", 4, [2, 2, 4, 6], 0, **UNLIKE, advantage_scope="centred"))
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c[1] in (2, 6)], ids=case_id)
 def test_loss_and_gradient_for_other_numbers_of_policies(case):
     check_minibatch(problem(*case, seed=1))
@@ -115,7 +131,10 @@ def check_minibatch(given):
 @pytest.mark.parametrize("case", [("ppo", 1, [4], 0), ("sapg", 3, [4, 2, 2], 0), ("cpo", 3, [2, 2, 2], 2)], ids=case_id)
 def test_whole_update(case, settings):
     """Three mini-epochs of two minibatches: Adam, gradient clip, sliding KL and learning rate included."""
-    given = problem(*case)
+    check_update(problem(*case), **settings)
+
+
+def check_update(given, **settings):
     hyper = {"learning_rate": 3e-3, "kl_threshold": 4e-4, "grad_norm": 0.5}
     bridge = Bridge(given, mini_epochs=3, **hyper, **settings)
     generator = torch.Generator().manual_seed(5)
@@ -127,3 +146,17 @@ def test_whole_update(case, settings):
     ours = oracle_names({name: p.detach() for name, p in bridge.model.named_parameters()})
     for name, value in learned.params.items():
         close(ours[name], value.detach())
+
+
+def test_what_a_time_limit_cut_off_a_borrowed_row_is_worth_what_its_collector_thought():
+    """One more there is γ more for the borrower, on that row and on no other."""
+    given = problem("sapg", 2, [4, 4], 0, discount=0.9)
+    bridge = Bridge(given)
+    before = bridge.targets().returns
+    t, env = next(row for row in given.truncated.nonzero().tolist() if row[1] >= 4 and not given.terminated[*row])
+    given.final_value[t, env] += 1.0
+    change = (bridge.targets().returns - before)[0, 0]
+    column = [(e.t, e.env, e.group) for e in bridge.evaluations()[0]].index((t, env, "leader_borrows"))
+    close(change[column], torch.tensor(0.9, dtype=torch.float64))
+    borrowed = change[bridge.plan.sizes[0] :]
+    assert borrowed.count_nonzero() == 1

@@ -84,8 +84,10 @@ def loss(problem: Problem, minibatch: list[Item], prepared: Prepared, params: di
         advantage = torch.tensor(prepared.advantage[e], dtype=torch.float64)
         if e in leader:
             advantage = advantage - problem.reverse_temperature * (new - leader[e])
-        surrogates[e.group] = surrogates[e.group] + surrogate(advantage, ratio, problem.clip, prepared.centre[e])
-        critic = critic + value_loss(out.value, prepared.value[e], prepared.returns[e], problem.clip)
+        surrogates[e.group] = surrogates[e.group] + surrogate(
+            advantage, ratio, problem.clip_of(e.policy), prepared.centre[e]
+        )
+        critic = critic + value_loss(out.value, prepared.value[e], prepared.returns[e], problem.clip_of(e.policy))
         bounds = bounds + bounds_loss(out.mean)
         bonus = bonus + entropy_coefficient(problem, e.policy) * entropy(out.log_std)
     surrogates = {group: total / n for group, total in surrogates.items()}

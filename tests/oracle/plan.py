@@ -41,7 +41,8 @@ def pairs(problem: Problem) -> list[tuple[int, int, Group]]:
         found.append((env, problem.policy_id[env], "own"))
     if problem.algo in ("sapg", "cpo") and problem.policies > 1:
         for env in range(problem.num_envs):
-            if problem.policy_id[env] == problem.follower:
+            collector = problem.policy_id[env]
+            if collector == problem.follower or (problem.borrows_all and collector != 0):
                 found.append((env, 0, "leader_borrows"))
     if problem.algo == "cpo":
         for policy in range(1, problem.policies):

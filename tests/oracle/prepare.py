@@ -1,6 +1,7 @@
 """From raw targets to what the losses read (sheet §1.5, §2.5)."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -44,22 +45,34 @@ def prepare(problem: Problem) -> Prepared:
 def normalised_advantages(problem: Problem, target: dict[Evaluation, Target]) -> dict[Evaluation, float]:
     """Â = (A - mean)/(std + 1e-8) with the unbiased std (sheet §2.5).
 
-    The scope `global` is all evaluations at once, `group` each group, `policy` each learner within each group.
+    The scope `global` is all evaluations at once, `group` each group, `policy` each learner and source within a group;
+    `centred` takes away the mean of the last and divides by the deviation of what is left over the group.
     """
-    scopes: dict[object, list[Evaluation]] = {}
-    for e in target:
-        key: object = None
-        if problem.advantage_scope == "group":
-            key = e.group
-        if problem.advantage_scope == "policy":
-            key = (e.group, e.policy)
-        scopes.setdefault(key, []).append(e)
+    advantage = {e: target[e].advantage for e in target}
+    if problem.advantage_scope == "centred":
+        for members in scopes(problem, target, "policy"):
+            mean, _ = mean_and_variance([advantage[e] for e in members])
+            advantage |= {e: advantage[e] - mean for e in members}
     found = {}
-    for members in scopes.values():
-        mean, var = mean_and_variance([target[e].advantage for e in members])
+    scope = "group" if problem.advantage_scope == "centred" else problem.advantage_scope
+    for members in scopes(problem, target, scope):
+        mean, var = mean_and_variance([advantage[e] for e in members])
         for e in members:
-            found[e] = (target[e].advantage - mean) / (math.sqrt(var) + 1e-8)
+            found[e] = (advantage[e] - mean) / (math.sqrt(var) + 1e-8)
     return found
+
+
+def scopes(problem: Problem, evaluations: Iterable[Evaluation], scope: str) -> Iterable[list[Evaluation]]:
+    """Evaluations that are normalised together."""
+    found: dict[object, list[Evaluation]] = {}
+    for e in evaluations:
+        key: object = None
+        if scope == "group":
+            key = e.group
+        if scope == "policy":
+            key = (e.group, e.policy, problem.policy_id[e.env])
+        found.setdefault(key, []).append(e)
+    return found.values()
 
 
 def mean_and_variance(xs: list[float]) -> tuple[float, float]:

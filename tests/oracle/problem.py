@@ -68,16 +68,20 @@ class Problem:
     algo: Literal["ppo", "sapg", "cpo"] = "cpo"
     follower: int = 1
     """The follower j in 1..M-1 whose rows the leader borrows."""
+    borrows_all: bool = False
+    """The leader borrows the rows of every follower instead of those of one."""
     discount: float = 0.99
     gae_lambda: float = 0.95
     clip: float = 0.2
+    clips: tuple[float, ...] = ()
+    """Of each policy, instead of `clip` for all."""
     critic_coef: float = 4.0
     bounds_coef: float = 1e-4
     entropy_coef: float = 0.0
     entropy_scale: float = 0.0
     estimator: Literal["td", "vtrace"] = "td"
     clip_centre: Literal["one", "old_ratio"] = "one"
-    advantage_scope: Literal["global", "group", "policy"] = "global"
+    advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
     loss_scale: float = 1.0
     own_weight: float = 1.0
     borrow_weight: float = 1.0
@@ -92,6 +96,10 @@ class Problem:
     def recurrent(self) -> bool:
         """Whether the network has an LSTM."""
         return "w_ih" in self.params
+
+    def clip_of(self, policy: int) -> float:
+        """ε of a learner."""
+        return self.clips[policy] if self.clips else self.clip
 
     @property
     def num_envs(self) -> int:

@@ -19,6 +19,7 @@ from echelon.bench.clock import Clock, memory, synchronisations
 from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.diagnostics.measure import measure as measure_distances
+from echelon.envs.contract import Capturable, Simulated
 from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
@@ -27,7 +28,7 @@ from echelon.training.resolve import choose_device
 from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
-BEFORE = 3
+WARM_UPS = 3
 """Iterations before the clock starts: as they are, recording, a first replay."""
 
 
@@ -65,10 +66,10 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
     say("building")
     env = make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
     trainer = Trainer(env, config)
-    for number in range(BEFORE):
-        say(f"iteration {number + 1} of {BEFORE}, not timed")
+    for number in range(WARM_UPS):
+        say(f"iteration {number + 1} of {WARM_UPS}, not timed")
         trainer.iterate()
-    generators = [g for g in (trainer.generator, getattr(env, "generator", None)) if g is not None]
+    generators = [trainer.generator, *([env.generator] if isinstance(env, Capturable) else [])]
     clock = Clock(device, generators, max(3, iterations // 2), capture=config.capture)
     whole, parts = _iterations(trainer, clock, iterations, say)
     waits = synchronisations(trainer.iterate, device)
@@ -100,11 +101,10 @@ def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tu
 
 def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     """Physics, task logic and policy of one rollout."""
-    env: Any = trainer.env
+    env = trainer.env
     collector, rollout = trainer.collector, trainer.collector.rollout
     actions = rollout.action.clone()
-    around = getattr(env, "capturing", None)
-    arguments = {} if around is None else {"around": around}
+    arguments: dict[str, Any] = {"around": env.capturing} if isinstance(env, Capturable) else {}
 
     def policy() -> None:
         for t in range(rollout.horizon):
@@ -117,8 +117,8 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
 
     with torch.inference_mode():
         parts = {"policy": clock.milliseconds(policy)}
-        stepping = clock.milliseconds(task, **arguments) if around is not None else clock.once(task)
-        engine = clock.milliseconds(physics_of(env, actions), **arguments) if hasattr(env, "engine") else 0.0
+        stepping = clock.milliseconds(task, **arguments) if arguments else clock.once(task)
+        engine = clock.milliseconds(physics_of(env, actions), **arguments) if isinstance(env, Simulated) else 0.0
     parts |= {"physics": engine, "task logic": max(0.0, stepping - engine)}
     return {f"collect/{name}": value for name, value in parts.items() if value}
 

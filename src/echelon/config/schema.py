@@ -115,7 +115,7 @@ class EnsembleConfig:
     clip_centre: Literal["one", "old_ratio"] = "one"
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
-    """Rows over which advantages are normalised: the whole plan, each group, or each policy within each group."""
+    """Rows normalised together: all, a group, or a learner's of one source; centred: its mean, the group's scale."""
     loss_scale: float = 1.0
     """Factor on the whole loss. CPO averages over 2M blocks of rows, SAPG over M+1: 2M/(M+1) gives SAPG's scale."""
     own_weight: float = 1.0

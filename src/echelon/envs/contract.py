@@ -7,7 +7,7 @@ returned observation is always one to act on; `final_obs` holds the observation 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -70,6 +70,32 @@ class Env(Protocol):
     def load_state_dict(self, state: State) -> None:
         """Restore what `state_dict` returned."""
         ...
+
+
+@runtime_checkable
+class Extendable(Protocol):
+    """What an environment has besides if an episode can last longer than `episode_length`."""
+
+    longest_episode: int
+    """Control steps after which every episode has ended, also where a success turns the clock back."""
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """What an environment has besides if it settles settings that were left open, such as the room for contacts."""
+
+    config: object
+    """All of its settings, which are stored with the run."""
+
+
+@runtime_checkable
+class Simulated(Protocol):
+    """What an environment on a physics engine has besides: such a one can be looked at, and its physics timed."""
+
+    engine: Any
+    """As in `echelon.sim.contract`."""
+    substeps: int
+    """Physics steps of a control step."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
-from echelon.envs.contract import Adaptive, Env, MakeEnv
+from echelon.envs.contract import Adaptive, Env, Extendable, MakeEnv
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor, Player
@@ -103,7 +103,8 @@ def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode,
     player.reset()
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
-    for t in range(getattr(env, "longest_episode", env.episode_length)):
+    longest = env.longest_episode if isinstance(env, Extendable) else env.episode_length
+    for t in range(longest):
         if t % CHECK_END_EVERY == 0 and not running.any():
             break
         step = player.step(generator)

@@ -151,10 +151,17 @@ class ActorCritic(nn.Module):
         mean, value = self._heads(features.to(kind), None if self.critic is None else value_features.to(kind))
         return Output(
             mean=mean,
-            log_std=lookup(self.log_std, policy_id),
+            log_std=self._log_std_of(policy_id),
             value=value,
             state=torch.cat((actor_state, critic_state), dim=-1).to(kind),
         )
+
+    def _log_std_of(self, policy_id: Tensor) -> Tensor:
+        """`[B, A]`, or `[1, A]` with one policy."""
+        rows = len(policy_id) // self.networks
+        if self.networks > 1 and self.log_sigma.shape[1] == 1:  # one row for all of a network: nothing to look up
+            return self.log_sigma.expand(-1, rows, -1).flatten(0, 1)
+        return lookup(self.log_std, policy_id)
 
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean `[L, B, A]` and value `[L, B]`: one product where both heads look at the same features."""

@@ -22,6 +22,7 @@ from echelon.errors import UserError
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import CONFIG, RunFolder
 from echelon.runs.metrics import read_metrics
+from echelon.runs.old_checkpoints import policies_of_old_run
 
 REPORT = "report.html"
 """The page. A folder that holds one is a report, not a run."""
@@ -154,8 +155,8 @@ def read_run(path: Path) -> Run:
     if not lines:
         raise UserError("it has a config but no metrics yet")
     columns = _columns(lines)
-    if config.policies is None:  # a run of an older version, which left it to the algorithm
-        config = replace(config, policies=sum(name.startswith("sigma/policy_") for name in lines[-1]) or 1)
+    if config.policies is None:
+        config = replace(config, policies=policies_of_old_run(config.algo))
     settings["policies"] = config.policies
     distances = [line for line in distances if _is_square(line, config.num_policies)]
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None

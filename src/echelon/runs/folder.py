@@ -25,6 +25,7 @@ from echelon.presets import stored_config
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
+from echelon.runs.old_checkpoints import policies_of_old_run
 
 CONFIG = "config.json"
 MAY_CHANGE = (
@@ -168,8 +169,8 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
         config = stored_config(document["config"])
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
-    if config.policies is None:  # older versions left it to the algorithm, and this is what they took
-        config = dataclasses.replace(config, policies=1 if config.algo == "ppo" else 6)
+    if config.policies is None:
+        config = dataclasses.replace(config, policies=policies_of_old_run(config.algo))
     return config
 
 

@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 State = dict[str, Any]
+_POLICIES = {"ppo": 1, "pbt": 6, "sapg": 6, "cpo": 6}
+
+
+def policies_of_old_run(algo: str) -> int:
+    """What a run of then had whose settings left it open."""
+    return _POLICIES[algo]
 
 
 def upgrade(state: State) -> State:

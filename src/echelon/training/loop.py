@@ -12,7 +12,7 @@ from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import NullView, View
-from echelon.envs.contract import Env, MakeEnv
+from echelon.envs.contract import Configured, Env, MakeEnv
 from echelon.errors import UserError
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
@@ -121,10 +121,9 @@ def set_up_torch(config: TrainConfig) -> None:
 
 def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainConfig, RunFolder]:
     """The settings with what the environment chose where they left it open, stored as well."""
-    chosen = getattr(env, "config", config.env)
-    if not isinstance(chosen, TaskConfig) or chosen == config.env:
+    if not isinstance(env, Configured) or not isinstance(env.config, TaskConfig) or env.config == config.env:
         return config, folder
-    config = dataclasses.replace(config, env=chosen)
+    config = dataclasses.replace(config, env=env.config)
     return config, folder.with_config(config)
 
 

@@ -2,29 +2,20 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Adaptive, Env, MakeEnv, State, Step
+from echelon.envs.contract import Adaptive, Env, MakeEnv, Simulated, State, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import load_model
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
-from echelon.sim.contract import Engine
 from echelon.tasks import make
 
 CPU = torch.device("cpu")
-
-
-class Simulated(Protocol):
-    """An environment with a physics engine, as all MuJoCo tasks are."""
-
-    engine: Engine
-    substeps: int
 
 
 @dataclass(frozen=True)
@@ -103,9 +94,9 @@ class Performer:
     @property
     def simulated(self) -> Simulated:
         """The environment, which must have an engine to be drawn."""
-        if not hasattr(self.env, "engine"):
+        if not isinstance(self.env, Simulated):
             raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
-        return self.env  # pyright: ignore[reportReturnType]  # only MuJoCo tasks have an engine
+        return self.env
 
     @property
     def control_s(self) -> float:
