@@ -33,9 +33,10 @@ def test_variants_exist(name: str) -> None:
     assert named <= set(VARIANTS)
 
 
-@pytest.mark.parametrize("name", ["sapg.md", "cpo.md", "pbt.md"])
+@pytest.mark.parametrize("name", ["ppo.md", "sapg.md", "cpo.md", "pbt.md", "your-algorithm.md"])
 def test_functions_exist(name: str) -> None:
     pointers = re.findall(r"((?:`\w+`(?:, )?)+) in `([\w/]+\.py)`", page(name))
+    pointers += [(f"`{name}`", path) for path, name in re.findall(r"`([\w/]+\.py): (\w+)", page(name))]
     assert pointers
     for functions, path in pointers:
         source = (ROOT / "src" / "echelon" / path).read_text()
