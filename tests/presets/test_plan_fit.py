@@ -41,3 +41,11 @@ def test_every_variant_splits_evenly(name: str, task: str) -> None:
 def test_sapg_with_cpo_steps_takes_as_many_as_cpo(task: str) -> None:
     config = preset(task)
     assert plan_of(VARIANTS["sapg_cpo_steps"](config)).minibatches == plan_of(config).minibatches
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_centred_cpo_takes_as_many_steps_as_ppo_with_four_times_its_own(task: str) -> None:
+    """So that one is the other's control: 4 times PPO's H/4 minibatches are H."""
+    config = preset(task)
+    plans = [plan_of(VARIANTS[name](config)) for name in ("ppo_x4", "cpo_centred")]
+    assert [plan.minibatches for plan in plans] == [config.update.horizon] * 2

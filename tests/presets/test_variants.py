@@ -38,10 +38,22 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     # 2·N·8 rows of CPO in minibatches of 4·N.
     "sapg_cpo_steps": {"algo": "sapg", "update.minibatches": 4},
+    # 4 times PPO's N·8 rows in minibatches of 4·N.
+    "ppo_x4": {"algo": "ppo", "update.minibatches": 8},
     "sapg_shifted_clip": {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},
     "cpo_even_pull": {"pull.use_advantage": False},
     # 2·6 blocks of rows against SAPG's 6 + 1.
     "cpo_sapg_scale": {"ensemble.loss_scale": 12 / 7},
+    # Twice CPO's 4 minibatches.
+    "cpo_centred": {
+        "adversary.coef": 0.0,
+        "update.kl_rows": "own",
+        "update.minibatches": 8,
+        "ensemble.advantage_scope": "centred",
+        "pull.normalise": True,
+        "pull.beta": 0.005,
+        "pull.temperature": 1.0,
+    },
 }
 """Every variant's effect on AllegroHand, typed from the ablations it stands for."""
 
@@ -71,7 +83,9 @@ def test_description_is_one_line(name: str) -> None:
     assert "\n" not in VARIANTS[name].description
 
 
-@pytest.mark.parametrize("name", ["no_pull", "no_adversary", "lambda_f_0.2", "cpo_even_pull", "cpo_sapg_scale"])
+@pytest.mark.parametrize(
+    "name", ["no_pull", "no_adversary", "lambda_f_0.2", "cpo_even_pull", "cpo_sapg_scale", "cpo_centred"]
+)
 def test_ablations_of_cpo_select_cpo(name: str) -> None:
     assert VARIANTS[name](replace(preset("ShadowHand"), algo="sapg")).algo == "cpo"
 
@@ -89,6 +103,24 @@ def test_more_policies_than_one_leave_ppo() -> None:
 def test_cpo_steps(horizon: int, minibatch_envs: float, given: int | None, expected: int) -> None:
     update = replace(TrainConfig().update, horizon=horizon, minibatch_envs=minibatch_envs, minibatches=given)
     assert VARIANTS["sapg_cpo_steps"](TrainConfig(update=update)).update.minibatches == expected
+
+
+@pytest.mark.parametrize(
+    ("horizon", "minibatch_envs", "given", "ppo", "cpo"),
+    [
+        (8, 4.0, None, 8, 8),  # 4·(8/4) and 2·(2·8/4)
+        (16, 4.0, None, 16, 16),
+        (1, 4.0, None, 4, 2),  # either has one minibatch, however few its rows
+        (16, 4.0, 3, 12, 6),
+    ],
+)
+def test_more_steps_multiply_what_the_algorithm_takes(
+    horizon: int, minibatch_envs: float, given: int | None, ppo: int, cpo: int
+) -> None:
+    update = replace(TrainConfig().update, horizon=horizon, minibatch_envs=minibatch_envs, minibatches=given)
+    config = TrainConfig(update=update)
+    assert VARIANTS["ppo_x4"](config).update.minibatches == ppo
+    assert VARIANTS["cpo_centred"](config).update.minibatches == cpo
 
 
 @pytest.mark.parametrize(("policies", "scale"), [(2, 4 / 3), (6, 12 / 7), (12, 24 / 13)])

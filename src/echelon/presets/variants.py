@@ -1,7 +1,7 @@
 """Ablations by name: the paper's, and the controls it lacks.
 
 A variant changes a config and nothing else, so `VARIANTS["no_pull"](preset("ShadowHand"))` is the whole ablation. Those
-that only make sense under one algorithm select it. Variants can follow one another; `sapg_cpo_steps` and
+that only make sense under one algorithm select it. Variants can follow one another; those that set optimizer steps or
 `cpo_sapg_scale` read the horizon and the number of policies they find, so they come last. `apply_variants` does that by
 name and keeps the names in the config, for the run's folder and the report.
 """
@@ -9,7 +9,7 @@ name and keeps the names in the config, for the run's folder and the report.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from echelon.config import ALGORITHMS, TrainConfig
+from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
 from echelon.errors import UserError, nearest
 from echelon.presets.paper import POLICIES
 from echelon.presets.population import short_run_pbt
@@ -57,11 +57,29 @@ def _policies(number: int) -> Callable[[TrainConfig], TrainConfig]:
     return change
 
 
+def _minibatches(update: UpdateConfig, rows: int) -> int:
+    """Minibatches per pass over `rows`·N·H rows, unless their number is given."""
+    return update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs))
+
+
 def _sapg_cpo_steps(config: TrainConfig) -> TrainConfig:
     """With M even blocks CPO has 2·N·H rows, SAPG (1 + 1/M)·N·H; both then take CPO's number of steps."""
-    update = config.update
-    cpo_minibatches = update.minibatches or max(1, int(2 * update.horizon / update.minibatch_envs))
-    return replace(config, algo="sapg", update=replace(update, minibatches=cpo_minibatches))
+    return replace(config, algo="sapg", update=replace(config.update, minibatches=_minibatches(config.update, 2)))
+
+
+def _ppo_x4(config: TrainConfig) -> TrainConfig:
+    return replace(config, algo="ppo", update=replace(config.update, minibatches=4 * _minibatches(config.update, 1)))
+
+
+def _cpo_centred(config: TrainConfig) -> TrainConfig:
+    """Takes `ppo_x4`'s number of steps: twice CPO's."""
+    config = _no_adversary(config)
+    return replace(
+        config,
+        update=replace(config.update, kl_rows="own", minibatches=2 * _minibatches(config.update, 2)),
+        ensemble=replace(config.ensemble, advantage_scope="centred"),
+        pull=replace(config.pull, normalise=True, beta=0.005, temperature=1.0),
+    )
 
 
 def _sapg_shifted_clip(config: TrainConfig) -> TrainConfig:
@@ -107,11 +125,17 @@ VARIANTS: dict[str, Variant] = {
     "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", _pbt_short),
     # Controls.
     "sapg_cpo_steps": Variant("SAPG with as many optimizer steps per iteration as CPO takes", _sapg_cpo_steps),
+    "ppo_x4": Variant("PPO with four times the optimizer steps, on minibatches of a quarter of the rows", _ppo_x4),
     "sapg_shifted_clip": Variant(
         "SAPG with the leader's clip around π_leader,old / π_follower,old", _sapg_shifted_clip
     ),
     "cpo_even_pull": Variant("CPO whose pull weighs every action of the leader alike (w = 1)", _cpo_even_pull),
     "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", _cpo_sapg_scale),
+    # Where to start instead of the paper's settings: results/ensemble.
+    "cpo_centred": Variant(
+        "CPO with centred advantages, normalised pull, the KL rule on own rows, no adversary and twice the steps",
+        _cpo_centred,
+    ),
 }
 """Every variant by name."""
 
