@@ -40,19 +40,21 @@ def total_loss(batch: Batch, actor: ActorLoss, config: TrainConfig) -> Loss:
     critic = value_loss(output.value[..., rows], batch.old_value[..., rows], batch.returns[..., rows], clip)
     bounds = bounds_loss(output.mean[:, :, rows])
     # A policy's entropy is the same in all its rows, so its bonus counts as often as it has rows.
-    entropy = gaussian.entropy(output.log_std).expand(batch.policy_id.shape)[:, rows]
-    share = entropy.shape[1] / batch.log_prob.shape[2]
+    entropy = gaussian.entropy(output.log_std)  # [G, B], or [1, 1] with one policy
+    entropy = entropy[:, rows] if entropy.shape[1] > 1 else entropy
+    share = (rows.stop - rows.start) / batch.log_prob.shape[2]
     bonus = (batch.setting("entropy_coef", rows) * entropy).mean(1) * share
-    weighted = actor_sum + 0.5 * _mean(critic, batch, "critic_coef") + _mean(bounds, batch, "bounds_coef") - bonus
-    metrics = {"loss/actor": actor_sum, "loss/critic": total(critic) / batch.rows}
-    metrics |= {"loss/bounds": total(bounds) / batch.rows, "loss/entropy": -bonus}
+    critic_mean, critic_term = _means(critic, batch, "critic_coef")
+    bounds_mean, bounds_term = _means(bounds, batch, "bounds_coef")
+    weighted = actor_sum + 0.5 * critic_term + bounds_term - bonus
+    metrics = {"loss/actor": actor_sum, "loss/critic": critic_mean, "loss/bounds": bounds_mean, "loss/entropy": -bonus}
     metrics |= {f"loss/{group}": term / batch.rows for group, term in actor.terms.items()}
     return Loss(config.ensemble.loss_scale * weighted, metrics | actor.metrics)
 
 
-def _mean(x: Tensor, batch: Batch, coef: str) -> Tensor:
-    """A term times its coefficient, over all rows of the minibatch: `[G]`."""
-    weight = batch.setting(coef, batch.learns)
+def _means(x: Tensor, batch: Batch, coef: str) -> tuple[Tensor, Tensor]:
+    """A term over all rows of the minibatch, without and with its coefficient: `[G]` each."""
+    weight, mean = batch.setting(coef, batch.learns), total(x) / batch.rows
     if isinstance(weight, Tensor) and weight.dim():
-        return total(weight * x) / batch.rows
-    return weight * (total(x) / batch.rows)
+        return mean, total(weight * x) / batch.rows
+    return mean, weight * mean

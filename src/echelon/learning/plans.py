@@ -167,11 +167,14 @@ class Plan:
     def _orders(self, generator: torch.Generator) -> list[Tensor]:
         """For each policy of a network a random order of its units, cut into minibatches: `[G, minibatches, n]`."""
         orders: list[Tensor] = []
+        networks, device = self.layout.networks, self.layout.device
         for size, alike in groupby(self.layout.sizes):
-            shape = (self.layout.networks, len(list(alike)), self.chunks * size)
-            keys = torch.rand(shape, generator=generator, device=self.layout.device)
-            cut = keys.argsort(dim=-1).unflatten(2, (self.minibatches, -1))
-            orders += cut.unbind(1)
+            count, units = len(list(alike)), self.chunks * size
+            if networks == count == 1:
+                order = torch.randperm(units, generator=generator, device=device).view(1, 1, -1)
+            else:  # all at once
+                order = torch.rand((networks, count, units), generator=generator, device=device).argsort(dim=-1)
+            orders += order.unflatten(2, (self.minibatches, -1)).unbind(1)
         return orders
 
     def rows(self, unit: Tensor) -> Tensor:

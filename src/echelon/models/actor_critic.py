@@ -168,9 +168,11 @@ class ActorCritic(nn.Module):
         if value_features is not None:
             return self.mean_head(features), self.value_head(value_features).squeeze(-1)
         actions = self.mean_head.out_features
-        padding = -(actions + 1) % HEAD_ALIGNMENT
-        weight = pad(torch.cat((self.mean_head.weight, self.value_head.weight), dim=1), (0, 0, 0, padding))
-        bias = pad(torch.cat((self.mean_head.bias, self.value_head.bias), dim=1), (0, padding))
+        weight = torch.cat((self.mean_head.weight, self.value_head.weight), dim=1)
+        bias = torch.cat((self.mean_head.bias, self.value_head.bias), dim=1)
+        if features.is_cuda:
+            padding = -(actions + 1) % HEAD_ALIGNMENT
+            weight, bias = pad(weight, (0, 0, 0, padding)), pad(bias, (0, padding))
         both = linear(features, weight, bias)
         return both[..., :actions], both[..., actions]
 

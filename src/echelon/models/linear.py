@@ -37,7 +37,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Rows `[L, G·n, V]`, those of a network side by side, to `[L, G·n, W]`."""
     networks = weight.shape[0]
     if networks == 1:
-        return nn.functional.linear(x, weight[0], None if bias is None else bias[0])
+        # Not indexed: the gradient of an element would be a tensor of zeros and a copy.
+        return nn.functional.linear(x, weight.squeeze(0), None if bias is None else bias.squeeze(0))
     rows = by_network(x, networks)
     result = rows @ weight.mT if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
     return by_step(result, x.shape[0])
@@ -82,7 +83,7 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     networks, steps = weight.shape[0], x.shape[0]
     result: Any
     if networks == 1:
-        result = _Product.apply(x.flatten(0, 1), weight[0])
+        result = _Product.apply(x.flatten(0, 1), weight.squeeze(0))
         return result.unflatten(0, (steps, -1))
     result = _Product.apply(by_network(x, networks), weight)
     return by_step(result, steps)

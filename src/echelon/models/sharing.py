@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 import torch
@@ -89,16 +89,19 @@ class Blocks:
 
     def gather_back(self, grad: Tensor, drawn: Tensor) -> Tensor:
         """The transpose of `Sharing.share`: `[L, G·B, ...]` to `[L, G·n, ...]`, a unit the sum of its evaluations."""
-        own, *borrowed = grad.unflatten(1, (self.networks, -1)).split((self.own, *self.sizes), dim=2)
+        own, rest = grad.unflatten(1, (self.networks, -1)).tensor_split((self.own,), dim=2)
         blocks = list(own.split(self.units, dim=2))
-        for (_, source), part in zip(self.pairs, borrowed, strict=True):
+        for source, pairs in groupby(source for _, source in self.pairs):
+            count, size = len(list(pairs)), self.units[1 if source == DRAWN else source]
+            part, rest = rest.tensor_split((count * size,), dim=2)
+            part = part.unflatten(2, (count, size)).sum(2) if count > 1 else part
             if source != DRAWN:
                 blocks[source] = blocks[source] + part
                 continue
-            network = torch.arange(self.networks, device=grad.device)
+            ids = torch.arange(self.networks * self.policies, device=grad.device).view(self.networks, -1)
+            chosen = (ids == drawn[:, None]).to(grad.dtype).view(*ids.shape, *[1] * (part.dim() - 2))
             for policy in range(1, self.policies):
-                chosen = (drawn == network * self.policies + policy).to(grad.dtype)
-                blocks[policy] = torch.addcmul(blocks[policy], chosen.view(-1, *[1] * (part.dim() - 2)), part)
+                blocks[policy] = torch.addcmul(blocks[policy], chosen[:, policy], part)
         return torch.cat(blocks, dim=2).flatten(1, 2)
 
 

@@ -114,6 +114,6 @@ class LayerNorm(nn.Module):
         """`[L, G·n, W]`"""
         networks, width = self.weight.shape
         if networks == 1:
-            return layer_norm(x, (width,), self.weight[0], self.bias[0])
+            return layer_norm(x, (width,), self.weight.squeeze(0), self.bias.squeeze(0))
         rows = layer_norm(x, (width,)).unflatten(1, (networks, -1))
         return (rows * self.weight[:, None] + self.bias[:, None]).flatten(1, 2)
