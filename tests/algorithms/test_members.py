@@ -9,6 +9,7 @@ import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 
+from echelon.algorithms import ALGORITHMS, CPO
 from echelon.algorithms.pbt import Population
 from echelon.config import PbtConfig, TrainConfig
 from echelon.learning.plans import Minibatch
@@ -191,3 +192,49 @@ def test_a_copy_goes_on_exactly_as_its_donor_would() -> None:
     for x in trainer.model.buffers():
         torch.testing.assert_close(x[1], x[2])
     assert (flat[1] - flat[0]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between an ensemble and a population: two networks of three policies, each CPO by itself. Four iterations on the
+    same data, in the same minibatches, with the same followers drawn: parameters and statistics to 1e-5."""
+    monkeypatch.setitem(ALGORITHMS, "two", replace(CPO, networks=lambda policies: 2))
+    config = small_config("two", 6, lstm, num_envs=36)
+    both = Trainer(DriftEnv(36, critic=True), config)
+    alone = [Trainer(DriftEnv(18, critic=True), replace(config, algo="cpo", policies=3, num_envs=18)) for _ in range(2)]
+    for index, run in enumerate(alone):
+        run.model.load_state_dict(member(both.model, index))
+    passes: list[list[Minibatch]] = []
+    shuffle = both.plan.shuffle
+
+    def kept(*arguments: Any) -> Iterator[Minibatch]:
+        passes.append(list(shuffle(*arguments)))
+        return iter(passes[-1])
+
+    monkeypatch.setattr(both.plan, "shuffle", kept)
+    for _ in range(4):
+        passes.clear()
+        both.iterate()
+        assert both._prepared is not None
+        for index, run in enumerate(alone):
+            rollout = both.collector.rollout.map(lambda x, first=18 * index: x[:, first : first + 18])
+            rollout.log_std = rollout.log_std[3 * index : 3 * index + 3]
+            queue = iter(passes)
+
+            def part(*_: Any, queue=queue, index=index, run=run) -> Iterator[Minibatch]:
+                for minibatch in next(queue):
+                    unit, evaluation = (x.unflatten(0, (2, -1))[index] for x in (minibatch.unit, minibatch.evaluation))
+                    chunk, env = unit // 36, unit % 36 - 18 * index
+                    yield Minibatch(chunk * 18 + env, evaluation - index * run.plan.size)
+
+            run.plan.shuffle = part
+            drawn = both._prepared.drawn[index : index + 1] - 3 * index
+            targets = compute_targets(run.plan, rollout, run.model, drawn, None, run.settings, run.config.ensemble)
+            run.update.run(rollout, targets, drawn, run.generator)
+            run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+    for index, run in enumerate(alone):
+        found = member(both.model, index)
+        for name, x in run.model.state_dict().items():
+            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=name: at + m)
+        torch.testing.assert_close(both.update.optimizer.rate[index : index + 1], run.update.optimizer.rate)
+    assert (alone[0].model.mean_head.weight - alone[1].model.mean_head.weight).abs().max() > 0.01

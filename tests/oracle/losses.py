@@ -140,7 +140,7 @@ def entropy_coefficient(problem: Problem, policy: int) -> float:
 
 
 def pull_weights(problem: Problem, members: list[Evaluation], prepared: Prepared) -> dict[Evaluation, float]:
-    """w = min(exp(Â/λ_f), cap) of the pull rows; `pull_normalise` divides by their mean in the minibatch (§4.4)."""
+    """w = min(exp(Â/λ_f), cap) of the pull rows; `pull_normalise` divides by each follower's mean in the minibatch."""
     weight = {}
     for e in members:
         if e.group == "follower_pull":
@@ -148,9 +148,11 @@ def pull_weights(problem: Problem, members: list[Evaluation], prepared: Prepared
             if problem.use_advantage:
                 exponent = prepared.advantage[e] / problem.temperature
                 weight[e] = problem.cap if exponent > 700.0 else min(math.exp(exponent), problem.cap)
-    if problem.pull_normalise and weight:
-        mean = math.fsum(weight.values()) / len(weight)
-        weight = {e: w / mean for e, w in weight.items()}
+    if problem.pull_normalise:
+        for policy in range(1, problem.policies):
+            own = [e for e in weight if e.policy == policy]
+            mean = math.fsum(weight[e] for e in own) / max(len(own), 1)
+            weight |= {e: weight[e] / mean for e in own}
     return weight
 
 

@@ -37,7 +37,10 @@ def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
     pull = config.pull
     advantage = batch.advantage[..., batch.columns(PULL.name)]
     weight = pull_weight(advantage if pull.use_advantage else advantage * 0, pull.temperature, pull.cap)
-    return weight / weight.mean((0, 2), keepdim=True) if pull.normalise else weight
+    if not pull.normalise:
+        return weight
+    each = weight.unflatten(2, (batch.plan.layout.each - 1, -1))  # the leader's rows, once for every follower
+    return (each / each.mean((0, 3), keepdim=True)).flatten(2)
 
 
 def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:

@@ -135,7 +135,7 @@ class PullConfig:
     cap: float = 100.0
     """Upper limit of that weight."""
     normalise: bool = False
-    """Divide the weights by their mean over the minibatch."""
+    """Divide each follower's weights by their mean over the minibatch, so that β alone is the pull's strength."""
     use_advantage: bool = True
     """False sets every weight to 1: plain imitation of the leader."""
     reverse_temperature: float = 0.0
