@@ -34,6 +34,19 @@ def member(model: ActorCritic, index: int) -> dict[str, torch.Tensor]:
     return {name: x[index : index + 1] for name, x in model.state_dict().items()}
 
 
+def recorded(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[list[Minibatch]]:
+    """The minibatches of each pass from now on."""
+    passes: list[list[Minibatch]] = []
+    shuffle = trainer.plan.shuffle
+
+    def kept(*arguments: Any) -> Iterator[Minibatch]:
+        passes.append(list(shuffle(*arguments)))
+        return iter(passes[-1])
+
+    monkeypatch.setattr(trainer.plan, "shuffle", kept)
+    return passes
+
+
 @pytest.mark.parametrize("schedule", ["mini_epoch", "minibatch"])
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_one_member_is_ppo_to_the_bit(lstm: int, schedule: str) -> None:
@@ -70,14 +83,7 @@ def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: py
     trainer, selection = population(3, lstm, rate_schedule=schedule)
     selection.write(SETTINGS)
     runs = [_separate(trainer, i) for i in range(3)]
-    passes: list[list[Minibatch]] = []
-    shuffle = trainer.plan.shuffle
-
-    def kept(*arguments: Any) -> Iterator[Minibatch]:
-        passes.append(list(shuffle(*arguments)))
-        return iter(passes[-1])
-
-    monkeypatch.setattr(trainer.plan, "shuffle", kept)
+    passes = recorded(trainer, monkeypatch)
     for _ in range(10):
         passes.clear()
         trainer.iterate()
@@ -204,14 +210,7 @@ def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.
     alone = [Trainer(DriftEnv(18, critic=True), replace(config, algo="cpo", policies=3, num_envs=18)) for _ in range(2)]
     for index, run in enumerate(alone):
         run.model.load_state_dict(member(both.model, index))
-    passes: list[list[Minibatch]] = []
-    shuffle = both.plan.shuffle
-
-    def kept(*arguments: Any) -> Iterator[Minibatch]:
-        passes.append(list(shuffle(*arguments)))
-        return iter(passes[-1])
-
-    monkeypatch.setattr(both.plan, "shuffle", kept)
+    passes = recorded(both, monkeypatch)
     for _ in range(4):
         passes.clear()
         both.iterate()

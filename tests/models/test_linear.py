@@ -2,14 +2,13 @@
 
 import pytest
 import torch
+from gpu import MARKS
 
 from echelon.models.linear import column_major, linear, product
 
-CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
-
 
 @pytest.mark.parametrize("networks", [1, 3])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=MARKS)])
 def test_values_and_gradients_are_those_of_each_network(device: str, networks: int) -> None:
     generator = torch.Generator(device).manual_seed(0)
     like = {"generator": generator, "dtype": torch.float64, "device": device}
@@ -28,7 +27,7 @@ def test_values_and_gradients_are_those_of_each_network(device: str, networks: i
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("device", "strides"), [("cpu", (12, 4, 1)), pytest.param("cuda", (12, 1, 3), marks=CUDA)])
+@pytest.mark.parametrize(("device", "strides"), [("cpu", (12, 4, 1)), pytest.param("cuda", (12, 1, 3), marks=MARKS)])
 def test_a_column_major_weight_is_the_same(device: str, strides: tuple[int, ...]) -> None:
     weight = torch.randn(2, 3, 4, device=device)
     assert column_major(weight).equal(weight)
