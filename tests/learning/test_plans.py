@@ -10,8 +10,10 @@ from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing
 
 from echelon.algorithms.cpo import PULL
 from echelon.algorithms.sapg import BORROWS
+from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.learning.plans import Group, Plan, leader_from_all_followers
+from echelon.learning.settings import Settings
 from echelon.rollout.layout import Layout
 
 GROUPS = {"ppo": (), "sapg": (BORROWS,), "cpo": (BORROWS, PULL)}
@@ -255,3 +257,32 @@ def test_followers_of_which_one_is_drawn_are_of_one_size() -> None:
 def test_groups_that_train_the_critic_come_first() -> None:
     with pytest.raises(UserError, match="groups that train the critic must come before"):
         Plan(Layout(6, 3), 4, 1, (PULL, BORROWS), minibatches=2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ((Group("own", ring),), "two groups are called own"),
+        ((BORROWS, Group("leader_borrows", ring)), "two groups are called leader_borrows"),
+        (
+            (Group("beyond", lambda policies: [(0, policies)]),),
+            r"beyond has the pair \(0, 3\), but there are 3 policies",
+        ),
+    ],
+)
+def test_groups_that_cannot_be_are_one_sentence(groups: tuple[Group, ...], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Plan(Layout(6, 3), 4, 1, groups, minibatches=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "sentence"),
+    [
+        ("clipp", [0.1, 0.2, 0.3], "clipp cannot differ between policies; what can is discount"),
+        ("horizon", [8, 8, 8], "horizon cannot differ between policies"),
+        ("clip", [0.1, 0.2], r"clip of 3 policies is a vector of as many, not \[2\]"),
+    ],
+)
+def test_vectors_that_nobody_reads_are_one_sentence(name: str, values: list[float], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})

@@ -82,7 +82,7 @@ class Plan:
         kinds = [(group, list(group.pairs(layout.each))) for group in groups]
         self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
         self.pairs = [pair for _, pairs in kinds for pair in pairs]
-        self._refuse_unequal_draws()
+        self._check_pairs(kinds)
         self._wanted = minibatches
         self.minibatches = self._count(layout.sizes)
         self._check_divides()
@@ -105,7 +105,21 @@ class Plan:
         self.policy_id = self.blocks.learners(layout.device)
         """`[G, B]` the learner of each evaluation of a minibatch: the same in every one."""
 
-    def _refuse_unequal_draws(self) -> None:
+    def _check_pairs(self, kinds: Sequence[tuple[Group, Sequence[Pair]]]) -> None:
+        """Raise a `UserError` for groups that no plan can be made of."""
+        policies = range(self.layout.each)
+        for group, pairs in kinds:
+            if [other.name for other in (OWN, *(each for each, _ in kinds))].count(group.name) > 1:
+                raise UserError(f"two groups are called {group.name}; give each a name of its own")
+            for learner, source in pairs:
+                if (
+                    learner not in policies
+                    or source not in (DRAWN, *policies)
+                    or (source == DRAWN and len(policies) < 2)
+                ):
+                    raise UserError(
+                        f"{group.name} has the pair ({learner}, {source}), but there are {len(policies)} policies"
+                    )
         draws = any(source == DRAWN for _, source in self.pairs)
         if draws and len(set(self.layout.sizes[1:])) > 1:
             raise UserError(

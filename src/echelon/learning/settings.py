@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from echelon.config import UpdateConfig
+from echelon.errors import UserError
 from echelon.rollout.layout import Layout
+
+BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef")
+BY_NETWORK = ("learning_rate", "mini_epochs", "grad_norm", "kl_threshold")
+"""What may be a vector: of policies, or of networks, whose first policy's then counts."""
 
 
 class Settings:
@@ -22,10 +27,14 @@ class Settings:
         self.layout = layout
         self.numbers: dict[str, float] = {f.name: getattr(update, f.name) for f in fields(update)}
         self.vectors = dict(vectors or {})
-
-    def __getitem__(self, name: str) -> float | Tensor:
-        """A number, or the vector of all policies."""
-        return self.vectors.get(name, self.numbers[name])
+        for name, vector in self.vectors.items():
+            if name not in BY_POLICY + BY_NETWORK:
+                known = ", ".join(BY_POLICY + BY_NETWORK)
+                raise UserError(f"{name} cannot differ between policies; what can is {known}")
+            if vector.shape != (layout.policies,):
+                raise UserError(
+                    f"{name} of {layout.policies} policies is a vector of as many, not {list(vector.shape)}"
+                )
 
     def at(self, name: str, policy_id: Tensor, dtype: torch.dtype) -> float | Tensor:
         """The setting of each of some policies, in the shape of their ids.

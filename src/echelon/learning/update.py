@@ -40,7 +40,10 @@ class Update:
         self.model, self.actor_loss, self.plan, self.settings, self.config = model, actor_loss, plan, settings, config
         self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse)
         self.reads_leader = reads_leader and plan.layout.each > 1
-        self.passes = config.update.mini_epochs
+        if isinstance(rates := settings.of_networks("learning_rate"), Tensor):
+            self.optimizer.rate.copy_(rates)
+        passes = settings.of_networks("mini_epochs")
+        self.passes = int(passes.max()) if isinstance(passes, Tensor) else int(passes)
         """Passes over the data: the most that any network takes. A part of the recorded graph."""
         kl_ends = {"own": plan.columns["own"].stop, "no_pull": plan.learns.stop, "all": plan.blocks.evaluations}
         self._kl_columns = slice(0, kl_ends[config.update.kl_rows])
