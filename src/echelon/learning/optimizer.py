@@ -13,40 +13,7 @@ from echelon.envs.contract import State
 from echelon.models.flat import aligned_slices
 
 
-def adam_step(
-    values: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step: Tensor,
-    rate: Tensor,
-    skip: Tensor | None = None,
-    *,
-    kernel: bool = True,
-) -> None:
-    """PyTorch's Adam with its defaults on one tensor, in place: in its fused kernel, or as operations to be compiled.
-
-    The kernel is made to `skip` a step where that is 1, without the host looking: it is told of an overflow.
-    """
-    adam(
-        [values],
-        [gradient],
-        [mean],
-        [square],
-        [],
-        [step],
-        foreach=False,
-        fused=kernel,
-        capturable=not kernel,
-        found_inf=skip,
-        amsgrad=False,
-        beta1=0.9,
-        beta2=0.999,
-        lr=rate,
-        weight_decay=0.0,
-        eps=1e-8,
-        maximize=False,
-    )
+BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 class Adam:
@@ -94,24 +61,44 @@ class Adam:
         limit = clip_norm.to(norm.dtype) if isinstance(clip_norm, Tensor) else clip_norm
         # Not in place: the padding between parameters stays zero, also where a gradient is not finite.
         gradient = self.gradient * (limit * (norm + 1e-6).reciprocal()).clamp(max=1.0)[:, None]
-        for network in range(self.networks):
-            going = None if active is None else active[network]
-            self._step_one(network, gradient[network], going)
+        if torch.compiler.is_compiling():
+            self._step_all(gradient, active)
+        else:
+            for network in range(self.networks):
+                self._step_one(network, gradient[network], None if active is None else active[network])
         return norm
 
     def _step_one(self, network: int, gradient: Tensor, active: Tensor | None) -> None:
-        tensors = self.flat[network], self.mean[network], self.square[network], self.steps[network]
-        rate = self.rate[network]
-        if not torch.compiler.is_compiling():
-            skip = None if active is None else (~active).to(self.steps.dtype)
-            adam_step(tensors[0], gradient, *tensors[1:], rate, skip)
-            return
-        # PyTorch's kernel counts in float32 and corrects for the count in float64.
-        values, mean, square, step = (x.clone() for x in tensors)
-        step = step.double()
-        adam_step(values, gradient, mean, square, step, rate, kernel=False)
-        for x, new in zip(tensors, (values, mean, square, step.to(self.steps.dtype)), strict=True):
-            x.copy_(new if active is None else torch.where(active, new, x))
+        """By PyTorch's kernel. It skips a step, without the host looking, where it is told of an overflow."""
+        adam(
+            [self.flat[network]],
+            [gradient],
+            [self.mean[network]],
+            [self.square[network]],
+            [],
+            [self.steps[network]],
+            fused=True,
+            found_inf=None if active is None else (~active).to(self.steps.dtype),
+            amsgrad=False,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            lr=self.rate[network],
+            weight_decay=0.0,
+            eps=EPSILON,
+            maximize=False,
+        )
+
+    def _step_all(self, gradient: Tensor, active: Tensor | None) -> None:
+        """The same of all networks at once, to be compiled. Like the kernel, it corrects for the count in float64."""
+        steps = self.steps + 1
+        first, second = (1 - beta ** steps.double() for beta in BETAS)
+        rate, root = ((self.rate / first).to(gradient.dtype), second.sqrt().to(gradient.dtype))
+        mean = self.mean.lerp(gradient, 1 - BETAS[0])
+        square = self.square * BETAS[1] + gradient.square() * (1 - BETAS[1])
+        values = self.flat - rate[:, None] * mean / (square.sqrt() / root[:, None] + EPSILON)
+        for x, new in ((self.flat, values), (self.mean, mean), (self.square, square), (self.steps, steps)):
+            going = None if active is None else active.view(-1, *[1] * (x.dim() - 1))
+            x.copy_(new if going is None else torch.where(going, new, x))
 
     def copy(self, donor: int, network: int) -> None:
         """A network goes on with another's moments; its rate is a hyperparameter and stays."""

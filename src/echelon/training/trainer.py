@@ -124,11 +124,11 @@ class Trainer:
         if self.update.passes != self._passes:  # another number of passes is another graph
             self._learn, self._passes = self._captured(self._update), self.update.passes
         with timers("update"):
-            metrics = self._learn()
+            names, values = self._learn()
         self.gradient_steps += self.steps_per_iteration
         self.iteration += 1
         with timers("read"):
-            result = _read(metrics, distances)
+            result = _read(names, values, distances)
         if self.selection is not None:
             result.takeovers = self.selection.after(self.iteration, result.metrics)
         timers.settle()
@@ -159,14 +159,15 @@ class Trainer:
         )
         return Prepared(targets, drawn, metrics)
 
-    def _update(self) -> dict[str, Tensor]:
-        """All gradient steps on the rollout; the iteration's metrics."""
+    def _update(self) -> tuple[Sequence[str], Tensor]:
+        """All gradient steps on the rollout; names and values of the iteration's metrics."""
         prepared, rollout = self._prepared, self.collector.rollout
         assert prepared is not None
         metrics = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
         scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
-        return metrics | scores | self._policy_metrics()
+        metrics |= scores | self._policy_metrics()
+        return list(metrics), torch.stack([x.float() for x in metrics.values()])
 
     def _measure(self, rollout: Rollout) -> Distances | None:
         every = self.config.diagnostics.every
@@ -245,16 +246,14 @@ def make_model(env: Env, config: TrainConfig) -> ActorCritic:
     )
 
 
-def _read(metrics: dict[str, Tensor], distances: Distances | None) -> Iteration:
+def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:
     """Everything in one transfer."""
-    if distances is not None:
-        metrics = metrics | distances.metrics()
-    parts = [torch.stack([x.float() for x in metrics.values()])]
-    if distances is not None:
-        parts.append(distances.kl.float().flatten())
-    values = torch.cat(parts).tolist()
-    matrix = None
-    if distances is not None:
-        size, flat = distances.kl.shape[0], values[len(metrics) :]
-        matrix = [flat[i * size : (i + 1) * size] for i in range(size)]
-    return Iteration(dict(zip(metrics, values[: len(metrics)], strict=True)), matrix)
+    if distances is None:
+        return Iteration(dict(zip(names, values.tolist(), strict=True)), None)
+    more = distances.metrics()
+    names, size = [*names, *more], distances.kl.shape[0]
+    parts = (values, *(x.float()[None] for x in more.values()), distances.kl.float().flatten())
+    numbers = torch.cat(parts).tolist()
+    matrix = numbers[len(names) :]
+    rows = [matrix[i * size : (i + 1) * size] for i in range(size)]
+    return Iteration(dict(zip(names, numbers[: len(names)], strict=True)), rows)
