@@ -10,7 +10,7 @@ from learning.iteration import Parts, small_config, small_trainer, take_apart
 from torch import Tensor
 
 from echelon.config import DiagnosticsConfig
-from echelon.diagnostics.measure import _spread_rows, measure
+from echelon.diagnostics.measure import measure
 from echelon.rollout.layout import Layout
 
 
@@ -34,7 +34,7 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
     trainer, rollout = parts.trainer, parts.rollout
     layout = trainer.layout
     found = measure(trainer.model, rollout, layout, states=20)
-    rows = _spread_rows(rollout.horizon, layout, 20).tolist()
+    rows = layout.spread_rows(rollout.horizon, 20).tolist()
     log_std = trainer.model.log_std.detach().double().numpy()
     matrix = np.zeros((policies, policies))
     log_w = np.zeros((policies, 20))
@@ -91,7 +91,7 @@ def test_rows_are_distinct_and_spread_over_environments_and_steps(
     horizon: int, num_envs: int, policies: int, states: int
 ) -> None:
     layout = Layout(num_envs, policies)
-    rows = _spread_rows(horizon, layout, states)
+    rows = layout.spread_rows(horizon, states)
     smallest = min(layout.sizes)
     count = min(states, horizon * smallest)
     assert rows.shape == (policies, count)
@@ -149,7 +149,7 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
     trainer = small_trainer(small_config("pbt", 3, lstm))
     rollout = take_apart(trainer, rollouts=1).rollout
     found = measure(trainer.model, rollout, trainer.layout, states=16)
-    rows = _spread_rows(rollout.horizon, trainer.layout, 16)
+    rows = trainer.layout.spread_rows(rollout.horizon, 16)
     for i in range(3):
         flat = rows[i]
         obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}

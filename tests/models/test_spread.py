@@ -40,15 +40,18 @@ CASES = [
     ((3, 2, 4), ()),
     ((2, 3, 4), ((0, 1), (0, 2), *PULL)),
     ((2, 3, 4), ((0, 1), (1, 2), (2, 0))),
+    ((5, 4, 4), ((0, 1, 2), (0, 2, 2), (1, 0, 5), (2, 0, 5))),
+    ((5, 4, 4), ((*BORROW, 3), (1, 0, 1))),
 ]
-"""Units of three policies, and who borrows from whom."""
+"""Units of three policies, and who borrows from whom, and how many units unless all."""
 
 
 def sharing(
     units: tuple[int, ...] = (3, 2, 2), pairs: Any = (BORROW, *PULL), networks: int = 1, drawn: int = 2
 ) -> Sharing:
     """In the first network `drawn` is, in others the first follower."""
-    blocks = Blocks(networks, units, tuple(pairs))
+    lent = tuple(pair[2] for pair in pairs if len(pair) == 3)
+    blocks = Blocks(networks, units, tuple(pair[:2] for pair in pairs), lent)
     chosen = torch.tensor([drawn, *(k * len(units) + 1 for k in range(1, networks))])
     return Sharing(blocks, chosen, blocks.source(chosen))
 
@@ -67,9 +70,9 @@ def table(how: Sharing) -> tuple[list[int], list[int]]:
     for network in range(blocks.networks):
         first = network * blocks.policies
         listed += [(unit, unit[0]) for unit in number if first <= unit[0] < first + blocks.policies]
-        for learner, source in blocks.pairs:
+        for (learner, source), size in zip(blocks.pairs, blocks.sizes, strict=True):
             other = int(how.drawn[network]) if source == DRAWN else first + source
-            listed += [((other, i), first + learner) for i in range(blocks.units[other - first])]
+            listed += [((other, i), first + learner) for i in range(size)]
     return [number[unit] for unit, _ in listed], [policy for _, policy in listed]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.cpo import CPO
+from echelon.algorithms.cpo import CPO, PULL
 from echelon.algorithms.pbt import PBT
 from echelon.algorithms.ppo import PPO
 from echelon.algorithms.sapg import SAPG
@@ -34,4 +34,9 @@ def complete(config: TrainConfig) -> TrainConfig:
         config = replace(config, policies=algorithm.policies)
     if algorithm.one_policy and config.policies != 1:
         raise UserError(f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose --algo cpo")
+    asked, followers = len(config.formation.distance), config.num_policies - 1
+    if asked and PULL not in algorithm.groups:
+        raise UserError(f"--formation.distance needs followers that are pulled, which {config.algo} has not")
+    if asked not in (0, 1, 2, followers):
+        raise UserError(f"--formation.distance takes 1, 2 or {followers} numbers for {followers} followers")
     return config

@@ -22,10 +22,12 @@ RANGES: dict[str, Range] = {
     "model.lstm": NOT_NEGATIVE,
     "model.phi_dim": COUNT,
     "model.obs_clip": POSITIVE,
+    "model.max_sigma": POSITIVE,
     "update.horizon": COUNT,
     "update.sequence": COUNT,
     "update.mini_epochs": COUNT,
     "update.minibatch_envs": POSITIVE,
+    "update.minibatch_rows": COUNT,
     "update.minibatches": COUNT,
     "update.discount": SHARE,
     "update.gae_lambda": SHARE,
@@ -44,6 +46,8 @@ RANGES: dict[str, Range] = {
     "pull.reverse_temperature": NOT_NEGATIVE,
     "adversary.coef": NOT_NEGATIVE,
     "adversary.hidden": COUNT,
+    "formation.gain": POSITIVE,
+    "formation.beta_range": POSITIVE,
     "pbt.interval": COUNT,
     "pbt.initial_delay": NOT_NEGATIVE,
     "pbt.wait": NOT_NEGATIVE,
@@ -75,6 +79,12 @@ def validate(config: TrainConfig) -> None:
             if isinstance(number, int | float):
                 require(name, number, RANGES.get(name, ANY))
     config.env.check()
+    formation = config.formation
+    allowed = POSITIVE if formation.unit == "kl" else Range(low=0, high=1, open_low=True, open_high=True)
+    for number in formation.distance:
+        require("formation.distance", number, allowed)
+    if formation.beta_range[0] > formation.beta_range[1]:
+        raise UserError(f"--formation.beta-range goes from weak to strong, not {formation.beta_range}")
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "

@@ -58,6 +58,8 @@ class ModelConfig:
     """Size of the learned vector that tells the shared network which policy it is. Unused with one policy."""
     obs_clip: float = 5.0
     """Normalised observations are clipped to this magnitude."""
+    max_sigma: float | None = 2.0
+    """Upper end of every policy's sigma; None for no end. Actions end at ±1, so beyond 2 nearly all lie at an end."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,10 @@ class UpdateConfig:
     """Passes over the collected data per iteration."""
     minibatch_envs: float = 4.0
     """Rows in a minibatch, as a multiple of the number of environments."""
+    minibatch_rows: int | None = None
+    """Rows in a minibatch instead, whatever the number of environments: optimizer steps then grow with the data."""
     minibatches: int | None = None
-    """Minibatches per pass, instead of the number that follows from `minibatch_envs`. Sets the optimizer steps."""
+    """Minibatches per pass, instead of the number that follows from their rows. Sets the optimizer steps."""
     discount: float = 0.99
     """Discount factor γ."""
     gae_lambda: float = 0.95
@@ -110,8 +114,8 @@ class UpdateConfig:
 class EnsembleConfig:
     """What SAPG and CPO add: how a policy learns from rows that another one collected."""
 
-    estimator: Literal["td", "vtrace"] = "td"
-    """Targets on borrowed rows: one-step TD under the borrower's value, or V-trace."""
+    estimator: Literal["td", "gae", "vtrace"] = "td"
+    """Targets on borrowed rows under the borrower's value: one-step TD, GAE as far as the borrower would go, V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
@@ -122,6 +126,8 @@ class EnsembleConfig:
     """Weight of the surrogate on `own` rows."""
     borrow_weight: float = 1.0
     """Weight of the surrogate on `leader_borrows` rows."""
+    borrow_worth: Literal["equal", "ess", "unclipped"] = "equal"
+    """What a source's rows weigh in it: all alike, by their ESS, or by the share inside the clip range. On average 1."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,20 @@ class AdversaryConfig:
     """λ_adv; 0 builds no discriminator."""
     hidden: tuple[int, ...] = (1024, 1024, 512, 512)
     """Widths of the discriminator's ELU layers."""
+
+
+@dataclass(frozen=True)
+class FormationConfig:
+    """How far followers stand from the leader. Given a distance, each follower's pull is moved so that it keeps it."""
+
+    distance: tuple[float, ...] = ()
+    """One for all followers, the nearest's and the farthest's, or one each; none leaves the pull as it is set."""
+    unit: Literal["ess", "clip_fraction", "kl"] = "ess"
+    """Of the distance: ESS of a follower's rows under the leader, their share outside the clip range, or KL."""
+    gain: float = 0.2
+    """How much of the error, in units of ln, the pull is moved by in every iteration."""
+    beta_range: tuple[float, float] = (1e-5, 0.1)
+    """Weakest and strongest pull. An adversary pays followers that are too near at the weakest, `coef` at the most."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +262,7 @@ class TrainConfig:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     pull: PullConfig = field(default_factory=PullConfig)
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
+    formation: FormationConfig = field(default_factory=FormationConfig)
     pbt: PbtConfig = field(default_factory=PbtConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 

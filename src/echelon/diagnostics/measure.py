@@ -47,7 +47,7 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
     never changes what is learned.
     """
-    rows = _spread_rows(rollout.horizon, layout, states)  # [M, S]
+    rows = layout.spread_rows(rollout.horizon, states)  # [M, S]
     flat = rows.flatten()
     networks = layout.networks
     # Every network looks at all states.
@@ -63,13 +63,3 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
     log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
     return Distances(kl_matrix(mean, model.log_std), ess_rate(log_w), is_deviation(log_w[1:]), networks == 1)
-
-
-def _spread_rows(horizon: int, layout: Layout, states: int) -> Tensor:
-    """Flat rows `t · N + environment` `[M, S]`, S of each policy's block."""
-    smallest = min(layout.sizes)
-    count = min(states, horizon * smallest)
-    # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.
-    row = torch.arange(count, device=layout.device)
-    step, env = row % horizon, row * smallest // count
-    return step * layout.num_envs + layout.first_env[:, None] + env

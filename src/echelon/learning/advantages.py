@@ -33,6 +33,25 @@ def one_step(trajectory: Trajectory, value: Tensor, discount: float | Tensor) ->
     return trajectory.bootstrapped_reward(discount) + discount * value[1:] * trajectory.live - value[:-1]
 
 
+def off_policy_gae(
+    trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: float | Tensor, smoothing: float | Tensor
+) -> Tensor:
+    """GAE on rows of another policy `[T, n]`: A_t = δ_t + γτ·min(1, r_{t+1})·A_{t+1}.
+
+    `log_ratio` is log π_borrower - log π_collector `[T, n]`. What follows a step counts as far as the borrower would
+    have gone on like that: one-step TD where it never would, GAE where it always would. It is Retrace (Munos et al.
+    2016) with states' values.
+    """
+    live = trajectory.live
+    delta = one_step(trajectory, value, discount)
+    likely = log_ratio.exp().clamp(max=1.0)
+    advantage = torch.empty_like(delta)
+    advantage[-1] = delta[-1]
+    for t in reversed(range(delta.shape[0] - 1)):
+        advantage[t] = delta[t] + discount * smoothing * live[t] * likely[t + 1] * advantage[t + 1]
+    return advantage
+
+
 @dataclass(frozen=True)
 class OffPolicy:
     """Targets of a policy on rows another one collected; both `[T, n]`."""

@@ -20,7 +20,7 @@ layer once, for every algorithm, and policy ids and groups are constants.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class Group:
     pairs: Pairs
     trains_critic: bool = True
     """Whether critic, bounds and entropy learn from them too; groups that do come first."""
+    part: Callable[[int], int] = lambda policies: 1
+    """Each source lends one part in so many of its units, others in every minibatch."""
 
 
 OWN = Group("own", lambda policies: ())
@@ -75,26 +77,35 @@ class Plan:
     """The evaluations of one algorithm and how they are cut into minibatches."""
 
     def __init__(
-        self, layout: Layout, horizon: int, length: int, groups: Sequence[Group] = (), *, minibatches: int | float
+        self, layout: Layout, horizon: int, length: int, groups: Sequence[Group] = (), *, minibatches: int | float, fit: bool = False
     ) -> None:
-        """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float."""
+        """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float; `fit`
+        allows fewer where so many would be of unequal size."""
         self.layout, self.length, self.chunks = layout, length, horizon // length
         kinds = [(group, list(group.pairs(layout.each))) for group in groups]
         self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
         self.pairs = [pair for _, pairs in kinds for pair in pairs]
+        self.pairs_of_groups = [len(pairs) for _, pairs in kinds if pairs]
+        """How many each group but `own` has."""
+        self._parts = [group.part(layout.each) for group, pairs in kinds for _ in pairs]
         self._check_pairs(kinds)
         self._wanted = minibatches
         self.minibatches = self._count(layout.sizes)
+        while fit and self.minibatches > 1 and not self._divides:
+            self.minibatches -= 1
         self._check_divides()
-        self.blocks = Blocks(
-            layout.networks,
-            tuple(self.chunks * size // self.minibatches for size in layout.sizes),
-            tuple(self.pairs),
-        )
-        self.sizes = self._group_sizes(layout.sizes, kinds)
-        """Evaluations of each group, for one network."""
+        units = [self.chunks * size // self.minibatches for size in layout.sizes]
+        lent = [max(1, n // part) for n, part in zip(self._of_sources(units), self._parts, strict=True)]
+        self.blocks = Blocks(layout.networks, tuple(units), tuple(self.pairs), tuple(lent))
+        self.pair_sizes = [self.chunks * size for size in self._of_sources(layout.sizes)]
+        """Evaluations that each pair chooses from, for one network."""
+        counts, self.sizes = [sum(units)], [self.chunks * layout.envs]
+        """Of each group: evaluations in a minibatch, and those they are chosen from; for one network."""
+        numbers = iter(zip(lent, self.pair_sizes, strict=True))
+        for chosen in (list(islice(numbers, count)) for count in self.pairs_of_groups):
+            counts.append(sum(count for count, _ in chosen))
+            self.sizes.append(sum(size for _, size in chosen))
         self.size = sum(self.sizes)
-        counts = [size // self.minibatches for size in self.sizes]
         spans = pairwise(accumulate(counts, initial=0))
         self.columns = {group.name: slice(*span) for group, span in zip(self.groups, spans, strict=True)}
         """Where each group lies among the evaluations of a minibatch, for one network."""
@@ -127,24 +138,25 @@ class Plan:
                 f"{', '.join(map(str, self.layout.sizes[1:]))}"
             )
 
-    def _source_size(self, source: int, sizes: Sequence[int]) -> int:
-        return sizes[1 if source == DRAWN else source]
-
-    def _group_sizes(self, sizes: Sequence[int], kinds: Sequence[tuple[Group, Sequence[Pair]]]) -> list[int]:
-        borrowed = [sum(self._source_size(source, sizes) for _, source in pairs) for _, pairs in kinds if pairs]
-        return [self.chunks * size for size in (sum(sizes), *borrowed)]
+    def _of_sources(self, sizes: Sequence[int]) -> list[int]:
+        """The number of each pair's source, of numbers of all policies."""
+        return [sizes[1 if source == DRAWN else source] for _, source in self.pairs]
 
     def _count(self, sizes: Sequence[int]) -> int:
         """Minibatches, for policies with so many environments."""
         if isinstance(self._wanted, int):
             return self._wanted
-        units = sum(sizes) + sum(self._source_size(source, sizes) for _, source in self.pairs)
-        rows = self.chunks * units * self.length / sum(sizes)
+        lent = sum(size / part for size, part in zip(self._of_sources(sizes), self._parts, strict=True))
+        rows = self.chunks * (sum(sizes) + lent) * self.length / sum(sizes)
         return max(1, int(rows / self._wanted + 1e-9))  # a rounding error must not cost one
+
+    @property
+    def _divides(self) -> bool:
+        return all(self.chunks * size % self.minibatches == 0 for size in self.layout.sizes)
 
     def _check_divides(self) -> None:
         layout = self.layout
-        if all(self.chunks * size % self.minibatches == 0 for size in layout.sizes):
+        if self._divides:
             return
         count = self._count([1] * layout.each)  # of blocks that are even, however large
         step = layout.policies * (count // math.gcd(count, self.chunks))
@@ -165,14 +177,14 @@ class Plan:
             units.append(chunk * self.layout.num_envs + network * self.layout.envs + env)
             evaluations.append(chunk * self.layout.envs + env)
         start = self.chunks * self.layout.envs
-        for _, source in self.pairs:
+        for (_, source), size, lent in zip(self.pairs, self.pair_sizes, self.blocks.sizes, strict=True):
             if source == DRAWN:
                 among = torch.stack(orders[1:], dim=1)
                 chosen = among[network.flatten(), drawn - network.flatten() * self.layout.each - 1]
             else:
                 chosen = orders[source]
-            evaluations.append(start + chosen)
-            start += self.chunks * self._source_size(source, self.layout.sizes)
+            evaluations.append(start + chosen[..., :lent])
+            start += size
         unit = torch.cat(units, dim=2).transpose(0, 1).flatten(1)
         evaluation = (torch.cat(evaluations, dim=2) + network * self.size).transpose(0, 1).flatten(1)
         for k in range(self.minibatches):

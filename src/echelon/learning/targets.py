@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import EnsembleConfig
-from echelon.learning.advantages import OffPolicy, gae, one_step, v_trace
+from echelon.learning.advantages import OffPolicy, gae, off_policy_gae, one_step, v_trace
 from echelon.learning.losses import LOG_RATIO_LIMIT
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
@@ -28,6 +28,8 @@ class Targets:
     value: Tensor
     centre: Tensor
     """Where the clip interval lies: 1, or on borrowed rows π_learner,old / π_collector,old."""
+    worth: Tensor | None = None
+    """`[pairs, G]` what each pair's rows are worth to the learner, if they are weighed."""
 
 
 @dataclass
@@ -38,6 +40,8 @@ class _Rows:
     advantage: Tensor
     returns: Tensor
     ratio: Tensor
+    worth: Tensor | None = None
+    """`[G]`"""
 
 
 @torch.no_grad()
@@ -58,18 +62,19 @@ def compute_targets(
     smoothing = settings.at("gae_lambda", plan.layout.policy_id, rollout.value.dtype)
     advantage = gae(trajectory, rollout.value, discount, smoothing)
     own = _Rows(rollout.value[:-1], advantage, advantage + rollout.value[:-1], torch.ones_like(advantage))
-    borrowed = _borrow(plan, rollout, model, drawn, settings, ensemble.estimator)
+    borrowed = _borrow(plan, rollout, model, drawn, settings, ensemble)
 
     def table(name: str) -> Tensor:
         return plan.table(getattr(own, name), [getattr(rows, name) for rows in borrowed])
 
     advantage = table("advantage")
     centre = table("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
-    return Targets(advantage, table("returns"), table("value"), centre)
+    worth = [rows.worth for rows in borrowed if rows.worth is not None]
+    return Targets(advantage, table("returns"), table("value"), centre, torch.stack(worth) if worth else None)
 
 
 def _borrow(
-    plan: Plan, rollout: Rollout, model: ActorCritic, drawn: Tensor, settings: Settings, estimator: str
+    plan: Plan, rollout: Rollout, model: ActorCritic, drawn: Tensor, settings: Settings, ensemble: EnsembleConfig
 ) -> Sequence[_Rows]:
     """For each pair the source's rows under the learner, by the rewards of the environment alone.
 
@@ -85,7 +90,7 @@ def _borrow(
         rows = {name: _network_first(x, plan)[None] for name, x in borrowed.obs.items()}
         projected, state = model.project(rows), _network_first(borrowed.state, plan)
         for learner in (learner for learner, other in plan.pairs if other == source):
-            results[learner, source] = _judge(plan, borrowed, model, learner, projected, state, settings, estimator)
+            results[learner, source] = _judge(plan, borrowed, model, learner, projected, state, settings, ensemble)
     return [results[pair] for pair in plan.pairs]
 
 
@@ -97,7 +102,7 @@ def _judge(
     projected: Projected,
     state: Tensor,
     settings: Settings,
-    estimator: str,
+    ensemble: EnsembleConfig,
 ) -> _Rows:
     """One learner's values of borrowed rows, and its targets there."""
     layout, trajectory = plan.layout, borrowed.trajectory
@@ -109,14 +114,35 @@ def _judge(
     log_std = model.log_std.index_select(0, ids)
     log_ratio = gaussian.log_prob(borrowed.action, mean, log_std) - borrowed.log_prob
     discount = settings.at("discount", ids, value.dtype)
-    if estimator == "vtrace":
+    if ensemble.estimator == "vtrace":
         off = v_trace(trajectory, value, log_ratio, discount)
     else:
-        advantage = one_step(trajectory, value, discount)
+        if ensemble.estimator == "gae":
+            smoothing = settings.at("gae_lambda", ids, value.dtype)
+            advantage = off_policy_gae(trajectory, value, log_ratio, discount, smoothing)
+        else:
+            advantage = one_step(trajectory, value, discount)
         off = OffPolicy(advantage, advantage + value[:-1])
     # Limited as in the surrogate, so that a clip interval can hold it.
     ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
-    return _Rows(value[:-1], off.advantage, off.returns, ratio)
+    worth = None
+    if ensemble.borrow_worth != "equal":
+        each = log_ratio.unflatten(1, (layout.networks, -1)).transpose(0, 1).flatten(1)
+        clip = settings.at("clip", layout.ids(learner, 1), value.dtype)
+        worth = _ess(each) if ensemble.borrow_worth == "ess" else 1 - _outside(each, clip)
+    return _Rows(value[:-1], off.advantage, off.returns, ratio, worth)
+
+
+def _ess(log_ratio: Tensor) -> Tensor:
+    """Effective share of each network's rows, (Σr)²/(n·Σr²): `[G, n]` to `[G]`. The largest is taken out first."""
+    ratio = (log_ratio - log_ratio.amax(1, keepdim=True)).exp()
+    return ratio.mean(1).square() / ratio.square().mean(1)
+
+
+def _outside(log_ratio: Tensor, clip: float | Tensor) -> Tensor:
+    """Share of each network's rows outside 1 ± ε: `[G, n]` to `[G]`."""
+    limit = clip[:, None] if isinstance(clip, Tensor) and clip.dim() else clip
+    return (log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1)
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:
@@ -143,12 +169,27 @@ def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     blocks = own.unflatten(2, (plan.chunks, layout.envs)).split(layout.sizes, dim=3)
     change = _standardise if scope == "policy" else _centre
     own = torch.cat([change(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
-    sizes = [plan.minibatches * size for size in plan.blocks.sizes]
-    pairs = advantage[:, :, plan.sizes[0] :].split(sizes, dim=2) if sizes else ()
+    pairs = advantage[:, :, plan.sizes[0] :].split(plan.pair_sizes, dim=2) if plan.pairs else ()
     changed = torch.cat([own, *(change(part) for part in pairs)], dim=2)
     if scope == "policy":
         return changed
     return torch.cat([_standardise(part) for part in changed.split(plan.sizes, dim=2)], dim=2)
+
+
+@torch.no_grad()
+def weigh(plan: Plan, advantage: Tensor, worth: Tensor | None) -> Tensor:
+    """Normalised advantages times what the rows of each source are worth, in groups that train the critic; the mean
+    weight of a group's pairs is 1. The surrogate is linear in them, so this weighs its rows."""
+    if worth is None:
+        return advantage
+    own, *pairs = advantage.split([plan.sizes[0], *plan.pair_sizes], dim=2)
+    first = 0
+    for group, count in zip(plan.groups[1:], plan.pairs_of_groups, strict=True):
+        weight = worth[first : first + count] / worth[first : first + count].mean(0)
+        for k in range(count if group.trains_critic else 0):
+            pairs[first + k] = pairs[first + k] * weight[k][:, None]
+        first += count
+    return torch.cat([own, *pairs], dim=2)
 
 
 def _centre(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from echelon.learning.optimizer import Adam
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.rate import adapt
 from echelon.learning.settings import Settings
-from echelon.learning.targets import Targets, merge_values, normalise_advantages
+from echelon.learning.targets import Targets, merge_values, normalise_advantages, weigh
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 
@@ -80,7 +80,7 @@ class Update:
     def data(self, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
         """What minibatches are taken from. Values and returns are in the critic's units already."""
         advantage = normalise_advantages(self.plan, targets.advantage, self.config.ensemble.advantage_scope)
-        targets = replace(targets, advantage=advantage)
+        targets = replace(targets, advantage=weigh(self.plan, advantage, targets.worth))
         return Data(self.plan, rollout, targets, drawn, self.model, self.settings)
 
     def _means(self, names: list[str], steps: Tensor, taken: Tensor | None) -> dict[str, Tensor]:
@@ -102,6 +102,7 @@ class Update:
         batch, loss = self.evaluate(data, self.gather(data, minibatch))
         norm = self.optimizer.step(loss.total.sum(), self.settings.of_networks("grad_norm"), active)
         with torch.no_grad():
+            self.model.bound_sigma()
             metrics = loss.metrics | {"grad_norm": norm}
             metrics |= self._measure(data, minibatch, batch)
             if self.config.update.kl_reference == "sliding":

@@ -1,6 +1,7 @@
 """G stacked networks of K policies each: a Gaussian actor and a value head on a shared, conditioned trunk."""
 
 import copy
+import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -90,6 +91,7 @@ class ActorCritic(nn.Module):
         self.log_sigma = nn.Parameter(torch.zeros(1, each, action_dim))
         self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in obs_spec.items()})
         self.value_norm = Normaliser(1)
+        self.max_sigma = config.max_sigma
         self.actor = Trunk(obs_spec["policy"], phi_dim, config.lstm, config.hidden)
         self.critic = Trunk(obs_spec["critic"], phi_dim, config.lstm, config.hidden) if "critic" in obs_spec else None
         self.mean_head = Linear(self.actor.feature_dim, action_dim)
@@ -112,6 +114,11 @@ class ActorCritic(nn.Module):
     def log_std(self) -> Tensor:
         """`[M, A]`"""
         return self.log_sigma.flatten(0, 1)
+
+    def bound_sigma(self) -> None:
+        """No sigma beyond `max_sigma`: after every optimizer step, because an entropy bonus would raise it for ever."""
+        if self.max_sigma is not None:
+            self.log_sigma.data.clamp_(max=math.log(self.max_sigma))
 
     @torch.no_grad()
     def copy(self, donor: int, network: int) -> None:

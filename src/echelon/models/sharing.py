@@ -19,14 +19,16 @@ Pair = tuple[int, int]
 class Blocks:
     """A minibatch of G networks alike, each with K policies. Units lie network by network, policy by policy.
 
-    The evaluations of a network are all its units, each under its own policy, then for each pair in turn the source's
-    units under the learner. Policies are numbered within their network.
+    The evaluations of a network are all its units, each under its own policy, then for each pair in turn the first of
+    the source's units under the learner. Policies are numbered within their network.
     """
 
     networks: int
     units: tuple[int, ...]
     """Units of each policy of a network."""
     pairs: tuple[Pair, ...] = ()
+    lent: tuple[int, ...] = ()
+    """Units of each pair's source that its learner reads; all unless given."""
 
     @property
     def policies(self) -> int:
@@ -45,7 +47,7 @@ class Blocks:
     @property
     def sizes(self) -> list[int]:
         """Evaluations of each pair. Followers that may be drawn all have as many units as the first."""
-        return [self.units[1 if source == DRAWN else source] for _, source in self.pairs]
+        return list(self.lent) or [self.units[1 if source == DRAWN else source] for _, source in self.pairs]
 
     @property
     def starts(self) -> list[int]:
@@ -60,13 +62,15 @@ class Blocks:
     @property
     def numbers(self) -> list[int]:
         """All of it as a list, the way an operator of PyTorch takes it."""
-        return [self.networks, self.policies, *self.units, *(number for pair in self.pairs for number in pair)]
+        triples = (number for pair, size in zip(self.pairs, self.sizes, strict=True) for number in (*pair, size))
+        return [self.networks, self.policies, *self.units, *triples]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "Blocks":
         networks, policies, *rest = numbers
-        pairs = rest[policies:]
-        return cls(networks, tuple(rest[:policies]), tuple(zip(pairs[::2], pairs[1::2], strict=True)))
+        triples = rest[policies:]
+        pairs = tuple(zip(triples[::3], triples[1::3], strict=True))
+        return cls(networks, tuple(rest[:policies]), pairs, tuple(triples[2::3]))
 
     def learners(self, device: torch.device) -> Tensor:
         """`[G, B]`: the policy id of each evaluation."""
@@ -81,7 +85,7 @@ class Blocks:
         parts = [torch.arange(self.own, device=device).expand(self.networks, -1)]
         for (_, source), size in zip(self.pairs, self.sizes, strict=True):
             if source == DRAWN:  # followers are all of one size
-                first = self.units[0] + (drawn[:, None] - network * self.policies - 1) * size
+                first = self.units[0] + (drawn[:, None] - network * self.policies - 1) * self.units[1]
             else:
                 first = torch.full_like(network, self.offsets[source])
             parts.append(first + torch.arange(size, device=device))
@@ -91,10 +95,14 @@ class Blocks:
         """The transpose of `Sharing.share`: `[L, G·B, ...]` to `[L, G·n, ...]`, a unit the sum of its evaluations."""
         own, rest = grad.unflatten(1, (self.networks, -1)).tensor_split((self.own,), dim=2)
         blocks = list(own.split(self.units, dim=2))
-        for source, pairs in groupby(source for _, source in self.pairs):
-            count, size = len(list(pairs)), self.units[1 if source == DRAWN else source]
+        readings = zip((source for _, source in self.pairs), self.sizes, strict=True)
+        for (source, size), alike in groupby(readings):
+            count = len(list(alike))
             part, rest = rest.tensor_split((count * size,), dim=2)
             part = part.unflatten(2, (count, size)).sum(2) if count > 1 else part
+            missing = self.units[1 if source == DRAWN else source] - size
+            if missing:  # units that were not lent
+                part = torch.cat((part, part.new_zeros(*part.shape[:2], missing, *part.shape[3:])), dim=2)
             if source != DRAWN:
                 blocks[source] = blocks[source] + part
                 continue

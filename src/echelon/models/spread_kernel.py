@@ -52,7 +52,8 @@ class Tables(NamedTuple):
     tiles: Tensor
     """`[tiles, 5]`: first unit, units, number of the tile within its policy's block, and the range of its readings."""
     readings: Tensor
-    """`[readings, 5]`: learner, its first evaluation, its first slot, the policy that must be drawn or -1, network."""
+    """`[readings, 6]`: learner, its first evaluation, its first slot, the policy that must be drawn or -1, network, and
+    how many units of the policy are read."""
     slots: int
     """Partial sums of each policy in a step: the most that any has."""
     complete: bool
@@ -74,11 +75,12 @@ def _tables(numbers: tuple[int, ...], rows: int, device: torch.device) -> Tables
         for network in range(blocks.networks):
             base, begin = network * blocks.policies, len(readings)
             first = network * blocks.evaluations
-            readings.append((base + policy, first + blocks.offsets[policy], 0, -1, network))
-            for (learner, source), start, slot in zip(blocks.pairs, blocks.starts, first_slot, strict=True):
+            readings.append((base + policy, first + blocks.offsets[policy], 0, -1, network, blocks.units[policy]))
+            lent = zip(blocks.pairs, blocks.starts, first_slot, blocks.sizes, strict=True)
+            for (learner, source), start, slot, size in lent:
                 if source == policy or (source == DRAWN and policy > 0):
                     needed = base + policy if source == DRAWN else -1
-                    readings.append((base + learner, first + start, slot, needed, network))
+                    readings.append((base + learner, first + start, slot, needed, network, size))
             unit = network * blocks.own + blocks.offsets[policy]
             for number in range(count[policy]):
                 size = min(rows, blocks.units[policy] - number * rows)
@@ -115,15 +117,15 @@ def _tile(tiles, tile_count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _reading(readings, k, drawn, DRAWS: tl.constexpr):
-    """Learner, first evaluation, first slot, and whether this reading is one in this iteration."""
-    at = readings + k * 5
-    learner = tl.load(at)
-    active = learner >= 0
+def _reading(readings, k, drawn, below, DRAWS: tl.constexpr):
+    """Learner, first evaluation, first slot, units from here on, and whether this reading is one in this iteration."""
+    at = readings + k * 6
+    left = tl.load(at + 5) - below
+    active = left > 0
     if DRAWS:
         needed = tl.load(at + 3)
-        active = (needed < 0) | (needed == tl.load(drawn + tl.load(at + 4)))
-    return learner, tl.load(at + 1), tl.load(at + 2), active
+        active = active & ((needed < 0) | (needed == tl.load(drawn + tl.load(at + 4))))
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), left, active
 
 
 @triton.jit
@@ -147,11 +149,12 @@ def _forward(
     x = tl.load(projected + (step * units + tl.load(tile)) * width + at, mask=inside).to(tl.float32)
     below = tl.load(tile + 2) * ROWS
     for k in range(tl.load(tile + 3), tl.load(tile + 4)):
-        learner, first, _slot, active = _reading(readings, k, drawn, DRAWS)
+        learner, first, _slot, left, active = _reading(readings, k, drawn, below, DRAWS)
+        read = inside & active & (tl.arange(0, ROWS) < left)[:, None]
         y = x + tl.load(cond + learner * width + columns, mask=columns < width, other=0.0).to(tl.float32)[None, :]
         if ACTIVATE:
             y = _elu(y)
-        tl.store(outputs + (step * evaluations + first + below) * width + at, y, mask=inside & active)
+        tl.store(outputs + (step * evaluations + first + below) * width + at, y, mask=read)
 
 
 @triton.jit
@@ -178,12 +181,13 @@ def _backward(
     number = tl.load(tile + 2)
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for k in range(tl.load(tile + 3), tl.load(tile + 4)):
-        learner, first, slot, active = _reading(readings, k, drawn, DRAWS)
+        learner, first, slot, left, active = _reading(readings, k, drawn, number * ROWS, DRAWS)
+        read = inside & active & (tl.arange(0, ROWS) < left)[:, None]
         place = (step * evaluations + first + number * ROWS) * width + at
-        grad = tl.load(grads + place, mask=inside & active, other=0.0).to(tl.float32)
+        grad = tl.load(grads + place, mask=read, other=0.0).to(tl.float32)
         if ACTIVATE:
             # ELU's slope by its value: exp(x) = y + 1 below zero.
-            y = tl.load(activated + place, mask=inside & active, other=0.0).to(tl.float32)
+            y = tl.load(activated + place, mask=read, other=0.0).to(tl.float32)
             grad = tl.where(y > 0, grad, grad * (y + 1))
         row = learner.to(tl.int64) * all_slots + step * slots + slot + number
         tl.store(partials + row * width + columns, tl.sum(grad, axis=0), mask=(columns < width) & active)

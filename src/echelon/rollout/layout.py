@@ -88,6 +88,15 @@ class Layout:
         """`[G·rows]`: as many rows of one policy of every network."""
         return (self._network * self.each + within).repeat_interleave(rows)
 
+    def spread_rows(self, horizon: int, count: int) -> Tensor:
+        """Flat rows `t · N + environment` `[M, S]`, up to `count` of each policy, spread over environments and steps."""
+        smallest = min(self.sizes)
+        count = min(count, horizon * smallest)
+        # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.
+        row = torch.arange(count, device=self.device)
+        step, env = row % horizon, row * smallest // count
+        return step * self.num_envs + self.first_env[:, None] + env
+
     def policy_means(self, x: Tensor) -> Tensor:
         """Mean over each policy's environments: `[N] -> [M]`. What is not finite stays in its own block."""
         blocks = x.float().unflatten(-1, (self.networks, self.envs)).split(self.sizes, dim=-1)

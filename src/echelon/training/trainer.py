@@ -9,6 +9,7 @@ from torch import Tensor
 
 from echelon.algorithms import complete, find
 from echelon.algorithms.algorithm import Parts, Takeover
+from echelon.algorithms.formation import make_formation
 from echelon.config import TrainConfig
 from echelon.device.capture import Captured
 from echelon.device.compile_progress import announced
@@ -64,11 +65,12 @@ class Trainer:
         self._fuses = fuses(device, config.fuse)
         self.plan = plan or make_plan(make_layout(config, device), config)
         self.layout = self.plan.layout
-        self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
+        self.settings = Settings(config, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
             self.model = make_model(env, config).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
+        self.formation = make_formation(config, self.settings, self.extra_reward)
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
@@ -151,8 +153,11 @@ class Trainer:
     def _make_targets(self) -> Prepared:
         """Targets of the rollout, at the parameters that collected it."""
         rollout, extra, metrics = self.collector.rollout, None, {}
+        if self.formation is not None:
+            metrics |= self.formation.keep(self.model, rollout)
         if self.extra_reward is not None:
-            extra, metrics = self.extra_reward(rollout, self.model, self.generator)
+            extra, found = self.extra_reward(rollout, self.model, self.generator)
+            metrics |= found
         drawn = self.layout.draw_followers(self.generator)
         targets = self._compute_targets(
             self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
@@ -191,6 +196,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.update.optimizer.state_dict(),
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
+            "formation": self.formation.state_dict() if self.formation else {},
             "selection": self.selection.state_dict() if self.selection else {},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
@@ -205,6 +211,8 @@ class Trainer:
         self.update.optimizer.load_state_dict(state["optimizer"])
         if self.extra_reward:
             self.extra_reward.load_state_dict(state["extra_reward"])
+        if self.formation:
+            self.formation.load_state_dict(state["formation"])
         if self.selection:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
@@ -223,13 +231,14 @@ def make_layout(config: TrainConfig, device: torch.device | str = "cpu") -> Layo
 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
-    update = config.update
+    update, rows = config.update, config.update.minibatch_rows
     return Plan(
         layout,
         update.horizon,
         update.sequence if config.model.lstm else 1,
         find(config.algo).groups,
-        minibatches=update.minibatches or float(update.minibatch_envs),
+        minibatches=update.minibatches or (rows / config.num_envs if rows else float(update.minibatch_envs)),
+        fit=rows is not None,
     )
 
 
