@@ -67,7 +67,7 @@ class StandIns:
 
     def evaluate(self, folder: RunFolder, num_envs: int, seed: int, device: str, checkpoint: str) -> Evaluation:
         self.evaluated.append((folder.config, num_envs, seed, device, checkpoint))
-        score = PolicyScore(0, "deterministic", num_envs, 1.5, 0.5, 10.0, 0.25, {"episode/successes": 2.0})
+        score = PolicyScore(0, "deterministic", num_envs, 1.5, 0.5, 10.0, 0.25, {"successes": 2.0})
         return Evaluation("Pendulum", "cpo", 3, 768, seed, (score, replace(score, policy=1, mode="sampled")))
 
 
@@ -121,7 +121,6 @@ T = ["train", "Pendulum"]
     ("arguments", "sentence"),
     [
         (["trian"], "trian is not a command of echelon; did you mean train?"),
-        (["xyz"], "xyz is not a command of echelon; there are tasks, variants, train, evaluate, "),
         (["--seed", "3"], "--seed is not a command of echelon"),
         (["tasks", "all"], "echelon tasks takes no arguments, but got all"),
         (["variants", "all"], "echelon variants takes no arguments, but got all"),
@@ -129,30 +128,23 @@ T = ["train", "Pendulum"]
         (["train", "--seed", "1"], "the task comes first"),
         (["train", "pendullum"], "pendullum is not a task; did you mean Pendulum?"),
         (["train", "Xyz123"], "Xyz123 is not a task; echelon tasks lists them"),
-        (["train", "Xyz123", "--help"], "Xyz123 is not a task"),
         ([*T, "--num-env", "3"], "--num-env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
-        ([*T, "--num_env=3"], "--num_env is not a flag of echelon train Pendulum; did you mean --num-envs?"),
         ([*T, "--clip", "3"], "did you mean --update.clip?"),
-        ([*T, "--coef", "3"], "did you mean --adversary.coef?"),
         ([*T, "--update.klip", "3"], "did you mean --update.clip?"),
         ([*T, "--env.velocity"], "did you mean --env.velocities?"),
         ([*T, "-n", "3"], "-n is not a flag"),
         ([*T, "--task", "Hopper"], "--task is not a flag: it is given by its place"),
         ([*T, "64"], "'64' stands where a flag was expected"),
         ([*T, "--seed", "1", "2"], "--seed takes one value, not 2: 1 2"),
-        ([*T, "--num-envs", "abc"], "--num-envs takes a whole number, not 'abc'"),
         ([*T, "--num-envs=abc"], "--num-envs takes a whole number, not 'abc'"),
         ([*T, "--num-envs", "1.5"], "--num-envs takes a whole number, not '1.5'"),
         ([*T, "--env-steps", "1e6"], "--env-steps takes a whole number, not '1e6'; write 1000000"),
-        ([*T, "--policies", "six"], "--policies takes a whole number, not 'six'"),
         ([*T, "--update.clip", "0,1"], "--update.clip takes a number, not '0,1'"),
         ([*T, "--algo", "cp0"], "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ([*T, "--update.kl-rows", "no-pull"], "not 'no-pull'; did you mean no_pull?"),
-        ([*T, "--variant", "no_pul"], "no_pul is not a variant; did you mean no_pull?"),
         ([*T, "--variant", "no_pull", "xyz"], "xyz is not a variant; echelon variants lists them"),
         ([*T, "--variant", "policies_4", "--algo", "ppo"], "ppo trains one policy, not 4"),
         ([*T, "--num-envs", "7"], "do not split"),
-        ([*T, "--num-envs"], "--num-envs needs a value: a whole number"),
         ([*T, "--num-envs", "--seed", "1"], "--num-envs needs a value: a whole number"),
         ([*T, "--algo"], "--algo needs a value: {ppo,pbt,sapg,cpo}"),
         ([*T, "--out"], "--out needs a value: a text"),
@@ -160,20 +152,11 @@ T = ["train", "Pendulum"]
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
         ([*T, "--model.hidden", "64", "x"], "--model.hidden takes a whole number, not 'x'"),
         ([*T, "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
-        ([*T, "--policies", "0"], "--policies must be at least 1, not 0"),
-        ([*T, "--algo", "pbt", "--policies", "-2"], "--policies must be at least 1, not -2"),
-        ([*T, "--seed", "-3"], "--seed must be within 0 and"),
-        ([*T, "--update.discount", "2"], "--update.discount must be within 0 and 1, not 2.0"),
-        ([*T, "--update.clip", "nan"], "--update.clip must be finite, not nan"),
-        ([*T, "--algo", "ppo", "--policies", "2"], "ppo trains one policy, not 2"),
-        ([*T, "--model.lstm", "8", "--update.sequence", "3"], "--update.sequence 3 does not divide"),
         (["evaluate"], "evaluate needs a run folder"),
-        (["evaluate", "--seed", "3"], "evaluate needs a run folder"),
         (["evaluate", "runs/nothing"], "there is no run folder runs/nothing"),
         (["evaluate", "."], ". is not a run folder: it has no config.json"),
         (["evaluate", "x", "--checkpoint", "bset"], "--checkpoint takes one of newest, best, not 'bset'; did you mean"),
         (["evaluate", "x", "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
-        (["evaluate", "x", "--num-envs", "-4"], "--num-envs must be at least 1, not -4"),
         (["evaluate", "x", "--sed", "0"], "--sed is not a flag of echelon evaluate x; did you mean --seed?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -189,7 +172,7 @@ def test_a_mistake_is_one_sentence(
 def test_flags_change_the_preset_of_the_task(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
     output(
         capsys,
-        *[*T, "--num-envs", "64", "--update.clip=0.1", "--env.no-velocities", "--model.hidden", "8", "4"],
+        *[*T, "--num_envs", "64", "--update.clip=0.1", "--env.no-velocities", "--model.hidden", "8", "4"],
         *["--policies", "3", "--out", "here", "--env.reach", "-1", "2", "--pull.normalise", "--iterations", "2"],
     )
     (config,) = stand_ins.trained
@@ -204,11 +187,6 @@ def test_flags_change_the_preset_of_the_task(capsys: pytest.CaptureFixture[str],
         model=replace(PRESET.model, hidden=(8, 4)),
         pull=replace(PRESET.pull, normalise=True),
     )
-
-
-def test_underscores_are_as_good_as_hyphens(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
-    output(capsys, *T, "--num_envs", "64", "--update.mini_epochs=2")
-    assert (stand_ins.trained[0].num_envs, stand_ins.trained[0].update.mini_epochs) == (64, 2)
 
 
 def test_the_end_of_training_says_what_to_type_next(capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,12 +250,6 @@ def test_the_help_of_a_task_lists_every_setting_with_the_presets_default(capsys:
     assert "--task" not in text
 
 
-def test_the_help_without_a_task_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output(capsys, "train", "--help")
-    assert "usage: echelon train TASK" in text
-    assert re.search(r"Pendulum +swing it up", text)
-
-
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     text = output(capsys, *arguments)
@@ -286,7 +258,9 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str], ar
 
 
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert output(capsys, "tasks") == "  Pendulum  swing it up\n  Hopper    hop\n"
+    listed = "  Pendulum  swing it up\n  Hopper    hop\n"
+    assert output(capsys, "tasks") == listed
+    assert output(capsys, "train", "--help").endswith(listed)
     assert "usage" in output(capsys, "tasks", "--help")
 
 
@@ -311,11 +285,6 @@ def test_flags_win_over_variants_and_variants_see_them(capsys: pytest.CaptureFix
     output(capsys, *T, "--update.horizon", "16", "--variant", "sapg_cpo_steps")
     assert stand_ins.trained[0].pull.beta == 0.5
     assert stand_ins.trained[1].update.minibatches == 8
-
-
-def test_the_name_of_an_algorithm_is_a_variant_too(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
-    output(capsys, *T, "--variant", "sapg")
-    assert stand_ins.trained == [replace(COMPLETE, algo="sapg")]
 
 
 def test_notes_come_before_training(
@@ -435,9 +404,3 @@ def test_a_wrong_flag_or_value_imports_nothing_slow() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
     assert done.stderr.count("echelon: ") == 4
-
-
-def test_the_module_runs_and_exits_with_the_code() -> None:
-    done = subprocess.run([sys.executable, "-m", "echelon.cli", "trian"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"

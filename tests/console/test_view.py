@@ -189,37 +189,14 @@ def test_a_terminal_gets_the_live_view(
 
 
 def test_numbers_are_worded_for_people() -> None:
-    assert [duration(s) for s in (0, 59.4, 192, 7500, 100_800, math.nan, -1)] == [
-        "0 s",
-        "59 s",
-        "3 min 12 s",
-        "2 h 05 min",
-        "1 d 04 h",
-        "-",
-        "-",
-    ]
-    assert [count(n) for n in (0, 812, 999.6, 45_200, 1.31e6, 2e10, 123_456, math.nan)] == [
-        "0",
-        "812",
-        "1.00 k",
-        "45.2 k",
-        "1.31 M",
-        "20.0 G",
-        "123 k",
-        "-",
-    ]
-    assert [figure(x) for x in (0, 0.0151, 0.009999, 0.79, 3.14159, 412.34, -12345.6, 2e-5, 3e8, math.inf)] == [
-        "0",
-        "0.0151",
-        "0.0100",
-        "0.790",
-        "3.14",
-        "412.3",
-        "-12,346",
-        "2.00e-05",
-        "3.00e+08",
-        "-",
-    ]
+    durations = {0: "0 s", 59.4: "59 s", 192: "3 min 12 s", 7500: "2 h 05 min", 100_800: "1 d 04 h", -1: "-"}
+    assert {seconds: duration(seconds) for seconds in durations} == durations
+    counts = {0: "0", 812: "812", 999.6: "1.00 k", 45_200: "45.2 k", 1.31e6: "1.31 M", 2e10: "20.0 G", 123_456: "123 k"}
+    assert {number: count(number) for number in counts} == counts
+    figures = {0: "0", 0.0151: "0.0151", 0.009999: "0.0100", 0.79: "0.790", 3.14159: "3.14", 412.34: "412.3"}
+    figures |= {-12345.6: "-12,346", 2e-5: "2.00e-05", 3e8: "3.00e+08", math.inf: "-"}
+    assert {number: figure(number) for number in figures} == figures
+    assert {wording(math.nan) for wording in (duration, count, figure)} == {"-"}
 
 
 def test_sparklines_show_the_course_in_the_width_there_is() -> None:

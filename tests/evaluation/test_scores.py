@@ -17,8 +17,8 @@ EVALUATION = Evaluation(
     env_steps=4_915_200,
     seed=3,
     scores=(
-        PolicyScore(0, "deterministic", 64, 812.3, 12.0, 500.0, 0.02, {"episode/successes": 3.0}),
-        PolicyScore(0, "sampled", 64, 790.0, 20.0, 480.0, 0.05, {"episode/successes": 2.5}),
+        PolicyScore(0, "deterministic", 64, 812.3, 12.0, 500.0, 0.02, {"successes": 3.0}),
+        PolicyScore(0, "sampled", 64, 790.0, 20.0, 480.0, 0.05, {"successes": 2.5}),
         PolicyScore(1, "deterministic", 64, math.nan, math.nan, 10.0, 1.0),
     ),
 )
@@ -41,6 +41,6 @@ def test_json_has_every_figure_and_no_nan(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     assert data["task"] == "Hopper"
     assert data["env_steps"] == 4_915_200
-    assert data["scores"][0]["extra"] == {"episode/successes": 3.0}
+    assert data["scores"][0]["extra"] == {"successes": 3.0}
     assert data["scores"][2]["return_mean"] is None
     assert "NaN" not in path.read_text()

@@ -1,7 +1,6 @@
 """`echelon bench`: where an iteration's time goes."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.commands.tasks import task_list
@@ -22,16 +21,6 @@ tasks:
 """
 
 
-@dataclass(frozen=True)
-class Order:
-    """What was asked for besides training."""
-
-    repeats: int
-    json: Path | None
-    flags: list[str]
-    """For `echelon train`."""
-
-
 def run(arguments: list[str]) -> int:
     """Measure, print, write."""
     if {"-h", "--help"} & set(arguments):
@@ -42,22 +31,24 @@ def run(arguments: list[str]) -> int:
     task, *rest = arguments
     if task.startswith("-"):
         raise UserError(f"the task comes first, as in echelon bench CartpoleSwingup {task}")
-    order = read_order(rest)
 
     from echelon.commands.train import resolve_flags
+    from echelon.console.flags import one_count, one_value, split_flags
     from echelon.runs.durable import require_writable
 
-    resolved = resolve_flags(task, order.flags)
+    own, flags = split_flags(rest, ("--repeats", "--json"), f"echelon bench {task}")
+    repeats, given = one_count(own, "--repeats", 20), one_value(own, "--json", "")
+    resolved = resolve_flags(task, flags)
     for note in resolved.notes:
         print(note)
     config = resolved.config
-    path = order.json or Path("bench") / f"{task}-{config.method}.json"
+    path = Path(given or f"bench/{task}-{config.method}.json")
     require_writable(path)
 
     from echelon.bench.measure import bench
     from echelon.bench.table import document, table
 
-    found = bench(config, order.repeats, _say)
+    found = bench(config, repeats, _say)
     _say("")
     print(f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
@@ -67,26 +58,6 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
     print(f"Written to {path}")
     return 0
-
-
-def read_order(arguments: list[str]) -> Order:
-    """Split the flags of the bench from those of training."""
-    own = {"--repeats": "20", "--json": ""}
-    flags: list[str] = []
-    waiting = list(arguments)
-    while waiting:
-        word = waiting.pop(0)
-        name, attached, value = word.partition("=")
-        if name not in own:
-            flags.append(word)
-            continue
-        if not attached and (not waiting or waiting[0].startswith("-")):
-            raise UserError(f"{name} needs a value")
-        own[name] = value if attached else waiting.pop(0)
-    repeats = own["--repeats"]
-    if not repeats.isdecimal() or int(repeats) < 1:
-        raise UserError(f"--repeats takes a whole number of at least 1, not {repeats!r}")
-    return Order(int(repeats), Path(own["--json"]) if own["--json"] else None, flags)
 
 
 def _say(text: str) -> None:

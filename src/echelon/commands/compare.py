@@ -1,6 +1,5 @@
 """`echelon compare`: every algorithm and variant on every task with every seed, then the report."""
 
-import itertools
 import shlex
 import subprocess
 import sys
@@ -33,8 +32,7 @@ command goes on where it stopped; what is done is not done again, and what faile
 
 All other flags are those of echelon train, for every run: --env-steps 5000000 --num-envs 512 --update.clip 0.1
 """
-SEVERAL_VALUES = ("--tasks", "--algos", "--variants")
-COMPARE_FLAGS = (*SEVERAL_VALUES, "--seeds", "--out", "--score")
+COMPARE_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score")
 SET_PER_RUN = ("--algo", "--seed", "--task", "--variant")
 """Flags of `echelon train` that the grid sets for each run."""
 
@@ -84,31 +82,24 @@ def run(arguments: list[str]) -> int:
 def read_order(arguments: list[str]) -> Order:
     """Split the flags of the grid from those of its runs."""
     from echelon.config import ALGORITHMS
+    from echelon.console.flags import one_count, one_value, split_flags
 
-    own: dict[str, list[str]] = {}
-    rest: list[str] = []
-    for flag, words in _flags(arguments):
-        name = flag.partition("=")[0].replace("_", "-")
-        if name in SET_PER_RUN:
+    own, rest = split_flags(arguments, (*COMPARE_FLAGS, *SET_PER_RUN), "echelon compare")
+    for name in SET_PER_RUN:
+        if name in own:
             raise UserError(f"{name} is not a flag of echelon compare; did you mean {name}s?")
-        if name not in COMPARE_FLAGS:
-            rest += [flag, *words]
-        else:
-            own[name] = [flag.partition("=")[2], *words] if "=" in flag else words
-    for name, words in own.items():
-        if not words:
-            raise UserError(f"{name} needs a value")
-        if name not in SEVERAL_VALUES and len(words) > 1:
-            raise UserError(f"{name} takes one value, not {len(words)}: {shlex.join(words)}")
     if "--tasks" not in own:
         raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
-    (seeds,) = own.get("--seeds", ["5"])
-    if not seeds.isdecimal() or int(seeds) < 1:
-        raise UserError(f"--seeds takes how many seeds, a whole number of at least 1, not {seeds!r}")
-    (out,), (score,) = own.get("--out", ["runs/compare"]), own.get("--score", ["return"])
     variants = own.get("--variants", [])
-    algos = own.get("--algos", [] if variants else list(ALGORITHMS))
-    return Order(_unique(own["--tasks"]), _unique(algos), _unique(variants), int(seeds), Path(out), score, rest)
+    return Order(
+        tasks=_unique(own["--tasks"]),
+        algos=_unique(own.get("--algos", [] if variants else list(ALGORITHMS))),
+        variants=_unique(variants),
+        seeds=one_count(own, "--seeds", 5),
+        out=Path(one_value(own, "--out", "runs/compare")),
+        score=one_value(own, "--score", "return"),
+        flags=rest,
+    )
 
 
 def plan_cells(order: Order) -> "list[Cell]":
@@ -172,17 +163,6 @@ def record_best(contents: "Contents", logs: Path) -> None:
         with log.open("wb") as out:
             code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
         print(f"recorded {run.name}" if code == 0 else f"{run.name} could not be recorded; see {log}", flush=True)
-
-
-def _flags(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each flag with the words after it."""
-    from echelon.console.flags import looks_like_a_flag
-
-    starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word)]
-    if arguments and starts[:1] != [0]:
-        raise UserError(f"{arguments[0]!r} stands where a flag was expected; see echelon compare --help")
-    for start, end in itertools.pairwise([*starts, len(arguments)]):
-        yield arguments[start], arguments[start + 1 : end]
 
 
 def _unique(words: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from echelon.config.ranges import COUNT, NOT_NEGATIVE, require
 from echelon.errors import UserError
 
 
@@ -29,10 +30,8 @@ def run(arguments: list[str]) -> int:
     from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(EvaluateFlags(), arguments, "evaluate", "Score every policy of a run.")
-    if given.num_envs < 1:
-        raise UserError(f"--num-envs must be at least 1, not {given.num_envs}")
-    if given.seed < 0:
-        raise UserError(f"--seed must be at least 0, not {given.seed}")
+    require("num_envs", given.num_envs, COUNT)
+    require("seed", given.seed, NOT_NEGATIVE)
 
     from rich.console import Console
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from echelon.config.ranges import NOT_NEGATIVE, require
 from echelon.errors import UserError
 
 
@@ -25,8 +26,7 @@ def run(arguments: list[str]) -> int:
     from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(PlayFlags(), arguments, "play", "Show a policy of a run, live in the browser.")
-    if given.seed < 0:
-        raise UserError(f"--seed must be at least 0, not {given.seed}")
+    require("seed", given.seed, NOT_NEGATIVE)
     if not 0 <= given.port < 65536:
         raise UserError(f"--port must be from 0 to 65535, not {given.port}")
     if given.policy == "all":

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from echelon.config.ranges import NOT_NEGATIVE, require
 from echelon.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ def run(arguments: list[str]) -> int:
     from echelon.console.flags import parse_after_run
 
     run, given = parse_after_run(RecordFlags(), arguments, "record", "Film a run's policies, or show them in 3D.")
-    if given.seed < 0:
-        raise UserError(f"--seed must be at least 0, not {given.seed}")
+    require("seed", given.seed, NOT_NEGATIVE)
     format = _format(given)
 
     from echelon.runs.folder import RunFolder

@@ -7,6 +7,7 @@ one sentence, since tyro's own report is a box of several lines.
 import contextlib
 import dataclasses
 import io
+import itertools
 import shlex
 import types
 import typing
@@ -63,6 +64,41 @@ def parse_after_run(default: T, arguments: Sequence[str], command: str, descript
         raise UserError(f"{command} needs a run folder first, as in echelon {command} runs/CartpoleSwingup-cpo-s0")
     run, *flags = ["RUN", "--help"] if asks_help else arguments
     return run, parse(default, flags, f"echelon {command} {run}", description)
+
+
+def split_flags(arguments: Sequence[str], own: Sequence[str], prog: str) -> tuple[dict[str, list[str]], list[str]]:
+    """The words after each flag of `own`, and all other flags as they stand."""
+    mine: dict[str, list[str]] = {}
+    rest: list[str] = []
+    starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word)]
+    if arguments and starts[:1] != [0]:
+        raise UserError(f"{arguments[0]!r} stands where a flag was expected; see {prog} --help")
+    for start, end in itertools.pairwise([*starts, len(arguments)]):
+        flag, attached, value = arguments[start].partition("=")
+        name, words = flag.replace("_", "-"), list(arguments[start + 1 : end])
+        if name not in own:
+            rest += arguments[start:end]
+            continue
+        mine[name] = [value, *words] if attached else words
+        if not mine[name]:
+            raise UserError(f"{name} needs a value")
+    return mine, rest
+
+
+def one_value(given: Mapping[str, list[str]], name: str, default: str) -> str:
+    """The value of a flag that takes one."""
+    words = given.get(name, [default])
+    if len(words) > 1:
+        raise UserError(f"{name} takes one value, not {len(words)}: {shlex.join(words)}")
+    return words[0]
+
+
+def one_count(given: Mapping[str, list[str]], name: str, default: int) -> int:
+    """The same of a flag that takes a positive number."""
+    word = one_value(given, name, str(default))
+    if not word.isdecimal() or int(word) < 1:
+        raise UserError(f"{name} takes a whole number of at least 1, not {word!r}")
+    return int(word)
 
 
 def explain(default: Any, tokens: Sequence[str], prog: str) -> str:

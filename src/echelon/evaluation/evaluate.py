@@ -9,6 +9,7 @@ from torch import Tensor
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
+from echelon.config.ranges import COUNT, require
 from echelon.envs.contract import Adaptive, Env, Extendable, MakeEnv
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
@@ -63,8 +64,7 @@ def evaluate(
     make_env: MakeEnv | None = None,
 ) -> Evaluation:
     """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
-    if num_envs < 1:
-        raise UserError(f"--num-envs must be at least 1, not {num_envs}")
+    require("num_envs", num_envs, COUNT)
     found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)

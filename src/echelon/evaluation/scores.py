@@ -20,7 +20,7 @@ def score_table(evaluation: Evaluation) -> Table:
     table.add_column("policy", no_wrap=True)
     table.add_column("actions", no_wrap=True)
     table.add_column("return", justify="right", no_wrap=True)
-    for heading in ("length", "ended early", *(_heading(name) for name in extras)):
+    for heading in ("length", "ended early", *(name.replace("_", " ") for name in extras)):
         table.add_column(heading, justify="right")
     for score in evaluation.scores:
         leads = score.policy == evaluation.leader
@@ -30,11 +30,9 @@ def score_table(evaluation: Evaluation) -> Table:
 
 def headline(evaluation: Evaluation) -> str:
     """What was scored, in one line."""
-    episodes = sorted({score.episodes for score in evaluation.scores})
-    each = str(episodes[0]) if len(episodes) == 1 else f"{episodes[0]} to {episodes[-1]}"
     return (
         f"{evaluation.task}, {evaluation.algo}, after {evaluation.iteration:,} iterations "
-        f"({count(evaluation.env_steps)} steps), {each} episodes each"
+        f"({count(evaluation.env_steps)} steps), {evaluation.scores[0].episodes} episodes each"
     )
 
 
@@ -54,11 +52,6 @@ def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
         f"{score.terminated:.0%}" if math.isfinite(score.terminated) else "-",
         *(figure(score.extra.get(name, math.nan)) for name in extras),
     ]
-
-
-def _heading(name: str) -> str:
-    """`episode/successes` under the name a person uses."""
-    return name.removeprefix("episode/").replace("_", " ")
 
 
 def _finite(value: Any) -> Any:

@@ -6,10 +6,11 @@ that only make sense under one algorithm select it. Variants can follow one anot
 name and keeps the names in the config, for the run's folder and the report.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
+from echelon.config import ALGORITHMS, TrainConfig
 from echelon.errors import UserError, nearest
 from echelon.presets.paper import POLICIES
 from echelon.presets.population import short_run_pbt
@@ -20,121 +21,115 @@ class Variant:
     """A change of settings, to be called on a config."""
 
     description: str
-    change: Callable[[TrainConfig], TrainConfig]
+    settings: Mapping[str, Any]
+    """New values by dotted name."""
+    change: Callable[[TrainConfig], Mapping[str, Any]] | None = None
+    """More of them, computed from a config that has the others already."""
 
     def __call__(self, config: TrainConfig) -> TrainConfig:
-        return self.change(config)
+        config = _with(config, self.settings)
+        return _with(config, self.change(config)) if self.change else config
 
 
-def _no_pull(config: TrainConfig) -> TrainConfig:
-    return replace(config, algo="cpo", pull=replace(config.pull, beta=0.0))
+def _with(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """`config` with other values of some settings, by dotted name."""
+    for name, value in settings.items():
+        group, _, field = name.rpartition(".")
+        config = replace(
+            config, **({group: replace(getattr(config, group), **{field: value})} if group else {name: value})
+        )
+    return config
 
 
-def _no_adversary(config: TrainConfig) -> TrainConfig:
-    return replace(config, algo="cpo", adversary=replace(config.adversary, coef=0.0))
+def _policies(number: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
+    """PPO has one policy, and more than one are no PPO."""
+    return lambda config: {"algo": "ppo" if number == 1 else "cpo" if config.algo == "ppo" else config.algo}
 
 
-def _lambda_f(temperature: float) -> Callable[[TrainConfig], TrainConfig]:
-    def change(config: TrainConfig) -> TrainConfig:
-        config = _no_adversary(config)
-        return replace(config, pull=replace(config.pull, temperature=temperature, beta=1e-3))
+def _minibatches(rows: int, factor: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
+    """`factor` times the minibatches per pass over `rows`·N·H rows, or times their number where it is given.
+
+    With M even blocks CPO has 2·N·H rows, SAPG (1 + 1/M)·N·H, PPO N·H.
+    """
+
+    def change(config: TrainConfig) -> Mapping[str, Any]:
+        update = config.update
+        return {
+            "update.minibatches": factor
+            * (update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs)))
+        }
 
     return change
 
 
-def _entropy(scale: float) -> Callable[[TrainConfig], TrainConfig]:
-    def change(config: TrainConfig) -> TrainConfig:
-        return replace(config, update=replace(config.update, entropy_scale=scale))
-
-    return change
-
-
-def _policies(number: int) -> Callable[[TrainConfig], TrainConfig]:
-    def change(config: TrainConfig) -> TrainConfig:
-        algo = "ppo" if number == 1 else "cpo" if config.algo == "ppo" else config.algo
-        return replace(config, algo=algo, policies=number)
-
-    return change
-
-
-def _minibatches(update: UpdateConfig, rows: int) -> int:
-    """Minibatches per pass over `rows`·N·H rows, unless their number is given."""
-    return update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs))
-
-
-def _sapg_cpo_steps(config: TrainConfig) -> TrainConfig:
-    """With M even blocks CPO has 2·N·H rows, SAPG (1 + 1/M)·N·H; both then take CPO's number of steps."""
-    return replace(config, algo="sapg", update=replace(config.update, minibatches=_minibatches(config.update, 2)))
-
-
-def _ppo_x4(config: TrainConfig) -> TrainConfig:
-    return replace(config, algo="ppo", update=replace(config.update, minibatches=4 * _minibatches(config.update, 1)))
-
-
-def _cpo_centred(config: TrainConfig) -> TrainConfig:
-    """Takes `ppo_x4`'s number of steps: twice CPO's."""
-    config = _no_adversary(config)
-    return replace(
-        config,
-        update=replace(config.update, kl_rows="own", minibatches=2 * _minibatches(config.update, 2)),
-        ensemble=replace(config.ensemble, advantage_scope="centred"),
-        pull=replace(config.pull, normalise=True, beta=0.005, temperature=1.0),
-    )
-
-
-def _sapg_shifted_clip(config: TrainConfig) -> TrainConfig:
-    return replace(config, algo="sapg", ensemble=replace(config.ensemble, clip_centre="old_ratio"))
-
-
-def _cpo_even_pull(config: TrainConfig) -> TrainConfig:
-    return replace(config, algo="cpo", pull=replace(config.pull, use_advantage=False))
-
-
-def _cpo_sapg_scale(config: TrainConfig) -> TrainConfig:
-    config = replace(config, algo="cpo")
+def _sapg_scale(config: TrainConfig) -> Mapping[str, Any]:
     blocks = config.policies or POLICIES
-    return replace(config, ensemble=replace(config.ensemble, loss_scale=2 * blocks / (blocks + 1)))
+    return {"ensemble.loss_scale": 2 * blocks / (blocks + 1)}
 
 
-def _pbt_short(config: TrainConfig) -> TrainConfig:
+def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
     """Members have equally many environments, so what the division leaves over is dropped."""
-    config = replace(config, algo="pbt")
     members = config.policies or POLICIES
-    return replace(
-        config,
-        num_envs=config.num_envs // members * members,
-        pbt=short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
-    )
+    return {
+        "num_envs": config.num_envs // members * members,
+        "pbt": short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
+    }
 
+
+NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
 
 VARIANTS: dict[str, Variant] = {
     # The paper's ablations.
-    "no_pull": Variant("CPO without the KL term (β = 0); its rows stay in the plan, so this is not SAPG", _no_pull),
-    "no_adversary": Variant("CPO without the adversarial reward (λ_adv = 0)", _no_adversary),
+    "no_pull": Variant(
+        "CPO without the KL term (β = 0); its rows stay in the plan, so this is not SAPG",
+        {"algo": "cpo", "pull.beta": 0.0},
+    ),
+    "no_adversary": Variant("CPO without the adversarial reward (λ_adv = 0)", NO_ADVERSARY),
     **{
         f"lambda_f_{value}": Variant(
-            f"CPO at λ_f = {value}, with β = 0.001 and no adversarial reward", _lambda_f(value)
+            f"CPO at λ_f = {value}, with β = 0.001 and no adversarial reward",
+            NO_ADVERSARY | {"pull.temperature": value, "pull.beta": 1e-3},
         )
         for value in (0.5, 0.2, 0.1, 0.05)
     },
-    "entropy_on": Variant("entropy scale 0.005, whatever the preset says", _entropy(0.005)),
-    "entropy_off": Variant("no entropy bonus", _entropy(0.0)),
+    "entropy_on": Variant("entropy scale 0.005, whatever the preset says", {"update.entropy_scale": 0.005}),
+    "entropy_off": Variant("no entropy bonus", {"update.entropy_scale": 0.0}),
     # How many policies to split one batch between.
-    "policies_1": Variant("one policy, which leaves PPO", _policies(1)),
-    **{f"policies_{m}": Variant(f"{m} policies share the environments", _policies(m)) for m in (2, 4, 6, 8, 12)},
-    "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", _pbt_short),
+    "policies_1": Variant("one policy, which leaves PPO", {"policies": 1}, _policies(1)),
+    **{
+        f"policies_{m}": Variant(f"{m} policies share the environments", {"policies": m}, _policies(m))
+        for m in (2, 4, 6, 8, 12)
+    },
+    "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", {"algo": "pbt"}, _short_pbt),
     # Controls.
-    "sapg_cpo_steps": Variant("SAPG with as many optimizer steps per iteration as CPO takes", _sapg_cpo_steps),
-    "ppo_x4": Variant("PPO with four times the optimizer steps, on minibatches of a quarter of the rows", _ppo_x4),
-    "sapg_shifted_clip": Variant(
-        "SAPG with the leader's clip around π_leader,old / π_follower,old", _sapg_shifted_clip
+    "sapg_cpo_steps": Variant(
+        "SAPG with as many optimizer steps per iteration as CPO takes", {"algo": "sapg"}, _minibatches(2, 1)
     ),
-    "cpo_even_pull": Variant("CPO whose pull weighs every action of the leader alike (w = 1)", _cpo_even_pull),
-    "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", _cpo_sapg_scale),
-    # Where to start instead of the paper's settings: results/ensemble.
+    "ppo_x4": Variant(
+        "PPO with four times the optimizer steps, on minibatches of a quarter of the rows",
+        {"algo": "ppo"},
+        _minibatches(1, 4),
+    ),
+    "sapg_shifted_clip": Variant(
+        "SAPG with the leader's clip around π_leader,old / π_follower,old",
+        {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},
+    ),
+    "cpo_even_pull": Variant(
+        "CPO whose pull weighs every action of the leader alike (w = 1)", {"algo": "cpo", "pull.use_advantage": False}
+    ),
+    "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", {"algo": "cpo"}, _sapg_scale),
+    # Where to start instead of the paper's settings: results/ensemble. Takes ppo_x4's number of steps: twice CPO's.
     "cpo_centred": Variant(
         "CPO with centred advantages, normalised pull, the KL rule on own rows, no adversary and twice the steps",
-        _cpo_centred,
+        NO_ADVERSARY
+        | {
+            "update.kl_rows": "own",
+            "ensemble.advantage_scope": "centred",
+            "pull.normalise": True,
+            "pull.beta": 0.005,
+            "pull.temperature": 1.0,
+        },
+        _minibatches(2, 2),
     ),
 }
 """Every variant by name."""
