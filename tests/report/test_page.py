@@ -238,7 +238,7 @@ def test_a_single_run_has_a_page_too(browser: Browser, tmp_path: Path, algo: Any
     """Without what takes two methods to compare, or several policies to measure."""
     contents = read_contents([write_run(tmp_path, algo, iterations=12)], "return")
     path = tmp_path / "page.html"
-    path.write_text(whole_page(payload(contents), None, "one"))
+    path.write_text(whole_page(payload(contents), {}, "one"))
     with browser.page(path) as page:
         page.wait_for("document.querySelector('#contents a')")
         assert page.errors == []

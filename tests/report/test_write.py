@@ -14,7 +14,7 @@ from report.synthetic import write_run
 from echelon.config import AdversaryConfig
 from echelon.errors import UserError
 from echelon.report.comparison import score_table
-from echelon.report.page_file import Player, Replay, page
+from echelon.report.page_file import page
 from echelon.report.payload import payload, policy_metrics
 from echelon.report.reading import read_run
 from echelon.report.write import read_contents, write_report
@@ -87,8 +87,7 @@ def test_the_page_refers_to_nothing_outside(written: Written) -> None:
 def test_a_name_cannot_leave_its_script(written: Written) -> None:
     data = payload(written.contents)
     data["runs"][0]["name"] = "</script><script>alert(1)</script><!--"
-    replay = Replay("</script>", '{"a": "</script>"}')
-    text = page(data, Player("var a = '</script>';", [replay]), "<h1> & co")
+    text = page(data, {"</script>": '{"a": "</script>"}'}, "<h1> & co")
     assert text.count("</script>") == 4
     assert "<title>&lt;h1> &amp; co" in text
 

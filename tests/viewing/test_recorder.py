@@ -69,14 +69,6 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
         assert tape.frame_s == pytest.approx(0.04)
 
 
-def test_policies_start_alike_and_go_their_ways(hopper: RunFolder) -> None:
-    leader, first, second = record(Trained.load(hopper))
-    assert np.array_equal(leader.qpos[0], first.qpos[0])
-    assert np.array_equal(leader.qpos[0], second.qpos[0])
-    shortest = min(len(leader.qpos), len(first.qpos))
-    assert not np.allclose(leader.qpos[shortest - 1], first.qpos[shortest - 1])
-
-
 def test_the_goal_marker_is_recorded(allegro: RunFolder) -> None:
     """The goal is a mocap body whose orientation is drawn at the start, after the physics was reset."""
     (tape,) = record(Trained.load(allegro), "leader")
@@ -163,16 +155,6 @@ def test_a_mesh_is_one_sentence() -> None:
         </mujoco>""")
     with pytest.raises(UserError, match="geom rock is a mesh"):
         primitives(model, Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
-
-
-def test_a_policy_that_is_not_there_is_one_sentence(hopper: RunFolder) -> None:
-    run = Trained.load(hopper)
-    assert run.chosen("leader") == (0,)
-    assert run.chosen("all") == (0, 1, 2)
-    assert run.chosen("2") == (2,)
-    for wrong in ("3", "-1", "first", ""):
-        with pytest.raises(UserError, match="--policy is leader, all or a number from 0 to 2"):
-            run.chosen(wrong)
 
 
 def test_names_follow_the_leader(hopper: RunFolder) -> None:

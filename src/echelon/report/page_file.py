@@ -1,44 +1,27 @@
 """One self-contained HTML file: styles, scripts and data inlined, nothing loaded from anywhere."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
+
+from echelon.runs.replays import viewer_script
 
 SCRIPTS = ("core", "statistics", "chart", "selection", "curves", "tables", "maps", "panels", "main")
 """`page/NAME.js`, in the order they depend on each other."""
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A recorded episode that can be watched in the page."""
-
-    run: str
-    """Name of the run it belongs to."""
-    text: str
-    """The replay as JSON."""
-
-
-@dataclass(frozen=True)
-class Player:
-    """A script that defines `EchelonReplay.mount(element, replay)`, and the replays for it."""
-
-    script: str
-    replays: Sequence[Replay]
-
-
-def page(data: dict[str, Any], player: Player | None, heading: str) -> str:
-    """The page as HTML."""
+def page(data: dict[str, Any], replays: Mapping[str, str], heading: str) -> str:
+    """The page as HTML. `replays` are recorded episodes as JSON, by the names of their runs."""
     folder = files("echelon.report") / "page"
     scripts = [(folder / f"{name}.js").read_text() for name in SCRIPTS]
-    replays = [f'{{"run":{json.dumps(one.run)},"replay":{one.text}}}' for one in player.replays] if player else []
+    listed = [f'{{"run":{json.dumps(run)},"replay":{text}}}' for run, text in replays.items()]
     parts = {
         "HEADING": _escaped(heading),
         "STYLE": (folder / "style.css").read_text(),
         "DATA": _embedded(json.dumps(data, separators=(",", ":"), allow_nan=False)),
-        "REPLAYS": _embedded(f"[{','.join(replays)}]"),
-        "PLAYER": _script(player.script) if player and replays else "",
+        "REPLAYS": _embedded(f"[{','.join(listed)}]"),
+        "PLAYER": _script(viewer_script()) if replays else "",
         "SCRIPT": _script("\n".join(scripts)),
     }
     text = (folder / "index.html").read_text()

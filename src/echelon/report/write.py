@@ -8,7 +8,7 @@ from echelon.report.contents import Contents
 from echelon.report.methods import group_runs
 from echelon.report.page_file import page
 from echelon.report.payload import leader_metrics, payload
-from echelon.report.player import find_player
+from echelon.report.player import find_replays
 from echelon.report.reading import REPORT, Problem, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
@@ -51,12 +51,12 @@ def write_report(contents: Contents, out: Path, say: Callable[[str], None] = pri
     from echelon.report.csv_files import write_csv_files
     from echelon.report.figures import write_figures
 
-    player = find_player(contents)
+    replays = find_replays(contents)
     for problem in contents.problems:
         say(f"not in the report: {problem.path}: {problem.sentence}")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        replace_durably(out / REPORT, page(payload(contents), player, _heading(contents)).encode())
+        replace_durably(out / REPORT, page(payload(contents), replays, _heading(contents)).encode())
         write_csv_files(contents, out / "csv")
         write_figures(contents, out / "figures")
     except OSError as error:

@@ -51,32 +51,24 @@ class Looks:
 def primitives(model: mujoco.MjModel, looks: Looks) -> tuple[Geom, ...]:
     """All geoms and sites that MuJoCo's viewer would draw: of the shown groups, and not transparent."""
     found = []
-    for i in range(model.ngeom):
-        rgba = _colour(model, looks.rgba[i], int(model.geom_matid[i]))
-        if model.geom_group[i] < SHOWN_GROUPS and rgba[3] > 0:
-            found.append(
-                Geom(
-                    type=_kind(model, i),
-                    size=_numbers(looks.size[i]),
-                    rgba=_numbers(rgba),
-                    body=int(model.geom_bodyid[i]),
-                    pos=_numbers(looks.pos[i]),
-                    quat=_numbers(looks.quat[i]),
+    sites = Looks(model.site_size, model.site_pos, model.site_quat, model.site_rgba)
+    for kind, these in (("geom", looks), ("site", sites)):
+        type, group, body, material = (
+            getattr(model, f"{kind}_{name}") for name in ("type", "group", "bodyid", "matid")
+        )
+        for i, rgba in enumerate(these.rgba):
+            # As in MuJoCo, a material's colour counts where the geom has the default one.
+            if material[i] >= 0 and np.allclose(rgba, DEFAULT_RGBA):
+                rgba = model.mat_rgba[material[i]]
+            if group[i] >= SHOWN_GROUPS or rgba[3] == 0:
+                continue
+            if int(type[i]) not in GEOM_TYPES:
+                raise UserError(
+                    f"{kind} {getattr(model, kind)(i).name or i} is a mesh or a height field, and replays show "
+                    "primitives only; record a video instead, with --format mp4"
                 )
-            )
-    for i in range(model.nsite):
-        rgba = _colour(model, model.site_rgba[i], int(model.site_matid[i]))
-        if model.site_group[i] < SHOWN_GROUPS and rgba[3] > 0 and int(model.site_type[i]) in GEOM_TYPES:
-            found.append(
-                Geom(
-                    type=GEOM_TYPES[int(model.site_type[i])],
-                    size=_numbers(model.site_size[i]),
-                    rgba=_numbers(rgba),
-                    body=int(model.site_bodyid[i]),
-                    pos=_numbers(model.site_pos[i]),
-                    quat=_numbers(model.site_quat[i]),
-                )
-            )
+            size, pos, quat = (_numbers(column[i]) for column in (these.size, these.pos, these.quat))
+            found.append(Geom(GEOM_TYPES[int(type[i])], size, _numbers(rgba), int(body[i]), pos, quat))
     return tuple(found)
 
 
@@ -116,21 +108,6 @@ def followed(model: mujoco.MjModel) -> int | None:
         return int(model.cam_bodyid[view]) if tracks else None
     free = int(mujoco.mjtJoint.mjJNT_FREE)
     return int(model.jnt_bodyid[0]) if model.njnt and int(model.jnt_type[0]) == free else None
-
-
-def _kind(model: mujoco.MjModel, geom: int) -> str:
-    kind = GEOM_TYPES.get(int(model.geom_type[geom]))
-    if kind is None:
-        raise UserError(
-            f"geom {model.geom(geom).name or geom} is a mesh or a height field, and replays show primitives only; "
-            "record a video instead, with --format mp4"
-        )
-    return kind
-
-
-def _colour(model: mujoco.MjModel, rgba: np.ndarray, material: int) -> np.ndarray:
-    """The geom's colour, or its material's if the geom has the default colour, as in MuJoCo."""
-    return model.mat_rgba[material] if material >= 0 and np.allclose(rgba, DEFAULT_RGBA) else rgba
 
 
 def _numbers(values: np.ndarray) -> tuple[float, ...]:
