@@ -26,7 +26,7 @@ from studies.running import ROOT, Rows
 from echelon.errors import UserError
 from echelon.grid import Cell, run
 from echelon.grid.progress import GridProgress, PlainGridView
-from echelon.runs.machine import describe_session
+from echelon.runs.machine import git_revision
 
 PLAN = Plan(
     tasks=(
@@ -160,7 +160,7 @@ def main(plan: Plan = PLAN) -> None:
     for name in ("minutes", "workers"):
         if not getattr(args, name) > 0:
             raise UserError(f"--{name} must be more than 0, not {getattr(args, name)}")
-    commit, *changes = (args.revision or describe_session().git_revision or "").partition("+")
+    commit, *changes = (args.revision or git_revision() or "").partition("+")
     if not commit:
         raise UserError("this is no git checkout, so the ledger needs the source's --revision")
     if "cuda" in plan.flags and not torch.cuda.is_available():

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from echelon.errors import UserError
-from echelon.runs.folder import RunFolder
 from echelon.runs.replays import (
     Camera,
     Episode,
@@ -20,7 +19,6 @@ from echelon.runs.replays import (
     pack,
     read_replay,
     replay_json,
-    replay_path,
     unpack,
     viewer_script,
     write_replay,
@@ -88,10 +86,6 @@ def test_a_replay_from_before_outcomes_were_kept_is_read(tmp_path: Path) -> None
     path = tmp_path / "replay.json"
     path.write_text(replay_json(replay(course(30, 3))).replace(',"outcome":"time limit"', ""))
     assert [episode.outcome for episode in read_replay(path).episodes] == [None, None]
-
-
-def test_it_is_in_the_run_folder(folder: RunFolder) -> None:
-    assert replay_path(folder) == folder.path / "replay" / "replay.json" == replay_path(folder.path)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class RunFolder:
             document = _read_document(path) if exists else {"created": None, "config": None, "sessions": []}
             if exists:
                 RunFolder(path, _stored_config(path, document)).require_same(config)
-            session = dataclasses.asdict(describe_session())
+            session = describe_session()
             document["created"] = document["created"] or session["started"]
             document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)

@@ -1,69 +1,45 @@
 """The versions, source revision and hardware of a run."""
 
+import contextlib
 import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 LIBRARIES = ("echelon", "torch", "numpy", "mujoco", "mujoco-warp", "warp-lang")
 """Packages whose version can change a result."""
 
 
-@dataclass(frozen=True)
-class Hardware:
-    """The machine, as far as the system reports it."""
-
-    cpu: str
-    cores: int
-    """Cores this process may use."""
-    memory_gib: float | None
-    gpu: str | None
-
-
-@dataclass(frozen=True)
-class Session:
-    """One start of a run: the first one, or one that resumes it."""
-
-    started: str
-    """Local time with its offset, ISO 8601."""
-    command: list[str]
-    python: str
-    versions: dict[str, str]
-    git_revision: str | None
-    """Commit of Echelon's source, with `+changes` if files differ from it; None if it is not a git checkout."""
-    hardware: Hardware
-
-
-def describe_session() -> Session:
-    """The current process."""
+def describe_session() -> dict[str, Any]:
+    """The current process, for `config.json`: one start of a run, the first one or one that resumes it."""
     from datetime import datetime
 
-    return Session(
-        started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        command=list(sys.argv),
-        python=platform.python_version(),
-        versions=_versions(),
-        git_revision=_git_revision(Path(__file__).resolve().parents[1]),
-        hardware=Hardware(cpu=_cpu_model(), cores=_cores(), memory_gib=_memory_gib(), gpu=_gpu_name()),
-    )
+    return {
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": list(sys.argv),
+        "python": platform.python_version(),
+        "versions": _versions(),
+        "git_revision": git_revision(),
+        "hardware": {"cpu": _cpu_model(), "cores": _cores(), "memory_gib": _memory_gib(), "gpu": _gpu_name()},
+    }
 
 
 def _versions() -> dict[str, str]:
     """Versions of the installed libraries."""
     found: dict[str, str] = {}
     for name in LIBRARIES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
-def _git_revision(package: Path) -> str | None:
-    """The package's commit; None if no repository tracks it, even if it lies inside one, as in a venv."""
+def git_revision() -> str | None:
+    """Commit of Echelon's source, with `+changes` if files differ from it; None if no repository tracks it, even if it
+    lies inside one, as in a venv."""
+    package = Path(__file__).resolve().parents[1]
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     revision = _git(package, "rev-parse", "HEAD")
