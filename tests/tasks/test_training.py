@@ -17,7 +17,9 @@ from echelon.training.loop import train
 
 LOGGED = {
     "DeceptiveReach": ("env/trapped", "successes/leader", "trapped_steps/leader", "closest/leader"),
-    **dict.fromkeys(FAMILY, ("successes/leader", "lifted/leader", "env/lifted", "env/reward/reach")),
+    **dict.fromkeys(
+        FAMILY, ("successes/leader", "lifted/leader", "fell/leader", "env/held", "env/distance", "env/tolerance")
+    ),
     **dict.fromkeys(("FrankaCubePush", "FrankaCubeStack"), ("successes/leader", "env/distance", "env/lifted")),
 }
 

@@ -273,6 +273,33 @@ def test_episode_lifted_remembers() -> None:
     assert not env.totals["lifted"].any()
 
 
+@pytest.mark.parametrize("task", [REORIENTATION, TWO_ARMS])
+def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
+    """Two tips of the last hand a metre up: at 4 cm from the surface, then one at 6 cm, then both but below 0.73 m."""
+    env = begun(task, 3)
+    env.engine.sensordata[:, env.arms._tips] = 9.0  # the others are far away
+    half = 0.5 * 0.05 * env.scales  # turned by 90° about z: the object's x axis is the world's y
+    ends = torch.tensor([[0.04, 0.04], [0.04, 0.06], [0.04, 0.04]])
+    centre = torch.tensor([[0.3, 0.2, 0.74], [0.3, 0.2, 0.74], [0.3, 0.2, 0.72]])
+    put(env, centre, turn((0.0, 0.0, 1.0), math.pi / 2))
+    for tip, sign in enumerate((1.0, -1.0)):
+        place = centre.clone()
+        place[:, 1] += sign * (half[:, 0] + ends[:, tip])
+        env.engine.sensordata[:, env.arms._tips[-12 + 3 * tip :][:3]] = place.double()
+    assert env.held().tolist() == [True, False, False]
+
+
+def test_an_episode_that_ends_in_a_fall_says_so() -> None:
+    env = begun(REORIENTATION, 3, force_scale=0.0)
+    put(env, torch.tensor([[0.5, -0.5, 0.09], [0.5, -0.5, 0.4], [0.9, -2.6, 0.9]]))  # fallen, falling, too far away
+    distance = env.distance()
+    step = env.step(idle(env))
+    assert step.terminated.tolist() == [True, False, True]
+    assert step.log["episode/fell"].tolist() == [1.0, 0.0, 0.0]
+    assert step.log["held"].tolist() == [0.0] * 3
+    torch.testing.assert_close(step.log["distance"], distance, rtol=0, atol=0.03)
+
+
 def test_an_episode_begins_with_nothing_of_the_last() -> None:
     env = in_the_air(REORIENTATION, 2, [False, False], force_scale=2.0)
     put(env, torch.tensor([[0.0, -0.6, 0.05], [0.0, -0.6, 1.0]]))  # the first has fallen
