@@ -87,7 +87,7 @@ def test_reward_by_hand() -> None:
     ]
     torch.testing.assert_close(env.reward(torch.zeros(5, 12)), torch.tensor(expected), **CLOSE)
     error = torch.tensor((0.0, math.sqrt(0.34), 0.0, 0.0, math.sqrt(10.0)))
-    torch.testing.assert_close(env.figures()["tracking_error"], error, **CLOSE)
+    torch.testing.assert_close(env.log()["tracking_error"], error, **CLOSE)
 
 
 def test_torque_costs_but_the_reward_is_never_negative() -> None:
@@ -97,7 +97,7 @@ def test_torque_costs_but_the_reward_is_never_negative() -> None:
     env.engine.sensordata[0, 5:] = 10.0  # 12 · 100 · 5e-7 = 0.0006
     env.engine.sensordata[1, 5:] = 80.0  # 12 · 6400 · 5e-7 = 0.0384, more than there is
     torch.testing.assert_close(env.reward(torch.zeros(2, 12)), torch.tensor((0.0294, 0.0)), **CLOSE)
-    torch.testing.assert_close(env.figures()["reward/torque"], torch.tensor((-0.0006, -0.0384)), **CLOSE)
+    torch.testing.assert_close(env.log()["reward/torque"], torch.tensor((-0.0006, -0.0384)), **CLOSE)
 
 
 def test_the_torques_are_those_of_the_servos() -> None:

@@ -59,7 +59,7 @@ def test_reward_of_a_step_on_the_way() -> None:
     torch.testing.assert_close(env.reward(torch.ones(4, 7)), torch.tensor(expected), **CLOSE)
     assert not env.failed().any()
     assert not env.succeeded().any()
-    figures = env.figures()
+    figures = env.log()
     torch.testing.assert_close(figures["distance"], torch.tensor((0.5, 0.05, 0.0051, 0.03)), **CLOSE)
     torch.testing.assert_close(figures["reward/align"], torch.tensor(expected), **CLOSE)
     for name in ("reward/success", "reward/end", "lifted", "episode/successes"):
@@ -72,7 +72,7 @@ def test_success_pays_four_for_each_step_that_is_left() -> None:
     env.clock[:] = torch.tensor((1, 100, 299, 150))
     torch.testing.assert_close(env.reward(torch.zeros(4, 7)), torch.tensor((1196.0, 800.0, 4.0, 600.0)))
     assert env.failed().all()
-    figures = env.figures()
+    figures = env.log()
     assert figures["episode/successes"].all()
     assert not figures["reward/align"].any()
     assert not figures["reward/end"].any()
@@ -87,7 +87,7 @@ def test_an_end_without_success_costs() -> None:
     expected = torch.tensor((2 * near, 2 * near, 5 * (near - 1), 5 * (near - 1)))
     torch.testing.assert_close(env.reward(torch.zeros(4, 7)), expected, **CLOSE)
     assert env.failed().tolist() == [False, False, True, False]
-    figures = env.figures()
+    figures = env.log()
     assert figures["lifted"].tolist() == [0, 0, 1, 0]
     assert figures["episode/successes"].sum() == 0
     torch.testing.assert_close(figures["reward/end"], torch.tensor((0, 0, 5 * (near - 1), 5 * (near - 1))), **CLOSE)
@@ -112,7 +112,7 @@ def test_a_bad_simulation_is_no_success() -> None:
     env = pushed(torch.tensor([(0.0, 0.0), (0.0, 0.0)]))
     env.reward(torch.zeros(2, 7))
     env.engine.bad[0] = True
-    figures = env.figures()
+    figures = env.log()
     assert figures["episode/successes"].tolist() == [0, 1]
     assert figures["reward/success"][0] == 0
     assert figures["reward/success"][1] > 0
@@ -144,18 +144,18 @@ def test_a_cube_over_the_tables_edge_falls_to_the_floor(edge: float) -> None:
 
 def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
     env = begun(FrankaCubePush, FrankaCubePushConfig(), 4)
-    assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
     env.engine.qpos[0, 0] += 0.0051
     env.engine.qpos[1, 1] -= 0.0049
     env.engine.qpos[2, 2] += 0.03  # raised, which is no push
     env.engine.qpos[3, :2] += 0.2
     env.engine.bad[3] = True
-    assert env.figures()["episode/moved"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert env.log()["episode/moved"].tolist() == [1.0, 0.0, 0.0, 0.0]
     env.engine.qpos[0, 0] -= 0.0051
-    assert env.figures()["episode/moved"][0].item() == 1.0  # it was, within the episode
+    assert env.log()["episode/moved"][0].item() == 1.0  # it was, within the episode
     env.engine.bad[3] = False
     env._begin(torch.tensor([True, False, False, True]))
-    assert env.figures()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_reach_counts_grip_point_and_both_fingertips() -> None:
     lifted = [cube[2] - TABLE > 0.09 for cube in (below, aside, away)]
     assert lifted == [True, True, False]
     env.reward(torch.zeros(3, 7))
-    reach = env.figures()["reward/reach"]
+    reach = env.log()["reward/reach"]
     torch.testing.assert_close(reach, torch.tensor([0.1 * closeness(d) for d in distances]), **CLOSE)
 
 
@@ -40,7 +40,7 @@ def test_lift_is_paid_from_90_mm_on() -> None:
     cubes = [at(FAR[0], FAR[1], TABLE + height) for height in heights]
     env = stacked(cubes, [at(-0.3, -0.3, 1.06)] * 3)
     reward = env.reward(torch.zeros(3, 7))
-    figures = env.figures()
+    figures = env.log()
     assert figures["reward/lift"].tolist() == [0.0, 0.0, 1.5]
     assert figures["lifted"].tolist() == [0, 0, 1]
     # 0.9 m from cube B and half a metre from the gripper, nothing else is worth more than a thousandth.
@@ -57,12 +57,12 @@ def test_align_is_the_distance_from_the_place_on_cube_b_once_lifted() -> None:
     assert [a > reach for a in align] == [True, False, True]  # align replaces reach where it is larger
     assert expected[0] == 3.6
     torch.testing.assert_close(env.reward(torch.zeros(3, 7)), torch.tensor(expected), **CLOSE)
-    torch.testing.assert_close(env.figures()["reward/align"], torch.tensor([2 * a for a in align]), **CLOSE)
+    torch.testing.assert_close(env.log()["reward/align"], torch.tensor([2 * a for a in align]), **CLOSE)
     # Below the lifting height it is worth nothing, however near.
     low = at(FAR[0], FAR[1], TABLE + 0.06)
     env = stacked([low], [low - at(0, 0, 0.06)])
     assert env.reward(torch.zeros(1, 7)) < 0.01
-    assert env.figures()["reward/align"] == 0
+    assert env.log()["reward/align"] == 0
     assert not env.succeeded()
 
 
@@ -86,7 +86,7 @@ def test_stacked_pays_16_and_ends() -> None:
     assert torch.equal(reward == 16.0, expected)
     assert (reward[~expected] < 3.61).all()
     assert torch.equal(env.failed(), expected)
-    figures = env.figures()
+    figures = env.log()
     assert torch.equal(figures["episode/successes"] == 1, expected)
     assert torch.equal(figures["reward/stack"] == 16, expected)
     for name in ("reward/reach", "reward/lift", "reward/align"):

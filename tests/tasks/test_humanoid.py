@@ -120,7 +120,7 @@ def test_reward_of_running_upright() -> None:
         [2.6, 7.6, 2.5, 2.1 + 0.5 * math.cos(1.2) / 0.8, 2.6 - 0.0525, 2.6 - 0.03, 2.6 - 0.25 * 90 / 135]
     )
     torch.testing.assert_close(env.reward(action), expected, atol=2e-4, rtol=0)
-    terms = env.figures()
+    terms = env.log()
     torch.testing.assert_close(terms["reward/progress"][1], torch.tensor(5.0), **CLOSE)
     torch.testing.assert_close(terms["reward/action"][4], torch.tensor(-0.0525))
     torch.testing.assert_close(terms["reward/energy"][5], torch.tensor(-0.02))
@@ -147,7 +147,7 @@ def test_a_fall_is_worth_minus_one_and_nothing_else() -> None:
     reward = env.reward(torch.ones(3, 21))
     assert reward[[0, 2]].tolist() == [-1.0, -1.0]
     assert reward[1] > 1.0
-    figures = env.figures()
+    figures = env.log()
     assert figures["episode/fell"].tolist() == [1.0, 0.0, 1.0]
     assert figures["reward/alive"].tolist() == [0.0, 2.0, 0.0]
 

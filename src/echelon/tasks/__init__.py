@@ -31,9 +31,10 @@ class TaskInfo:
     module: str
     """Module of this package."""
     class_name: str
-    config_name: str
     description: str
     """One line for `echelon tasks`."""
+    config_name: str | None = None
+    """The class's name and `Config` unless given."""
 
     @property
     def task(self) -> TaskClass:
@@ -41,7 +42,7 @@ class TaskInfo:
 
     @property
     def config(self) -> "type[TaskConfig]":
-        return self._load(self.config_name)
+        return self._load(self.config_name or f"{self.class_name}Config")
 
     def _load(self, name: str) -> Any:
         return getattr(import_module(f"{__name__}.{self.module}"), name)
@@ -50,41 +51,31 @@ class TaskInfo:
 TASKS: dict[str, TaskInfo] = {
     info.class_name: info
     for info in (
-        TaskInfo("shadow_hand", "ShadowHand", "ShadowHandConfig", "turn a cube on the Shadow hand to goal after goal"),
-        TaskInfo("allegro_hand", "AllegroHand", "AllegroHandConfig", "turn a cube on the Allegro hand likewise"),
+        TaskInfo("shadow_hand", "ShadowHand", "turn a cube on the Shadow hand to goal after goal"),
+        TaskInfo("allegro_hand", "AllegroHand", "turn a cube on the Allegro hand likewise"),
         TaskInfo(
             "allegro_kuka.family",
             "AllegroKukaRegrasping",
-            "AllegroKukaRegraspingConfig",
             "grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm",
         ),
         TaskInfo(
             "allegro_kuka.family",
             "AllegroKukaReorientation",
-            "AllegroKukaReorientationConfig",
             "bring a cuboid to pose after pose with that hand and arm",
         ),
-        TaskInfo(
-            "allegro_kuka.family", "AllegroKukaThrow", "AllegroKukaThrowConfig", "throw cuboids into buckets with them"
-        ),
+        TaskInfo("allegro_kuka.family", "AllegroKukaThrow", "throw cuboids into buckets with them"),
         TaskInfo(
             "allegro_kuka.family",
             "AllegroKukaTwoArmsReorientation",
-            "AllegroKukaTwoArmsReorientationConfig",
             "bring a cuboid to poses on both sides of a table with two of them",
         ),
-        TaskInfo("franka_push", "FrankaCubePush", "FrankaCubePushConfig", "slide a cube to a goal with a Franka arm"),
-        TaskInfo("franka_stack", "FrankaCubeStack", "FrankaCubeStackConfig", "put one cube on another with that arm"),
-        TaskInfo("humanoid", "Humanoid", "HumanoidConfig", "run on two legs without falling"),
-        TaskInfo("anymal", "Anymal", "AnymalConfig", "walk on four legs at a commanded velocity"),
-        TaskInfo("cartpole", "CartpoleSwingup", "CartpoleConfig", "swing a pole up on a cart and hold it there"),
-        TaskInfo("hopper", "Hopper", "HopperConfig", "hop forward on one leg without falling"),
-        TaskInfo(
-            "deceptive_reach",
-            "DeceptiveReach",
-            "DeceptiveReachConfig",
-            "go round a wall that the dense reward runs into",
-        ),
+        TaskInfo("franka_push", "FrankaCubePush", "slide a cube to a goal with a Franka arm"),
+        TaskInfo("franka_stack", "FrankaCubeStack", "put one cube on another with that arm"),
+        TaskInfo("humanoid", "Humanoid", "run on two legs without falling"),
+        TaskInfo("anymal", "Anymal", "walk on four legs at a commanded velocity"),
+        TaskInfo("cartpole", "CartpoleSwingup", "swing a pole up on a cart and hold it there", "CartpoleConfig"),
+        TaskInfo("hopper", "Hopper", "hop forward on one leg without falling"),
+        TaskInfo("deceptive_reach", "DeceptiveReach", "go round a wall that the dense reward runs into"),
     )
 }
 

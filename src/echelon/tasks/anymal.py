@@ -39,24 +39,17 @@ class Anymal(MujocoTask[AnymalConfig]):
     spin_scale = 0.25
     joint_velocity_scale = 0.05
 
-    def __init__(
-        self, config: AnymalConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
         self.obs_spec = {"policy": 48}
         model = self.engine.model
-        self.kept = {
-            "command": torch.zeros(num_envs, 3, device=device),
-            "action": torch.zeros(num_envs, 12, device=device),
-        }
-        self.totals = {name: torch.zeros(num_envs, device=device) for name in ("steps", "tracking_error")}
-        self._stance = torch.tensor(self.stance, device=device)
-        self._root = torch.as_tensor(model.qpos0[:7], dtype=torch.float32).to(device).expand(num_envs, 7)
-        self._still = torch.zeros(num_envs, 6, device=device)
-        self._down = torch.tensor((0.0, 0.0, -1.0), device=device).expand(num_envs, 3)
-        self._command_range = torch.tensor((config.max_forward, config.max_sideways, config.max_turn), device=device)
-        self._command_scale = torch.tensor((self.velocity_scale, self.velocity_scale, self.spin_scale), device=device)
-        self._terms: dict[str, Tensor] = {}
+        self.kept = {"command": self.zeros(3), "action": self.zeros(12)}
+        self.totals = {"steps": self.zeros(), "tracking_error": self.zeros()}
+        self._stance = self.constant(self.stance)
+        self._root = self.constant(model.qpos0[:7]).expand(self.num_envs, 7)
+        self._down = self.constant((0.0, 0.0, -1.0)).expand(self.num_envs, 3)
+        config = self.config
+        self._command_range = self.constant((config.max_forward, config.max_sideways, config.max_turn))
+        self._command_scale = self.constant((self.velocity_scale, self.velocity_scale, self.spin_scale))
         base, torque = (int(model.sensor(name).adr[0]) for name in ("base", "LF_HAA"))
         self._touches = slice(base, base + 5)
         self._torques = slice(torque, torque + 12)
@@ -67,7 +60,7 @@ class Anymal(MujocoTask[AnymalConfig]):
     def start_state(self) -> StartState:
         joints = self._stance * self.uniform(*self.start_spread, 12)
         speeds = self.uniform(-self.start_velocity, self.start_velocity, 12)
-        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self._still, speeds), dim=1))
+        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self.zeros(6), speeds), dim=1))
 
     def begin(self, mask: Tensor) -> None:
         rows = mask[:, None]
@@ -118,18 +111,18 @@ class Anymal(MujocoTask[AnymalConfig]):
         linear = torch.exp(-self.velocity_error().square().sum(dim=1) / self.tracking_width)
         angular = torch.exp(-self.turn_error().square() / self.tracking_width)
         torque = self.engine.sensordata[:, self._torques].float().square().sum(dim=1)
-        self._terms = {
-            "reward/linear": config.linear_reward * linear,
-            "reward/angular": config.angular_reward * angular,
-            "reward/torque": -config.torque_cost * torque,
+        terms = {
+            "linear": config.linear_reward * linear,
+            "angular": config.angular_reward * angular,
+            "torque": -config.torque_cost * torque,
         }
-        return torch.stack(tuple(self._terms.values())).sum(dim=0).clamp(min=0.0)
+        return self.total(terms).clamp(min=0.0)
 
     def figures(self) -> dict[str, Tensor]:
         error = self.velocity_error().norm(dim=1)
         self.totals["steps"] += 1.0
         self.totals["tracking_error"] += error
-        return self._terms | {
+        return {
             "tracking_error": error,
             "turn_error": self.turn_error().abs(),
             "episode/tracking_error": self.totals["tracking_error"] / self.totals["steps"],

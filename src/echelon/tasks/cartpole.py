@@ -31,12 +31,9 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
     centre = 0.5
     """The cart counts as centred within this distance, in metres."""
 
-    def __init__(
-        self, config: CartpoleConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
-        self.obs_spec = {"policy": 5 if config.velocities else 3}
-        self.totals = {name: torch.zeros(num_envs, device=device) for name in ("late_steps", "late_upright")}
+    def prepare(self) -> None:
+        self.obs_spec = {"policy": 5 if self.config.velocities else 3}
+        self.totals = {"late_steps": self.zeros(), "late_upright": self.zeros()}
 
     def model(self) -> mujoco.MjModel:
         return robots.load("cartpole")

@@ -58,26 +58,16 @@ class FrankaCube(MujocoTask[C]):
     other_edge: ClassVar[float]
     """Edge of cube B or of the cube that shows the goal, in metres."""
 
-    def __init__(
-        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
         self.action_dim = 7
         self.obs_spec = {"policy": 19}
         model = self.engine.model
         self._arm = Arm(self.engine, tuple(f"panda/joint{i}" for i in range(1, 8)))
         self._sensors = {model.sensor(i).name: int(model.sensor(i).adr[0]) for i in range(model.nsensor)}
-        self._terms: dict[str, Tensor] = {}
-
-        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
-        def constant(values: object) -> Tensor:
-            return torch.as_tensor(values, dtype=torch.float32, device=device)
-
-        self._home, self._max_torque = constant(HOME), constant(MAX_TORQUE)
-        self._low, self._high = constant(model.jnt_range[-9:-2]).unbind(1)
-        self._reach = constant((config.max_shift,) * 3 + (config.max_turn,) * 3)
-        self._fingers = torch.full((num_envs, 2), START_OPENING, device=device)
-        self._still = torch.zeros(num_envs, model.nv, device=device)
+        self._home, self._max_torque = self.constant(HOME), self.constant(MAX_TORQUE)
+        self._low, self._high = self.constant(model.jnt_range[-9:-2]).unbind(1)
+        self._reach = self.constant((self.config.max_shift,) * 3 + (self.config.max_turn,) * 3)
+        self._fingers = self.zeros(2) + START_OPENING
 
     def model(self) -> mujoco.MjModel:
         return robots.load(self.scene)
@@ -109,7 +99,7 @@ class FrankaCube(MujocoTask[C]):
             joints.clamp(self._low, self._high),
             self._fingers,
         )
-        return StartState(torch.cat(parts, dim=1), self._still)
+        return StartState(torch.cat(parts, dim=1), self.zeros(self.engine.model.nv))
 
     def _on_table(self, place: Tensor, edge: float) -> Tensor:
         """`[N, 7]`: pose of a cube on the table at `place [N, 2]`, with a random yaw."""
@@ -163,9 +153,9 @@ class FrankaCube(MujocoTask[C]):
         return (self.other() - self.cube())[:, :2].norm(dim=1)
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward just computed, and the state of the cube; zero where a simulation diverged."""
+        """The state of the cube; zero where a simulation diverged."""
         fine = ~self.engine.bad
-        return {f"reward/{name}": term.masked_fill(~fine, 0.0) for name, term in self._terms.items()} | {
+        return {
             "distance": self.aside(),
             "lifted": (self.lifted() & fine).float(),
             "episode/successes": (self.succeeded() & fine).float(),

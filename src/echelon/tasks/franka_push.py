@@ -25,19 +25,11 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
     scene = "franka_push"
     other_edge = GOAL_CUBE
 
-    def __init__(
-        self,
-        config: FrankaCubePushConfig,
-        num_envs: int,
-        device: torch.device,
-        seed: int,
-        *,
-        spread_clocks: bool = False,
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
-        self.kept = {"goal": torch.zeros(num_envs, 7, device=device), "start": torch.zeros(num_envs, 2, device=device)}
+    def prepare(self) -> None:
+        super().prepare()
+        self.kept = {"goal": self.zeros(7), "start": self.zeros(2)}
         """Pose of the goal, whose orientation is for display only, and the cube's start position."""
-        self.totals = {"moved": torch.zeros(num_envs, device=device)}
+        self.totals = {"moved": self.zeros()}
         self._drawn_goal = self.kept["goal"]
 
     def other(self) -> Tensor:
@@ -66,12 +58,12 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
         near, reached = closeness(self.aside()), self.succeeded()
         over = (self.lifted() | (self.clock >= self.episode_length)) & ~reached
         left = (self.episode_length + 1 - self.clock).float()
-        self._terms = {
+        terms = {
             "align": (config.align_reward * near).masked_fill(reached | over, 0.0),
             "success": config.success_reward * left * reached,
             "end": config.end_cost * (near - 1.0) * over,
         }
-        return torch.stack(tuple(self._terms.values())).sum(dim=0)
+        return self.total(terms)
 
     def figures(self) -> dict[str, Tensor]:
         moved = ((self.cube()[:, :2] - self.kept["start"]).norm(dim=1) > MOVED) & ~self.engine.bad

@@ -23,19 +23,11 @@ class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
     scene = "franka_stack"
     other_edge = CUBE_B
 
-    def __init__(
-        self,
-        config: FrankaCubeStackConfig,
-        num_envs: int,
-        device: torch.device,
-        seed: int,
-        *,
-        spread_clocks: bool = False,
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
-        self.totals = {"lifted": torch.zeros(num_envs, device=device)}
+    def prepare(self) -> None:
+        super().prepare()
+        self.totals = {"lifted": self.zeros()}
         """1 once cube A was lifted."""
-        self._above = torch.tensor((0.0, 0.0, 0.5 * (CUBE_A + CUBE_B)), device=device)
+        self._above = self.constant((0.0, 0.0, 0.5 * (CUBE_A + CUBE_B)))
 
     def other(self) -> Tensor:
         return self.engine.qpos[:, 7:10].float()
@@ -59,13 +51,13 @@ class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
         distance = (torch.stack((self.grip(), *self.tips())) - cube).norm(dim=2).mean(dim=0)
         align = closeness((self.other() + self._above - cube).norm(dim=1)) * lifted
         reach = torch.maximum(closeness(distance), align)
-        self._terms = {
+        terms = {
             "reach": config.reach_reward * reach * ~stacked,
             "lift": config.lift_reward * (lifted & ~stacked),
             "align": config.align_reward * align * ~stacked,
             "stack": config.stack_reward * stacked,
         }
-        return torch.stack(tuple(self._terms.values())).sum(dim=0)
+        return self.total(terms)
 
     def figures(self) -> dict[str, Tensor]:
         figures = super().figures()

@@ -27,13 +27,10 @@ class Hopper(MujocoTask[HopperConfig]):
     velocity_clip = 10.0
     """Observed velocities are clipped to this magnitude: an impact would otherwise dominate the normaliser."""
 
-    def __init__(
-        self, config: HopperConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
         self.obs_spec = {"policy": 11}
-        self._stance = torch.tensor(self.stance, device=device)
-        self._posture = torch.tensor((0.0, 0.0, 1.0, 1.0, 1.0, 1.0), device=device)
+        self._stance = self.constant(self.stance)
+        self._posture = self.constant((0.0, 0.0, 1.0, 1.0, 1.0, 1.0))
         self._floor_height: float = self.engine.model.body("torso").pos[2]
 
     def model(self) -> mujoco.MjModel:

@@ -37,28 +37,20 @@ class Humanoid(MujocoTask[HumanoidConfig]):
     joint_velocity_scale = 0.1
     spin_scale = 0.25
 
-    def __init__(
-        self, config: HumanoidConfig, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
         self.obs_spec = {"policy": 108}
         model = self.engine.model
         self.dt: float = model.opt.timestep * self.substeps
-
-        def constant(values: object) -> Tensor:
-            return torch.as_tensor(values, dtype=torch.float32).to(device)
-
+        constant = self.constant
         self._low, self._high = constant(model.jnt_range[1:]).T.contiguous()
         self._effort = constant(model.actuator_gear[:, 0])
         self._strength = self._effort / self._effort.max()
         self._stiffness = constant(model.jnt_stiffness[1:])
         self._damping = constant(model.dof_damping[6:])
-        self._root = constant(model.qpos0[:7]).expand(num_envs, 7)
-        self._still = torch.zeros(num_envs, 6, device=device)
-        self._ahead = constant((1.0, 0.0, 0.0)).expand(num_envs, 3)
-        self._before = torch.zeros(num_envs, 2, dtype=self.engine.qpos.dtype, device=device)
+        self._root = constant(model.qpos0[:7]).expand(self.num_envs, 7)
+        self._ahead = constant((1.0, 0.0, 0.0)).expand(self.num_envs, 3)
+        self._before = self.engine.qpos[:, :2].clone()
         """`[N, 2]`: x and y before the step, which progress is measured from."""
-        self._terms: dict[str, Tensor] = {}
         first = int(model.sensor("right_foot_force").adr[0])
         self._wrenches = slice(first, first + 12)
 
@@ -69,7 +61,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         angle, velocity = self.config.start_angle, self.config.start_velocity
         joints = self.uniform(-angle, angle, 21).clamp(self._low, self._high)
         speeds = self.uniform(-velocity, velocity, 21)
-        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self._still, speeds), dim=1))
+        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self.zeros(6), speeds), dim=1))
 
     def control(self, action: Tensor) -> Tensor:
         self._before.copy_(self.engine.qpos[:, :2])
@@ -151,14 +143,12 @@ class Humanoid(MujocoTask[HumanoidConfig]):
             "limits": -config.limit_cost * (at_stop * self._strength).sum(dim=1),
         }
         fallen = self.failed()
-        self._terms = {f"reward/{name}": value.masked_fill(fallen, 0.0) for name, value in terms.items()}
-        self._terms["reward/fall"] = config.fall_reward * fallen
-        return torch.stack(tuple(self._terms.values())).sum(dim=0)
+        kept = {name: value.masked_fill(fallen, 0.0) for name, value in terms.items()}
+        return self.total(kept | {"fall": config.fall_reward * fallen})
 
     def figures(self) -> dict[str, Tensor]:
-        # Computed values are copies: a view of the engine's state would change at the reset.
-        return self._terms | {
-            "forward_velocity": 1.0 * self.engine.qvel[:, 0].float(),
-            "episode/distance": 1.0 * self.engine.qpos[:, 0].float(),
+        return {
+            "forward_velocity": self.engine.qvel[:, 0].float(),
+            "episode/distance": self.engine.qpos[:, 0].float(),
             "episode/fell": self.failed().float(),
         }

@@ -57,38 +57,27 @@ class InHand(MujocoTask[C]):
     objective = "successes"
     mutable = ("distance_weight", "rotation_weight", "action_weight", "success_bonus")
 
-    def __init__(
-        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
         model, hand = self.engine.model, self.hand
         self.cube = _range(model, "cube", 7), _range(model, "cube", 6, "dof")
         """Columns of the cube in `qpos` and `qvel`."""
         self.joints = _columns(model, hand.joints, "qpos"), _columns(model, hand.joints, "dof")
         """Columns of the hand in `qpos` and `qvel`."""
         self.obs_spec = {"policy": 3 * len(hand.joints) + 24 + 19 * len(hand.tips) + self.action_dim}
-        self.totals = {"successes": torch.zeros(num_envs, device=device)}
-        self.kept = {
-            "goal": torch.zeros(num_envs, 4, device=device),
-            "action": torch.zeros(num_envs, self.action_dim, device=device),
-        }
+        self.totals = {"successes": self.zeros()}
+        self.kept = {"goal": self.zeros(4), "action": self.zeros(self.action_dim)}
         """`goal`: the orientation to reach, w x y z. `action`: the last action, zero at the start."""
-        self._terms: dict[str, Tensor] = {}
-        self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
-
-        # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
-        def constant(values: object) -> Tensor:
-            return torch.as_tensor(values, dtype=torch.float32, device=device)
-
+        self._reached = ~self._everything
+        constant = self.constant
         ids = [model.joint(name).id for name in hand.joints]
         self._low, self._high = constant(model.jnt_range[ids]).unbind(1)
-        self._driven = torch.tensor([ids.index(joint) for joint in model.actuator_trnid[:, 0]], device=device)
+        self._driven = torch.tensor([ids.index(joint) for joint in model.actuator_trnid[:, 0]], device=self.device)
         self._target_low, self._target_high = constant(model.actuator_ctrlrange).unbind(1)
         self._torque_low, self._torque_high = constant(model.actuator_forcerange).unbind(1)
         self._stiffness, self._damping = constant(model.actuator_gainprm[:, 0]), constant(-model.actuator_biasprm[:, 2])
         self._home = constant(model.qpos0)
         self._cube_start, self._goal_position = constant(hand.cube_start), constant(hand.goal_position)
-        self._tips, self._wrenches = (torch.tensor(ids, device=device) for ids in _tip_sensors(model, hand.tips))
+        self._tips, self._wrenches = (torch.tensor(ids, device=self.device) for ids in _tip_sensors(model, hand.tips))
 
     def model(self) -> mujoco.MjModel:
         return robots.load(self.hand.scene)
@@ -102,7 +91,7 @@ class InHand(MujocoTask[C]):
         qpos[:, start + 3 : start + 7] = self._orientations()
         # A thumb joint of the Allegro hand has a range without zero, so a share of an angle in it may lie outside.
         qpos[:, self.joints[0]] = (self.config.joint_spread * drawn).clamp(self._low, self._high)
-        return StartState(qpos, torch.zeros(self.num_envs, self.engine.model.nv, device=self.device))
+        return StartState(qpos, self.zeros(self.engine.model.nv))
 
     def begin(self, mask: Tensor) -> None:
         self._new_goals(mask)
@@ -130,20 +119,18 @@ class InHand(MujocoTask[C]):
         config, scales = self.config, self.reward_scales
         distance, angle = self.distance(), self.angle()
         self._reached = (angle <= config.success_angle) & ~self.engine.bad
-        self._terms = {
+        terms = {
             "distance": scales["distance_weight"] * distance,
             "rotation": scales["rotation_weight"] / (angle + config.rotation_softening),
             "action": scales["action_weight"] * action.square().sum(dim=1),
             "success": scales["success_bonus"] * self._reached,
             "drop": config.drop_reward * (distance >= config.drop_distance),
         }
-        return torch.stack(list(self._terms.values())).sum(dim=0)
+        return self.total(terms)
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward just computed, zero where a simulation diverged; successes of the episode."""
         self.totals["successes"] += self._reached
-        terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
-        return terms | {"episode/successes": self.totals["successes"].clone()}
+        return {"episode/successes": self.totals["successes"]}
 
     def proceed(self) -> None:
         self._new_goals(self._reached)

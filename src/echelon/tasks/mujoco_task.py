@@ -81,6 +81,19 @@ class MujocoTask(ABC, Generic[C]):
         """The values of `mutable`, `[N]` each."""
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
+        self._terms: dict[str, Tensor] = {}
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make what the task needs besides: `obs_spec`, `totals`, `kept`, and constants of the step."""
+
+    def constant(self, values: object) -> Tensor:
+        """A float32 tensor, made once: a captured CUDA graph cannot build tensors from Python numbers."""
+        return torch.as_tensor(values, dtype=torch.float32).to(self.device)
+
+    def zeros(self, *columns: int) -> Tensor:
+        """`[N, *columns]`."""
+        return torch.zeros(self.num_envs, *columns, device=self.device)
 
     def _make_engine(self) -> Engine:
         """Build the engine; on CUDA with buffer sizes from a probe, which become part of the settings."""
@@ -128,6 +141,19 @@ class MujocoTask(ABC, Generic[C]):
         """Metrics to log, `[N]` each: of the current state, and under `episode/` of the episode so far."""
         return {}
 
+    def total(self, terms: dict[str, Tensor]) -> Tensor:
+        """The reward `[N]` as a sum of terms by name, which are logged as `reward/<name>`."""
+        self._terms = terms
+        return torch.stack(tuple(terms.values())).sum(dim=0)
+
+    def log(self) -> dict[str, Tensor]:
+        """The reward's terms, zero where a simulation diverged, and the task's own metrics.
+
+        Copies, because a metric may be a view of the engine's state, which a reset changes.
+        """
+        terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
+        return terms | {name: value.clone() for name, value in self.figures().items()}
+
     def proceed(self) -> None:
         """Change the task within an episode, such as a new goal; called after `judge` and before `observe`."""
 
@@ -155,11 +181,7 @@ class MujocoTask(ABC, Generic[C]):
         terminated = self.failed() | bad
         truncated = (self.clock >= self.episode_length) & ~terminated
         reward = self.reward(action).float().masked_fill(bad, 0.0)
-        # Copies, because a metric may be a view of the engine's state, which the reset below changes.
-        log = {name: x.clone() for name, x in self.figures().items()} | {
-            "quarantined": bad.float(),
-            "overflow": (self.engine.overflow - overflow).float(),
-        }
+        log = self.log() | {"quarantined": bad.float(), "overflow": (self.engine.overflow - overflow).float()}
         self.proceed()
         final_obs = self.observe()
         self._begin(terminated | truncated)

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 
 GOOD, POOR = torch.tensor([6.0, 0.0]), torch.tensor([5.9, 0.0])  # 3 and 2.95 in the mean
 
 
-def made(interval: int = 4, start: float = 0.075, target: float = 0.01) -> Tolerance:
-    return Tolerance(start, target, 0.9, interval, 3.0, torch.device("cpu"))
+def made(interval: int = 4, target: float = 0.01) -> Tolerance:
+    return Tolerance(AllegroKukaConfig(tolerance_interval=interval, target_tolerance=target), torch.device("cpu"))
 
 
 def test_shrinks_when_time_has_passed_and_the_mean_suffices() -> None:

@@ -3,20 +3,17 @@
 import torch
 from torch import Tensor
 
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
+
 
 class Tolerance:
-    """Starts at `start` and shrinks by `shrink` down to `target`, in metres.
-
-    It shrinks when `interval` control steps have passed since the last change and the mean number of successes per
-    episode is at least `successes`. All is computed on the device.
+    """Shrinks by a factor, down to a target, when some control steps have passed since the last change and the mean
+    number of successes per episode is high enough. All is computed on the device.
     """
 
-    def __init__(
-        self, start: float, target: float, shrink: float, interval: int, successes: float, device: torch.device
-    ) -> None:
-        self.start, self.target, self.shrink = start, target, shrink
-        self.interval, self.successes = interval, successes
-        self.value = torch.full((), start, device=device)
+    def __init__(self, config: AllegroKukaConfig, device: torch.device) -> None:
+        self.config = config
+        self.value = torch.full((), config.tolerance, device=device)
         self.steps = torch.zeros((), dtype=torch.int64, device=device)
         """Control steps since the tolerance last changed."""
         self.fixed = False
@@ -26,9 +23,10 @@ class Tolerance:
         """Advance by one control step; `last_successes [N]` are those of each environment's last finished episode."""
         if self.fixed:
             return
+        config = self.config
         self.steps += 1
-        due = (self.steps >= self.interval) & (last_successes.mean() >= self.successes)
-        smaller = (self.shrink * self.value).clamp(self.target, self.start)
+        due = (self.steps >= config.tolerance_interval) & (last_successes.mean() >= config.tolerance_successes)
+        smaller = (config.tolerance_shrink * self.value).clamp(config.target_tolerance, config.tolerance)
         self.value.copy_(torch.where(due, smaller, self.value))
         self.steps.masked_fill_(due, 0)
 
@@ -37,6 +35,6 @@ class Tolerance:
 
         The progress of the tolerance counts from 0 to 1; successes count in full only at the target.
         """
-        way = self.start - self.target
-        gained = (self.start - self.value) / way if way > 0.0 else torch.ones_like(self.value)
-        return gained + torch.where(self.value > self.target, 0.01, 1.0) * successes
+        start, target = self.config.tolerance, self.config.target_tolerance
+        gained = (start - self.value) / (start - target) if start > target else torch.ones_like(self.value)
+        return gained + torch.where(self.value > target, 0.01, 1.0) * successes

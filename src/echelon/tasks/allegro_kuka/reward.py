@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
+
 START_HEIGHT = 0.63
 """Height of the object's centre at the start, in metres, for every size."""
 HEIGHT_OFFSET, LIFTED_HEIGHT, MOST_LIFT = 0.05, 0.15, 0.5
@@ -21,23 +23,6 @@ MOST_REACH, MOST_APPROACH = 10.0, 100.0
 
 TERMS = ("reach", "lift", "lift_bonus", "keypoint", "goal", "arm_speed", "hand_speed")
 """Names of the reward's terms."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Weights of the reward's terms; distances in metres, speeds in rad/s."""
-
-    reach: float
-    lift: float
-    lift_bonus: float
-    keypoint: float
-    goal_bonus: float
-    arm_speed: float
-    hand_speed: float
-    reach_until_lifted: bool
-    """Whether reaching is rewarded only until the object is lifted."""
-    success_steps: int
-    """Steps near the goal needed for a success; the bonus is split between them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class Progress:
         self.near_steps.masked_fill_(mask, 0)
         self.best_distance.copy_(torch.where(mask, distance, self.best_distance))
 
-    def pay(self, seen: Seen, tolerance: Tensor, prices: Prices) -> tuple[dict[str, Tensor], Tensor]:
+    def pay(self, seen: Seen, tolerance: Tensor, weights: AllegroKukaConfig) -> tuple[dict[str, Tensor], Tensor]:
         """Terms of the reward by name, and `[N]` bool: goal reached. The order of updates matters."""
         height = HEIGHT_OFFSET + seen.height - START_HEIGHT
         lifted = self.lifted | (height > LIFTED_HEIGHT)
@@ -90,12 +75,12 @@ class Progress:
         near = seen.distance <= NEAR * tolerance
         self.near_steps += near
         terms = {
-            "reach": prices.reach * (nearer * ~lifted if prices.reach_until_lifted else nearer),
-            "lift": prices.lift * height.clamp(0.0, MOST_LIFT) * ~lifted,
-            "lift_bonus": prices.lift_bonus * first,
-            "keypoint": prices.keypoint * closer * lifted,
-            "goal": prices.goal_bonus / prices.success_steps * near,
-            "arm_speed": prices.arm_speed * seen.arm_speed,
-            "hand_speed": prices.hand_speed * seen.hand_speed,
+            "reach": weights.reach_weight * (nearer * ~lifted if weights.reach_until_lifted else nearer),
+            "lift": weights.lift_weight * height.clamp(0.0, MOST_LIFT) * ~lifted,
+            "lift_bonus": weights.lift_bonus * first,
+            "keypoint": weights.keypoint_weight * closer * lifted,
+            "goal": weights.goal_bonus / weights.success_steps * near,
+            "arm_speed": weights.arm_speed_weight * seen.arm_speed,
+            "hand_speed": weights.hand_speed_weight * seen.hand_speed,
         }
-        return terms, self.near_steps >= prices.success_steps
+        return terms, self.near_steps >= weights.success_steps

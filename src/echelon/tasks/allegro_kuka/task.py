@@ -28,7 +28,7 @@ from echelon.tasks.allegro_kuka.curriculum import Tolerance
 from echelon.tasks.allegro_kuka.draws import Draws
 from echelon.tasks.allegro_kuka.forces import Pushes
 from echelon.tasks.allegro_kuka.goals import Goals, Keypoints
-from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, TERMS, Prices, Progress, Seen
+from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, TERMS, Progress, Seen
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
@@ -49,10 +49,8 @@ class AllegroKuka(MujocoTask[C]):
     place: ClassVar[scene.Workplace]
     objective = "objective"
 
-    def __init__(
-        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
-    ) -> None:
-        super().__init__(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    def prepare(self) -> None:
+        config, num_envs, device = self.config, self.num_envs, self.device
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
         sized = ("object", "goal") if self.place.marker == "box" else ("object",)
@@ -64,28 +62,18 @@ class AllegroKuka(MujocoTask[C]):
         self.goals = Goals(num_envs, device)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
         self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.generator)
-        self.tolerance = Tolerance(
-            config.tolerance,
-            config.target_tolerance,
-            config.tolerance_shrink,
-            config.tolerance_interval,
-            config.tolerance_successes,
-            device,
-        )
-        self.prices = _prices(config)
+        self.tolerance = Tolerance(config, device)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
         self.obs_spec = {"policy": self._width()}
-        self.totals = {"lifted": torch.zeros(num_envs, device=device)}
+        self.totals = {"lifted": self.zeros()}
         self.kept = self._kept()
         self._body = int(model.body("object").id)
-        self._terms: dict[str, Tensor] = {}
-        self._reached = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        self._home = torch.as_tensor(model.qpos0, dtype=torch.float32, device=device)
+        self._reached, self._reward = ~self._everything, self.zeros()
+        self._home = self.constant(model.qpos0)
 
     def _kept(self) -> dict[str, Tensor]:
         """All state between steps, by name."""
-        device, told = self.device, 3 + self._observed_reaches()
         return {
             "target": self.arms.target,
             "goal_position": self.goals.position,
@@ -98,10 +86,10 @@ class AllegroKuka(MujocoTask[C]):
             "force_chance": self.pushes.chance,
             "tolerance": self.tolerance.value,
             "tolerance_steps": self.tolerance.steps,
-            "successes": torch.zeros(self.num_envs, device=device),
-            "last_successes": torch.zeros(self.num_envs, device=device),
-            "reward": torch.zeros(self.num_envs, device=device),
-            "told": torch.zeros(self.num_envs, told, device=device),
+            "successes": self.zeros(),
+            "last_successes": self.zeros(),
+            "reward": self.zeros(),
+            "told": self.zeros(3 + self._observed_reaches()),
         }
 
     @property
@@ -120,7 +108,7 @@ class AllegroKuka(MujocoTask[C]):
     # Start of an episode.
 
     def start_state(self) -> StartState:
-        qpos, qvel = self._home.repeat(self.num_envs, 1), self._home.new_zeros(self.num_envs, self.engine.model.nv)
+        qpos, qvel = self._home.repeat(self.num_envs, 1), self.zeros(self.engine.model.nv)
         qpos[:, :7] = self.draws.starts()
         joints = self.arms.low.numel()
         qpos[:, self.arms.qpos] = self.arms.starts(self.uniform(0.0, 1.0, joints))
@@ -150,8 +138,8 @@ class AllegroKuka(MujocoTask[C]):
         self._update_observed_progress(self._everything)
         self.tolerance.advance(kept["last_successes"])
         seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
-        terms, reached = self.progress.pay(seen, self.tolerance.value, self.prices)
-        self._terms = {name: self.reward_scales[name] * term for name, term in terms.items()}
+        terms, reached = self.progress.pay(seen, self.tolerance.value, self.config)
+        self._reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
         self._reached = reached & ~self.engine.bad
         kept["successes"] += self._reached
         self.clock.masked_fill_(self._reached, 0)
@@ -164,16 +152,13 @@ class AllegroKuka(MujocoTask[C]):
         return failed | (self.kept["successes"] >= config.max_successes)
 
     def reward(self, action: Tensor) -> Tensor:
-        reward = torch.stack(list(self._terms.values())).sum(dim=0).masked_fill(self.engine.bad, 0.0)
-        self.kept["reward"].copy_(reward)
-        return reward
+        self.kept["reward"].copy_(self._reward.masked_fill(self.engine.bad, 0.0))
+        return self._reward
 
     def figures(self) -> dict[str, Tensor]:
-        """Terms of the reward, achievements, and the current tolerance."""
         successes, lifted = self.kept["successes"], self.progress.lifted.float()
         self.totals["lifted"].copy_(torch.maximum(self.totals["lifted"], lifted))
-        terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
-        return terms | {
+        return {
             "lifted": lifted,
             "held": self.held().float(),
             "distance": self.distance(),
@@ -284,17 +269,3 @@ class AllegroKuka(MujocoTask[C]):
         """`[N, K, 3]`: vectors from the goal's keypoints to the object's."""
         goal = self.keypoints.at(self.goals.position, self.goals.orientation)
         return self.keypoints.at(*self._pose()) - goal
-
-
-def _prices(config: AllegroKukaConfig) -> Prices:
-    return Prices(
-        reach=config.reach_weight,
-        lift=config.lift_weight,
-        lift_bonus=config.lift_bonus,
-        keypoint=config.keypoint_weight,
-        goal_bonus=config.goal_bonus,
-        arm_speed=config.arm_speed_weight,
-        hand_speed=config.hand_speed_weight,
-        reach_until_lifted=config.reach_until_lifted,
-        success_steps=config.success_steps,
-    )
