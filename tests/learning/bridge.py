@@ -10,9 +10,8 @@ from torch import Tensor
 
 from echelon.algorithms import find
 from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.sapg import BORROWS
 from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
-from echelon.learning.plans import Minibatch, Plan, leader_from_all_followers
+from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
@@ -44,7 +43,7 @@ class Bridge:
         algorithm = algorithm_of(problem)
         self.layout = Layout(problem.num_envs, problem.policies, sizes=self.config.envs_per_policy)
         assert self.layout.policy_id.tolist() == list(problem.policy_id)
-        self.plan = Plan(self.layout, problem.horizon, problem.sequence, algorithm.groups, minibatches=minibatches)
+        self.plan = Plan(self.layout, problem.horizon, problem.sequence, algorithm.groups(self.config), minibatches=minibatches)
         self.settings = Settings(self.config, self.layout, algorithm.vectors(self.config, self.layout))
         self.model = make_model(problem)
         self.rollout = make_rollout(problem)
@@ -93,12 +92,8 @@ class Bridge:
 
 
 def algorithm_of(problem: Problem) -> Algorithm:
-    """The problem's algorithm, perhaps with all followers to borrow from, or with a clip range for each policy."""
+    """The problem's algorithm, perhaps with a clip range for each policy."""
     algorithm = find(problem.algo)
-    if problem.borrows_all:
-        all_of_them = replace(BORROWS, pairs=leader_from_all_followers)
-        groups = tuple(all_of_them if group == BORROWS else group for group in algorithm.groups)
-        algorithm = replace(algorithm, groups=groups)
     if problem.clips:
         clips = torch.tensor(problem.clips, dtype=torch.float64)
         usual = algorithm.vectors
@@ -129,6 +124,7 @@ def make_config(problem: Problem, minibatches: int, **update: object) -> TrainCo
             **update,
         ),
         ensemble=EnsembleConfig(
+            borrow_from="all" if problem.borrows_all else "one",
             estimator=problem.estimator,
             clip_centre=problem.clip_centre,
             advantage_scope=problem.advantage_scope,

@@ -20,6 +20,7 @@ CASES += [(algo, m, blocks, 3) for algo in ("sapg", "cpo") for m, blocks in LSTM
 
 OPTIONS = [
     {"estimator": "vtrace"},
+    {"estimator": "gae"},
     {"clip_centre": "old_ratio"},
     {"advantage_scope": "group"},
     {"advantage_scope": "policy"},
@@ -56,7 +57,7 @@ def test_plan_lists_the_oracles_evaluations(case):
     assert set(ours) == set(theirs)
 
 
-@pytest.mark.parametrize("option", [{}, {"estimator": "vtrace"}], ids=str)
+@pytest.mark.parametrize("option", [{}, {"estimator": "vtrace"}, {"estimator": "gae"}], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_targets(case, option):
     bridge = Bridge(problem(*case, value_gain=3.0, **option))

@@ -79,7 +79,7 @@ class Problem:
     bounds_coef: float = 1e-4
     entropy_coef: float = 0.0
     entropy_scale: float = 0.0
-    estimator: Literal["td", "vtrace"] = "td"
+    estimator: Literal["td", "gae", "vtrace"] = "td"
     clip_centre: Literal["one", "old_ratio"] = "one"
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
     loss_scale: float = 1.0

@@ -30,6 +30,8 @@ def targets(problem: Problem) -> dict[Evaluation, Target]:
                 path = gae(problem, env)
             elif problem.estimator == "td":
                 path = one_step(problem, env, policy)
+            elif problem.estimator == "gae":
+                path = followed(problem, env, policy)
             else:
                 path = vtrace(problem, env, policy)
             for t in range(problem.horizon):
@@ -65,6 +67,25 @@ def one_step(problem: Problem, env: int, policy: int) -> list[Target]:
         following, _ = successor(problem, t, env, borrowed_value(problem, t + 1, env, policy))
         returns = problem.reward[t, env].item() + problem.discount * following
         path.append(Target(returns - value, returns, value))
+    return path
+
+
+def followed(problem: Problem, env: int, policy: int) -> list[Target]:
+    """A_t = Σ_k (γτ)^k · Π_{j=1..k} min(1, π_k/π_collector at t+j) · δ_{t+k} up to the episode's end, written as that sum."""
+    deltas = [target.advantage for target in one_step(problem, env, policy)]
+    values = [target.value for target in one_step(problem, env, policy)]
+    path = []
+    for t in range(problem.horizon):
+        advantage, weight = 0.0, 1.0
+        for s in range(t, problem.horizon):
+            advantage += weight * deltas[s]
+            if problem.terminated[s, env] or problem.truncated[s, env] or s + 1 == problem.horizon:
+                break
+            out = single_step(problem, s + 1, env, policy)
+            new = log_prob(out.mean, out.log_std, problem.action[s + 1, env]).item()
+            ratio = math.exp(min(0.0, new - problem.log_prob[s + 1, env].item()))
+            weight *= problem.discount * problem.gae_lambda * ratio
+        path.append(Target(advantage, advantage + values[t], values[t]))
     return path
 
 

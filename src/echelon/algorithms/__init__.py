@@ -35,7 +35,7 @@ def complete(config: TrainConfig) -> TrainConfig:
     if algorithm.one_policy and config.policies != 1:
         raise UserError(f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose --algo cpo")
     asked, followers = len(config.formation.distance), config.num_policies - 1
-    if asked and PULL not in algorithm.groups:
+    if asked and PULL not in algorithm.groups(config):
         raise UserError(f"--formation.distance needs followers that are pulled, which {config.algo} has not")
     if asked not in (0, 1, 2, followers):
         raise UserError(f"--formation.distance takes 1, 2 or {followers} numbers for {followers} followers")

@@ -98,7 +98,7 @@ class Algorithm:
     name: str
     actor_loss: Callable[[Batch, TrainConfig], ActorLoss]
     """The policy's loss on a minibatch."""
-    groups: tuple[Group, ...] = ()
+    groups: Callable[[TrainConfig], Sequence[Group]] = lambda config: ()
     """Who learns from whose rows, besides everybody from their own."""
     policies: int = 6
     """How many there are unless the settings say so."""

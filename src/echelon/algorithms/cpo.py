@@ -10,7 +10,7 @@ from torch import Tensor
 from echelon.algorithms.adversary import make_adversary
 from echelon.algorithms.algorithm import Algorithm
 from echelon.algorithms.ppo import own_term
-from echelon.algorithms.sapg import BORROWS, borrow_term
+from echelon.algorithms.sapg import BORROWS, borrow_term, borrows
 from echelon.config import TrainConfig
 from echelon.learning.batch import Batch, total
 from echelon.learning.losses import pull_weight, surrogate
@@ -67,7 +67,7 @@ def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
 CPO = Algorithm(
     "cpo",
     actor_loss,
-    groups=(BORROWS, PULL),
+    groups=lambda config: (borrows(config), PULL),
     reads_leader=lambda config: config.pull.reverse_temperature != 0,
     extra_reward=make_adversary,
     colour=0,

@@ -12,9 +12,16 @@ from echelon.config import TrainConfig
 from echelon.learning.batch import Batch, total
 from echelon.learning.losses import surrogate
 from echelon.learning.objective import ActorLoss
-from echelon.learning.plans import Group, leader_from_one_follower
+from echelon.learning.plans import Group, leader_from_all_followers, leader_from_one_follower
 
 BORROWS = Group("leader_borrows", leader_from_one_follower)
+BORROWS_OF_EACH = Group("leader_borrows", leader_from_all_followers, part=lambda policies: policies - 1)
+BORROWS_ALL = Group("leader_borrows", leader_from_all_followers)
+
+
+def borrows(config: TrainConfig) -> Group:
+    """Whose rows the leader borrows: as many of one follower as of all together, or all there are."""
+    return {"one": BORROWS, "part_of_each": BORROWS_OF_EACH, "all": BORROWS_ALL}[config.ensemble.borrow_from]
 
 
 def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
@@ -30,4 +37,4 @@ def borrow_term(batch: Batch, config: TrainConfig) -> Tensor:
     return config.ensemble.borrow_weight * total(loss)
 
 
-SAPG = Algorithm("sapg", actor_loss, groups=(BORROWS,), colour=1)
+SAPG = Algorithm("sapg", actor_loss, groups=lambda config: (borrows(config),), colour=1)

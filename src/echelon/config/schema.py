@@ -114,6 +114,8 @@ class UpdateConfig:
 class EnsembleConfig:
     """What SAPG and CPO add: how a policy learns from rows that another one collected."""
 
+    borrow_from: Literal["one", "part_of_each", "all"] = "one"
+    """Whose rows the leader borrows: a drawn follower's, as many but a part of every follower's, or all."""
     estimator: Literal["td", "gae", "vtrace"] = "td"
     """Targets on borrowed rows under the borrower's value: one-step TD, GAE as far as the borrower would go, V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"

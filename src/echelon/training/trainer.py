@@ -236,7 +236,7 @@ def make_plan(layout: Layout, config: TrainConfig) -> Plan:
         layout,
         update.horizon,
         update.sequence if config.model.lstm else 1,
-        find(config.algo).groups,
+        find(config.algo).groups(config),
         minibatches=update.minibatches or (rows / config.num_envs if rows else float(update.minibatch_envs)),
         fit=rows is not None,
     )
