@@ -168,9 +168,9 @@ class FormationConfig:
     """One for all followers, the nearest's and the farthest's, or one each; none leaves the pull as it is set."""
     unit: Literal["ess", "clip_fraction", "kl"] = "ess"
     """Of the distance: ESS of a follower's rows under the leader, their share outside the clip range, or KL."""
-    gain: float = 0.2
+    gain: float = 0.3
     """How much of the error, in units of ln, the pull is moved by in every iteration."""
-    beta_range: tuple[float, float] = (1e-5, 0.1)
+    beta_range: tuple[float, float] = (1e-3, 0.3)
     """Weakest and strongest pull. An adversary pays followers that are too near at the weakest, `coef` at the most."""
 
 
