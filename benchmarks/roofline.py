@@ -15,10 +15,9 @@ layer is not shared; if it were, CPO on AllegroHand would have 9.8 ms.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from trainer_parts import update_size
-
 from echelon.algorithms import complete
 from echelon.config import ModelConfig, TrainConfig
+from echelon.training.resolve import resolve
 
 FLOPS = 0.75 * 494.7e12
 """Dense TF32 on an H200, per second."""
@@ -84,10 +83,11 @@ def update_products(
     config: TrainConfig, obs_spec: Mapping[str, int], actions: int, *, shared: bool = False
 ) -> list[Product]:
     """Forward products of all gradient steps of one iteration."""
-    size = update_size(config)
-    units = size.units if shared else size.evaluations
-    policies = complete(config).num_policies
-    passes = forward(config.model, obs_spec, actions, policies, size.evaluations, units)
+    plan = resolve(config).plan
+    rows = plan.layout.networks * plan.length
+    evaluations = plan.size * rows
+    units = plan.sizes[0] * rows if shared else evaluations
+    passes = forward(config.model, obs_spec, actions, complete(config).num_policies, evaluations, units)
     return [replace(one, rows=config.update.mini_epochs * one.rows) for one in passes]
 
 

@@ -5,6 +5,7 @@
     python benchmarks/speed.py AllegroKukaThrow FrankaCubePush --random-steps 1000                    # other tasks
     python benchmarks/speed.py AllegroHand --growth --json results/growth/AllegroHand.jsonl           # other sizes
     python benchmarks/speed.py Humanoid --device cpu --num-envs 12 24 --iterations 2 --seconds 0.5    # a try
+    python benchmarks/speed.py AllegroHand --kernels 20                         # where its time goes
     python benchmarks/speed.py --table results/speed/h200.jsonl                 # what was measured
 
 Each measurement is a process of its own, so that memory is that of one, and all cases are measured once before any is
@@ -14,14 +15,18 @@ with its controls: what moves and touches takes longer. *Rollout* adds task, pol
 *Training* is whole iterations of the task's preset, medians of `--iterations`, with how they split, and the update
 beside its roofline (`roofline.py`; none for a population). `--random-steps` control steps of random actions give the
 rate of physics and task (`random`), the share of steps that lost contacts (`overflow`), and how many simulations
-went wrong (`quarantined`). A number of environments that does not split into the preset's equal minibatches is replaced
-by the nearest that does. `python docs/draw_growth.py` draws growth.
+went wrong (`quarantined`). `--kernels` lists the longest kernels of collecting, targets and update, each by itself, on
+standard error: milliseconds in all, how often, and the name. Sums exceed a part's time where kernels run side by side,
+and fall short of it where the profiler misses those inside conditional graph nodes, as in the loops of MuJoCo Warp's
+solver: of collecting, trust only those outside the solver. A number of environments that does not split into the
+preset's equal minibatches is replaced by the nearest that does. `python docs/draw_growth.py` draws growth.
 """
 
 import json
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,20 +35,27 @@ from typing import Any
 import torch
 from command import Row, answer, append, command, in_a_process, markdown, options, read_lines
 from roofline import update_roofline
-from trainer_parts import last_actions, make_env, settings, train, update_size
+from torch.profiler import ProfilerActivity, profile
 
+from echelon import tasks
 from echelon.bench.clock import memory
 from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
+from echelon.presets import preset
+from echelon.training.loop import set_up_torch
+from echelon.training.resolve import resolve
+from echelon.training.trainer import Trainer
 
 STEPS = 8
 """Control steps in a graph of physics or of random actions."""
 RATES = ("physics", "physics_in_training", "random", "rollout", "training")
 FARTHEST = 512
 """Environments by which a number that was asked for may be changed."""
+SOME_REWARD = 0.01
+"""Adversarial coefficient where it is asked for and the preset has none; time does not depend on it."""
 GROWTH = (4096, 8192, 16384, 24576, 49152, 98304)
 
 
@@ -82,6 +94,25 @@ RATIOS = {
     ),
 }
 """What is divided, and whose by whose."""
+
+
+def settings(task: str, algo: Any, num_envs: int, adversary: str | None = None) -> TrainConfig:
+    """The task's preset for an algorithm, with the adversarial reward as it is there, or `on` or `off`.
+
+    Members of a population all do the preset's work: with mutations, some would take more passes than others.
+    """
+    config = replace(preset(task), algo=algo, num_envs=num_envs)
+    coef = {None: config.adversary.coef, "off": 0.0, "on": config.adversary.coef or SOME_REWARD}[adversary]
+    config = replace(config, adversary=replace(config.adversary, coef=coef))
+    return replace(config, pbt=replace(config.pbt, mutate_at_start=False))
+
+
+def make_env(config: TrainConfig, device: torch.device) -> Any:
+    """The environments of a run, after torch has been set up for it."""
+    set_up_torch(config)
+    env = tasks.make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
+    env.reset()
+    return env
 
 
 def wait(device: torch.device) -> None:
@@ -144,6 +175,21 @@ def random_steps(env: Any, count: int) -> Row:
     return found
 
 
+def list_kernels(run: Callable[[], object], device: torch.device, top: int) -> str:
+    """Those of a call, the longest first, after a line with their sum."""
+    on_cuda = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_cuda else ProfilerActivity.CPU]) as found:
+        run()
+        wait(device)
+    spent: dict[str, list[float]] = defaultdict(list)
+    for event in found.events() or []:
+        if event.device_type.name == device.type.upper():
+            spent[event.name].append((event.device_time_total if on_cuda else event.self_cpu_time_total) / 1000)
+    rows = sorted(((sum(times), len(times), name) for name, times in spent.items()), reverse=True)
+    whole = f"{sum(row[0] for row in rows):.1f} ms in {sum(row[1] for row in rows)} kernels"
+    return "\n".join([whole, *(f"{ms:9.3f} {count:6d}  {name[:160]}" for ms, count, name in rows[:top])])
+
+
 def iterations(trainer: Any, count: int) -> Row:
     """Medians over whole iterations, timed on the host; parts on the device."""
     seconds: list[float] = []
@@ -161,14 +207,20 @@ def iterations(trainer: Any, count: int) -> Row:
 
 def training(env: Any, config: TrainConfig, order: Row, gib: Callable[[], float | None]) -> Row:
     """Whole iterations, memory, parts beside the roofline, and the physics of the last rollout alone."""
-    trainer, steps = train(env, config), config.steps_per_iteration
+    trainer, steps = Trainer(env, config), config.steps_per_iteration
+    for _ in range(3):  # as it is, recorded, replayed for the first time
+        trainer.iterate()
     found = iterations(trainer, order["iterations"]) | {"gib": gib()}
     found |= {"training": 1000 * steps / found["ms_iteration"], "rollout": 1000 * steps / found["ms_collect"]}
+    if order["kernels"]:
+        wait(env.device)
+        for part, run in (("collect", trainer._collect), ("targets", trainer._prepare), ("update", trainer._learn)):
+            print(f"{config.task} {part}: {list_kernels(run, env.device, order['kernels'])}", file=sys.stderr)
     if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each
         found |= update_roofline(config, env.obs_spec, env.action_dim)
         found["update_over_roofline"] = found["ms_update"] / found["roofline_ms"]
     if hasattr(env, "engine"):
-        repeat = Captured(physics_of(env, last_actions(trainer)), env.device, around=env.capturing)
+        repeat = Captured(physics_of(env, trainer.collector.rollout.action.clone()), env.device, around=env.capturing)
         found["physics_in_training"] = rate(repeat, steps, order["seconds"], env.device)
     return found
 
@@ -204,7 +256,7 @@ def nearest_fit(config: TrainConfig) -> TrainConfig:
     for away in range(min(config.num_envs, FARTHEST)):
         for size in (config.num_envs - away, config.num_envs + away):
             try:
-                update_size(replace(config, num_envs=size))
+                resolve(replace(config, num_envs=size))
             except UserError as error:
                 errors.append(error)
             else:
@@ -272,6 +324,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=20, help="0: physics and random actions alone")
     parser.add_argument("--seconds", type=float, default=1.5, help="of physics alone")
     parser.add_argument("--random-steps", type=int, default=0)
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="list so many of each part")
     parser.add_argument("--json", type=Path, help="append a line per measurement to this file")
     parser.add_argument("--table", type=Path, help="measure nothing; print what is in this file")
     args = parser.parse_args()
@@ -283,7 +336,8 @@ def main() -> None:
     cases = given or {name: CLAIMS[name] for name in args.only}
     rows: list[Row] = []
     failed: list[str] = []
-    fixed = {name: getattr(args, name) for name in ("precision", "device", "iterations", "seconds", "random_steps")}
+    named = ("precision", "device", "iterations", "seconds", "random_steps", "kernels")
+    fixed = {name: getattr(args, name) for name in named}
     for run in range(args.runs or (1 if given else 2)):
         for num_envs in args.num_envs:
             for name, case in cases.items():

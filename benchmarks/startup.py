@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from command import Row, append, command, options
+from command import Row, append, command, options, read_lines
 
 CACHES = {
     "WARP_CACHE_PATH": "warp",
@@ -35,30 +35,14 @@ def start(task: str, flags: Sequence[str], environment: Mapping[str, str]) -> di
     with tempfile.TemporaryDirectory() as place:
         words = [sys.executable, "-m", "echelon.cli", "train", task, f"--iterations={ITERATIONS}", f"--out={place}/run"]
         began = time.perf_counter()
-        process = subprocess.Popen([*words, *flags], env=dict(environment), stdout=subprocess.DEVNULL)
-        try:
-            lines = follow(Path(place, "run", "metrics.jsonl"), process)
-            ends = [(time.perf_counter() - began, line) for line in lines]
-        finally:
-            process.terminate()
-            code = process.wait()
-    if len(ends) < ITERATIONS:
-        sys.exit(f"error: training {task} ended with status {code} after {len(ends)} iterations, as said above")
-    first, metrics = ends[0]
-    return {"first_s": first, "third_s": ends[-1][0], "before_training_s": first - metrics["wall_s"]}
-
-
-def follow(file: Path, process: subprocess.Popen[bytes]) -> Iterator[Row]:
-    """Lines of metrics as they are written, until all are there or the process has ended."""
-    seen = 0
-    while seen < ITERATIONS:
-        over = process.poll() is not None  # asked before reading: what it wrote last must not be missed
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        yield from map(json.loads, lines[seen:])
-        seen = len(lines)
-        if over:
-            return
-        time.sleep(0.01)
+        process = subprocess.Popen([*words, *flags], env=dict(environment), stdout=subprocess.PIPE, text=True)
+        last, said = f"{ITERATIONS}/{ITERATIONS} ", process.stdout or ()
+        ends = [time.perf_counter() - began for line in said if line.startswith(last)]
+        if process.wait() or not ends:
+            sys.exit(f"error: training {task} ended with status {process.returncode}, as said above")
+        walls = [line["wall_s"] for line in read_lines(Path(place, "run", "metrics.jsonl"))]
+    before = ends[0] - walls[-1]
+    return {"first_s": before + walls[0], "third_s": ends[0], "before_training_s": before}
 
 
 def measure(task: str, args: argparse.Namespace) -> Row:

@@ -1,28 +1,23 @@
-"""Train a study: named settings with several seeds each; then its table, its figure and its page under `results/`.
+"""Train a study: named settings with several seeds each. Its CSV files and curves go to `results/`; prints its table.
 
     python benchmarks/study.py quick_tasks                      # goes on where it stopped
     python benchmarks/study.py coupling_allegro_hand --workers 5
     python benchmarks/study.py deceptive_reach --methods cpo_group no_pull
     python benchmarks/study.py precision/Hopper --methods fp32 --device cpu --seeds 1 --env-steps 20000 --out /tmp/try
-    python benchmarks/study.py pbt_recovery --page              # only writes the page again
+    python benchmarks/study.py pbt_recovery --table             # trains nothing
 
-What a study asks and trains stands in its file in `benchmarks/studies/`.
+What a study asks and trains stands in `benchmarks/studies/methods.py`. The pages in `results/` are written by hand.
 """
 
 from pathlib import Path
 
 from command import command, options
-from studies import coupling, deceptive_reach, pbt_recovery, precision, quick_tasks
-from studies.running import ROOT, Study, cells, train
+from studies.methods import STUDIES
+from studies.running import ROOT, cells, train
+from studies.summary import draw, table
 
 from echelon.config.checks import require_device
 from echelon.errors import UserError, nearest
-
-STUDIES: dict[str, Study] = {
-    name: study
-    for file in (coupling, deceptive_reach, pbt_recovery, precision, quick_tasks)
-    for name, study in file.STUDIES.items()
-}
 
 
 def main() -> None:
@@ -31,17 +26,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", help="all but the controls, unless given")
     parser.add_argument("--seeds", type=int, help="seeds 0 to this, without it; the study's own number unless given")
     parser.add_argument("--workers", type=int, help="runs at a time; the study's own number unless given")
-    parser.add_argument("--page", action="store_true", help="train nothing")
-    parser.add_argument(
-        "--out", type=Path, help="instead of results/STUDY; needed for a try with what follows, which writes no page"
-    )
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--out", type=Path, help="instead of results/STUDY; needed for a try with what follows")
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--num-envs", type=int)
     parser.add_argument("--env-steps", type=int)
     args = parser.parse_args()
     study, folder = STUDIES[args.study], args.out or ROOT / "results" / args.study
-    if args.page:
-        study.write(folder)
+    if args.table:
+        print(table(study, folder))
         return
     known = [*study.methods, *study.controls]
     methods = args.methods or list(study.methods)
@@ -55,8 +48,8 @@ def main() -> None:
     wanted = cells(study, methods, args.seeds, tried, ROOT / "runs" / "studies" / folder.name)
     require_device(wanted[0].config.device)
     train(study, wanted, folder, args.workers or study.workers)
-    if not changes:  # the page states the study's own settings
-        study.write(folder)
+    draw(study, folder)
+    print(table(study, folder))
 
 
 if __name__ == "__main__":

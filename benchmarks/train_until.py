@@ -9,16 +9,17 @@ run's settings (`config.json`) and `metrics.csv`; the run itself lies in `--runs
 
 import contextlib
 import csv
-import dataclasses
 import math
 import operator
 import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from command import command, options
+from studies.planned import thin
 
 from echelon.commands.train import configure
 from echelon.config import TrainConfig
@@ -28,12 +29,10 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
 
-THIN = 10
-"""Iterations between two kept lines."""
 COMPARE = {">=": operator.ge, "<=": operator.le}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Aim:
     """A figure that ends a run."""
 
@@ -42,18 +41,14 @@ class Aim:
     value: float
 
     @classmethod
-    def read(cls, words: list[str]) -> "Aim":
+    def read(cls, metric: str, relation: str, value: str) -> "Aim":
         """What `--until` was given."""
-        metric, relation, value = words
         if relation not in COMPARE:
             raise UserError(f"--until {metric} takes {' or '.join(COMPARE)}, in quotes, not {relation!r}")
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise UserError(f"--until {metric} {relation} takes a number, not {value!r}")
-        return cls(metric, relation, number)
+        with contextlib.suppress(ValueError):
+            if math.isfinite(float(value)):
+                return cls(metric, relation, float(value))
+        raise UserError(f"--until {metric} {relation} takes a number, not {value!r}")
 
     def reached(self, metrics: Mapping[str, float]) -> bool:
         return COMPARE[self.relation](metrics.get(self.metric, math.nan), self.value)
@@ -62,9 +57,9 @@ class Aim:
 class Deadline(PlainView):
     """Interrupts the run, which then saves itself, when its time is up or its aim is reached."""
 
-    def __init__(self, minutes: float, until: Aim | None) -> None:
+    def __init__(self, minutes: float, aim: Aim | None) -> None:
         super().__init__(every=20.0)
-        self._seconds, self._until = 60 * minutes, until
+        self._seconds, self._aim = 60 * minutes, aim
         self._known: set[str] = set()
         """Names of metrics this run has had."""
 
@@ -76,10 +71,10 @@ class Deadline(PlainView):
     def update(self, metrics: Mapping[str, float]) -> None:
         super().update(metrics)
         self._known |= metrics.keys()
-        aim = self._until
-        if aim is not None and aim.metric not in self._known:
-            raise UserError(f"--until {aim.metric} is no metric of this run{nearest(aim.metric, self._known)}")
-        if metrics["wall_s"] >= self._seconds or (aim is not None and aim.reached(metrics)):
+        if self._aim and self._aim.metric not in self._known:
+            metric = self._aim.metric
+            raise UserError(f"--until {metric} is no metric of this run{nearest(metric, self._known)}")
+        if metrics["wall_s"] >= self._seconds or (self._aim and self._aim.reached(metrics)):
             signal.raise_signal(signal.SIGINT)
 
 
@@ -87,8 +82,7 @@ def keep(folder: RunFolder, out: Path) -> None:
     """Settings and thinned metrics of a run."""
     out.mkdir(parents=True, exist_ok=True)
     shutil.copy(folder.path / "config.json", out / "config.json")
-    lines = list(read_metrics(folder))
-    lines = [line for line in lines if line["iteration"] % THIN == 1 or line is lines[-1]]
+    lines = thin(read_metrics(folder))
     names = list(dict.fromkeys(name for line in lines for name in line))
     with (out / "metrics.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -107,16 +101,13 @@ def main() -> None:
     parser.add_argument("--name", help="folder in OUT; the task's name unless given")
     parser.add_argument("--out", type=Path, default=Path("results/learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    given = sys.argv[1:]
-    end = given.index("--") if "--" in given else len(given)
-    own, flags = given[:end], given[end + 1 :]
-    args = parser.parse_args(own)
-    until = Aim.read(args.until) if args.until else None
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args, flags = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
+    aim = Aim.read(*args.until) if args.until else None
     name = args.name or args.task
     config = configure(args.task, [f"--algo={args.algo}", f"--seed={args.seed}", *flags])
-    config = dataclasses.replace(config, out=str(args.runs / name))
     with contextlib.suppress(KeyboardInterrupt):
-        train(config, Deadline(args.minutes, until))
+        train(replace(config, out=str(args.runs / name)), Deadline(args.minutes, aim))
     keep(RunFolder.open(args.runs / name), args.out / name)
 
 

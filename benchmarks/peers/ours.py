@@ -6,9 +6,9 @@ as they are, inside the graph: our column is therefore a little slower than trai
 
 from typing import Any
 
-import problem as given
 import torch
-from problem import Contestant, Losses, Problem
+from peers import problem as given
+from peers.problem import Contestant, Losses, Problem
 from torch import Tensor
 
 from echelon.algorithms import PPO

@@ -9,10 +9,10 @@ import tempfile
 from typing import Any
 
 import numpy as np
-import problem as given
 import torch
 from gymnasium.spaces import Box
-from problem import Contestant, Losses, Problem
+from peers import problem as given
+from peers.problem import Contestant, Losses, Problem
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.common.a2c_common import swap_and_flatten01
 from rl_games.common.algo_observer import AlgoObserver

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-import problem as given
 import torch
-from problem import Contestant, Losses, Problem
+from peers import problem as given
+from peers.problem import Contestant, Losses, Problem
 from rsl_rl.algorithms import PPO
 from rsl_rl.models import MLPModel
 from rsl_rl.storage import RolloutStorage

@@ -7,10 +7,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-import problem as given
 import torch
 from gymnasium.spaces import Box
-from problem import Contestant, Losses, Problem, Sizes
+from peers import problem as given
+from peers.problem import Contestant, Losses, Problem, Sizes
 from skrl.agents.torch.ppo import PPO
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import DeterministicMixin, GaussianMixin, Model

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from command import markdown
-
 from studies.planned import Plan, over, tries
 from studies.running import Rows
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from command import Row
+from studies.running import Rows, machine, read
 
 from echelon.commands.train import configure
 from echelon.errors import UserError
@@ -21,12 +22,11 @@ from echelon.evaluation.evaluate import evaluate
 from echelon.grid import Cell
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from studies.running import Rows, machine, read
 
+Line = Mapping[str, float]
+"""Metrics of an iteration."""
 WINDOW = 10
 """Iterations over whose mean a threshold is met."""
-THIN = 10
-"""Iterations between two kept lines of metrics."""
 KEPT = """
     successes/leader return/leader ess kl/own kl/rate lr sigma/policy_0 pull/weight adversary/accuracy
     clip_fraction/leader_borrows kl/follower_to_leader successes/policy_1 successes/policy_2 successes/policy_3
@@ -90,15 +90,20 @@ class Plan:
 
 
 def first_to_meet(
-    lines: Sequence[Mapping[str, float]], metric: str, threshold: float, more: bool = True
-) -> Mapping[str, float] | None:
-    """The first line at which the metric's mean over ten iterations meets the threshold; None if it never does."""
+    lines: Sequence[Line], metric: str, threshold: float, more: bool = True, window: int = WINDOW
+) -> Line | None:
+    """The first line at which the metric's mean over a window meets the threshold; None if it never does."""
     values = [line.get(metric, math.nan) for line in lines]  # NaN before the first episode ends, which meets nothing
-    for end in range(WINDOW, len(lines) + 1):
-        mean = sum(values[end - WINDOW : end]) / WINDOW
+    for end in range(window, len(lines) + 1):
+        mean = sum(values[end - window : end]) / window
         if mean >= threshold if more else mean <= threshold:
             return lines[end - 1]
     return None
+
+
+def thin(lines: Sequence[Line]) -> list[Line]:
+    """Every tenth of a run's lines of metrics, and the last."""
+    return [line for line in lines if line["iteration"] % 10 == 1 or line is lines[-1]]
 
 
 def tries(ledger: Rows, task: Task, seed: int, arm: str) -> Rows:
@@ -192,13 +197,12 @@ class Keeper:
         if block and block[0]["revision"] != self.revision:
             yield f"block begun at {block[0]['revision']}"
 
-    def _keep_curve(self, task: Task, key: dict[str, str], lines: Sequence[Mapping[str, float]]) -> None:
+    def _keep_curve(self, task: Task, key: dict[str, str], lines: Sequence[Line]) -> None:
         """In the file of the task, in place of what an interrupted attempt to keep the same run left there."""
         path, names = self.results / f"{task.name}.csv", list(dict.fromkeys([*KEPT, task.metric]))
         rows: list[Row] = [row for row in read(path) if (row["method"], row["seed"]) != tuple(key.values())]
-        for line in lines:
-            if line["iteration"] % THIN == 1 or line is lines[-1]:
-                rows.append(key | {name: short(line.get(name, "")) for name in ("iteration", "env_steps", *names)})
+        for line in thin(lines):
+            rows.append(key | {name: short(line.get(name, "")) for name in ("iteration", "env_steps", *names)})
         with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, ["method", "seed", "iteration", "env_steps", *names], lineterminator="\n")
             writer.writeheader()

@@ -37,8 +37,12 @@ class Study:
     methods: Mapping[str, TrainConfig]
     columns: Sequence[str]
     """Metrics kept of the curves; `final_NAME` is the mean of one over the last quarter of training."""
-    write: Callable[[Path], None]
-    """Writes the page and its figures from the CSV files in a folder."""
+    shown: Sequence[str]
+    """Columns of `runs.csv` in the study's table."""
+    goals: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    """A column of `runs.csv` and the least of it that a run needs to count, by what the table calls it."""
+    pairs: Sequence[tuple[str, str]] = ()
+    """Methods whose runs are compared by return and by successes."""
     controls: Mapping[str, TrainConfig] = field(default_factory=dict)
     """Trained only if asked for by name."""
     seeds: Mapping[str, int] = field(default_factory=dict)

@@ -3,5 +3,4 @@
 import sys
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path += [str(BENCHMARKS), str(BENCHMARKS / "peers")]
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

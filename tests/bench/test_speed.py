@@ -1,13 +1,12 @@
 """Rates of training: what the cases set, what is measured of them, and what is made of the lines."""
 
+import re
 from dataclasses import asdict, replace
 from typing import Any
 
 import command
-import kernels
 import pytest
 import speed
-import trainer_parts
 
 from echelon.errors import UserError
 from echelon.presets import preset
@@ -31,7 +30,7 @@ def line(case: str, run: int, iteration: float) -> dict[str, Any]:
     ],
 )
 def test_the_adversarial_reward_is_switched(task: str, adversary: str | None, coef: float) -> None:
-    config = trainer_parts.settings(task, "cpo", 12, adversary)
+    config = speed.settings(task, "cpo", 12, adversary)
     assert (config.adversary.coef, config.num_envs) == (coef, 12)
 
 
@@ -64,7 +63,7 @@ def test_runs_stand_side_by_side() -> None:
 
 
 def order(case: speed.Case, num_envs: int, random_steps: int = 0, iterations: int = 1) -> dict[str, Any]:
-    fixed = {"precision": "tf32", "device": "cpu", "iterations": iterations, "seconds": 0.05}
+    fixed = {"precision": "tf32", "device": "cpu", "iterations": iterations, "seconds": 0.05, "kernels": 0}
     return fixed | {"case": asdict(case), "num_envs": num_envs, "random_steps": random_steps}
 
 
@@ -84,18 +83,26 @@ def test_a_case_that_fails_is_no_result(capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err.startswith("error: Foo is not a task")
 
 
-def test_a_population_without_physics_is_measured_too() -> None:
-    found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24, random_steps=8))
+def test_a_population_without_physics_and_its_kernels(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24, random_steps=8) | {"kernels": 1})
     assert (found["algo"], found["adversary"], found["num_envs"]) == ("pbt", False, 12)
     assert found["training"] > 0
     assert found["random"] > 0
     assert "physics" not in found
     assert not any("roofline" in name for name in found)  # it counts one network that all policies share
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("USDT")]  # the profiler's own
+    for part, title, longest in zip(("collect", "targets", "update"), lines[::2], lines[1::2], strict=True):
+        whole = re.fullmatch(rf"DeceptiveReach {part}: ([\d.]+) ms in \d+ kernels", title)
+        assert whole is not None
+        assert float(whole[1]) > float(longest.split()[0]) > 0
 
 
 def test_physics_and_task_are_measured_without_training() -> None:
     found = {"case": "alone"} | speed.measure(order(speed.Case("Hopper"), 24, random_steps=8, iterations=0))
-    assert found["physics"] > found["random"] > 0
+    assert found["physics"] > 0
+    assert found["random"] > 0
     assert not any(name.startswith("ms_") for name in found)
     assert "| - / - / - |" in speed.table([found])
 
@@ -118,25 +125,3 @@ def test_the_nearest_size_that_splits_is_taken(task: str, algo: Any, asked: int,
 def test_an_unknown_algorithm_is_refused() -> None:
     with pytest.raises(UserError, match="foo"):
         speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24576))
-
-
-@pytest.mark.parametrize("algo", ["cpo", "pbt"])
-def test_kernels_of_every_part_are_listed(
-    algo: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    profiled = []
-
-    def profile(run: Any, device: Any) -> list[kernels.Kernel]:  # torch's own is slow
-        profiled.append(run())
-        return [(1.5, 2, "a_kernel")]
-
-    monkeypatch.setattr(kernels, "kernels", profile)
-    words = ["--algo", algo, "--num-envs", "12", "--device", "cpu", "--iterations", "1"]
-    monkeypatch.setattr("sys.argv", ["kernels.py", "CartpoleSwingup", *words])
-    kernels.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert [row for row in lines if row.endswith("kernels")] == [
-        f"CartpoleSwingup {part}: 1.5 ms in 2 kernels" for part in ("collect", "targets", "update")
-    ]
-    assert lines[-1] == "    1.500      2  a_kernel"
-    assert len(profiled) == 3

@@ -1,7 +1,7 @@
 """PPO's update beside rsl_rl's, skrl's and rl_games': the same rollout, weights, minibatches, epochs and settings.
 
-    python benchmarks/peers/ppo_update.py [--device cuda] [--json FILE]
-    python benchmarks/peers/ppo_update.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
+    python benchmarks/ppo_update.py [--device cuda] [--json FILE]
+    python benchmarks/ppo_update.py --device cpu --num-envs 64 --hidden 32 16 --repeats 3
 
 An update goes from a stored rollout to trained networks: targets, all gradient steps, normalisers, and its metrics read
 by the host. Ours is captured as a CUDA graph on CUDA, as in training; the others run as they ship, which is eagerly,
@@ -22,6 +22,7 @@ The peers are optional: rsl-rl-lib, skrl, rl-games. Those that are not installed
 """
 
 import argparse
+import contextlib
 import importlib
 import importlib.metadata
 import json
@@ -35,8 +36,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from ours import Ours
-from problem import CLIP, Contestant, Problem, Sizes, build, fixed_order, recorded_losses
+from command import command, markdown, options
+from peers.ours import Ours
+from peers.problem import CLIP, Contestant, Problem, Sizes, build, fixed_order, recorded_losses
+from speed import wait
+
+from echelon.config.checks import require_device
+from echelon.errors import UserError
 
 TOLERANCE = 1e-4
 BINDING, NOT_BINDING = 2.5 * CLIP, 0.5 * CLIP
@@ -45,10 +51,8 @@ WARM_UPS = 3
 """As it is, recording, a first replay."""
 
 Maker = Callable[[Problem], Contestant]
-
-
 PEERS = {"rsl_rl": "rsl-rl-lib", "skrl": "skrl", "rl_games": "rl-games"}
-"""Libraries and their packages. `with_NAME.py` has the contestant."""
+"""Libraries and their packages. `peers/with_NAME.py` has the contestant."""
 
 
 @dataclass
@@ -80,7 +84,7 @@ def find_peers() -> tuple[dict[str, Any], dict[str, str]]:
     found, missing = {}, {}
     for name, package in PEERS.items():
         try:
-            found[name] = importlib.import_module(f"with_{name}").Peer
+            found[name] = importlib.import_module(f"peers.with_{name}").Peer
         except ImportError as error:
             missing[name] = f"{error}; its package is {package}"
     return found, missing
@@ -174,70 +178,64 @@ def check_first_step(totals: dict[str, list[float]]) -> None:
 
 
 def time_rows(rows: list[Row], repeats: int, device: torch.device) -> None:
-    wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     for _ in range(repeats):
         for row in rows:
             set_precision(row.precision)
             row.contestant.restore()
-            wait()
+            wait(device)
             began = time.perf_counter()
             row.contestant.update()
-            wait()
+            wait(device)
             row.seconds.append(time.perf_counter() - began)
 
 
 def report(rows: list[Row]) -> list[dict[str, Any]]:
     """Prints the table; returns it as plain data."""
     base = {(row.shared, row.precision): row.median for row in rows if row.library == "echelon"}
-    default = rows[0].precision
-    found = []
-    columns = ("median", "fastest", "slowest", "/ echelon", f"/ its {default}")
-    print(f"{'one update':<34}{'':<6}" + "".join(f"{name:>11}" for name in columns))
+    default, found = rows[0].precision, []
+    columns = ("median_ms", "fastest_ms", "slowest_ms", "times_echelon", f"times_echelon_{default}")
     for row in rows:
-        times = [1e3 * x for x in (row.median, min(row.seconds), max(row.seconds))]
-        ratios = [row.median / base[row.shared, precision] for precision in (row.precision, default)]
-        cells = [*(f"{x:.2f} ms" for x in times), *(f"{x:.2f}" for x in ratios)]
-        print(f"{row.name:<34}{row.precision:<6}" + "".join(f"{cell:>11}" for cell in cells))
-        names = ("median_ms", "fastest_ms", "slowest_ms")
-        found.append({"name": row.name, "precision": row.precision} | dict(zip(names, times, strict=True)))
-        found[-1] |= {"times_echelon": ratios[0], f"times_echelon_{default}": ratios[1]}
+        values = [1e3 * x for x in (row.median, min(row.seconds), max(row.seconds))]
+        values += [row.median / base[row.shared, precision] for precision in (row.precision, default)]
+        found.append({"name": row.name, "precision": row.precision} | dict(zip(columns, values, strict=True)))
+    cells = ([f"{x:.2f}" if isinstance(x, float) else x for x in row.values()] for row in found)
+    print(
+        markdown(
+            ("one update", "precision", "median, ms", "fastest", "slowest", "/ echelon", f"/ its {default}"), cells
+        )
+    )
     return found
 
 
 def machine(device: torch.device) -> dict[str, str]:
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     for package in PEERS.values():
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {"device": name} | versions
 
 
+SIZES = {"num_envs": 24576, "obs": 88, "actions": 16, "horizon": 8, "epochs": 5, "minibatches": 2}
+
+
 def parse() -> tuple[argparse.Namespace, Sizes]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--num-envs", type=int, default=24576)
-    parser.add_argument("--obs", type=int, default=88)
-    parser.add_argument("--actions", type=int, default=16)
-    parser.add_argument("--horizon", type=int, default=8)
+    for name, default in SIZES.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 256, 128])
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--minibatches", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1, help="torch threads on a CPU, for all")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="compiled rows too; default on CUDA")
     parser.add_argument("--json", type=Path, help="write everything found to this file")
     args = parser.parse_args()
     if args.num_envs % args.minibatches:
-        parser.error(f"{args.num_envs} environments do not split into {args.minibatches} equal minibatches")
-    if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no CUDA device here")
+        raise UserError(f"{args.num_envs} environments do not split into {args.minibatches} equal minibatches")
+    require_device(args.device)
     if args.compile is None:
         args.compile = args.device == "cuda"
-    names = ("num_envs", "obs", "actions", "horizon", "epochs", "minibatches")
-    return args, Sizes(hidden=tuple(args.hidden), **{name: getattr(args, name) for name in names})
+    return args, Sizes(hidden=tuple(args.hidden), **{name: getattr(args, name) for name in SIZES})
 
 
 def main() -> None:
@@ -264,4 +262,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,1 +1,0 @@
-"""A file per study: what is trained, what is kept of a run, and the page that is written about it."""
