@@ -8,6 +8,7 @@ import pytest
 import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
+from training.test_trainer import assert_same, assert_same_metrics
 
 from echelon.algorithms import ALGORITHMS, CPO
 from echelon.algorithms.pbt import Population
@@ -23,9 +24,9 @@ STILL = PbtConfig(mutation_probability=0.0)
 """Nothing ever changes by itself."""
 
 
-def population(members: int, lstm: int = 0, env: Any = None, **update: object) -> tuple[Trainer, Population]:
+def population(members: int, lstm: int = 0, **update: object) -> tuple[Trainer, Population]:
     config = replace(small_config("pbt", members, lstm, num_envs=ENVS * members, **update), pbt=STILL)
-    trainer = Trainer(env or DriftEnv(config.num_envs, critic=True), config)
+    trainer = Trainer(DriftEnv(config.num_envs, critic=True), config)
     assert isinstance(trainer.selection, Population)
     return trainer, trainer.selection
 
@@ -50,22 +51,22 @@ def recorded(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[list[Min
 @pytest.mark.parametrize("schedule", ["mini_epoch", "minibatch"])
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_one_member_is_ppo_to_the_bit(lstm: int, schedule: str) -> None:
-    """Network, statistics, moments, rate and random numbers, after four iterations; numbers that float32 cannot hold
-    exactly, so that a detour over it would show."""
+    """Network, statistics, moments, rate, environment and random numbers, after four iterations with a check in each;
+    numbers that float32 cannot hold exactly, so that a detour over it would show."""
     odd = {"clip": 0.17, "critic_coef": 3.3, "entropy_coef": 0.0123, "bounds_coef": 0.07, "discount": 0.987}
-    found, _ = population(1, lstm, grad_norm=0.3, rate_schedule=schedule, **odd)
-    expected = Trainer(DriftEnv(ENVS, critic=True), replace(found.config, algo="ppo"))
+    pbt = replace(STILL, interval=12 * ENVS, initial_delay=0)
+    config = replace(small_config("pbt", 1, lstm, num_envs=ENVS, grad_norm=0.3, rate_schedule=schedule, **odd), pbt=pbt)
+    found, expected = (Trainer(DriftEnv(ENVS, critic=True), replace(config, algo=algo)) for algo in ("pbt", "ppo"))
     for _ in range(4):
         metrics, wanted = found.iterate().metrics, expected.iterate().metrics
-        for name in ("loss/actor", "loss/critic", "loss/bounds", "loss/entropy", "kl/own", "grad_norm", "lr"):
+        for name in ("loss/actor", "loss/critic", "loss/bounds", "loss/entropy", "kl/own", "grad_norm"):
             assert metrics[name] == pytest.approx(wanted[name], rel=1e-5), name
-    for name, x in expected.model.state_dict().items():
-        assert found.model.state_dict()[name].equal(x), name
-    ours, theirs = found.update.optimizer.state_dict(), expected.update.optimizer.state_dict()
-    for name, x in theirs.items():
-        assert ours[name].equal(x), name
-    assert found.generator.get_state().equal(expected.generator.get_state())
-    assert theirs["rate"].item() != found.config.update.learning_rate
+        same = ("return/leader", "length/leader", "successes/leader", "lr")
+        assert_same_metrics(metrics, {name: wanted[name] for name in same})
+    ours, theirs = found.state_dict(), expected.state_dict()
+    for name in ("iteration", "model", "optimizer", "collector", "env", "generator"):
+        assert_same(ours[name], theirs[name], name)
+    assert theirs["optimizer"]["rate"].item() != config.update.learning_rate
 
 
 SETTINGS = (
@@ -88,7 +89,7 @@ def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: py
         passes.clear()
         trainer.iterate()
         for i, run in enumerate(runs):
-            _follow(run, i, trainer, iter(passes))
+            follow(run, i, trainer, passes)
     for i, run in enumerate(runs):
         found = member(trainer.model, i)
         for name, x in run.model.state_dict().items():
@@ -109,20 +110,23 @@ def _separate(trainer: Trainer, index: int) -> Trainer:
     return run
 
 
-def _follow(run: Trainer, index: int, trainer: Trainer, passes: Iterator[list[Minibatch]]) -> None:
-    """The run's update on the member's part of what the population has just learned from."""
-    block = slice(ENVS * index, ENVS * (index + 1))
-    rollout = trainer.collector.rollout.map(lambda x: x[:, block])
-    rollout.log_std = rollout.log_std[index][None]
+def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch]]) -> None:
+    """The run's update on the part of one network of what the whole has just learned from."""
+    envs, each, queue = run.layout.num_envs, run.layout.policies, iter(passes)
+    block = slice(envs * index, envs * (index + 1))
+    rollout = whole.collector.rollout.map(lambda x: x[:, block])
+    rollout.log_std = rollout.log_std[each * index : each * (index + 1)]
 
     def shuffle(*_: Any) -> Iterator[Minibatch]:
-        for minibatch in next(passes):
-            unit = minibatch.unit.unflatten(0, (3, -1))[index]
-            chunk, env = unit // (3 * ENVS), unit % (3 * ENVS) - block.start
-            yield Minibatch(chunk * ENVS + env, chunk * ENVS + env)
+        for minibatch in next(queue):
+            parts = (x.unflatten(0, (whole.layout.networks, -1)) for x in (minibatch.unit, minibatch.evaluation))
+            unit, evaluation = (part[index] for part in parts)
+            chunk, env = unit // whole.layout.num_envs, unit % whole.layout.num_envs - block.start
+            yield Minibatch(chunk * envs + env, evaluation - index * run.plan.size)
 
     run.plan.shuffle = shuffle
-    drawn = torch.tensor([1])
+    assert whole._prepared is not None
+    drawn = whole._prepared.drawn[index : index + 1] - each * index
     targets = compute_targets(run.plan, rollout, run.model, drawn, None, run.settings, run.config.ensemble)
     run.update.run(rollout, targets, drawn, run.generator)
     run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
@@ -214,23 +218,8 @@ def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.
     for _ in range(4):
         passes.clear()
         both.iterate()
-        assert both._prepared is not None
         for index, run in enumerate(alone):
-            rollout = both.collector.rollout.map(lambda x, first=18 * index: x[:, first : first + 18])
-            rollout.log_std = rollout.log_std[3 * index : 3 * index + 3]
-            queue = iter(passes)
-
-            def part(*_: Any, queue=queue, index=index, run=run) -> Iterator[Minibatch]:
-                for minibatch in next(queue):
-                    unit, evaluation = (x.unflatten(0, (2, -1))[index] for x in (minibatch.unit, minibatch.evaluation))
-                    chunk, env = unit // 36, unit % 36 - 18 * index
-                    yield Minibatch(chunk * 18 + env, evaluation - index * run.plan.size)
-
-            run.plan.shuffle = part
-            drawn = both._prepared.drawn[index : index + 1] - 3 * index
-            targets = compute_targets(run.plan, rollout, run.model, drawn, None, run.settings, run.config.ensemble)
-            run.update.run(rollout, targets, drawn, run.generator)
-            run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+            follow(run, index, both, passes)
     for index, run in enumerate(alone):
         found = member(both.model, index)
         for name, x in run.model.state_dict().items():

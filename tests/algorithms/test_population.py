@@ -1,8 +1,7 @@
-"""Whole runs of PBT: one member is PPO, takeovers do what they say, and a resumed population goes on to the bit."""
+"""Whole runs of PBT: takeovers do what they say, and a resumed population goes on to the bit."""
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,14 @@ import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from torch import Tensor
-from training.test_trainer import assert_same, assert_same_metrics
+from training.test_trainer import assert_same, check_resume
 
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
 from echelon.config import PbtConfig, TrainConfig
-from echelon.envs.contract import Groups, Step
+from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter, read_genealogy
 from echelon.runs.metrics import read_metrics
@@ -46,49 +44,10 @@ def selection(trainer: Trainer) -> Population:
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
-def test_one_member_without_mutation_is_ppo_to_the_bit(lstm: int) -> None:
-    found = population(1, replace(STILL, interval=STEPS, initial_delay=0), lstm)
-    expected = Trainer(DriftEnv(ENVS, end_rate=0.02), replace(found.config, algo="ppo"))
-    for _ in range(4):
-        assert_same_metrics(found.iterate().metrics, _without_policies(expected.iterate().metrics))
-    ours, theirs = found.state_dict(), expected.state_dict()
-    for name in ("iteration", "model", "optimizer", "collector", "env", "generator"):
-        assert_same(ours[name], theirs[name], name)
-
-
-def _without_policies(metrics: dict[str, float]) -> dict[str, float]:
-    """Those that are not means over steps, which the two take in another order."""
-    return {name: x for name, x in metrics.items() if name.split("/")[0] in ("return", "length", "successes", "lr")}
-
-
-RESUMES: dict[str, Callable[[], Trainer]] = {
-    "MLP": lambda: population(3, LIVELY),
-    "LSTM": lambda: population(3, LIVELY, 8),
-}
-
-
-@pytest.mark.parametrize("name", RESUMES)
-def test_resuming_goes_on_as_if_never_stopped(name: str, tmp_path: Path) -> None:
+def test_resuming_goes_on_as_if_never_stopped(lstm: int, tmp_path: Path) -> None:
     """Takeovers and mutations included, on both sides of the checkpoint."""
-    whole, first, second = (RESUMES[name]() for _ in range(3))
-    folder = RunFolder(tmp_path, whole.config)
-    expected = [whole.iterate() for _ in range(16)]
-    for _ in range(7):
-        first.iterate()
-    checkpoint.save(folder, first.iteration, first.state_dict())
-    first.iterate()
-    for _ in range(3):
-        second.iterate()
-    found = checkpoint.load_newest(folder)
-    assert found is not None
-    second.load_state_dict(found.state)
-    for result in expected[7:]:
-        again = second.iterate()
-        assert_same_metrics(again.metrics, result.metrics)
-        assert again.takeovers == result.takeovers
-    assert_same(second.state_dict(), whole.state_dict())
-    assert second.update.passes == whole.update.passes
-    copied = [any(t.copied for t in result.takeovers) for result in expected]
+    results = check_resume(lambda: population(3, LIVELY, lstm), tmp_path, iterations=16, saved=7)
+    copied = [any(t.copied for t in result.takeovers) for result in results]
     assert any(copied[:7])
     assert any(copied[7:])
 
@@ -323,28 +282,3 @@ def test_lines_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     assert kept[2]["after"] == {"clip": 0.3}
     GenealogyWriter(folder)
     assert read_genealogy(folder) == []
-
-
-@pytest.mark.parametrize(
-    ("num_envs", "sentence"),
-    [
-        (256, "--num-envs 256 does not divide between the 6 members of a population; 252 would"),
-        (4, "6 policies need at least 6 environments, not 4"),
-    ],
-)
-def test_members_need_equally_many_environments(num_envs: int, sentence: str, tmp_path: Path) -> None:
-    config = replace(small_config("pbt", 6, num_envs=num_envs), out=str(tmp_path / "run"))
-    with pytest.raises(UserError, match=f"^{sentence}$"):
-        train(config)
-    assert not (tmp_path / "run").exists()
-
-
-def test_observations_may_come_in_groups() -> None:
-    """The critic's own observations travel along."""
-    env = DriftEnv(3 * ENVS, critic=True)
-    one = population(3, LIVELY, 8, env=env)
-    obs: Groups = env.reset()
-    assert set(obs) == {"policy", "critic"}
-    for _ in range(6):
-        metrics = one.iterate().metrics
-    assert all(math.isfinite(x) for name, x in metrics.items() if name.startswith(("loss/", "kl/", "grad_norm")))
