@@ -125,17 +125,6 @@ def test_logits_are_the_networks_and_its_names_stay_what_checkpoints_have() -> N
     assert numbers == [2 * i for i in range(len(CONFIG.adversary.hidden) + 1)]
 
 
-def test_a_recognised_follower_is_paid_more_than_one_taken_for_another() -> None:
-    adversary, model = build()
-    ids = adversary.layout.policy_id
-    one_pass(adversary, model, random_rollout(1, ids))
-    rewards = []
-    for seen in (ids, ids.roll(10)):
-        rollout = random_rollout(2, seen)
-        rewards.append(adversary.reward(adversary.inputs(rollout, model))[:, 10:].mean().item())
-    assert rewards[0] > rewards[1] + 1
-
-
 def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> None:
     adversary, model = build()
     rollout = random_rollout(1, adversary.layout.policy_id)

@@ -48,49 +48,35 @@ def test_the_best_are_donors_if_they_are_known() -> None:
     assert donors([NAN, NAN, 1.0, NAN], CONFIG) == [2]
 
 
-def test_the_worst_are_replaced() -> None:
-    """The top two are 60 and 50, so the bar is 50; members 1 and 5 were never above 20."""
-    assert candidates(SIX, SIX, CONFIG) == [1, 5]
-
-
-def test_a_member_that_was_good_lately_is_left_alone() -> None:
-    lately = [*SIX]
-    lately[1] = 49.9
-    assert candidates(SIX, lately, CONFIG) == [1, 5]
-    lately[1] = 50.0  # as good as the lower of the donors
-    assert candidates(SIX, lately, CONFIG) == [5]
-
-
-def test_unknown_members_occupy_the_last_places_and_stay() -> None:
-    """Two unknown of six fill both places of the worst; with one, the other place is member 5's."""
-    assert candidates([50, NAN, 40, 30, 60, NAN], SIX, CONFIG) == []
-    assert candidates([50, NAN, 40, 30, 60, 20], SIX, CONFIG) == [5]
+LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
 
 
 @pytest.mark.parametrize(
-    ("objectives", "expected"),
+    ("objectives", "lately", "worst", "expected"),
     [
-        ([9.0, 8.0, NAN, NAN, NAN, 1.0], []),  # three known of six: not more than max(2, 6 / 2)
-        ([2.0, 1.0], [1]),  # two members: both must be known
-        ([2.0, NAN], []),
-        ([3.0, 2.0, 1.0], [2]),
-        ([3.0, 2.0, NAN], []),
-        ([5.0], []),  # alone: its own donor, and never below itself
+        (SIX, SIX, 0.3, [1, 5]),  # the top two are 60 and 50, so the bar is 50; both were never above 20
+        (SIX, LATELY, 0.3, [1, 5]),
+        (SIX, [50.0, 50.0, *LATELY[2:]], 0.3, [5]),  # lately as good as the lower of the donors
+        # Unknown members occupy the last places and stay.
+        ([50, NAN, 40, 30, 60, NAN], SIX, 0.3, []),
+        ([50, NAN, 40, 30, 60, 20], SIX, 0.3, [5]),
+        # Most members must be known: more than max(2, half of them), even if all could be replaced.
+        ([9.0, 8.0, NAN, NAN, NAN, 1.0], None, 0.3, []),
+        ([9.0, 8.0, NAN, NAN, NAN, 1.0], None, 1.0, []),
+        ([9.0, 8.0, 2.0, NAN, NAN, 1.0], None, 1.0, [2, 5]),
+        ([2.0, 1.0], None, 0.3, [1]),  # of two, both
+        ([2.0, NAN], None, 0.3, []),
+        ([3.0, 2.0, 1.0], None, 0.3, [2]),
+        ([3.0, 2.0, NAN], None, 0.3, []),
+        ([5.0], None, 0.3, []),  # alone: its own donor, and never below itself
+        ([7.0] * 6, None, 0.3, []),
     ],
 )
-def test_most_members_must_be_known(objectives: list[float], expected: list[int]) -> None:
-    assert candidates(objectives, objectives, CONFIG) == expected
-
-
-def test_half_of_the_members_is_not_enough_even_if_all_could_be_replaced() -> None:
-    config = PbtConfig(worst_fraction=1.0)
-    three, four = [9.0, 8.0, NAN, NAN, NAN, 1.0], [9.0, 8.0, 2.0, NAN, NAN, 1.0]
-    assert candidates(three, three, config) == []
-    assert candidates(four, four, config) == [2, 5]
-
-
-def test_equal_members_are_left_alone() -> None:
-    assert candidates([7.0] * 6, [7.0] * 6, CONFIG) == []
+def test_who_may_be_replaced(
+    objectives: list[float], lately: list[float] | None, worst: float, expected: list[int]
+) -> None:
+    """`lately` are the best objectives since the last check: the same ones, unless given."""
+    assert candidates(objectives, lately or objectives, PbtConfig(worst_fraction=worst)) == expected
 
 
 def test_the_deviation_leaves_the_lowest_fifth_out() -> None:
@@ -111,48 +97,42 @@ def test_a_donor_must_be_better_by_both_thresholds() -> None:
     assert not worth_copying(-209.0, -200.0, SIX, CONFIG)
 
 
-def test_a_hyperparameter_is_multiplied_or_divided() -> None:
-    """Draws: mutates (0.1 < 0.15), up (0.2 < 0.5), factor 1.1 + 0.4 · 0.25 = 1.2. Then the same downwards."""
-    assert mutate({"critic_coef": 4.0}, drawing(0.1, 0.2, 0.25), CONFIG) == {"critic_coef": pytest.approx(4.8)}
-    assert mutate({"critic_coef": 4.0}, drawing(0.1, 0.7, 0.25), CONFIG) == {"critic_coef": pytest.approx(4 / 1.2)}
-    assert mutate({"critic_coef": 4.0}, drawing(0.15), CONFIG) == {"critic_coef": 4.0}
-    # A negative reward scale keeps its sign.
-    assert mutate({"env.distance_weight": -10.0}, drawing(0.1, 0.2, 0.25), CONFIG) == {
-        "env.distance_weight": pytest.approx(-12.0)
-    }
-
-
-def test_hyperparameters_mutate_one_by_one() -> None:
-    found = mutate({"grad_norm": 1.0, "kl_threshold": 0.016, "bounds_coef": 1e-4}, drawing(0.9, 0, 0, 0.5, 0.9), CONFIG)
-    assert found == {"grad_norm": 1.0, "kl_threshold": pytest.approx(0.016 * 1.3), "bounds_coef": 1e-4}
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "up", "expected"),
+    ("name", "value", "up", "share", "expected"),
     [
-        ("clip", 0.25, True, 0.3),  # 0.25 · 1.5 = 0.375
-        ("clip", 0.012, False, 0.01),  # 0.012 / 1.5 = 0.008
-        ("learning_rate", 9e-3, True, 1e-2),
-        ("learning_rate", 1.2e-6, False, 1e-6),
-        ("learning_rate", 0.0, True, 1e-6),
-        ("entropy_coef", 0.0, True, 0.0),
-        ("mini_epochs", 8.0, True, 8.0),
-        ("mini_epochs", 5.0, True, 6.0),
-        ("mini_epochs", 5.0, False, 4.0),
-        ("mini_epochs", 1.0, False, 1.0),
-        ("discount", 0.99, True, 1 - 0.01 * 1.2),  # 1 - γ grows
-        ("discount", 0.99, False, 1 - 0.01 / 1.2),
+        ("critic_coef", 4.0, True, 0.25, 4.8),  # 1.1 + 0.4 · 0.25 = 1.2
+        ("critic_coef", 4.0, False, 0.25, 4 / 1.2),
+        ("env.distance_weight", -10.0, True, 0.25, -12.0),  # a negative reward scale keeps its sign
+        ("grad_norm", 1.0, True, 0.0, 1.1),
+        # The largest factor: 1.5, and 1.2 for the discount, whose 1 - γ grows. Then the limits.
+        ("discount", 0.99, True, 1.0, 1 - 0.01 * 1.2),
+        ("discount", 0.99, False, 1.0, 1 - 0.01 / 1.2),
+        ("discount", 0.9, True, 0.0, 1 - 0.1 * 1.1),
+        ("clip", 0.25, True, 1.0, 0.3),  # 0.25 · 1.5 = 0.375
+        ("clip", 0.012, False, 1.0, 0.01),  # 0.012 / 1.5 = 0.008
+        ("learning_rate", 9e-3, True, 1.0, 1e-2),
+        ("learning_rate", 1.2e-6, False, 1.0, 1e-6),
+        ("learning_rate", 0.0, True, 1.0, 1e-6),
+        ("entropy_coef", 0.0, True, 1.0, 0.0),
+        ("mini_epochs", 8.0, True, 1.0, 8.0),
+        ("mini_epochs", 5.0, True, 1.0, 6.0),
+        ("mini_epochs", 5.0, False, 1.0, 4.0),
+        ("mini_epochs", 1.0, False, 1.0, 1.0),
     ],
 )
-def test_limits(name: str, value: float, up: bool, expected: float) -> None:
-    """The largest factor: 1.5, and 1.2 for the discount."""
-    found = mutate({name: value}, drawing(0.0, 0.0 if up else 0.9, 1.0), CONFIG)
+def test_a_hyperparameter_is_multiplied_or_divided(
+    name: str, value: float, up: bool, share: float, expected: float
+) -> None:
+    """Draws: mutates (0.1 < 0.15), up (below 0.5) or down, and where the factor lies between 1.1 and the largest."""
+    found = mutate({name: value}, drawing(0.1, 0.2 if up else 0.7, share), CONFIG)
     assert found[name] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_smallest_factor_is_the_same_for_all() -> None:
-    assert mutate({"discount": 0.9}, drawing(0, 0, 0), CONFIG)["discount"] == pytest.approx(1 - 0.1 * 1.1)
-    assert mutate({"grad_norm": 1.0}, drawing(0, 0, 0), CONFIG)["grad_norm"] == pytest.approx(1.1)
+def test_hyperparameters_mutate_one_by_one() -> None:
+    found = mutate(
+        {"grad_norm": 1.0, "kl_threshold": 0.016, "bounds_coef": 1e-4}, drawing(0.9, 0, 0, 0.5, 0.15), CONFIG
+    )
+    assert found == {"grad_norm": 1.0, "kl_threshold": pytest.approx(0.016 * 1.3), "bounds_coef": 1e-4}
 
 
 SHORT = PbtConfig(interval=100, initial_delay=300, wait=250)

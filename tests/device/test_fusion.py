@@ -68,8 +68,10 @@ def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
     assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
 
 
-def test_on_a_cpu_nothing_is_fused() -> None:
+def test_on_a_cpu_nothing_is_fused_and_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fusion.fused(abs, torch.device("cpu")) is abs
+    monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
+    assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
 
 
 def test_nobody_is_told_of_kernels_where_none_are_compiled(
@@ -81,10 +83,6 @@ def test_nobody_is_told_of_kernels_where_none_are_compiled(
     env = make(config.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
     Trainer(env, config).iterate()
     assert capsys.readouterr().err == ""
-
-
-def test_it_can_be_left_out(traced: None) -> None:
-    assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
 
 
 def test_without_a_compiler_it_says_so_and_goes_on(

@@ -22,6 +22,11 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture
+def timers(clock: Clock) -> Timers:
+    return Timers(clock=clock)
+
+
 def iteration(timers: Timers, clock: Clock) -> None:
     """Collect for 3 s; update for 6 s, in two blocks."""
     with timers("collect"):
@@ -31,43 +36,27 @@ def iteration(timers: Timers, clock: Clock) -> None:
             clock.now += 3
 
 
-def test_blocks_of_one_name_add_up(clock: Clock) -> None:
-    timers = Timers(clock=clock)
-    iteration(timers, clock)
-    assert timers.metrics() == {"time/collect": 3, "time/update": 6}
+def test_blocks_add_up_by_name_over_an_iteration_and_over_the_run(timers: Timers, clock: Clock) -> None:
+    assert timers.table() == ""
+    for _ in range(2):
+        timers.reset()
+        assert timers.metrics() == {}
+        iteration(timers, clock)
+        assert timers.metrics() == {"time/collect": 3, "time/update": 6}
+    assert (timers.run["update"].seconds, timers.run["update"].calls) == (12, 4)
+    assert [line.split() for line in timers.table().splitlines()] == [
+        ["update", "12.000", "s", "66.7%", "4", "×"],
+        ["collect", "6.000", "s", "33.3%", "2", "×"],
+    ]
 
 
-def test_reset_begins_an_iteration_and_keeps_the_run(clock: Clock) -> None:
-    timers = Timers(clock=clock)
-    iteration(timers, clock)
-    timers.reset()
-    assert timers.metrics() == {}
-    iteration(timers, clock)
-    assert timers.metrics()["time/update"] == 6
-    assert timers.run["update"].seconds == 12
-    assert timers.run["update"].calls == 4
-
-
-def test_a_block_that_raises_is_counted_and_closed(clock: Clock) -> None:
-    timers = Timers(clock=clock)
+def test_a_block_that_raises_is_counted_and_closed(timers: Timers, clock: Clock) -> None:
     with contextlib.suppress(ValueError), timers("update"):
         clock.now += 1
         raise ValueError
     with timers("log"):
         clock.now += 1
     assert timers.metrics() == {"time/update": 1, "time/log": 1}
-
-
-def test_the_table_is_of_the_whole_run_and_gives_shares(clock: Clock) -> None:
-    timers = Timers(clock=clock)
-    assert timers.table() == ""
-    for _ in range(2):
-        timers.reset()
-        iteration(timers, clock)
-    assert [line.split() for line in timers.table().splitlines()] == [
-        ["update", "12.000", "s", "66.7%", "4", "×"],
-        ["collect", "6.000", "s", "33.3%", "2", "×"],
-    ]
 
 
 def test_moments_are_compared_only_when_somebody_asks(clock: Clock) -> None:

@@ -56,20 +56,12 @@ def test_a_kl_that_is_no_number_keeps_the_rate() -> None:
 
 @pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
 def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
-    # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
+    # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions. ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
     log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
     mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = scheduling_kl(mean, log_std, mean, log_std).item()
     assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
     assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0
-
-
-@pytest.mark.parametrize(("std", "published"), [(0.2, -0.0023), (0.1, -0.0098), (0.05, -0.040)])
-def test_scheduling_kl_matches_the_fact_sheet(std: float, published: float) -> None:
-    """Its table for A = 20, two digits."""
-    log_std = torch.full((20,), math.log(std), dtype=torch.float64)
-    zero = torch.zeros(20, dtype=torch.float64)
-    assert scheduling_kl(zero, log_std, zero, log_std).item() == pytest.approx(published, rel=0.02)
 
 
 def test_scheduling_kl_by_hand_and_its_direction() -> None:

@@ -147,28 +147,6 @@ def test_heads_and_tables_initialisation() -> None:
         assert 0.09 < head.weight.abs().max() <= 1 / math.sqrt(100)
 
 
-@pytest.mark.parametrize("lstm", [0, 4])
-@pytest.mark.parametrize("critic", [False, True])
-def test_state_dict_round_trip(lstm: int, critic: bool) -> None:
-    model, other = build(lstm=lstm, critic=critic), build(lstm=lstm, critic=critic, seed=1)
-    model.value_norm.merge(torch.tensor([[3.0], [5.0]]))
-    obs, state = inputs(model)
-    ids = torch.tensor([0, 1, 2, 2, 1, 0])
-    expected = run(model, obs, ids, state)
-    assert not run(other, obs, ids, state).mean.equal(expected.mean)
-    other.load_state_dict(copy.deepcopy(model.state_dict()))
-    found = run(other, obs, ids, state)
-    for name in ("mean", "log_std", "value", "state"):
-        assert getattr(found, name).equal(getattr(expected, name))
-    assert other.raw_value(found.value).equal(model.raw_value(expected.value))
-    assert set(model.state_dict()) == set(dict(model.named_parameters())) | set(dict(model.named_buffers()))
-
-
-def test_another_number_of_policies_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="log_sigma"):
-        build(policies=2).load_state_dict(build(policies=3).state_dict())
-
-
 @pytest.mark.parametrize("policies", [1, 2])
 @pytest.mark.parametrize("lstm", [0, 4])
 @pytest.mark.parametrize("critic", [False, True])

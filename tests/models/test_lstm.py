@@ -94,25 +94,6 @@ def test_a_loss_may_read_the_outputs_or_the_last_state_alone(which: int) -> None
         torch.testing.assert_close(a, b, **TIGHT)
 
 
-@pytest.mark.parametrize("kind", ["none", "mixed", "every"])
-def test_gradcheck(kind: str) -> None:
-    parts, start = tensors(3, 2, 2), starts(kind, 3, 2)
-
-    def function(*values: Tensor) -> tuple[Tensor, Tensor]:
-        return run(dict(zip(NAMES, values, strict=True)), start)
-
-    assert torch.autograd.gradcheck(function, tuple(parts.values()))
-
-
-def test_where_every_row_starts_nothing_is_recurrent() -> None:
-    """Then the state before and the recurrent weight have no say: their gradients are exactly zero."""
-    parts, start = tensors(4, 5, 3), starts("every", 4, 5)
-    projected, state, weight = gradients(parts, *run(parts, start))
-    assert projected.any()
-    assert not state.any()
-    assert not weight.any()
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients_the_same_is_said_and_nothing_kept(
     mode: Callable[[], Any], monkeypatch: pytest.MonkeyPatch

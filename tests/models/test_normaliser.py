@@ -44,14 +44,6 @@ def test_one_merge_by_hand() -> None:
     assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)
 
 
-def test_leading_dimensions_are_rows() -> None:
-    data = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(0))
-    folded, flat = Normaliser(2), Normaliser(2)
-    folded.merge(data)
-    flat.merge(data.reshape(20, 2))
-    torch.testing.assert_close(folded.state_dict(), flat.state_dict(), rtol=0, atol=0)
-
-
 def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
     """Positions of 1e6 with a deviation of 2: squares of float32 would have lost all of it."""
     rng = np.random.default_rng(1)

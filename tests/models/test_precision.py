@@ -63,17 +63,13 @@ def test_outputs_and_gradients_are_near_and_float32(lstm: int, critic: bool) -> 
     assert b.norm().item() == pytest.approx(a.norm().item(), rel=0.03)
 
 
-def test_weights_stay_float32_and_so_do_log_probabilities() -> None:
-    _, rounded = networks(0, False)
+def test_products_are_rounded_and_weights_and_log_probabilities_are_not() -> None:
+    exact, rounded = networks(0, False)
     assert all(p.dtype == torch.float32 for p in rounded.parameters())
     output = outputs(rounded)
     assert output.log_prob(output.mean + 0.1).dtype == torch.float32
-    assert rounded.project({"policy": torch.randn(1, 2, D)}).actor.dtype == torch.bfloat16
-
-
-def test_without_it_nothing_is_rounded() -> None:
-    exact, _ = networks(0, False)
-    assert exact.project({"policy": torch.randn(1, 2, D)}).actor.dtype == torch.float32
+    for model, kind in ((rounded, torch.bfloat16), (exact, torch.float32)):
+        assert model.project({"policy": torch.randn(1, 2, D)}).actor.dtype == kind
 
 
 def test_a_population_can_do_it_too() -> None:

@@ -22,33 +22,22 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_split_first_layer_equals_one_linear_on_the_concatenation() -> None:
-    trunk = build()
+@pytest.mark.parametrize("phi_dim", [0, 2])
+def test_split_first_layer_equals_one_linear_on_the_concatenation(phi_dim: int) -> None:
+    trunk = build(phi_dim=phi_dim)
     trunk.observe.bias.data.copy_(normal(7, seed=4))
-    obs, phi, ids = normal(2, 5, 3), normal(3, 2, seed=2), torch.tensor([0, 2, 1, 1, 0])
-    whole = nn.Linear(5, 7, dtype=torch.float64)
-    assert trunk.condition is not None
-    whole.weight.data.copy_(torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1))
+    obs, phi, ids = normal(2, 5, 3), normal(3, phi_dim, seed=2), torch.tensor([0, 2, 1, 1, 0])
+    whole = nn.Linear(3 + phi_dim, 7, dtype=torch.float64)
+    weights = [layer.weight[0] for layer in (trunk.observe, trunk.condition) if layer is not None]
+    whole.weight.data.copy_(torch.cat(weights, dim=1))
     whole.bias.data.copy_(trunk.observe.bias[0])
     expected = whole(torch.cat((obs, phi[ids].expand(2, -1, -1)), dim=-1))
     for layer in trunk.layers:
         expected = layer(nn.functional.elu(expected))
-    empty = torch.zeros(5, 0, dtype=torch.float64)
-    found, state = trunk(trunk.project(obs), phi[None], ids, empty, torch.zeros(2, 5, dtype=torch.bool))
+    empty, start = torch.zeros(5, 0, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.bool)
+    found, state = trunk(trunk.project(obs), phi[None] if phi_dim else None, ids, empty, start)
     torch.testing.assert_close(found, nn.functional.elu(expected), **TIGHT)
     assert state.shape == (5, 0)
-
-
-def test_without_a_policy_part_it_is_its_layers() -> None:
-    trunk = build(phi_dim=0)
-    trunk.observe.bias.data.copy_(normal(7, seed=4))
-    obs, ids = normal(2, 5, 3), torch.zeros(5, dtype=torch.int64)
-    expected = obs
-    for layer in (trunk.observe, *trunk.layers):
-        expected = nn.functional.elu(layer(expected))
-    empty = torch.zeros(5, 0, dtype=torch.float64)
-    found, _ = trunk(trunk.project(obs), None, ids, empty, torch.zeros(2, 5, dtype=torch.bool))
-    torch.testing.assert_close(found, expected, **TIGHT)
 
 
 def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
@@ -128,19 +117,6 @@ def test_units_are_laid_out_for_their_evaluations(lstm: int) -> None:
     found = trunk(trunk.project(obs), phi[None], ids, state, start, sharing)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, **TIGHT)
-
-
-@pytest.mark.parametrize("phi_dim", [0, 2])
-def test_the_bias_enters_once(phi_dim: int) -> None:
-    """Where all outputs are above zero, and ELU changes nothing, each rises with its bias one to one."""
-    trunk = build(phi_dim=phi_dim, hidden=(7,))
-    trunk.observe.bias.data.fill_(10.0)
-    phi, ids = (normal(1, 3, 2) if phi_dim else None), torch.tensor([2])
-    empty, start = torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.bool)
-    features, _ = trunk(trunk.project(normal(1, 1, 3)), phi, ids, empty, start)
-    assert features.min() > 0
-    (slope,) = torch.autograd.grad(features.sum(), trunk.observe.bias)
-    assert slope.tolist() == [[1.0] * 7]
 
 
 def uniform_within(tensor: Tensor, bound: float) -> bool:

@@ -8,26 +8,19 @@ import torch
 from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.learning.settings import entropy_ladder
-from echelon.rollout.layout import LEADER, Layout
+from echelon.rollout.layout import Layout
 
 
-def test_even_blocks() -> None:
-    layout = Layout(12, 3)
-    assert layout.policy_id.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
-    assert layout.sizes == [4, 4, 4]
-    assert LEADER == 0
-
-
-def test_the_remainder_goes_to_the_leader() -> None:
-    layout = Layout(11, 3)
-    assert layout.policy_id.tolist() == [0] * 5 + [1] * 3 + [2] * 3
-    assert (layout.sizes, layout.offsets) == ([5, 3, 3], [0, 5, 8])
-
-
-def test_sizes_may_be_any_that_add_up() -> None:
-    layout = Layout(11, 3, sizes=(2, 8, 1))
-    assert layout.policy_id.tolist() == [0] * 2 + [1] * 8 + [2]
-    assert [layout.environments(policy) for policy in range(3)] == [slice(0, 2), slice(2, 10), slice(10, 11)]
+@pytest.mark.parametrize(
+    ("num_envs", "given", "sizes"),
+    [(12, (), [4, 4, 4]), (11, (), [5, 3, 3]), (11, (2, 8, 1), [2, 8, 1])],  # a remainder goes to the leader
+)
+def test_blocks_lie_one_after_another(num_envs: int, given: tuple[int, ...], sizes: list[int]) -> None:
+    layout = Layout(num_envs, 3, sizes=given)
+    assert layout.policy_id.tolist() == [policy for policy in range(3) for _ in range(sizes[policy])]
+    ends = [sum(sizes[: policy + 1]) for policy in range(3)]
+    blocks = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    assert (layout.sizes, [layout.environments(policy) for policy in range(3)]) == (sizes, blocks)
 
 
 def test_networks_are_alike_and_lie_one_after_another() -> None:

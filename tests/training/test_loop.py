@@ -22,7 +22,7 @@ from echelon.runs import checkpoint
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from echelon.training.loop import choose_device, train
+from echelon.training.loop import train
 
 
 def tiny(out: Path, iterations: int) -> TrainConfig:
@@ -212,30 +212,18 @@ def test_ctrl_c_saves_the_iteration_and_the_same_command_goes_on(tmp_path: Path)
     assert iterations_of(folder) == list(range(1, len(done) + 3))
 
 
-@pytest.mark.parametrize("name", ["cpu", "auto"])
-def test_the_device_is_there(name: str) -> None:
-    expected = "cuda" if name == "auto" and torch.cuda.is_available() else "cpu"
-    assert choose_device(name).type == expected
-
-
-def test_sizes_that_do_not_divide_leave_no_folder(tmp_path: Path) -> None:
-    config = replace(tiny(tmp_path / "run", 1), num_envs=11, policies=2, algo="cpo")
-    config = replace(config, update=replace(config.update, minibatches=7))
-    with pytest.raises(UserError, match="equal minibatches"):
-        train(config, make_env=drift)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_setting_that_cannot_work_is_told_from_python_too(tmp_path: Path) -> None:
-    config = tiny(tmp_path / "run", 1)
-    config = replace(config, model=ModelConfig(hidden=(8,), lstm=4), update=replace(config.update, sequence=0))
-    with pytest.raises(UserError, match=r"update\.sequence must be at least 1"):
-        train(config, make_env=drift)
-
-
-def test_bf16_is_refused_on_a_cpu(tmp_path: Path) -> None:
-    """Before a folder exists."""
-    config = replace(preset("CartpoleSwingup"), precision="bf16", device="cpu", out=str(tmp_path / "run"))
-    with pytest.raises(UserError, match="--precision bf16 needs a CUDA GPU"):
-        train(config)
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_envs": 11, "policies": 2, "update": UpdateConfig(minibatches=7)}, "equal minibatches"),
+        (
+            {"model": ModelConfig(hidden=(8,), lstm=4), "update": UpdateConfig(sequence=0)},
+            r"update\.sequence must be at least 1",
+        ),
+        ({"precision": "bf16"}, "--precision bf16 needs a CUDA GPU"),
+    ],
+)
+def test_what_cannot_work_leaves_no_folder(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=sentence):
+        train(replace(tiny(tmp_path / "run", 1), **change), make_env=drift)
     assert not (tmp_path / "run").exists()

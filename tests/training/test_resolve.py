@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from echelon.algorithms import complete
 from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.presets import FAMILIES, preset
@@ -33,9 +34,15 @@ def test_the_plan_is_that_of_the_settings() -> None:
     assert (plan.layout.sizes, plan.minibatches) == ([4, 4, 4], 2)
 
 
+@pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("pbt", 6), ("sapg", 6), ("cpo", 6)])
+def test_an_open_number_of_policies_is_the_algorithms(algo: str, policies: int) -> None:
+    config = TrainConfig(algo=algo)
+    assert complete(config) == replace(config, policies=policies)
+
+
 def test_one_policy_is_enough_for_an_ensemble() -> None:
     for algo in ("sapg", "cpo"):  # without followers both are PPO
-        resolve(TrainConfig(algo=algo, policies=1, device="cpu"))
+        assert resolve(TrainConfig(algo=algo, policies=1, device="cpu")).config.policies == 1
 
 
 @pytest.mark.parametrize(
@@ -45,10 +52,7 @@ def test_one_policy_is_enough_for_an_ensemble() -> None:
         ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
         ({"num_envs": 5}, "6 policies need at least 6 environments, not 5"),
-        (
-            {"algo": "pbt"},
-            "--num-envs 256 does not divide between the 6 members of a population; 252 would",
-        ),
+        ({"algo": "pbt"}, "--num-envs 256 does not divide between the 6 members of a population; 252 would"),
         ({"precision": "bf16"}, "--precision bf16 needs a CUDA GPU; leave it out on a CPU"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -57,11 +61,6 @@ def test_what_cannot_work_is_one_sentence(change: dict[str, Any], sentence: str)
     with pytest.raises(UserError) as caught:
         resolve(replace(TrainConfig(device="cpu"), **change))
     assert str(caught.value) == sentence
-
-
-def test_environments_that_do_not_split_are_refused() -> None:
-    with pytest.raises(UserError, match="equal minibatches"):
-        resolve(TrainConfig(num_envs=11, policies=2, device="cpu", update=UpdateConfig(minibatches=7)))
 
 
 def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
