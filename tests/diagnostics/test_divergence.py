@@ -56,13 +56,6 @@ def test_matrix_entry_by_entry() -> None:
     torch.testing.assert_close(kl_matrix(mean, log_std), expected)
 
 
-def test_matrix_on_one_set_of_states() -> None:
-    mean = torch.tensor([[[0.0]], [[1.0]]]).expand(2, 2, 1, 1)  # policy 0 acts 0, policy 1 acts 1, everywhere
-    matrix = kl_matrix(mean, torch.tensor([[0.0], [math.log(2)]]))
-    # As in the hand-computed pair above.
-    torch.testing.assert_close(matrix, torch.tensor([[0, math.log(2) - 0.25], [2 - math.log(2), 0]]))
-
-
 def test_nearest_policy_skips_the_policy_itself() -> None:
     matrix = torch.tensor([[0.0, 5.0, 1.0], [2.0, 0.0, 3.0], [1.0, 0.5, 0.0]])
     assert nearest_policy(matrix).tolist() == [2, 0, 1]

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from learning.iteration import small_config, small_trainer, take_apart
-from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
+from learning.listing import OWN, listing, where
 from torch import Tensor
 
 from echelon.algorithms.adversary import Adversary
-from echelon.config import EnsembleConfig
 from echelon.learning.targets import compute_targets
 from echelon.training.trainer import Trainer
 
@@ -55,42 +54,6 @@ def test_equal_policies_have_ratio_one_on_every_row(policies: int, lstm: int) ->
         assert metrics[f"kl/{group}"].item() == pytest.approx(bias, abs=2e-6)
         assert metrics[f"clip_fraction/{group}"].item() == 0.0
     assert metrics["kl/rate"].item() == pytest.approx(bias, abs=2e-6)
-
-
-@pytest.mark.parametrize("lstm", [0, 8])
-def test_equal_policies_have_equal_values_and_targets(lstm: int) -> None:
-    trainer = small_trainer(small_config("cpo", 3, lstm))
-    make_policies_equal(trainer)
-    parts = take_apart(trainer, follower=2)
-    plan, layout = trainer.plan, trainer.layout
-    own, borrowed, pulled = parts.targets.value[:, 0].split(plan.sizes, dim=1)
-    table = own.unflatten(1, (plan.chunks, layout.num_envs))
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    torch.testing.assert_close(borrowed, table[:, :, layout.environments(2)].flatten(1), **close)
-    for copy in pulled.chunk(2, dim=1):
-        torch.testing.assert_close(copy, table[:, :, layout.environments(0)].flatten(1), **close)
-    # Targets are one-step ones: equal for every follower, but not the leader's own, which look further.
-    first, second = parts.targets.returns[:, 0, -plan.sizes[2] :].chunk(2, dim=1)
-    torch.testing.assert_close(first, second, **close)
-
-
-@pytest.mark.parametrize("scope", ["global", "group", "policy"])
-def test_advantages_are_standardised_over_their_scope(scope: str) -> None:
-    """Mean 0 and unbiased deviation 1 over the whole plan, and then not so within a group; or within each."""
-    config = small_config("cpo", 3, num_envs=20, minibatches=1, ensemble=EnsembleConfig(advantage_scope=scope))
-    trainer = small_trainer(config)
-    parts = take_apart(trainer, follower=2)
-    _, policy, groups = listing(trainer.plan, parts.follower)
-    group = torch.tensor([[OWN, LEADER_BORROWS, FOLLOWER_PULL].index(name) for name in groups])
-    advantage = parts.data.advantage[:, 0]
-    keys = {"global": torch.zeros_like(group), "group": group, "policy": group * 10 + policy}[scope]
-    assert len(keys.unique()) == {"global": 1, "group": 3, "policy": 6}[scope]
-    for key in keys.unique():
-        part = advantage[:, keys == key]
-        assert part.mean().item() == pytest.approx(0.0, abs=1e-5)
-        assert part.std().item() == pytest.approx(1.0, abs=1e-5)
-    if scope == "global":
-        assert all(abs(advantage[:, group == g].std().item() - 1) > 1e-2 for g in range(3))
 
 
 def record_rollouts(trainer: Trainer) -> list[dict[str, Tensor]]:
@@ -142,33 +105,6 @@ def test_observation_statistics_are_frozen_within_an_iteration() -> None:
     assert len(during) == 4
     assert all(mean.eq(0).all() for mean in during)
     assert norm.mean.ne(0).all()
-
-
-@pytest.mark.parametrize(("algo", "policies", "lstm"), [("ppo", 1, 0), ("sapg", 3, 8), ("cpo", 3, 0), ("cpo", 4, 8)])
-def test_value_statistics_take_in_every_evaluation_twice(algo: str, policies: int, lstm: int) -> None:
-    """Old values, then returns. 18 environments of 4 policies are uneven: the leader has 6, so 3·6·12 pull rows."""
-    trainer = small_trainer(small_config(algo, policies, lstm))
-    rows = {"ppo": 216, "sapg": 216 + 72, "cpo": 432 if policies == 3 else 216 + 48 + 216}[algo]
-    for iteration in (1, 2):
-        trainer.iterate()
-        assert trainer.model.value_norm.count.item() == 1 + iteration * 2 * rows
-
-
-def test_old_values_are_normalised_between_the_two_merges() -> None:
-    trainer = small_trainer(small_config("cpo", 3, minibatches=1))
-    parts = take_apart(trainer)
-    value, returns = (x.double().numpy().ravel() for x in (parts.targets.value, parts.targets.returns))
-
-    def statistics(batches):
-        count = 1 + sum(len(b) for b in batches)
-        mean = sum(b.sum() for b in batches) / count
-        spread = 1 + mean**2 + sum(len(b) * (b.var(ddof=1) + (b.mean() - mean) ** 2) for b in batches)
-        return mean, spread / count
-
-    for found, raw, batches in ((parts.data.value, value, [value]), (parts.data.returns, returns, [value, returns])):
-        mean, var = statistics(batches)
-        expected = np.clip((raw - mean) / np.sqrt(var + 1e-5), -5, 5)
-        np.testing.assert_allclose(found.numpy().ravel(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_reward_of_the_adversary_changes_followers_own_returns_only() -> None:

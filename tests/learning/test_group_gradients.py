@@ -8,7 +8,6 @@ from learning.iteration import Parts, small_config, small_trainer, take_apart
 from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
 from torch import Tensor
 
-from echelon.algorithms import cpo
 from echelon.config import PullConfig
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-13}
@@ -51,68 +50,6 @@ def test_without_advantages_only_imitation_is_left(policies: int) -> None:
         torch.testing.assert_close(found[name][None], zero if gradient is None else gradient, **TIGHT)
 
 
-def test_gradient_with_respect_to_the_log_probability_of_every_row() -> None:
-    """At ratio 1, times the rows of the batch: -Â on own rows and -β·min(e^(Â/λ), cap) on pull rows."""
-    parts = parts_of("cpo", 3)
-    parts.data.advantage *= 2  # so that some weights reach the cap
-    batch = parts.batch()
-    batch.log_prob = batch.log_prob.detach().requires_grad_()
-    parts.trainer.update.loss(batch).total.sum().backward()
-    gradient = batch.log_prob.grad
-    assert gradient is not None
-    gradient = gradient * batch.rows
-    torch.testing.assert_close(gradient[..., batch.own], -batch.advantage[..., batch.own], **TIGHT)
-    weight = torch.exp(batch.advantage[..., batch.columns("follower_pull")] / 0.2).clamp(max=100.0)
-    assert weight.max() == 100.0
-    assert weight.min() < 1.0
-    torch.testing.assert_close(gradient[..., batch.columns("follower_pull")], -0.3 * weight, **TIGHT)
-
-
-def term_gradients(parts: Parts, group: str) -> dict[str, Tensor]:
-    """Gradients of one group's actor term; zeros where it does not reach."""
-    model = parts.trainer.model
-    term = cpo.actor_loss(parts.batch(), parts.trainer.config).terms[group]
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(term, parameters, allow_unused=True)
-    return {
-        name: (torch.zeros_like(p) if g is None else g)[0]
-        for name, p, g in zip(names, parameters, gradients, strict=True)
-    }
-
-
-def touched(gradient: Tensor) -> list[int]:
-    """Rows of an `[M, ...]` table that get a gradient."""
-    return [k for k, row in enumerate(gradient) if row.abs().max() > TOUCHED]
-
-
-@pytest.mark.parametrize("follower", [1, 2])
-def test_borrowed_rows_move_the_leader_only(follower: int) -> None:
-    parts = parts_of("cpo", 3, follower)
-    gradients = term_gradients(parts, "leader_borrows")
-    assert touched(gradients["phi"]) == touched(gradients["log_sigma"]) == [0]
-    assert gradients["phi"][1:].eq(0).all()
-    assert gradients["log_sigma"][1:].eq(0).all()
-
-
-def test_own_rows_move_everybody() -> None:
-    gradients = term_gradients(parts_of("cpo", 3), "own")
-    assert touched(gradients["phi"]) == touched(gradients["log_sigma"]) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("copy", [1, 2, 3])
-def test_each_copy_of_the_leaders_rows_moves_its_follower_only(copy: int) -> None:
-    parts = parts_of("cpo", 4)
-    _, policy, group = listing(parts.trainer.plan, parts.follower)
-    # Other copies get advantages so low that their weight exp(Â/λ) is exactly 0.
-    parts.data.advantage[..., where(group, FOLLOWER_PULL) & (policy != copy)] = -1e6
-    gradients = term_gradients(parts, "follower_pull")
-    for name in ("phi", "log_sigma"):
-        assert touched(gradients[name]) == [copy]
-        assert gradients[name][[k for k in range(4) if k != copy]].eq(0).all()
-    for name in ("value_head.weight", "value_head.bias"):
-        assert gradients[name].eq(0).all()
-
-
 def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
     """With β = 0 the gradient is the same whatever stands in the pull rows."""
     parts = parts_of("cpo", 3, beta=0.0)
@@ -147,17 +84,6 @@ def test_without_beta_the_gradient_is_sapgs_scaled(policies: int) -> None:
     for name, gradient in theirs.items():
         assert gradient.abs().max() > TOUCHED, name
         torch.testing.assert_close(ours[name], (policies + 1) / (2 * policies) * gradient, **TIGHT)
-
-
-@pytest.mark.parametrize("policies", [3, 6])
-def test_entropy_bonus_counts_rows_and_spares_the_leader(policies: int) -> None:
-    """∂/∂ log σ of policy k: -η_k times its share of the batch, 1/2M; borrowed rows are the leader's, with η = 0."""
-    parts = parts_of("cpo", policies, beta=0.0, critic_coef=0.0, bounds_coef=0.0, entropy_scale=0.6)
-    parts.data.advantage.zero_()
-    gradients = parts.gradients()
-    expected = torch.tensor([0.3 * k / (policies - 1) / (2 * policies) for k in range(policies)])
-    torch.testing.assert_close(gradients["log_sigma"], -expected.double()[:, None].expand(-1, 2), rtol=1e-6, atol=1e-12)
-    assert all(g.abs().max() == 0 for name, g in gradients.items() if name != "log_sigma")
 
 
 @pytest.mark.parametrize("group", [OWN, LEADER_BORROWS, FOLLOWER_PULL])

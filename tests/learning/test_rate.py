@@ -56,7 +56,8 @@ def test_a_kl_that_is_no_number_keeps_the_rate() -> None:
 
 @pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
 def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
-    # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions. ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
+    # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions.
+    # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
     log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
     mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = scheduling_kl(mean, log_std, mean, log_std).item()

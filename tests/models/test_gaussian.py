@@ -21,13 +21,6 @@ def test_log_prob_by_hand() -> None:
     assert log_prob(action, mean, log_std).tolist() == [pytest.approx(-2.5 - 2 * HALF_LOG_2PI, abs=1e-14)]
 
 
-def test_log_prob_has_one_number_a_row_and_broadcasts_a_single_log_std() -> None:
-    # σ = 1 and z = 0 everywhere: -½ ln 2π for each of three actions.
-    action = torch.zeros(2, 4, 3)
-    found = log_prob(action, torch.zeros(2, 4, 3), torch.zeros(1, 3))
-    torch.testing.assert_close(found, torch.full((2, 4), -3 * HALF_LOG_2PI))
-
-
 def test_log_prob_integrates_to_one_and_its_mean_is_minus_the_entropy() -> None:
     x = np.linspace(-12.0, 14.0, 20001)
     log_std = torch.tensor([math.log(1.3)], dtype=torch.float64)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpu import MARKS
 from torch import Tensor, nn
 
 from echelon.models import lstm
@@ -52,8 +53,10 @@ def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
 
 def gradients(parts: dict[str, Tensor], outputs: Tensor, state: Tensor) -> list[Tensor]:
     """Of a loss that weighs every output and every entry of the last state differently."""
-    loss = (outputs.square() * torch.linspace(-1, 2, outputs.numel()).view_as(outputs)).sum()
-    loss = loss + (state * torch.linspace(-3, 1, state.numel()).view_as(state)).sum()
+    weights = [
+        torch.linspace(low, high, x.numel()).view_as(x).to(x) for x, low, high in ((outputs, -1, 2), (state, -3, 1))
+    ]
+    loss = (outputs.square() * weights[0]).sum() + (state * weights[1]).sum()
     return list(torch.autograd.grad(loss, [parts[name] for name in NAMES]))
 
 
@@ -146,34 +149,25 @@ def test_stacked_networks_are_separate_ones() -> None:
         torch.testing.assert_close(a, b, **TIGHT)
 
 
-@pytest.mark.parametrize("steps", [1, 4])
-def test_it_can_be_compiled_whole(steps: int) -> None:
+@pytest.mark.parametrize(
+    ("steps", "rows", "units", "device", "backend"),
+    [
+        (1, 5, 3, "cpu", "aot_eager"),
+        (4, 5, 3, "cpu", "aot_eager"),
+        pytest.param(7, 64, 32, "cuda", "inductor", marks=MARKS),
+        pytest.param(7, 64, 32, "cuda", None, marks=MARKS),
+    ],
+)
+def test_compiled_whole_and_on_cuda(steps: int, rows: int, units: int, device: str, backend: str | None) -> None:
     """In one graph, forwards and backwards: a fused kernel a step is what makes it fast on a GPU."""
-    parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
-    compiled = torch.compile(unroll, fullgraph=True, dynamic=False, backend="aot_eager")
-    found = compiled(parts["projected"], parts["state"], start, parts["weight"][None])
+    parts, start = tensors(steps, rows, units), starts("mixed", steps, rows)
+    moved = {name: x.detach().to(device).requires_grad_() for name, x in parts.items()}
+    function = torch.compile(unroll, fullgraph=True, dynamic=False, backend=backend) if backend else unroll
+    found = function(moved["projected"], moved["state"], start.to(device), moved["weight"][None])
     expected = stepped(parts, start)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
-    for a, b in zip(gradients(parts, *found), gradients(parts, *expected), strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("compiled", [False, True])
-def test_on_cuda(compiled: bool) -> None:
-    parts, start = tensors(7, 64, 32), starts("mixed", 7, 64)
-    moved = {name: x.detach().cuda().requires_grad_() for name, x in parts.items()}
-    function = torch.compile(unroll, fullgraph=True, dynamic=False) if compiled else unroll
-    found = function(moved["projected"], moved["state"], start.cuda(), moved["weight"][None])
-    expected = stepped(parts, start)
-    close = {"rtol": 1e-9, "atol": 1e-9}
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a.cpu(), b, **close)
-    loss = (found[0].square().sum() + found[1].sum(), [moved[name] for name in NAMES])
-    twin = (expected[0].square().sum() + expected[1].sum(), [parts[name] for name in NAMES])
-    for a, b in zip(torch.autograd.grad(*loss), torch.autograd.grad(*twin), strict=True):
+    close = TIGHT if device == "cpu" else {"rtol": 1e-9, "atol": 1e-9}
+    both = (*found, *gradients(moved, *found)), (*expected, *gradients(parts, *expected))
+    for a, b in zip(*both, strict=True):
         torch.testing.assert_close(a.cpu(), b, **close)
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from echelon.models.linear import Linear
-from echelon.models.sharing import DRAWN, Blocks, Sharing
 from echelon.models.trunk import Trunk
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
@@ -89,34 +88,6 @@ def test_whole_unroll_equals_chunks_equals_single_steps_with_resets_between() ->
         singles.append(features)
     torch.testing.assert_close(torch.cat(singles), whole, **TIGHT)
     torch.testing.assert_close(state, last, **TIGHT)
-
-
-def test_nothing_flows_across_a_start_forwards_or_backwards() -> None:
-    trunk = build(lstm=6)
-    start = torch.zeros(6, 2, dtype=torch.bool)
-    start[3, 0] = True
-    obs = normal(6, 2, 3).requires_grad_()
-    features, _ = trunk(trunk.project(obs), normal(1, 2, 2), torch.tensor([0, 1]), normal(2, 12, seed=5), start)
-    features[3:].square().sum().backward()
-    assert obs.grad is not None
-    assert obs.grad[:3, 0].abs().max().item() == 0.0
-    assert obs.grad[3:, 0].abs().amin(0).min().item() > 0.0
-    assert obs.grad[:3, 1].abs().amax(-1).min().item() > 0.0  # the other sequence goes on
-
-
-@pytest.mark.parametrize("lstm", [0, 6])
-def test_units_are_laid_out_for_their_evaluations(lstm: int) -> None:
-    """Two policies, three units of the leader and two of the follower, evaluated by both."""
-    trunk = build(lstm)
-    trunk.observe.bias.data.copy_(normal(*trunk.observe.bias.shape, seed=4))
-    unit, ids = torch.tensor([0, 1, 2, 3, 4, 3, 4, 0, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 0, 0, 1, 1, 1])
-    sharing = Sharing(Blocks(1, (3, 2), ((0, DRAWN), (1, 0))), torch.tensor([1]), unit)
-    obs, phi, state = normal(2, 5, 3), normal(2, 2, seed=2), normal(10, 2 * lstm, seed=3)
-    start = torch.zeros(2, 10, dtype=torch.bool)
-    expected = trunk(trunk.project(obs[:, unit]), phi[None], ids, state, start)
-    found = trunk(trunk.project(obs), phi[None], ids, state, start, sharing)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
 
 
 def uniform_within(tensor: Tensor, bound: float) -> bool:
