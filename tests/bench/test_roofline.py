@@ -12,10 +12,6 @@ from echelon.presets import preset
 ALLEGRO, SHADOW, KUKA = ({"policy": 88}, 16), ({"policy": 211}, 20), ({"policy": 117}, 23)
 
 
-def shapes(products: Any) -> list[tuple[int, int, int]]:
-    return [(one.rows, one.inputs, one.outputs) for one in products]
-
-
 def test_a_product_is_bound_by_the_slower_of_two() -> None:
     """512 × 512: 2·512·512 = 524,288 operations a row, 1.413 ns at 371 T/s; 4·1,024 bytes, 1.067 ns at 3.84 TB/s.
     120 × 512: 122,880 operations, 0.331 ns; 4·632 = 2,528 bytes, 0.658 ns."""
@@ -23,26 +19,27 @@ def test_a_product_is_bound_by_the_slower_of_two() -> None:
     assert roofline.Product(1, 120, 512).seconds == pytest.approx(0.658e-9, rel=1e-3)
 
 
-def test_products_of_an_mlp() -> None:
-    model = ModelConfig(hidden=(7, 5), phi_dim=4)
-    found = roofline.forward(model, {"policy": 3}, 2, policies=6, evaluations=100, units=100)
-    assert shapes(found) == [(100, 3 + 4, 7), (100, 7, 5), (100, 5, 2 + 1)]
-    alone = roofline.forward(model, {"policy": 3}, 2, policies=1, evaluations=100, units=100)
-    assert shapes(alone)[0] == (100, 3, 7)
+MLP, LSTM = ModelConfig(hidden=(7, 5), phi_dim=4), ModelConfig(hidden=(7,), lstm=8, phi_dim=4)
 
 
-def test_a_shared_first_layer_reads_each_unit_once() -> None:
-    found = roofline.forward(ModelConfig(hidden=(7, 5), phi_dim=4), {"policy": 3}, 2, 6, evaluations=100, units=60)
-    assert shapes(found) == [(60, 3, 7), (100, 7, 5), (100, 5, 3)]
-
-
-def test_products_of_an_lstm_and_of_a_critic_of_its_own() -> None:
-    model = ModelConfig(hidden=(7,), lstm=8, phi_dim=4)
-    found = roofline.forward(model, {"policy": 3, "critic": 9}, 2, policies=6, evaluations=10, units=10)
-    assert shapes(found) == [
-        *((10, 3 + 4, 32), (10, 8, 32), (10, 8, 7), (10, 7, 2)),
-        *((10, 9 + 4, 32), (10, 8, 32), (10, 8, 7), (10, 7, 1)),
-    ]
+@pytest.mark.parametrize(
+    ("model", "spec", "policies", "units", "products"),
+    [
+        (MLP, {"policy": 3}, 6, 100, [(100, 3 + 4, 7), (100, 7, 5), (100, 5, 2 + 1)]),
+        (MLP, {"policy": 3}, 1, 100, [(100, 3, 7), (100, 7, 5), (100, 5, 3)]),
+        (MLP, {"policy": 3}, 6, 60, [(60, 3, 7), (100, 7, 5), (100, 5, 3)]),  # a shared first layer reads a unit once
+        (
+            *(LSTM, {"policy": 3, "critic": 9}, 6, 100),
+            [
+                *((100, 3 + 4, 32), (100, 8, 32), (100, 8, 7), (100, 7, 2)),
+                *((100, 9 + 4, 32), (100, 8, 32), (100, 8, 7), (100, 7, 1)),
+            ],
+        ),
+    ],
+)
+def test_products(model: ModelConfig, spec: dict[str, int], policies: int, units: int, products: list) -> None:
+    found = roofline.forward(model, spec, 2, policies, evaluations=100, units=units)
+    assert [(one.rows, one.inputs, one.outputs) for one in found] == products
 
 
 @pytest.mark.parametrize(("algo", "times"), [("ppo", 1), ("sapg", 7 / 6), ("cpo", 2)])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,25 +12,30 @@ from command import command
 from echelon.errors import UserError
 
 
-def test_flags_after_two_dashes_are_the_trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = ["CartpoleSwingup", "--name", "short", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
-    own += ["--seed", "3", "--algo", "ppo", "--until", "iteration", ">=", "2"]
-    flags = ["--device", "cpu", "--num-envs", "48", "--update.learning-rate", "0.002"]
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str, flags: Sequence[str] = ()) -> None:
+    own = ["CartpoleSwingup", "--out", str(folder / "kept"), "--runs", str(folder / "runs"), *words]
+    flags = ["--device", "cpu", *(flags if "--num-envs" in flags else ["--num-envs", "48", *flags])]
     monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--", *flags])
     train_until.main()
+
+
+def kept(folder: Path, name: str = "CartpoleSwingup") -> list[dict[str, str]]:
+    with (folder / "kept" / name / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_flags_after_two_dashes_are_the_trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = ["--name", "short", "--seed", "3", "--algo", "ppo", "--until", "iteration", ">=", "2"]
+    run(monkeypatch, tmp_path, *own, flags=["--update.learning-rate", "0.002"])
     config = json.loads((tmp_path / "kept" / "short" / "config.json").read_text())["config"]
     assert (config["task"], config["algo"], config["seed"], config["num_envs"]) == ("CartpoleSwingup", "ppo", 3, 48)
     assert config["update"]["learning_rate"] == 0.002
-    with (tmp_path / "kept" / "short" / "metrics.csv").open() as file:
-        assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2"]  # every tenth, and the last
+    assert [row["iteration"] for row in kept(tmp_path, "short")] == ["1", "2"]  # every tenth, and the last
 
 
-def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["train_until.py", "CartpoleSwingup", "--", "--num-envs", "0"])
-    with pytest.raises(UserError):
-        train_until.main()
+def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stopped:
-        command(train_until.main)
+        command(lambda: run(monkeypatch, tmp_path, flags=["--num-envs", "0"]))
     assert isinstance(stopped.value.code, str)
     assert stopped.value.code.startswith("error: ")
     assert "\n" not in stopped.value.code
@@ -46,19 +52,15 @@ def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_aim_that_cannot_be_compared_is_refused_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], sentence: str
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["train_until.py", "CartpoleSwingup", "--runs", str(tmp_path), "--until", *words])
     with pytest.raises(UserError) as refused:
-        train_until.main()
+        run(monkeypatch, tmp_path, "--until", *words)
     assert str(refused.value) == sentence
     assert not list(tmp_path.iterdir())
 
 
 def test_a_misspelt_metric_is_noticed_at_the_first_update(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs"), "--algo", "ppo"]
-    own += ["--until", "retrun/leader", ">=", "1"]
-    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--", "--device", "cpu", "--num-envs", "48"])
     with pytest.raises(UserError, match=r"^--until retrun/leader is no metric of this run; did you mean return/leader"):
-        train_until.main()
+        run(monkeypatch, tmp_path, "--algo", "ppo", "--until", "retrun/leader", ">=", "1")
     lines = (tmp_path / "runs" / "CartpoleSwingup" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["iteration"] for line in lines] == [1]
 
@@ -76,11 +78,6 @@ def test_a_metric_may_be_nan_at_first_and_be_left_out_later(monkeypatch: pytest.
 
 def test_a_resumed_run_knows_the_metrics_it_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Diagnostics are measured in its first iteration, and not in those after which it goes on."""
-    own = ["CartpoleSwingup", "--out", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs")]
-    flags = ["--", "--device", "cpu", "--num-envs", "48", "--iterations", "3"]
-    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--until", "iteration", ">=", "1", *flags])
-    train_until.main()
-    monkeypatch.setattr("sys.argv", ["train_until.py", *own, "--until", "ess", ">=", "1e9", *flags])
-    train_until.main()
-    with (tmp_path / "kept" / "CartpoleSwingup" / "metrics.csv").open() as file:
-        assert [(row["iteration"], row["ess"] != "") for row in csv.DictReader(file)] == [("1", True), ("3", False)]
+    run(monkeypatch, tmp_path, "--until", "iteration", ">=", "1", flags=["--iterations", "3"])
+    run(monkeypatch, tmp_path, "--until", "ess", ">=", "1e9", flags=["--iterations", "3"])
+    assert [(row["iteration"], row["ess"] != "") for row in kept(tmp_path)] == [("1", True), ("3", False)]
