@@ -16,18 +16,12 @@ from typing import Any
 
 from command import command, options
 
-from echelon.algorithms import register
-from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.cpo import PULL, actor_loss
 from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
 from echelon.evaluation.evaluate import evaluate
-from echelon.learning.plans import Group, leader_from_all_followers
 from echelon.presets import preset
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
-
-register(Algorithm("flock", actor_loss, groups=(Group("leader_borrows", leader_from_all_followers), PULL)))
 
 USUAL = preset("DeceptiveReach")
 USUAL = replace(USUAL, device="cpu", update=replace(USUAL.update, minibatches=8))
@@ -37,10 +31,11 @@ CENTRED = replace(
     ensemble=replace(USUAL.ensemble, advantage_scope="centred"),
     pull=replace(USUAL.pull, normalise=True, beta=0.005, temperature=1.0),
 )
+FLOCK = replace(CENTRED, algo="cpo", ensemble=replace(CENTRED.ensemble, borrow_from="all"))
 ARMS: dict[str, TrainConfig] = {
     "cpo_centred": replace(CENTRED, algo="cpo"),
-    "flock": replace(CENTRED, algo="flock"),
-    "flock_vtrace": replace(CENTRED, algo="flock", ensemble=replace(CENTRED.ensemble, estimator="vtrace")),
+    "flock": FLOCK,
+    "flock_vtrace": replace(FLOCK, ensemble=replace(FLOCK.ensemble, estimator="vtrace")),
     "ppo_cpo_steps": replace(USUAL, algo="ppo"),
     "cpo": replace(USUAL, algo="cpo"),
     "sapg_cpo_steps": replace(USUAL, algo="sapg"),
