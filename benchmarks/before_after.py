@@ -26,6 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from command import append, markdown, options
+
 CASES = ("AllegroHand:ppo", "AllegroHand:sapg", "AllegroHand:cpo", "ShadowHand:cpo")
 WARM_UPS = 3
 """As it is, recording, a first replay."""
@@ -137,15 +139,15 @@ def compare(a: Sequence[Turn], b: Sequence[Turn], part: str = "iteration") -> tu
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown: a line per case, and B / A of the parts that both have."""
-    lines = ["| case | A, ms | B, ms | B / A | range | B / A by part |", "|---|---|---|---|---|---|"]
+    lines = []
     for row in rows:
         a, b = row["a"], row["b"]
         before, after, ratios = compare(a, b)
         shared = [name for name in a[0] if name in b[0] and name != "iteration" and any(a[0][name])]
         parts = ", ".join(f"{name} {statistics.median(compare(a, b, name)[2]):.3f}" for name in shared)
         cells = (f"{before:.2f}", f"{after:.2f}", f"{statistics.median(ratios):.3f}")
-        lines.append(f"| {row['case']} | {' | '.join(cells)} | {min(ratios):.3f} to {max(ratios):.3f} | {parts} |")
-    return "\n".join(lines)
+        lines.append((row["case"], *cells, f"{min(ratios):.3f} to {max(ratios):.3f}", parts))
+    return markdown(("case", "A, ms", "B, ms", "B / A", "range", "B / A by part"), lines)
 
 
 def tree(text: str) -> Path:
@@ -161,7 +163,7 @@ def case(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("before", type=tree, metavar="A", help="a src folder")
     parser.add_argument("after", type=tree, metavar="B", help="another")
     parser.add_argument("--cases", nargs="+", type=case, default=CASES, metavar="TASK:ALGO[:ENVS]")
@@ -184,10 +186,7 @@ def main() -> None:
         both = started.get(name) or [Child(tree, name, args).wait_until_ready() for tree in trees]
         rows.append(measure(name, both, args))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
-        if args.json:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
-            with args.json.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+        append(args.json, rows[-1:])
     print(f"\nA: {args.before}\nB: {args.after}\n\n{table(rows)}")
 
 

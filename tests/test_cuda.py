@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from gpu import MARKS
 
 import echelon.training.trainer as trainer_module
 from echelon.algorithms.algorithm import Takeover
@@ -16,10 +17,7 @@ from echelon.rollout.buffer import Rollout
 from echelon.tasks import make
 from echelon.training.trainer import Trainer
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = MARKS
 
 
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:

@@ -1,13 +1,12 @@
 """How often the host waits, in torch's own words; `test_bench.py` has a copy of them, which shows nothing of torch."""
 
-import pytest
 import torch
+from gpu import needs_gpu
 
 from echelon.bench.clock import synchronisations
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@needs_gpu
 def test_torch_says_when_the_host_waits_and_only_then() -> None:
     device = torch.device("cuda")
     x = torch.zeros((), device=device)

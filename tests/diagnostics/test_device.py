@@ -1,7 +1,7 @@
 """Diagnostics run on the device of their arguments and never read it back."""
 
-import pytest
 import torch
+from gpu import needs_gpu
 from torch import Tensor
 
 from echelon.diagnostics.clip_bias import clip_bias, clip_bias_bound, gaussian_score
@@ -26,8 +26,7 @@ def test_no_value_is_needed_on_the_host() -> None:
     assert all(result.dtype in (torch.float32, torch.int64) for result in results)
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@needs_gpu
 def test_cuda_without_synchronisation() -> None:
     measure(torch.device("cuda"))
     torch.cuda.set_sync_debug_mode("error")

@@ -46,17 +46,11 @@ def expected(which: int) -> Tensor:
     return torch.tensor([case[which] for case in CASES.values()], dtype=torch.float64).T
 
 
-def test_gae_of_all_ends_in_one_batch() -> None:
+def test_gae_and_one_step_of_all_ends_in_one_batch() -> None:
     found = gae(batch(), columns(VALUE), discount=0.5, smoothing=0.5)
     torch.testing.assert_close(found, expected(2), rtol=0, atol=1e-15)
-
-
-def test_one_step_of_all_ends_in_one_batch() -> None:
-    torch.testing.assert_close(one_step(batch(), columns(VALUE), discount=0.5), expected(3), rtol=0, atol=1e-15)
-
-
-def test_gae_without_smoothing_is_one_step() -> None:
-    torch.testing.assert_close(gae(batch(), columns(VALUE), 0.5, 0.0), one_step(batch(), columns(VALUE), 0.5))
+    for one in (one_step(batch(), columns(VALUE), discount=0.5), gae(batch(), columns(VALUE), 0.5, smoothing=0.0)):
+        torch.testing.assert_close(one, expected(3), rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("estimate", [lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: one_step(x, v, 0.5)])

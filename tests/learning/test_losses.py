@@ -21,44 +21,35 @@ def slope(loss, x: float, **kwargs) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "advantage", "loss", "gradient"),
+    ("centre", "ratio", "advantage", "loss", "gradient"),
     [
         # -Âρ and, since dρ/d log ρ = ρ, the same number as gradient, where the row is not clipped.
-        (1.0, 2.0, -2.0, -2.0),
-        (1.1, 2.0, -2.2, -2.2),
-        (0.9, -2.0, 1.8, 1.8),
+        (1.0, 1.0, 2.0, -2.0, -2.0),
+        (1.0, 1.1, 2.0, -2.2, -2.2),
+        (1.0, 0.9, -2.0, 1.8, 1.8),
         # Clipped: the loss stays at 1.2·Â or 0.8·Â and there is no gradient.
-        (1.5, 2.0, -2.4, 0.0),
-        (0.5, -2.0, 1.6, 0.0),
+        (1.0, 1.5, 2.0, -2.4, 0.0),
+        (1.0, 0.5, -2.0, 1.6, 0.0),
         # Outside, but the unclipped branch is the worse one, and pulls back.
-        (0.5, 2.0, -1.0, -1.0),
-        (1.5, -2.0, 3.0, 3.0),
-        (3.0, 0.0, 0.0, 0.0),
+        (1.0, 0.5, 2.0, -1.0, -1.0),
+        (1.0, 1.5, -2.0, 3.0, 3.0),
+        (1.0, 3.0, 0.0, 0.0, 0.0),
+        # Interval [1.6, 2.4] around 2. A ratio of 1, in the middle of the usual interval, lies outside this one.
+        (2.0, 2.0, 1.0, -2.0, -2.0),
+        (2.0, 2.3, 1.0, -2.3, -2.3),
+        (2.0, 2.5, 1.0, -2.4, 0.0),
+        (2.0, 1.5, 1.0, -1.5, -1.5),
+        (2.0, 1.5, -1.0, 1.6, 0.0),
+        (2.0, 1.0, -1.0, 1.6, 0.0),
+        (2.0, 2.5, -1.0, 2.5, 2.5),
     ],
 )
-def test_surrogate(ratio: float, advantage: float, loss: float, gradient: float) -> None:
-    found = slope(surrogate, math.log(ratio), advantage=torch.tensor([advantage], dtype=F64), clip=0.2)
-    assert found == (pytest.approx(loss), pytest.approx(gradient))
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "loss", "gradient"),
-    [
-        # Interval [1.6, 2.4] around 2.
-        (2.0, 1.0, -2.0, -2.0),
-        (2.3, 1.0, -2.3, -2.3),
-        (2.5, 1.0, -2.4, 0.0),
-        (1.5, 1.0, -1.5, -1.5),
-        (1.5, -1.0, 1.6, 0.0),
-        # A ratio of 1, in the middle of the usual interval, lies outside this one.
-        (1.0, -1.0, 1.6, 0.0),
-        (2.5, -1.0, 2.5, 2.5),
-    ],
-)
-def test_surrogate_around_another_centre(ratio: float, advantage: float, loss: float, gradient: float) -> None:
-    centre = torch.tensor([2.0], dtype=F64)
-    found = slope(surrogate, math.log(ratio), advantage=torch.tensor([advantage], dtype=F64), clip=0.2, centre=centre)
-    assert found == (pytest.approx(loss), pytest.approx(gradient))
+def test_surrogate(centre: float, ratio: float, advantage: float, loss: float, gradient: float) -> None:
+    """Around 1 also where nothing is said about the centre."""
+    advantages, centres = (torch.tensor([x], dtype=F64) for x in (advantage, centre))
+    for more in ({"centre": centres}, {}) if centre == 1.0 else ({"centre": centres},):
+        found = slope(surrogate, math.log(ratio), advantage=advantages, clip=0.2, **more)
+        assert found == (pytest.approx(loss), pytest.approx(gradient))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -116,10 +107,8 @@ def test_pull_weight_and_its_cap(dtype: torch.dtype) -> None:
     assert weight.tolist() == pytest.approx([1, 3, 0.25, 100, 100, 0], rel=1e-6)
     assert weight.isfinite().all()
     assert weight.max().item() <= 100.0 * (1 + 1e-6)
-
-
-def test_a_cap_below_one_holds_too() -> None:
-    assert pull_weight(torch.tensor([0.0, -10.0], dtype=F64), 1.0, 0.5).tolist() == pytest.approx([0.5, math.exp(-10)])
+    below = pull_weight(torch.tensor([0.0, -10.0], dtype=dtype), 1.0, cap=0.5)  # a cap below one holds too
+    assert below.tolist() == pytest.approx([0.5, math.exp(-10)])
 
 
 @pytest.mark.parametrize(("centre", "expected"), [("one", 0.1220), ("old_ratio", 0.0)])

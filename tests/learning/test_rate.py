@@ -8,50 +8,28 @@ import torch
 from echelon.diagnostics.divergence import gaussian_kl
 from echelon.learning.rate import adapt, scheduling_kl
 
-DTYPES = [torch.float32, torch.float64]
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    ("times", "factor"),
+    ("rate", "times", "expected"),
     [
-        (0.0, 1.5),
-        (-1.0, 1.5),  # the reference's KL can be negative
-        (0.49, 1.5),
-        (0.5, 1.0),
-        (0.51, 1.0),
-        (1.0, 1.0),
-        (1.99, 1.0),
-        (2.0, 1.0),
-        (2.01, 1 / 1.5),
-        (3.0, 1 / 1.5),
+        *((6e-4, times, 6e-4 * 1.5) for times in (0.0, -1.0, 0.49)),  # the reference's KL can be negative
+        *((6e-4, times, 6e-4) for times in (0.5, 0.51, 1.0, 1.99, 2.0, math.nan)),
+        *((6e-4, times, 6e-4 / 1.5) for times in (2.01, 3.0)),
+        # Limits.
+        *((rate, 60.0, 1e-6) for rate in (1.4e-6, 1e-6)),
+        *((rate, 0.0, 1e-2) for rate in (9e-3, 1e-2)),
+        (1e-6, 0.0, 1.5e-6),
+        (1e-2, 60.0, 1e-2 / 1.5),
     ],
 )
-def test_rule(times: float, factor: float, dtype: torch.dtype) -> None:
-    """κ as a multiple of the threshold; exactly half and exactly twice it keep the rate."""
-    rate = torch.tensor(6e-4, dtype=dtype)
-    found = adapt(rate, torch.tensor(times * 0.016, dtype=dtype), threshold=0.016)
+def test_rule(rate: float, times: float, expected: float, dtype: torch.dtype) -> None:
+    """κ as a multiple of the threshold; exactly half and exactly twice it, and what is no number, keep the rate."""
+    given = torch.tensor(rate, dtype=dtype)
+    found = adapt(given, torch.tensor(times * 0.016, dtype=dtype), threshold=0.016)
     assert found.dtype == dtype
-    assert found.item() == pytest.approx(6e-4 * factor, rel=1e-6)
-    assert rate.item() == pytest.approx(6e-4)  # a new number; the caller copies it
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_limits(dtype: torch.dtype) -> None:
-    high, low = torch.tensor(1.0, dtype=dtype), torch.tensor(0.0, dtype=dtype)
-    for rate, kl, expected in (
-        (1.4e-6, high, 1e-6),
-        (1e-6, high, 1e-6),
-        (9e-3, low, 1e-2),
-        (1e-2, low, 1e-2),
-        (1e-6, low, 1.5e-6),
-        (1e-2, high, 1e-2 / 1.5),
-    ):
-        assert adapt(torch.tensor(rate, dtype=dtype), kl, 0.016).item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_kl_that_is_no_number_keeps_the_rate() -> None:
-    assert adapt(torch.tensor(3e-4), torch.tensor(math.nan), 0.016).item() == pytest.approx(3e-4)
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+    assert given.item() == pytest.approx(rate)  # a new number; the caller copies it
 
 
 @pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
