@@ -90,15 +90,19 @@ def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: py
         trainer.iterate()
         for i, run in enumerate(runs):
             follow(run, i, trainer, passes)
-    for i, run in enumerate(runs):
-        found = member(trainer.model, i)
+    assert_same_runs(trainer, runs)
+    taken = [10 * run.config.update.mini_epochs * 2 for run in runs]
+    assert trainer.update.optimizer.steps.tolist() == [run.update.optimizer.steps.item() for run in runs] == taken
+
+
+def assert_same_runs(whole: Trainer, runs: list[Trainer]) -> None:
+    """Networks and rates to 1e-5; the runs themselves differ."""
+    for index, run in enumerate(runs):
+        found = member(whole.model, index)
         for name, x in run.model.state_dict().items():
-            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=f"{i} {name}": at + m)
-        torch.testing.assert_close(trainer.update.optimizer.rate[i : i + 1], run.update.optimizer.rate)
-        steps = run.update.optimizer.steps
-        assert trainer.update.optimizer.steps[i] == steps == 10 * run.config.update.mini_epochs * 2
-    first, second, _ = (run.model.mean_head.weight for run in runs)
-    assert (first - second).abs().max() > 0.01
+            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=f"{index} {name}": at + m)
+        torch.testing.assert_close(whole.update.optimizer.rate[index : index + 1], run.update.optimizer.rate)
+    assert (runs[0].model.mean_head.weight - runs[1].model.mean_head.weight).abs().max() > 0.01
 
 
 def _separate(trainer: Trainer, index: int) -> Trainer:
@@ -220,9 +224,4 @@ def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.
         both.iterate()
         for index, run in enumerate(alone):
             follow(run, index, both, passes)
-    for index, run in enumerate(alone):
-        found = member(both.model, index)
-        for name, x in run.model.state_dict().items():
-            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=name: at + m)
-        torch.testing.assert_close(both.update.optimizer.rate[index : index + 1], run.update.optimizer.rate)
-    assert (alone[0].model.mean_head.weight - alone[1].model.mean_head.weight).abs().max() > 0.01
+    assert_same_runs(both, alone)
