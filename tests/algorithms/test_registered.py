@@ -65,7 +65,9 @@ def clips(config: TrainConfig, layout: Layout) -> dict[str, Tensor]:
     return {"clip": torch.linspace(0.1, 0.3, layout.policies, dtype=torch.float64, device=layout.device)}
 
 
-TOY = Algorithm("ring", actor_loss, groups=lambda config: (RING,), policies=3, vectors=clips, extra_reward=Novelty, colour=6)
+TOY = Algorithm(
+    "ring", actor_loss, groups=lambda config: (RING,), policies=3, vectors=clips, extra_reward=Novelty, colour=6
+)
 
 
 @pytest.fixture(autouse=True)
