@@ -55,7 +55,7 @@ class Ours(Contestant):
         self.model = ActorCritic(dict.fromkeys(groups, sizes.obs), sizes.actions, 1, self.config.model).to(device)
         self._load(problem)
         self.plan = make_plan(Layout(sizes.num_envs, 1, device), self.config)
-        self.settings = Settings(self.config, self.plan.layout)
+        self.settings = Settings(self.config.update, self.plan.layout)
         self.learning = Update(self.model, PPO.actor_loss, self.plan, self.settings, self.config)
         self.rollout = self._store(problem, groups)
         self.generator = torch.Generator(device).manual_seed(0)

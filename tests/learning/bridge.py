@@ -43,8 +43,10 @@ class Bridge:
         algorithm = algorithm_of(problem)
         self.layout = Layout(problem.num_envs, problem.policies, sizes=self.config.envs_per_policy)
         assert self.layout.policy_id.tolist() == list(problem.policy_id)
-        self.plan = Plan(self.layout, problem.horizon, problem.sequence, algorithm.groups(self.config), minibatches=minibatches)
-        self.settings = Settings(self.config, self.layout, algorithm.vectors(self.config, self.layout))
+        self.plan = Plan(
+            self.layout, problem.horizon, problem.sequence, algorithm.groups(self.config), minibatches=minibatches
+        )
+        self.settings = Settings(self.config.update, self.layout, algorithm.vectors(self.config, self.layout))
         self.model = make_model(problem)
         self.rollout = make_rollout(problem)
         self.follower = torch.tensor([problem.follower])

@@ -10,7 +10,7 @@ from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing
 
 from echelon.algorithms.cpo import PULL
 from echelon.algorithms.sapg import BORROWS
-from echelon.config import TrainConfig
+from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.learning.plans import Group, Plan, leader_from_all_followers
 from echelon.learning.settings import Settings
@@ -285,4 +285,4 @@ def test_groups_that_cannot_be_are_one_sentence(groups: tuple[Group, ...], sente
 )
 def test_vectors_that_nobody_reads_are_one_sentence(name: str, values: list[float], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        Settings(TrainConfig(), Layout(6, 3), {name: torch.tensor(values)})
+        Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})

@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.cpo import CPO, PULL
+from echelon.algorithms.cpo import CPO
+from echelon.algorithms.flock import FLOCK
 from echelon.algorithms.pbt import PBT
 from echelon.algorithms.ppo import PPO
 from echelon.algorithms.sapg import SAPG
 from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (PPO, PBT, SAPG, CPO)}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (PPO, PBT, SAPG, CPO, FLOCK)}
 
 
 def register(algorithm: Algorithm) -> Algorithm:
@@ -35,8 +36,8 @@ def complete(config: TrainConfig) -> TrainConfig:
     if algorithm.one_policy and config.policies != 1:
         raise UserError(f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose --algo cpo")
     asked, followers = len(config.formation.distance), config.num_policies - 1
-    if asked and PULL not in algorithm.groups(config):
-        raise UserError(f"--formation.distance needs followers that are pulled, which {config.algo} has not")
+    if asked and algorithm != FLOCK:
+        raise UserError(f"--formation.distance is for a flock, not for {config.algo}; choose --algo flock")
     if asked not in (0, 1, 2, followers):
         raise UserError(f"--formation.distance takes 1, 2 or {followers} numbers for {followers} followers")
     return config

@@ -27,9 +27,7 @@ class Adversary:
     """A discriminator for each network, and its optimizer: fixed rate, one pass over each rollout, after scoring it."""
 
     def __init__(self, obs_dim: int, action_dim: int, layout: Layout, config: TrainConfig) -> None:
-        self.layout = layout
-        self.coef = torch.full((layout.policies,), config.adversary.coef, device=layout.device)
-        """λ_adv of each policy, which a formation moves in place."""
+        self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
         widths = (obs_dim + action_dim, *config.adversary.hidden, layout.each)
         self.network, *others = (_perceptron(widths) for _ in range(layout.networks))
@@ -69,7 +67,7 @@ class Adversary:
     @torch.no_grad()
     def reward(self, inputs: Tensor) -> Tensor:
         """λ_adv·log D(y|s,a) on followers' rows, zero on the leader's: `[T, N]`."""
-        return torch.where(self.labels == LEADER, 0.0, self.coef[self.layout.policy_id] * self._score(inputs))
+        return torch.where(self.labels == LEADER, 0.0, self.coef * self._score(inputs))
 
     def _log_likelihood(self, inputs: Tensor) -> Tensor:
         """log D(y|s,a) of each row `[T, N]`."""

@@ -27,7 +27,7 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     if PULL.name not in batch.plan.columns:  # one policy: nobody to pull
         return ActorLoss(terms)
     weight = pull_weights(batch, config)
-    terms[PULL.name] = pull_term(batch, weight)
+    terms[PULL.name] = pull_term(batch, weight, config)
     at_cap = (weight >= config.pull.cap * (1 - 1e-6)).to(weight.dtype).mean((0, 2))
     return ActorLoss(terms, {"pull/weight": weight.mean((0, 2)), "pull/at_cap": at_cap})
 
@@ -43,10 +43,9 @@ def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
     return (each / each.mean((0, 3), keepdim=True)).flatten(2)
 
 
-def pull_term(batch: Batch, weight: Tensor) -> Tensor:
-    """Σ -β_i·w·log π_i(a|s) on the leader's rows, the first expectation of `L_CPO,F_i`."""
-    rows = batch.columns(PULL.name)
-    return -total(batch.setting("beta", rows) * weight * batch.log_prob[..., rows])
+def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:
+    """Σ -β·w·log π_i(a|s) on the leader's rows, the first expectation of `L_CPO,F_i`."""
+    return -config.pull.beta * total(weight * batch.log_prob[..., batch.columns(PULL.name)])
 
 
 def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:

@@ -46,8 +46,7 @@ RANGES: dict[str, Range] = {
     "pull.reverse_temperature": NOT_NEGATIVE,
     "adversary.coef": NOT_NEGATIVE,
     "adversary.hidden": COUNT,
-    "formation.gain": POSITIVE,
-    "formation.beta_range": POSITIVE,
+    "formation.strength": NOT_NEGATIVE,
     "pbt.interval": COUNT,
     "pbt.initial_delay": NOT_NEGATIVE,
     "pbt.wait": NOT_NEGATIVE,
@@ -83,8 +82,6 @@ def validate(config: TrainConfig) -> None:
     allowed = POSITIVE if formation.unit == "kl" else Range(low=0, high=1, open_low=True, open_high=True)
     for number in formation.distance:
         require("formation.distance", number, allowed)
-    if formation.beta_range[0] > formation.beta_range[1]:
-        raise UserError(f"--formation.beta-range goes from weak to strong, not {formation.beta_range}")
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "

@@ -15,7 +15,7 @@ import tyro
 from echelon.config.ranges import Range, require
 from echelon.errors import UserError, nearest
 
-ALGORITHMS = ("ppo", "pbt", "sapg", "cpo")
+ALGORITHMS = ("ppo", "pbt", "sapg", "cpo", "flock")
 """Built-in algorithms, known without importing what they learn with. Others can be registered."""
 Mutable = Literal[
     "learning_rate",
@@ -162,16 +162,14 @@ class AdversaryConfig:
 
 @dataclass(frozen=True)
 class FormationConfig:
-    """How far followers stand from the leader. Given a distance, each follower's pull is moved so that it keeps it."""
+    """How far the followers of a flock stand from their leader."""
 
     distance: tuple[float, ...] = ()
-    """One for all followers, the nearest's and the farthest's, or one each; none leaves the pull as it is set."""
+    """One for all followers, the nearest's and the farthest's, or one each; none leaves them free."""
     unit: Literal["ess", "clip_fraction", "kl"] = "ess"
     """Of the distance: ESS of a follower's rows under the leader, their share outside the clip range, or KL."""
-    gain: float = 0.3
-    """How much of the error, in units of ln, the pull is moved by in every iteration."""
-    beta_range: tuple[float, float] = (1e-3, 0.3)
-    """Weakest and strongest pull. An adversary pays followers that are too near at the weakest, `coef` at the most."""
+    strength: float = 0.2
+    """Weight c of the term that keeps them there."""
 
 
 @dataclass(frozen=True)

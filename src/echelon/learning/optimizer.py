@@ -12,7 +12,6 @@ from echelon.device.fusion import fused
 from echelon.envs.contract import State
 from echelon.models.flat import aligned_slices
 
-
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 

@@ -77,7 +77,14 @@ class Plan:
     """The evaluations of one algorithm and how they are cut into minibatches."""
 
     def __init__(
-        self, layout: Layout, horizon: int, length: int, groups: Sequence[Group] = (), *, minibatches: int | float, fit: bool = False
+        self,
+        layout: Layout,
+        horizon: int,
+        length: int,
+        groups: Sequence[Group] = (),
+        *,
+        minibatches: int | float,
+        fit: bool = False,
     ) -> None:
         """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float; `fit`
         allows fewer where so many would be of unequal size."""

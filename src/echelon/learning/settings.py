@@ -6,27 +6,26 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from echelon.config import TrainConfig, UpdateConfig
+from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.rollout.layout import Layout
 
-BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef", "beta")
+BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef", "distance")
 BY_NETWORK = ("learning_rate", "mini_epochs", "grad_norm", "kl_threshold")
 """What may be a vector: of policies, or of networks, whose first policy's then counts."""
 
 
 class Settings:
-    """Fields of `UpdateConfig`, and the pull's β, as the update reads them.
+    """Fields of `UpdateConfig` as the update reads them, and the distances of a flock.
 
     Most are plain numbers. An algorithm may replace some by vectors `[M]`, which are float64, so that a policy computes
     with the very number that a run of its own would have, and may be written in place between iterations: a recorded
     graph reads what is there.
     """
 
-    def __init__(self, config: TrainConfig, layout: Layout, vectors: Mapping[str, Tensor] | None = None) -> None:
-        self.layout, update = layout, config.update
+    def __init__(self, update: UpdateConfig, layout: Layout, vectors: Mapping[str, Tensor] | None = None) -> None:
+        self.layout = layout
         self.numbers: dict[str, float] = {f.name: getattr(update, f.name) for f in fields(update)}
-        self.numbers["beta"] = config.pull.beta
         self.vectors = dict(vectors or {})
         for name, vector in self.vectors.items():
             if name not in BY_POLICY + BY_NETWORK:

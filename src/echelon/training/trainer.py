@@ -9,7 +9,6 @@ from torch import Tensor
 
 from echelon.algorithms import complete, find
 from echelon.algorithms.algorithm import Parts, Takeover
-from echelon.algorithms.formation import make_formation
 from echelon.config import TrainConfig
 from echelon.device.capture import Captured
 from echelon.device.compile_progress import announced
@@ -65,12 +64,11 @@ class Trainer:
         self._fuses = fuses(device, config.fuse)
         self.plan = plan or make_plan(make_layout(config, device), config)
         self.layout = self.plan.layout
-        self.settings = Settings(config, self.layout, self.algorithm.vectors(config, self.layout))
+        self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
             self.model = make_model(env, config).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
-        self.formation = make_formation(config, self.settings, self.extra_reward)
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
@@ -153,11 +151,8 @@ class Trainer:
     def _make_targets(self) -> Prepared:
         """Targets of the rollout, at the parameters that collected it."""
         rollout, extra, metrics = self.collector.rollout, None, {}
-        if self.formation is not None:
-            metrics |= self.formation.keep(self.model, rollout)
         if self.extra_reward is not None:
-            extra, found = self.extra_reward(rollout, self.model, self.generator)
-            metrics |= found
+            extra, metrics = self.extra_reward(rollout, self.model, self.generator)
         drawn = self.layout.draw_followers(self.generator)
         targets = self._compute_targets(
             self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
@@ -196,7 +191,6 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.update.optimizer.state_dict(),
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
-            "formation": self.formation.state_dict() if self.formation else {},
             "selection": self.selection.state_dict() if self.selection else {},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
@@ -211,8 +205,6 @@ class Trainer:
         self.update.optimizer.load_state_dict(state["optimizer"])
         if self.extra_reward:
             self.extra_reward.load_state_dict(state["extra_reward"])
-        if self.formation:
-            self.formation.load_state_dict(state["formation"])
         if self.selection:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
