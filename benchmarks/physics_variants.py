@@ -9,6 +9,7 @@
 | `impratio` | how much stiffer friction is than the contact's normal |
 | `contacts` | time constant of contacts in milliseconds; MuJoCo never takes less than two physics steps |
 | `solimp` | how hard contacts are, at first and at last: `0.9/0.95` is MuJoCo's default |
+| `stops`, `stop_solimp` | the same two of joint stops: `stops=11`, `stop_solimp=0.9/0.95` |
 | `friction` | of sliding |
 | `condim` | 3: contacts slide; 4: they also resist turning on the spot |
 | `frictionloss` | dry friction of hinges and slides, N m |
@@ -37,6 +38,14 @@ def set_contact_time(model: mujoco.MjModel, value: str) -> None:
 def set_hardness(model: mujoco.MjModel, value: str) -> None:
     first, last = map(float, value.split("/"))
     model.geom_solimp[touching(model), :2] = first, last
+
+
+def set_stop_time(model: mujoco.MjModel, value: str) -> None:
+    model.jnt_solref[:, 0] = 1e-3 * float(value)
+
+
+def set_stop_hardness(model: mujoco.MjModel, value: str) -> None:
+    model.jnt_solimp[:, :2] = [float(part) for part in value.split("/")]
 
 
 def set_friction(model: mujoco.MjModel, value: str) -> None:
@@ -73,6 +82,8 @@ EDITS: dict[str, Callable[[mujoco.MjModel, str], None]] = {
     "impratio": option("impratio", float),
     "contacts": set_contact_time,
     "solimp": set_hardness,
+    "stops": set_stop_time,
+    "stop_solimp": set_stop_hardness,
     "friction": set_friction,
     "condim": set_condim,
     "frictionloss": set_friction_loss,

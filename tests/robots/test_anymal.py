@@ -193,4 +193,8 @@ def test_servos_hold_the_default_pose(model: mujoco.MjModel) -> None:
     assert 0.5 < data.qpos[2] < 0.543  # 3 s after the drop: a little lower than with servos of infinite stiffness
     assert data.qpos[3] > 0.999
     assert data.ncon == 4
+    height = data.qpos[2]
+    for _ in range(1000):
+        mujoco.mj_step(model, data)
+    assert height - data.qpos[2] < 0.008  # in 5 s: feet creep outwards, because friction is soft
     assert sum(data.warning[i].number for i in range(len(data.warning))) == 0

@@ -140,6 +140,20 @@ def test_collision_pairs(model: mujoco.MjModel) -> None:
     assert not any(collides(model, name, "torso") for name in ("right_upper_arm", "head", "lower_waist"))
 
 
+def test_stops_stop_a_leg_that_is_flung(model: mujoco.MjModel) -> None:
+    """A knee at 20 rad/s passes its stop by what it moves in a physics step, about 0.12 rad, and comes back."""
+    data = mujoco.MjData(model)
+    data.qpos[2] = 3.0
+    data.joint("right_knee").qvel = 20.0
+    data.actuator("right_knee").ctrl = 1.0
+    beyond = []
+    for _ in range(40):
+        mujoco.mj_step(model, data)
+        beyond.append(data.joint("right_knee").qpos[0] - JOINTS["right_knee"][3][1])
+    assert 0.0 < max(beyond) < 0.13
+    assert max(beyond[20:]) < 0.01
+
+
 def test_standing_weighs_on_the_feet(model: mujoco.MjModel) -> None:
     data = mujoco.MjData(model)
     data.qpos[2] = 1.285

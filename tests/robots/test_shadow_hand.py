@@ -180,6 +180,25 @@ def test_tendons_couple_distal_to_middle_joints(model: mujoco.MjModel) -> None:
         assert float(data.ten_length[tendon.id]) == pytest.approx(0.00705 * 1.0 - 0.00805 * 0.5, rel=1e-9)
 
 
+TOUCHING = (
+    *("th-ff", "th-mf", "th-rf", "th-lf", "ff-mf", "mf-rf", "rf-lf", "lf-mf"),  # distal links
+    *("th-ffmiddle", "th-ffproximal", "th-mfproximal", "th-palm", "lf-rfmiddle", "rf-lfmiddle", "lfmiddle-rfmiddle"),
+    *("ffproximal-mfproximal", "mfproximal-rfproximal", "rfproximal-lfproximal"),
+)
+"""The pairs of the hand that the reference lists; a finger's name alone is its distal link."""
+
+
+def test_links_touch_each_other_where_the_reference_lists_it(model: mujoco.MjModel) -> None:
+    def full(name: str) -> str:
+        return name + "distal" if len(name) == 2 else name
+
+    geoms = zip(model.pair_geom1, model.pair_geom2, strict=True)
+    listed = {frozenset(model.geom(int(geom)).name for geom in pair) for pair in geoms}
+    assert listed == {frozenset(map(full, pair.split("-"))) for pair in TOUCHING}
+    assert len(listed) == model.npair == 18
+    assert (model.pair_dim == 1).all()  # frictionless
+
+
 def test_only_the_cube_and_the_hand_collide(model: mujoco.MjModel) -> None:
     kinds = {mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX}
     meets = (model.geom_contype[:, None] & model.geom_conaffinity[None]) > 0
@@ -190,7 +209,6 @@ def test_only_the_cube_and_the_hand_collide(model: mujoco.MjModel) -> None:
     assert len(touched) == 19
     assert all(model.body(int(model.geom_bodyid[geom])).name in BODIES for geom in touched)
     assert {int(model.geom_type[geom]) for geom in touched} <= {int(kind) for kind in kinds}
-    assert not model.npair
 
 
 def test_sensors_are_in_blocks_of_the_observation(model: mujoco.MjModel) -> None:

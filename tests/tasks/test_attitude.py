@@ -23,6 +23,7 @@ def test_turns_as_mujoco_does() -> None:
     world = attitude.to_world(quats, vectors)
     torch.testing.assert_close(world, torch.from_numpy(expected))
     torch.testing.assert_close(attitude.to_base(quats, world), vectors)
+    torch.testing.assert_close((world[:, None] @ attitude.matrix(quats))[:, 0], vectors)
 
 
 def test_yaw_and_roll_of_yaw_pitch_roll() -> None:

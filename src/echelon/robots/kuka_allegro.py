@@ -16,6 +16,8 @@ STIFFNESS, DAMPING, TORQUE = 40.0, 5.0, 0.35
 """Of the hand's servos, in N m/rad, N m s/rad and N m. The arm's have the same stiffness and damping, and 300 N m."""
 ROTOR_INERTIA = 0.004
 """kg m², as identified for the fingers' motors. Without it a servo this strong chatters from step to step."""
+STOP_TIME, STOP_HARDNESS = 0.0167, (0.95, 0.99)
+"""Of joint stops: two physics steps, and how hard they are; MuJoCo's own give by 1.4 rad when a finger is hit."""
 PALM_PLACE = (0.008219, -0.02063, 0.08086)
 """Position of the palm in the mount's frame, in metres."""
 
@@ -55,6 +57,7 @@ def _hand() -> Any:
     for joint in hand.joints:
         # The task limits speeds by its targets, and friction is negligible beside such a servo.
         joint.damping, joint.frictionloss, joint.armature = (0.0, 0.0, 0.0), 0.0, ROTOR_INERTIA
+        joint.solref_limit[0], joint.solimp_limit[:2] = STOP_TIME, STOP_HARDNESS
     for servo in hand.actuators:
         servo.gainprm[0], servo.biasprm[1], servo.biasprm[2] = STIFFNESS, -STIFFNESS, -DAMPING
         servo.forcerange = (-TORQUE, TORQUE)

@@ -20,6 +20,17 @@ def _turn(w: Tensor, axis: Tensor, vector: Tensor) -> Tensor:
     return vector + w * once + torch.linalg.cross(axis, once)
 
 
+def matrix(quat: Tensor) -> Tensor:
+    """`[N, 3, 3]`: R, so that rows `[N, P, 3]` of the world frame times it are in the base frame."""
+    w, x, y, z = quat.unbind(1)
+    rows = (
+        *(w * w + x * x - y * y - z * z, 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
+        *(2.0 * (x * y + w * z), w * w - x * x + y * y - z * z, 2.0 * (y * z - w * x)),
+        *(2.0 * (x * z - w * y), 2.0 * (y * z + w * x), w * w - x * x - y * y + z * z),
+    )
+    return torch.stack(rows, dim=1).unflatten(1, (3, 3))
+
+
 def roll(quat: Tensor) -> Tensor:
     """`[N]`: rotation about x in the order yaw, pitch, roll, in (-π, π]."""
     w, x, y, z = quat.unbind(1)

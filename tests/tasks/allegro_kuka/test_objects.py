@@ -3,7 +3,6 @@
 from fractions import Fraction
 from itertools import product
 
-import mujoco
 import numpy as np
 import pytest
 import torch
@@ -148,12 +147,3 @@ def test_turning_fades_by_half_in_a_second() -> None:
     for _ in range(60):
         engine.step(scene.SUBSTEPS)
     np.testing.assert_allclose(engine.qvel[:, 3:6], np.exp(-0.5) * np.eye(3), rtol=0, atol=3e-3)
-
-
-def test_only_primitive_pairs_touch() -> None:
-    """Boxes, capsules, spheres and a plane: nothing that needs a convex solver with `nativeccd` off."""
-    model = scene.build(scene.ONE_ARM)
-    touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    kinds = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("BOX", "CAPSULE", "PLANE")}
-    assert set(model.geom_type[touching]) == kinds
-    assert model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)

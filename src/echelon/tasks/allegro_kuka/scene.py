@@ -22,6 +22,11 @@ WALLS = 8
 BUCKET_HEIGHT, FLOOR_RADIUS, RIM_RADIUS, THICKNESS = 0.198, 0.0705, 0.103, 0.01
 """Inner radii at the floor and at the rim, in metres."""
 
+STAVES = 24
+"""Boards of the bucket that are seen, narrower than the walls that touch."""
+OTHER_ARM = 8
+"""Contact bit of hands and wrists, with two arms."""
+
 Place = tuple[float, float, float]
 
 
@@ -81,7 +86,8 @@ def build(place: Workplace) -> mujoco.MjModel:
     """Build the scene. The object's coordinates come first, then those of each arm."""
     spec = mujoco.MjSpec.from_file(str(Path(robots.__file__).parent / "kuka_table.xml"))
     spec.geom("table").size[0] = 0.5 * place.table_width
-    goal = spec.worldbody.add_body(name="goal", mocap=True, pos=(0.0, 0.0, 0.8))
+    middle = [0.5 * (low + high) for low, high in zip(place.goals.low, place.goals.high, strict=True)]
+    goal = spec.worldbody.add_body(name="goal", mocap=True, pos=(middle[0] + place.goals.side, *middle[1:]))
     _add_bucket(spec, goal) if place.marker == "bucket" else _add_marker(spec, goal, place.marker)
     for arm, (position, yaw) in enumerate(place.bases):
         orientation = (math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw))
@@ -90,8 +96,19 @@ def build(place: Workplace) -> mujoco.MjModel:
         )
     for geom in spec.geoms:
         geom.solimp[:2] = HARDNESS
+    if len(place.bases) == 2:
+        _separate_arms(spec)
     _add_camera(spec, *place.camera)
     return spec.compile()
+
+
+def _separate_arms(spec: Any) -> None:
+    """Hands and wrists of the first arm meet those of the second."""
+    for geom in spec.geoms:
+        if geom.name.startswith(arm_prefix(0)) and geom.contype:
+            geom.contype |= OTHER_ARM
+        elif geom.name.startswith(arm_prefix(1)) and geom.contype:
+            geom.conaffinity |= OTHER_ARM
 
 
 def _add_marker(spec: Any, goal: Any, shape: Literal["ball", "box"]) -> None:
@@ -103,24 +120,33 @@ def _add_marker(spec: Any, goal: Any, shape: Literal["ball", "box"]) -> None:
 
 def _add_bucket(spec: Any, goal: Any) -> None:
     """Add a bucket of a floor and tapered walls; its origin is the centre of the underside."""
-    style = spec.find_default("bucket")
+    touch, seen = spec.find_default("bucket"), spec.find_default("seen")
     half = 0.5 * THICKNESS
-    goal.add_geom(style, name="bucket_floor", size=(FLOOR_RADIUS, FLOOR_RADIUS, half), pos=(0.0, 0.0, half))
+    goal.add_geom(touch, name="bucket_floor", size=(FLOOR_RADIUS, FLOOR_RADIUS, half), pos=(0.0, 0.0, half))
+    _add_walls(goal, touch, "bucket_wall", WALLS)
+    disc = mujoco.mjtGeom.mjGEOM_CYLINDER
+    goal.add_geom(seen, type=disc, size=(FLOOR_RADIUS, half, 0.0), pos=(0.0, 0.0, half), material="bucket")
+    _add_walls(goal, seen, "bucket_stave", STAVES, type=mujoco.mjtGeom.mjGEOM_BOX, material="bucket")
+
+
+def _add_walls(goal: Any, style: Any, name: str, count: int, **look: Any) -> None:
+    """Add boxes around the bucket, each wide enough to close it at the rim."""
     lean = math.atan2(RIM_RADIUS - FLOOR_RADIUS, BUCKET_HEIGHT - THICKNESS)
-    radius = 0.5 * (FLOOR_RADIUS + RIM_RADIUS) + half
-    width = (RIM_RADIUS + THICKNESS) * math.tan(math.pi / WALLS)
-    for wall in range(WALLS):
-        angle = 2.0 * math.pi * wall / WALLS
+    radius = 0.5 * (FLOOR_RADIUS + RIM_RADIUS + THICKNESS)
+    width = (RIM_RADIUS + THICKNESS) * math.tan(math.pi / count)
+    for wall in range(count):
+        angle = 2.0 * math.pi * wall / count
         about_z = (math.cos(0.5 * angle), 0.0, 0.0, math.sin(0.5 * angle))
         about_y = (math.cos(0.5 * lean), 0.0, math.sin(0.5 * lean), 0.0)
         quat = np.zeros(4)
         mujoco.mju_mulQuat(quat, np.array(about_z), np.array(about_y))
         goal.add_geom(
             style,
-            name=f"bucket_wall_{wall}",
-            size=(half, width, 0.5 * BUCKET_HEIGHT / math.cos(lean)),
+            name=f"{name}_{wall}",
+            size=(0.5 * THICKNESS, width, 0.5 * BUCKET_HEIGHT / math.cos(lean)),
             pos=(radius * math.cos(angle), radius * math.sin(angle), 0.5 * BUCKET_HEIGHT),
             quat=quat,
+            **look,
         )
 
 

@@ -99,6 +99,9 @@ class AllegroKukaThrowConfig(AllegroKukaConfig):
     """Settings of AllegroKukaThrow."""
 
     episode_length: int = 299
+    contacts: int | None = 56
+    """Twice the most seen with a hand at the bucket, where many walls overlap, and some."""
+    constraints: int | None = 180
     keypoints: Literal[1, 4] = 1
     success_steps: int = 5
     replace_object: bool = True

@@ -24,6 +24,7 @@ from echelon.tasks import attitude
 from echelon.tasks import quaternions as quat
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms
+from echelon.tasks.allegro_kuka.clearance import Hands, gaps
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
 from echelon.tasks.allegro_kuka.draws import Draws
 from echelon.tasks.allegro_kuka.forces import Pushes
@@ -35,6 +36,8 @@ from echelon.tasks.mujoco_task import MujocoTask, StartState
 OBS_CLIP = 10.0
 REWARD_SCALE = 0.01
 """Scale of the reward in the observation."""
+REDRAWS = 3
+"""How often an object that would start inside a hand is drawn again; in some poses the hand is everywhere."""
 GRIP, GRIPPING = 0.05, 2
 """A held object has at least so many fingertips within this distance of its surface, in metres: the second nearest was
 within 3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
@@ -57,6 +60,7 @@ class AllegroKuka(MujocoTask[C]):
         self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized)
         """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
         self.arms = Arms(self.engine, self.place, config.relative_arm, step)
+        self.hands = Hands(self.engine)
         self.keypoints = Keypoints(self.scales, config.keypoints)
         self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.generator)
         self.goals = Goals(num_envs, device)
@@ -121,6 +125,7 @@ class AllegroKuka(MujocoTask[C]):
         for name in ("successes", "reward"):
             kept[name].masked_fill_(mask, 0.0)
         self.arms.hold(mask)
+        self._clear_hands(mask)
         self.pushes.begin(mask)
         self.progress.new_object(mask, self.reach())
         self._new_goals(mask)
@@ -173,15 +178,26 @@ class AllegroKuka(MujocoTask[C]):
     def proceed(self) -> None:
         reached = self._reached
         if self.config.replace_object:
-            self._place_object(reached)
+            self._place_object(reached, self.draws.starts())
+            self._clear_hands(reached)
             self.progress.new_object(reached, self.reach())
         self._new_goals(reached)
 
-    def _place_object(self, mask: Tensor) -> None:
-        """Put the object back on the table, at rest, without changing the rest of the simulation."""
+    def _place_object(self, mask: Tensor, pose: Tensor) -> None:
+        """Put the object at `pose [N, 7]`, at rest, without changing the rest of the simulation."""
         qpos, qvel = self.engine.qpos, self.engine.qvel
-        qpos[:, :7] = torch.where(mask[:, None], self.draws.starts().to(qpos.dtype), qpos[:, :7])
+        qpos[:, :7] = torch.where(mask[:, None], pose.to(qpos.dtype), qpos[:, :7])
         qvel[:, :6] = qvel[:, :6].masked_fill(mask[:, None], 0.0)
+
+    def _clear_hands(self, mask: Tensor) -> None:
+        """Draw another place for objects that were put into a hand, as often as `REDRAWS`."""
+        others = [self.draws.starts() for _ in range(REDRAWS)]
+        if self.device.type == "cpu" and not mask.any():  # to save time; on CUDA looking would cost more
+            return
+        balls = self.hands.balls()
+        for other in others:
+            inside = self.hands.meet(balls, self.engine.qpos[:, :7].float(), self.scales)
+            self._place_object(mask & inside, other)
 
     def _new_goals(self, mask: Tensor) -> None:
         """Draw new goals in the environments of `mask [N]`, and move the markers there."""
@@ -205,14 +221,8 @@ class AllegroKuka(MujocoTask[C]):
 
     def held(self) -> Tensor:
         """`[N]`: whether the object is as high as a lifted one now, with fingertips at its surface."""
-        position, orientation = self._pose()
-        offset = self.arms.palms().fingertips.flatten(1, 2) - position[:, None]
-        tips = offset.shape[1]
-        inside = attitude.to_base(orientation.repeat_interleave(tips, dim=0), offset.flatten(0, 1)).unflatten(
-            0, (-1, tips)
-        )
-        gaps = (inside.abs() - 0.5 * objects.EDGE * self.scales[:, None]).clamp(min=0.0).norm(dim=2)
-        return (position[:, 2] > HELD_HEIGHT) & ((gaps <= GRIP).sum(dim=1) >= GRIPPING)
+        pose, tips = self.engine.qpos[:, :7].float(), self.arms.palms().fingertips.flatten(1, 2)
+        return (pose[:, 2] > HELD_HEIGHT) & ((gaps(tips, pose, self.scales) <= GRIP).sum(dim=1) >= GRIPPING)
 
     def _fallen(self) -> Tensor:
         """`[N]`: whether the object has fallen off the table."""
