@@ -4,6 +4,7 @@ A mistake is one sentence on standard error and exit code 2.
 """
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -46,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `echelon tasks | head` closed its end; nothing more can be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        if argv is None:  # the process ends now: an interrupt would only print a traceback
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _dispatch(arguments: list[str]) -> int:
