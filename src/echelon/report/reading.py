@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from echelon.config import TrainConfig, from_dict
 from echelon.errors import UserError
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import CONFIG, RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import Column, read_columns
 from echelon.runs.old_checkpoints import policies_of_old_run
 
 REPORT = "report.html"
@@ -38,8 +37,6 @@ REPORTED_METRICS = re.compile(
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
 """Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
-
-Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -148,13 +145,13 @@ def read_run(path: Path) -> Run:
     with warnings.catch_warnings(record=True) as damage:
         warnings.simplefilter("always")
         try:
-            lines = read_metrics(folder)
+            columns = read_columns(folder, REPORTED_METRICS.fullmatch)
             distances = read_distances(folder)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"its metrics cannot be read: {error}") from None
-    if not lines:
+    if not columns:
         raise UserError("it has a config but no metrics yet")
-    columns = _columns(lines)
+    columns.setdefault("env_steps", columns["iteration"])
     if config.policies is None:
         config = replace(config, policies=policies_of_old_run(config.algo))
     settings["policies"] = config.policies
@@ -216,25 +213,6 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
         "revision": re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", last.get("git_revision") or "") or None,
         **{f"{name} version": version for name, version in versions.items()},
     }
-
-
-def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
-    """The reported metrics as one array each."""
-    names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if REPORTED_METRICS.fullmatch(name)]
-    columns = {name: _column(lines, name) for name in kept}
-    if "env_steps" not in columns:
-        columns["env_steps"] = columns["iteration"]
-    return columns
-
-
-def _column(lines: list[dict[str, float]], name: str) -> Column:
-    """A metric over all lines; NaN where it is missing or not a number."""
-    values = [line.get(name, math.nan) for line in lines]
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):  # a line that Echelon did not write
-        return np.array([float(value) if isinstance(value, int | float) else math.nan for value in values])
 
 
 def _is_square(line: Any, policies: int) -> bool:
