@@ -31,14 +31,14 @@ STEADY = ("pbt/", "length/")
 """Metrics that move only when a member is replaced, or never."""
 
 
-def echelon(*words: str) -> tuple[float, float]:
-    """Seconds and GB that a command took."""
+def echelon(*words: str) -> tuple[float, float, float]:
+    """Seconds that passed, seconds that all cores computed, and GB that a command took."""
     before = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "echelon.cli", *words], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"echelon {' '.join(words)} failed")
-    return time.perf_counter() - before, usage.ru_maxrss / 1e6
+    return time.perf_counter() - before, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6
 
 
 def lines(known: list[dict[str, float]], iterations: int, rng: random.Random) -> Iterator[dict[str, Any]]:
@@ -84,6 +84,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args()
     measured: dict[str, Any] = {"algo": given.algo, "iterations": given.iterations}
+
+    def note(what: str, found: tuple[float, ...]) -> None:
+        measured.update(zip((f"{what}, s", f"{what}, CPU s", f"{what}, GB"), found, strict=True))
+
     with tempfile.TemporaryDirectory() as place:
         run = Path(place, "runs", f"CartpoleSwingup-{given.algo}-s0")
         order = ["train", "CartpoleSwingup", "--algo", given.algo, *SIZES, "--out", str(run), "--iterations"]
@@ -94,11 +98,10 @@ def main() -> None:
         measured["metrics, MB"] = megabytes(run / "metrics.jsonl", run / "metrics")
         measured["tensorboard, MB"] = megabytes(run / "tensorboard")
         measured["all but checkpoints, MB"] = megabytes(run) - megabytes(run / "checkpoints")
-        measured["resume, s"], measured["resume, GB"] = echelon(*order, str(given.iterations + 1))
+        note("resume", echelon(*order, str(given.iterations + 1)))
         for number in range(1, given.runs):
             shutil.copytree(run, run.with_name(f"CartpoleSwingup-{given.algo}-s{number}"))
-        name = f"report of {given.runs}"
-        measured[f"{name}, s"], measured[f"{name}, GB"] = echelon("report", str(run.parent))
+        note(f"report of {given.runs}", echelon("report", str(run.parent)))
     print(markdown(list(measured), [[f"{x:.2f}" if isinstance(x, float) else x for x in measured.values()]]))
 
 

@@ -31,6 +31,8 @@ FINAL_SHARE = 0.05
 
 PARALLEL_FROM = 12
 """Number of runs from which on reading them in several processes saves time."""
+PARALLEL_FROM_BYTES = 50_000_000
+"""The same of their metrics: a run of 100,000 iterations has as many."""
 
 REPORTED_METRICS = re.compile(
     r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|(return|objective)/policy_\d+"
@@ -124,10 +126,16 @@ def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
 
 def _read_all(paths: list[Path]) -> list[Run | Problem]:
     """Read the runs, in several processes if there are many: parsing metrics takes seconds per run."""
-    if len(paths) < PARALLEL_FROM:
+    if len(paths) < 2 or (len(paths) < PARALLEL_FROM and sum(map(_bytes, paths)) < PARALLEL_FROM_BYTES):
         return [_read_or_name(path) for path in paths]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(_read_or_name, paths))
+
+
+def _bytes(path: Path) -> int:
+    """Size of a run's metrics."""
+    files = (path / "metrics.jsonl", *(path / "metrics").glob("*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _read_or_name(path: Path) -> Run | Problem:
