@@ -3,6 +3,7 @@
 A mistake is one sentence on standard error and exit code 2.
 """
 
+import io
 import os
 import signal
 import sys
@@ -35,6 +36,8 @@ echelon COMMAND --help says more, echelon train TASK --help lists every setting 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no text
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

@@ -124,6 +124,6 @@ def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
 
 def test_a_run_of_which_nobody_is_left_stops_in_one_sentence(tmp_path: Path) -> None:
     config = run_config(tmp_path / "run", 8)
-    config = replace(config, update=replace(config.update, learning_rate=1e30, rate_schedule="fixed"))
+    config = replace(config, update=replace(config.update, learning_rate=1e6, rate_schedule="fixed"))
     with pytest.raises(UserError, match=r"learning diverged in iteration \d+: no member of the population is finite"):
         train(replace(config, pbt=replace(STILL, mutate_at_start=False)), make_env=make_env)

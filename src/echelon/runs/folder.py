@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig, to_dict
-from echelon.config.checks import settings_of
+from echelon.config.checks import check_ranges, settings_of
 from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
 from echelon.presets import stored_config
@@ -195,6 +195,7 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     """The settings a run was started with."""
     try:
         config = stored_config(document["config"])
+        check_ranges(config)  # a stranger's file may hold anything
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
     if config.policies is None:
