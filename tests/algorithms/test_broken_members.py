@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from algorithms.test_population import ENVS, LIVELY, STEPS, STILL, make_env, population, run_config, selection
+from algorithms.test_population import ENVS, LIVELY, STEPS, STILL, population, run_config, selection
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
@@ -123,7 +123,11 @@ def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_run_of_which_nobody_is_left_stops_in_one_sentence(tmp_path: Path) -> None:
-    config = run_config(tmp_path / "run", 8)
-    config = replace(config, update=replace(config.update, learning_rate=1e6, rate_schedule="fixed"))
-    with pytest.raises(UserError, match=r"learning diverged in iteration \d+: no member of the population is finite"):
-        train(replace(config, pbt=replace(STILL, mutate_at_start=False)), make_env=make_env)
+    class Nothing(DriftEnv):
+        def step(self, action: Tensor) -> Step:
+            step = super().step(action)
+            step.reward.fill_(math.nan)
+            return step
+
+    with pytest.raises(UserError, match=r"reward is nan in environment 0, seen in iteration 1: no member of the popul"):
+        train(run_config(tmp_path / "run", 8), make_env=lambda n, device, seed: Nothing(n, seed))
