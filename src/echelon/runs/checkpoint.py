@@ -110,6 +110,12 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
         raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run anew")
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+    trainer = found.state.get("trainer")
+    leader = trainer.get("leader") if isinstance(trainer, dict) else None
+    if not isinstance(trainer, dict) or not all(isinstance(trainer.get(name), dict) for name in ("model", "env")):
+        raise UserError(f"checkpoint {found.path} holds no trained policies; remove it, or train the run anew")
+    if type(leader) is not int or not 0 <= leader < folder.config.num_policies:
+        raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
     return found
 
 

@@ -13,6 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
 
@@ -32,7 +33,10 @@ class LineWriter:
     def __init__(self, folder: RunFolder, name: str, completed: int = 0, warn: bool = False) -> None:
         self.path, self.name = folder.path / name, name
         self._file: FileIO | None = None
-        self.last = drop_lines_after(self.path, completed, warn)
+        try:
+            self.last = drop_lines_after(self.path, completed, warn)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror or error}; move it away") from None
         """The last line that was kept."""
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> None:

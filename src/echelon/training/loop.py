@@ -26,6 +26,7 @@ from echelon.runs.json_lines import LineWriter
 from echelon.runs.lock import still_ours
 from echelon.runs.soundness import unsound
 from echelon.tasks import make
+from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.soundness import diverged, require_finite
 from echelon.training.trainer import Trainer
@@ -43,9 +44,12 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
     set_up_torch(config)
     folder = RunFolder.create_or_resume(config, find(config.algo).colour)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, resolved.device, config.seed)
-    config, folder = _complete(config, folder, env)
-    trainer = Trainer(env, config, resolved.plan)
+    with told_if_full(config):
+        require_room_for_envs(config, make_env, resolved.device)
+        env = make_env(config.num_envs, resolved.device, config.seed)
+        config, folder = _complete(config, folder, env)
+        require_room_for_training(env, config)
+        trainer = Trainer(env, config, resolved.plan)
     seconds_before = _resume(trainer, folder, view)
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -58,7 +62,8 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
             trouble = TroubleWatch(config, view.message)
             while trainer.iteration < config.num_iterations:
                 try:
-                    result = trainer.iterate()
+                    with told_if_full(config):
+                        result = trainer.iterate()
                 except FloatingPointError as error:
                     raise diverged(trainer, str(error), folder) from None
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
