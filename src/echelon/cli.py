@@ -3,7 +3,9 @@
 A mistake is one sentence on standard error and exit code 2.
 """
 
+import io
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -34,6 +36,8 @@ echelon COMMAND --help says more, echelon train TASK --help lists every setting 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no text
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -46,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `echelon tasks | head` closed its end; nothing more can be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        if argv is None:  # the process ends now: an interrupt would only print a traceback
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -138,6 +138,12 @@ def test_every_range_belongs_to_a_setting() -> None:
     [
         ({"num_envs": 0}, "--num-envs must be at least 1, not 0"),
         ({"policies": 0}, "--policies must be at least 1, not 0"),
+        ({"update": {"mini_epochs": 2**31}}, "--update.mini-epochs must be at most 1,000, not 2147483648"),
+        (
+            {"update": {"entropy_coef": -1e13}},
+            "--update.entropy-coef must be at least -1,000,000,000,000, not -10000000000000.0",
+        ),
+        ({"env_steps": 10**400}, "--env-steps must be at most 1e+15, not a number of 401 digits"),
         ({"seed": -1}, "--seed must be within 0 and 4294967295, not -1"),
         ({"update": {"discount": 1.01}}, "--update.discount must be within 0 and 1, not 1.01"),
         ({"update": {"clip": 0.0}}, "--update.clip must be above 0, not 0.0"),

@@ -21,6 +21,7 @@ from echelon.grid.progress import PlainGridView
 from echelon.presets import preset
 from echelon.report.csv_files import write_csv_files
 from echelon.report.write import read_contents
+from echelon.runs.folder import RunFolder
 from echelon.runs.lock import is_held
 from echelon.training.loop import train
 
@@ -116,8 +117,6 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_another_kind_in_the_folder_is_refused(tmp_path: Path) -> None:
-    from echelon.runs.folder import RunFolder
-
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
     (cell,) = plan_cells(read_order(words))
     RunFolder.create_or_resume(cell.config).metrics.write_text("{}\n")  # the run has begun
@@ -164,6 +163,26 @@ def test_a_cell_that_fails_is_marked_and_the_others_go_on(
     assert run([cells[0], cells[4]], tmp_path / "logs", make_view=PlainGridView, finished=finished.append) == {}
     assert finished == [cells[0], cells[4]]
     assert capsys.readouterr().out == "2 of 2 done, 0 running, 0 left, time left 0 s\n" * 2
+
+
+def test_two_grids_on_one_folder_do_not_fail_each_others_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both saw that nobody trained the cell, and the other was faster: its process says so, and is tried again."""
+    cell = Cell("both", replace(preset("CartpoleSwingup"), iterations=4, out=str(tmp_path / "both")))
+    tried = tmp_path / "tried"
+    body = f"import os, sys\nif not os.path.exists({str(tried)!r}): open({str(tried)!r}, 'w'); sys.exit(75)\n"
+    run_instead(monkeypatch, {"both": body + f"os.makedirs({str(cell.path / 'checkpoints/00000004')!r})"})
+    assert run([cell], tmp_path / "logs", make_view=PlainGridView) == {}
+    assert "both is held by another process; waiting for it" in capsys.readouterr().out
+
+
+def test_the_process_of_a_cell_that_another_one_trains_says_so(tmp_path: Path) -> None:
+    cell = Cell("held", replace(preset("CartpoleSwingup"), num_envs=12, device="cpu", out=str(tmp_path / "held")))
+    RunFolder.create_or_resume(cell.config)
+    process = CellProcess(cell, tmp_path)
+    process.wait()
+    assert process.held
 
 
 def test_an_interrupt_lets_all_running_cells_save_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,3 +103,12 @@ def test_tensorboard_leaves_out_what_is_not_finite(folder: RunFolder) -> None:
             writer.write({"iteration": iteration, "env_steps": 100 * iteration, "a": value, "b": -value})
     assert scalars(folder, "a") == [(100, 0.5), (400, 1.5)]
     assert scalars(folder, "b") == [(100, -0.5), (400, -1.5)]
+
+
+def test_a_clock_that_goes_back_hides_nothing_from_tensorboard(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, 0, 1, 2, 3, tag=1.0)
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    write(folder, 3, 4, 5, tag=2.0)
+    assert scalars(folder, "return/leader") == [(100, 1.0), (200, 1.0), (300, 1.0), (400, 2.0), (500, 2.0)]

@@ -1,15 +1,18 @@
 """Checkpoints come back to the bit, are pruned as promised, and damaged ones are passed over."""
 
+import itertools
 import math
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.runs import checkpoint, durable
 from echelon.runs.checkpoint import STATE, TENSORS, load_best, load_newest, save
@@ -315,3 +318,30 @@ def test_random_states_round_trip(folder: RunFolder) -> None:
         state = {"state": draw(4)}
         save(folder, 1, state)
         assert_same(state, newest(folder).state)
+
+
+def test_a_reader_never_misses_a_checkpoint_that_is_being_replaced(tmp_path: Path) -> None:
+    """With one checkpoint kept, another thread saves new ones and the same ones again as fast as it can."""
+    folder = RunFolder(tmp_path, TrainConfig(keep_checkpoints=1))
+    save(folder, 1, {"x": torch.zeros(1000)}, 1.0)
+    stop = threading.Event()
+
+    def saves() -> None:
+        for iteration in itertools.count(2):
+            if stop.is_set():
+                return
+            for _ in range(2):
+                save(folder, iteration, {"x": torch.full((1000,), float(iteration))}, float(iteration))
+
+    saver = threading.Thread(target=saves)
+    saver.start()
+    try:
+        seen = 0
+        while seen < 12:
+            for loaded in (newest(folder), best(folder)):  # a damaged one would raise
+                assert loaded.iteration >= seen
+                assert loaded.state["x"].eq(loaded.iteration).all() or loaded.iteration == 1
+                seen = loaded.iteration
+    finally:
+        stop.set()
+        saver.join()

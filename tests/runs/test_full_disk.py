@@ -68,10 +68,9 @@ WRITERS = pytest.mark.parametrize(
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @WRITERS
 def test_files_of_lines(folder: RunFolder, writer: Any, write: Callable[[object], None], name: str) -> None:
-    path, opened = folder.path / name, writer(folder)
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.symlink_to(FULL)
+    opened = writer(folder)
+    write(opened)
+    os.dup2(os.open(FULL, os.O_WRONLY), getattr(opened, "lines", opened)._file.fileno())
     with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
         write(opened)
 

@@ -213,6 +213,10 @@ def test_opening_the_folder_above_suggests_a_run_in_it() -> None:
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "sed": 1}}', "did you mean seed?"),
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "env": {"mas": 1}}}', "env.mas is not"),
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "seed": "1"}}', "seed takes int"),
+        (
+            '{"created": "x", "sessions": [], "config": {"task": "Pendulum", "threads": 10000000}}',
+            "--threads must be",
+        ),
     ],
 )
 def test_a_broken_config_is_told_by_file_and_fault(text: str, word: str) -> None:

@@ -2,7 +2,8 @@
 
 The rules of Petrenko et al. 2023, section III, as pure functions; `Evolution` applies them over a run. Every member has
 taken the same number of environment steps, so a check looks at all of them at once. An objective that is not known yet
-is NaN: such a member ranks last, is nobody's donor, and is not replaced.
+is NaN: such a member ranks behind all others, is nobody's donor, and is not replaced. A member whose network is not
+finite has the objective `BROKEN`, the worst there is: it is replaced at once, whatever the rules say.
 """
 
 import math
@@ -19,13 +20,26 @@ from echelon.learning.rate import HIGHEST, LOWEST
 LOWEST_DISCARDED = 0.2
 """Share of the lowest objectives that the population's deviation leaves out: collapsed members would inflate it."""
 
+BROKEN = -math.inf
+"""Objective of a member whose weights, statistics or moments are not finite."""
+
 Draw = Callable[[], float]
 """A random number, uniform in [0, 1)."""
 
 
 def ranked(objectives: Sequence[float]) -> list[int]:
-    """Members from the best to the worst; unknown ones last, equal ones by index."""
-    return sorted(range(len(objectives)), key=lambda i: math.inf if math.isnan(objectives[i]) else -objectives[i])
+    """Members from the best to the worst; unknown ones behind the known, broken ones last, equal ones by index."""
+    return sorted(
+        range(len(objectives)), key=lambda i: (_rank(objectives[i]), -objectives[i] if _known(objectives[i]) else 0)
+    )
+
+
+def _rank(objective: float) -> int:
+    return 0 if _known(objective) else 1 + (objective == BROKEN)
+
+
+def _known(objective: float) -> bool:
+    return math.isfinite(objective)
 
 
 def group_size(fraction: float, members: int) -> int:
@@ -36,7 +50,7 @@ def group_size(fraction: float, members: int) -> int:
 def donors(objectives: Sequence[float], config: PbtConfig) -> list[int]:
     """The best members, whose objectives are known."""
     best = ranked(objectives)[: group_size(config.best_fraction, len(objectives))]
-    return [i for i in best if not math.isnan(objectives[i])]
+    return [i for i in best if _known(objectives[i])]
 
 
 def candidates(objectives: Sequence[float], best_lately: Sequence[float], config: PbtConfig) -> list[int]:
@@ -46,17 +60,17 @@ def candidates(objectives: Sequence[float], best_lately: Sequence[float], config
     members (and more than two, where there are as many) have an objective.
     """
     members = len(objectives)
-    known = sum(not math.isnan(x) for x in objectives)
+    known = sum(map(_known, objectives))
     if known < min(members, max(2, members // 2) + 1):
         return []
     floor = min(objectives[i] for i in donors(objectives, config))
     worst = ranked(objectives)[members - group_size(config.worst_fraction, members) :]
-    return sorted(i for i in worst if best_lately[i] < floor and not math.isnan(objectives[i]))
+    return sorted(i for i in worst if best_lately[i] < floor and _known(objectives[i]))
 
 
 def deviation(objectives: Sequence[float]) -> float:
     """Standard deviation of the known objectives without the lowest fifth of them."""
-    known = sorted(x for x in objectives if not math.isnan(x))
+    known = sorted(filter(_known, objectives))
     kept = known[int(LOWEST_DISCARDED * len(known) + 1e-9) :]
     mean = sum(kept) / len(kept)
     return math.sqrt(sum((x - mean) ** 2 for x in kept) / len(kept))
@@ -113,6 +127,33 @@ class Evolution:
         """Take note of an iteration's objectives."""
         known = zip(self.best_lately, objectives, strict=True)
         self.best_lately = [best if math.isnan(x) else max(best, x) for best, x in known]
+
+    def replace_broken(
+        self, steps: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
+    ) -> list[Takeover]:
+        """Members whose networks are not finite go on as the best one. Its hyperparameters mutate: their own did harm.
+
+        Raises a `FloatingPointError` where no network is finite.
+        """
+        broken = [i for i, objective in enumerate(objectives) if objective == BROKEN]
+        if len(broken) == len(objectives):
+            raise FloatingPointError("no member of the population is finite")
+        donor = ranked(objectives)[0]
+        for member in broken:
+            self.left_alone_since[member] = steps
+        return [
+            Takeover(
+                member=member,
+                donor=donor,
+                copied=True,
+                source=donor,
+                objective=math.nan,
+                donor_objective=objectives[donor],
+                before=dict(hyperparameters[member]),
+                after=mutate(hyperparameters[donor], self.draw, self.config),
+            )
+            for member in broken
+        ]
 
     def due(self, steps: int) -> bool:
         """Whether another interval has passed, at this many environment steps of each member."""

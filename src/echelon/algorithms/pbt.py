@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
-from echelon.algorithms.evolution import Evolution, ranked
+from echelon.algorithms.evolution import BROKEN, Evolution, ranked
 from echelon.algorithms.ppo import actor_loss
 from echelon.config import Mutable, TrainConfig
 from echelon.envs.contract import Evolvable, State
@@ -60,25 +60,32 @@ class Population:
         if self.objective not in episodes.names:
             raise UserError(f"{self.objective} is the task's objective, but it reports no episode/{self.objective}")
         objective = episodes.objective(self.objective)
-        best = objective.nan_to_num(nan=-math.inf).argmax(dim=0, keepdim=True)
+        objective = torch.where(objective.isfinite(), objective, torch.nan)
+        objective = torch.where(self.parts.update.finite(), objective, BROKEN)
+        lowest = torch.finfo(objective.dtype).min
+        best = objective.nan_to_num(nan=lowest, neginf=-math.inf).argmax(dim=0, keepdim=True)
         by_policy = {"objective": objective} | {f"pbt/{name}": x for name, x in self.vectors.items()}
         each = {f"{name}/policy_{i}": x[i] for name, x in by_policy.items() for i in range(len(objective))}
         leading = {"pbt/best": best[0], "lr": self.parts.update.optimizer.rate.index_select(0, best)[0]}
         return episodes.metrics(best) | each | leading
 
     def after(self, iteration: int, metrics: Mapping[str, float]) -> Sequence[Takeover]:
-        """Check the members if an interval has passed."""
+        """Replace members that are not finite; check the others if an interval has passed."""
         layout = self.parts.layout
         objectives = [metrics[f"objective/policy_{i}"] for i in range(layout.policies)]
         self.leader = ranked(objectives)[0]
-        self.evolution.observe(objectives)
         steps = iteration * self.parts.config.update.horizon * layout.envs
-        if not self.evolution.due(steps):
-            return ()
-        takeovers = self.evolution.check(steps, objectives, self.start())
+        takeovers = self.evolution.replace_broken(steps, objectives, self.start()) if BROKEN in objectives else []
         for takeover in takeovers:
             self.apply(takeover)
-        return takeovers
+            objectives[takeover.member] = math.nan  # as a copy it has to show first what it can do
+        self.evolution.observe(objectives)
+        if not self.evolution.due(steps):
+            return takeovers
+        checked = self.evolution.check(steps, objectives, self.start())
+        for takeover in checked:
+            self.apply(takeover)
+        return [*takeovers, *checked]
 
     def score(self, metrics: Mapping[str, float]) -> float:
         """Of the best member, by what members are judged by: a return whose scale mutates ranks nothing."""

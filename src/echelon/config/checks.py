@@ -10,32 +10,32 @@ from echelon.config.spelling import spelling
 from echelon.errors import UserError
 
 RANGES: dict[str, Range] = {
-    "policies": COUNT,
-    "num_envs": COUNT,
-    "iterations": COUNT,
-    "env_steps": COUNT,
+    "policies": COUNT.up_to(1024),
+    "num_envs": COUNT.up_to(10**7),
+    "iterations": COUNT.up_to(10**9),
+    "env_steps": COUNT.up_to(10**15),
     "seed": Range(low=0, high=2**32 - 1),
     "threads": Range(low=1, high=1024),
-    "checkpoint_every": COUNT,
-    "keep_checkpoints": COUNT,
-    "model.hidden": COUNT,
-    "model.lstm": NOT_NEGATIVE,
-    "model.phi_dim": COUNT,
+    "checkpoint_every": COUNT.up_to(10**9),
+    "keep_checkpoints": COUNT.up_to(10**6),
+    "model.hidden": COUNT.up_to(2**16),
+    "model.lstm": NOT_NEGATIVE.up_to(2**16),
+    "model.phi_dim": COUNT.up_to(2**16),
     "model.obs_clip": POSITIVE,
     "model.max_sigma": POSITIVE,
-    "update.horizon": COUNT,
-    "update.sequence": COUNT,
-    "update.mini_epochs": COUNT,
-    "update.minibatch_envs": POSITIVE,
+    "update.horizon": COUNT.up_to(10**5),
+    "update.sequence": COUNT.up_to(10**5),
+    "update.mini_epochs": COUNT.up_to(1000),
+    "update.minibatch_envs": POSITIVE.up_to(10**6),
     "update.minibatch_rows": COUNT,
-    "update.minibatches": COUNT,
+    "update.minibatches": COUNT.up_to(10**6),
     "update.discount": SHARE,
     "update.gae_lambda": SHARE,
     "update.clip": POSITIVE,
     "update.critic_coef": NOT_NEGATIVE,
     "update.bounds_coef": NOT_NEGATIVE,
     "update.grad_norm": POSITIVE,
-    "update.learning_rate": POSITIVE,
+    "update.learning_rate": POSITIVE.up_to(10**6),
     "update.kl_threshold": POSITIVE,
     "ensemble.own_weight": NOT_NEGATIVE,
     "ensemble.borrow_weight": NOT_NEGATIVE,
@@ -45,7 +45,7 @@ RANGES: dict[str, Range] = {
     "pull.cap": POSITIVE,
     "pull.reverse_temperature": NOT_NEGATIVE,
     "adversary.coef": NOT_NEGATIVE,
-    "adversary.hidden": COUNT,
+    "adversary.hidden": COUNT.up_to(2**16),
     "formation.strength": NOT_NEGATIVE,
     "pbt.interval": COUNT,
     "pbt.initial_delay": NOT_NEGATIVE,
@@ -59,9 +59,10 @@ RANGES: dict[str, Range] = {
     "pbt.mutation_high": FACTOR,
     "pbt.discount_high": FACTOR,
     "diagnostics.every": NOT_NEGATIVE,
-    "diagnostics.states": COUNT,
+    "diagnostics.states": COUNT.up_to(10**7),
 }
-"""Allowed range by field; every other number must be finite. A task's settings have their own (`TaskConfig.check`)."""
+"""Allowed range by field; every other number must be finite, and at most 1e12. A task's settings have their own
+(`TaskConfig.check`)."""
 
 
 def validate(config: TrainConfig) -> None:
@@ -70,14 +71,7 @@ def validate(config: TrainConfig) -> None:
     `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
     """
     from_dict(config, to_dict(config))  # from Python, a value may have a type that config.json cannot be read with
-    for name, value in settings_of(config).items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if name in RANGES and not numbers:
-            raise UserError(f"{spelling(name)} needs at least one value")
-        for number in numbers:
-            if isinstance(number, int | float):
-                require(name, number, RANGES.get(name, ANY))
-    config.env.check()
+    check_ranges(config)
     formation = config.formation
     allowed = POSITIVE if formation.unit == "kl" else Range(low=0, high=1, open_low=True, open_high=True)
     for number in formation.distance:
@@ -91,6 +85,18 @@ def validate(config: TrainConfig) -> None:
         raise UserError(
             "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
         )
+
+
+def check_ranges(config: TrainConfig) -> None:
+    """Raise a `UserError` for the first number that is out of its range, also in settings that somebody else stored."""
+    for name, value in settings_of(config).items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name in RANGES and not numbers:
+            raise UserError(f"{spelling(name)} needs at least one value")
+        for number in numbers:
+            if isinstance(number, int | float):
+                require(name, number, RANGES.get(name, ANY))
+    config.env.check()
 
 
 def require_device(device: str) -> None:

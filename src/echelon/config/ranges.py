@@ -1,7 +1,7 @@
 """Allowed ranges of numbers among the settings, and the sentence for a value outside."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from echelon.config.spelling import spelling
 from echelon.errors import UserError
@@ -16,11 +16,16 @@ class Range:
     open_low: bool = False
     """Whether `low` itself is left out."""
     open_high: bool = False
+    ceiling: float = 1e12
+    """Beyond this, on either side of zero, nothing makes sense any more."""
+
+    def up_to(self, ceiling: float) -> "Range":
+        return replace(self, ceiling=ceiling)
 
     def __contains__(self, value: float) -> bool:
-        inside = self.low <= value <= self.high
+        inside = self.low <= value <= self.high and abs(value) <= self.ceiling
         left_out = (self.open_low and value == self.low) or (self.open_high and value == self.high)
-        return math.isfinite(value) and inside and not left_out
+        return inside and not left_out
 
     def __str__(self) -> str:
         if self.high == math.inf:
@@ -43,5 +48,13 @@ ANY = Range()
 
 def require(name: str, value: float, allowed: Range) -> None:
     """Raise a `UserError` for a value outside `allowed`; `name` is the setting's dotted name."""
-    if value not in allowed:
-        raise UserError(f"{spelling(name)} must be {allowed if math.isfinite(value) else ANY}, not {value}")
+    if value in allowed:
+        return
+    text = str(value)
+    text = text if len(text) < 40 else f"a number of {len(text)} digits"
+    if value != value or abs(value) == math.inf:
+        raise UserError(f"{spelling(name)} must be {ANY}, not {text}")
+    if abs(value) > allowed.ceiling and allowed.low <= value <= allowed.high:
+        end = f"at most {allowed.ceiling:,.15g}" if value > 0 else f"at least {-allowed.ceiling:,.15g}"
+        raise UserError(f"{spelling(name)} must be {end}, not {text}")
+    raise UserError(f"{spelling(name)} must be {allowed}, not {text}")

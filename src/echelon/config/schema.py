@@ -329,7 +329,10 @@ def _checked(value: Any, hint: Any, name: str) -> Any:
             raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
         return tuple(_checked(item, hint, name) for item, hint in zip(value, hints, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise UserError(f"{name} takes a number that float64 can hold, not one of {len(str(value))} digits") from None
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     wanted = args[0] if origin is tuple else hint

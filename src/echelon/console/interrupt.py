@@ -1,12 +1,15 @@
-"""Ctrl-C ends a run between two iterations, so that nothing is lost."""
+"""Ctrl-C, SIGTERM and a terminal that hangs up end a run between two iterations, so that nothing is lost."""
 
 import signal
 import threading
 from types import FrameType, TracebackType
 
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 
 class Interrupt:
-    """While entered, the first SIGINT or SIGTERM sets `asked`; a second SIGINT interrupts at once, as usual."""
+    """While entered, the first SIGINT, SIGTERM or SIGHUP sets `asked`; a second SIGINT interrupts at once, as usual,
+    and any further one is ignored."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -14,7 +17,7 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python delivers no signals
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in SIGNALS:
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -26,5 +29,6 @@ class Interrupt:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until this is left: what ends now need not be interrupted
             raise KeyboardInterrupt
         self.asked = True

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from echelon.config import TrainConfig
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import read_columns
 
 PACE_ITERATIONS = 30
 """Iterations the time left is estimated from: enough to be calm, few enough to forget the first, slow ones."""
@@ -60,8 +60,9 @@ class Progress:
         self.done = first_iteration
         self.metrics: dict[str, float] = {}
         self.returns = Course()
-        for line in read_metrics(folder) if first_iteration else []:
-            self.returns.append(line.get("return/leader", math.nan))
+        before = read_columns(folder, "return/leader".__eq__) if first_iteration else {}
+        for value in before.get("return/leader", ()):
+            self.returns.append(float(value))
         self._clock = clock
         self._marks = deque([Mark(clock(), first_iteration)], maxlen=PACE_ITERATIONS)
         self._warm = False

@@ -1,5 +1,7 @@
 """What a person sees while a run trains: a live table on a terminal, a line every few seconds elsewhere."""
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -45,6 +47,38 @@ class NullView:
     def message(self, text: str) -> None: ...
 
     def stop(self) -> None: ...
+
+
+class Guarded:
+    """Passes everything on to a view until what that writes to is closed, a pipe or a terminal: then it is `gone`, and
+    whatever else is printed goes nowhere."""
+
+    def __init__(self, view: View) -> None:
+        self._view, self.gone = view, False
+
+    def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
+        self._attempt(lambda: self._view.start(config, folder, total_iterations, first_iteration))
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        self._attempt(lambda: self._view.update(metrics))
+
+    def message(self, text: str) -> None:
+        self._attempt(lambda: self._view.message(text))
+
+    def stop(self) -> None:
+        self._attempt(self._view.stop)
+
+    def _attempt(self, show: Callable[[], None]) -> None:
+        if self.gone:
+            return
+        try:
+            show()
+        except OSError:
+            self.gone = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    os.dup2(nowhere, stream.fileno())
 
 
 class PlainView:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from echelon.errors import UserError
 from echelon.presets import stored_config
+from echelon.runs.lock import Held
+
+HELD = 75
+"""Exit code if another process trains the cell, as of two grids on one folder: to be tried again later."""
 
 
 def main(file: Path) -> int:
@@ -22,6 +26,8 @@ def main(file: Path) -> int:
 
     try:
         train(stored_config(document["config"]), PlainView())
+    except Held:
+        return HELD
     except UserError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2

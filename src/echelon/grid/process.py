@@ -13,6 +13,7 @@ from pathlib import Path
 
 from echelon.config import to_dict
 from echelon.grid.cells import Cell
+from echelon.grid.child import HELD
 from echelon.runs.durable import replace_durably, writing
 
 SAVING_TIME_S = 120.0
@@ -41,6 +42,11 @@ class CellProcess:
 
     def ended(self) -> bool:
         return self._process.poll() is not None
+
+    @property
+    def held(self) -> bool:
+        """Whether it ended because another process trains the cell."""
+        return self._process.returncode == HELD
 
     def failure(self) -> str:
         """How it ended, and the last thing it said."""

@@ -71,10 +71,8 @@ class _Grid:
         for cell in list(self._waiting):
             if len(self._processes) >= self._workers:
                 return
-            if is_held(cell.path):  # by a process of a grid that was killed, which is still saving
-                if cell.name not in self._held:
-                    self._held.add(cell.name)
-                    self._view.message(f"{cell.name} is still held by another process; waiting for it")
+            if is_held(cell.path):  # by another grid, or by a process of one that was killed and is still saving
+                self._tell_held(cell)
                 continue
             self._waiting.remove(cell)
             if cell.done:  # by that process
@@ -91,7 +89,16 @@ class _Grid:
             if process.ended():
                 del self._processes[cell.name]
                 self._progress.running.remove(cell)
-                self._end(cell, None if cell.done else process.failure())
+                if process.held and not cell.done:  # another grid was faster
+                    self._tell_held(cell)
+                    self._waiting.append(cell)
+                else:
+                    self._end(cell, None if cell.done else process.failure())
+
+    def _tell_held(self, cell: Cell) -> None:
+        if cell.name not in self._held:
+            self._held.add(cell.name)
+            self._view.message(f"{cell.name} is held by another process; waiting for it")
 
     def _end(self, cell: Cell, failure: str | None) -> None:
         if failure is not None:

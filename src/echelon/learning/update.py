@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.config import TrainConfig
 from echelon.device.fusion import fused
+from echelon.envs.checks import MAX_STATISTIC
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data, Gathered
 from echelon.learning.objective import ActorLoss, Loss, total_loss
@@ -132,6 +133,12 @@ class Update:
             metrics[f"kl/{name}"] = kl[..., columns].mean((0, 2))
             metrics[f"clip_fraction/{name}"] = outside[..., columns].mean((0, 2))
         return metrics
+
+    def finite(self) -> Tensor:
+        """`[G]`: whether all of a network's weights, statistics and moments are finite, and none is absurdly large."""
+        optimizer = self.optimizer
+        parts = (*self.model.parameters(), *self.model.buffers(), optimizer.mean, optimizer.square)
+        return torch.stack([(x.reshape(optimizer.networks, -1).abs() <= MAX_STATISTIC).all(1) for x in parts]).all(0)
 
     def copy(self, donor: int, network: int) -> None:
         """A network goes on as a copy of another: weights, statistics and the optimizer's moments."""

@@ -4,14 +4,13 @@ Every line has `iteration`, the number of iterations done when it was written, s
 finite is written as null and read back as NaN.
 """
 
-import math
 from collections.abc import Mapping
 from types import TracebackType
 
 from echelon.errors import UserError
 from echelon.logging.tensor_board import TensorBoard
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import append_lines, drop_lines_after
+from echelon.runs.metrics import MetricsLines
 
 
 class MetricsWriter:
@@ -19,10 +18,16 @@ class MetricsWriter:
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
         """Continue after `completed` iterations: later lines are dropped, so that no iteration appears twice."""
-        self._path = folder.metrics
-        kept = drop_lines_after(self._path, completed, warn=True)
-        append_lines(self._path, [])  # fails now, not after the first iteration, if the file cannot be written
-        self._board = TensorBoard(folder.tensorboard, begin=_step(kept[-1]) + 1 if kept else 0)
+        self.lines = MetricsLines(folder, completed)
+        last = self.lines.last
+        logged = last["iteration"] if last else 0
+        self.gap = (
+            f"metrics.jsonl lacks iterations {logged + 1} to {completed}: the curves of this run have a gap there"
+            if logged < completed
+            else None
+        )
+        """What to tell the user if lines are missing that the checkpoint counts on."""
+        self._board = TensorBoard(folder.tensorboard, begin=_step(last) + 1 if last else 0)
         self._wandb = None
         if folder.config.wandb != "off":
             from echelon.logging.weights_and_biases import WeightsAndBiases
@@ -31,13 +36,14 @@ class MetricsWriter:
 
     def write(self, metrics: Mapping[str, float]) -> None:
         """Append one iteration."""
-        append_lines(self._path, [{name: _plain(value) for name, value in metrics.items()}])
-        self._board.write(metrics, _step(metrics))
+        self.lines.append([metrics])
+        self._board.write(metrics, int(metrics["iteration"]), _step(metrics))
         if self._wandb:
             self._wandb.write(metrics)
 
     def close(self) -> None:
         """Flush what is still buffered."""
+        self.lines.close()
         try:
             self._board.close()
         finally:
@@ -55,12 +61,6 @@ class MetricsWriter:
         except UserError:
             if error is None:  # otherwise the first error is the more useful one
                 raise
-
-
-def _plain(value: float) -> float | None:
-    """A Python number from a tensor or NumPy scalar; None for NaN and infinity, which JSON lacks."""
-    number = value if isinstance(value, int) else float(value)
-    return number if math.isfinite(number) else None
 
 
 def _step(metrics: Mapping[str, float]) -> int:

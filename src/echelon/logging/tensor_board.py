@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -11,9 +12,15 @@ from typing import Any
 
 from echelon.runs.durable import writing
 
+ALL_UNTIL, EACH_DOUBLING = 1024, 256
+_TIME = re.compile(r"tfevents\.(\d+\.\d+)\.")
+
 
 class TensorBoard:
     """Writes an iteration as one event; an event per metric takes ten times as long, while the GPU waits.
+
+    Of a long run it draws but a thousand points anyway: the first 1,024 iterations are all written, then 256 of every
+    doubling. `metrics.jsonl` has every one.
 
     A thread writes, because TensorBoard's checksums are slow. An error in it is raised at the next iteration or on
     closing; torch's own writer prints a traceback from its thread when the disk is full.
@@ -27,8 +34,7 @@ class TensorBoard:
 
         self._events: Any = event_pb2  # generated modules, whose classes no type checker knows
         self._summaries: Any = summary_pb2
-        # Files are read in the order of their names, and a run may be started twice within a second.
-        self._path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._path = folder / f"events.out.tfevents.{_begin(folder):.6f}.{socket.gethostname()}.{os.getpid()}"
         with writing(self._path):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("wb")
@@ -39,8 +45,10 @@ class TensorBoard:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[None] | None = None
 
-    def write(self, metrics: Mapping[str, float], step: int) -> None:
-        """Append one iteration, without values that are not finite."""
+    def write(self, metrics: Mapping[str, float], iteration: int, step: int) -> None:
+        """Append one iteration, if it is shown, without values that are not finite."""
+        if iteration % stride(iteration):
+            return
         summary = self._summaries.Summary()
         for name, value in metrics.items():
             if math.isfinite(value):
@@ -65,3 +73,18 @@ class TensorBoard:
     def _append(self, event: Any) -> None:
         self._records.write(event.SerializeToString())
         self._file.flush()
+
+
+def stride(iteration: int) -> int:
+    """Every how many iterations one is written."""
+    if iteration <= ALL_UNTIL:
+        return 1
+    doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
+    return doubling // EACH_DOUBLING
+
+
+def _begin(folder: Path) -> float:
+    """When the file begins, after all others: TensorBoard reads them in the order of their names, a run may be started
+    twice within a second, and a clock may have been turned back."""
+    times = [float(match[1]) for path in folder.glob("events.*") if (match := _TIME.search(path.name))]
+    return max([time.time(), *(earlier + 1e-5 for earlier in times)])

@@ -19,7 +19,7 @@ class TroubleWatch:
     def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
         self._steps = config.steps_per_iteration
-        self._next_overflow = self._next_quarantine = 0.0
+        self._next_overflow = self._next_quarantine = self._next_broken = 0.0
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""
 
@@ -27,6 +27,16 @@ class TroubleWatch:
         """Check one iteration. After the `last` one, pending quarantines are reported at once."""
         self._look_for_overflow(metrics)
         self._look_for_quarantine(metrics, last)
+
+    def tell_of_broken(self, iteration: int, member: int, donor: int) -> None:
+        """Report a member of a population that was not finite, at most once per `WARNING_INTERVAL` iterations."""
+        if iteration < self._next_broken:
+            return
+        self._next_broken = iteration + WARNING_INTERVAL
+        self._say(
+            f"WARNING: after iteration {iteration}, member {member} was not finite and goes on as a copy of member "
+            f"{donor}; a reward or an observation that is not finite does that, or a learning rate too high"
+        )
 
     def _look_for_overflow(self, metrics: Mapping[str, float]) -> None:
         share, iteration = metrics.get("env/overflow", 0.0) / self._steps, metrics["iteration"]

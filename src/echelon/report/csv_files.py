@@ -44,7 +44,7 @@ def write_csv_files(contents: Contents, folder: Path) -> None:
         "problems": [("folder", "problem"), *((problem.path, problem.sentence) for problem in contents.problems)],
     }
     for name, rows in tables.items():
-        with (folder / f"{name}.csv").open("w", newline="") as file:
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
             csv.writer(file, lineterminator="\n").writerows([_plain(value) for value in row] for row in rows)
 
 
@@ -108,7 +108,7 @@ def _maps(contents: Contents) -> Iterable[Row]:
         for line in chosen_maps(run):
             for i, row in enumerate(line["kl"]):
                 others = [j for j in range(len(row)) if j != i]
-                nearest = min(others, key=lambda j: row[j], default=-1)
+                nearest = min(others, key=lambda j: (math.isnan(row[j]), row[j]), default=-1)
                 for j in others:
                     yield (run.name, line["env_steps"], i, j, row[j], j == nearest)
 
@@ -132,9 +132,12 @@ def _settings(contents: Contents) -> Iterable[Row]:
 
 
 def _plain(value: Any) -> Any:
-    """A cell: yes or no, numbers with seven digits, empty where the value is missing."""
+    """A cell: yes or no, numbers with seven digits, empty where the value is missing. A text that a spreadsheet would
+    take for a formula gets a ' before it: names of folders are anybody's."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.7g}" if math.isfinite(value) else ""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return f"'{value}"
     return "" if value is None else value

@@ -27,6 +27,7 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "axes.titlesize": 10,
+    "text.parse_math": False,  # a $ in a name is a $
 }
 MAPS_PER_RUN = 3
 """KL maps shown per run: first, middle and last."""
@@ -51,8 +52,9 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
     for metric in METRIC_NAMES:
         if any(metric in run.columns for run in contents.runs):
             yield metric.replace("/", "_"), _curves(contents, metric, "env_steps")
-    if any(run.distances for run in contents.runs):
-        yield "kl_maps", _kl_maps([run for run in _first_of_each(contents) if run.distances])
+    measured = [run for run in _first_of_each(contents) if run.distances]
+    if measured:
+        yield "kl_maps", _kl_maps(measured)
     several = [run for run in _first_of_each(contents) if policy_metrics(run)[0]]
     if several:
         yield "policies", _policies(several)

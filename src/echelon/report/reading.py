@@ -5,6 +5,7 @@ The task's settings stay plain data, so that no simulator has to be imported, an
 
 import json
 import math
+import os
 import re
 import warnings
 from collections.abc import Iterable
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from echelon.config import TrainConfig, from_dict
-from echelon.errors import UserError
+from echelon.config.checks import check_ranges
+from echelon.errors import UserError, first_line
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import CONFIG, RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import Column, read_columns
 from echelon.runs.old_checkpoints import policies_of_old_run
 
 REPORT = "report.html"
@@ -32,14 +33,14 @@ FINAL_SHARE = 0.05
 
 PARALLEL_FROM = 12
 """Number of runs from which on reading them in several processes saves time."""
+PARALLEL_FROM_BYTES = 50_000_000
+"""The same of their metrics: a run of 100,000 iterations has as many."""
 
 REPORTED_METRICS = re.compile(
     r"iteration|env_steps|gradient_steps|wall_s|fps/total|time/[^/]+|[^/]+/leader|(return|objective)/policy_\d+"
     r"|ess|is_deviation|kl/follower_to_leader|nearest_is_leader|adversary/(loss|accuracy)"
 )
 """Metrics that a report shows. All others are in `metrics.jsonl` and TensorBoard."""
-
-Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,16 @@ def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
 
 def _read_all(paths: list[Path]) -> list[Run | Problem]:
     """Read the runs, in several processes if there are many: parsing metrics takes seconds per run."""
-    if len(paths) < PARALLEL_FROM:
+    if len(paths) < 2 or (len(paths) < PARALLEL_FROM and sum(map(_bytes, paths)) < PARALLEL_FROM_BYTES):
         return [_read_or_name(path) for path in paths]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(_read_or_name, paths))
+
+
+def _bytes(path: Path) -> int:
+    """Size of a run's metrics."""
+    files = (path / "metrics.jsonl", *(path / "metrics").glob("*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _read_or_name(path: Path) -> Run | Problem:
@@ -138,6 +145,8 @@ def _read_or_name(path: Path) -> Run | Problem:
         return read_run(path)
     except UserError as error:
         return Problem(str(path), str(error))
+    except Exception as error:  # a folder may hold anything, and one of them must not cost the report of the others
+        return Problem(str(path), f"it cannot be read ({type(error).__name__}: {first_line(error)})")
 
 
 def read_run(path: Path) -> Run:
@@ -148,21 +157,31 @@ def read_run(path: Path) -> Run:
     with warnings.catch_warnings(record=True) as damage:
         warnings.simplefilter("always")
         try:
-            lines = read_metrics(folder)
+            columns = read_columns(folder, REPORTED_METRICS.fullmatch)
             distances = read_distances(folder)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"its metrics cannot be read: {error}") from None
-    if not lines:
+    if not columns:
         raise UserError("it has a config but no metrics yet")
-    columns = _columns(lines)
+    columns.setdefault("env_steps", columns["iteration"])
+    known = np.isfinite(columns["env_steps"])
+    if not known.any():
+        raise UserError("no line of its metrics says how many environment steps were taken")
+    columns = {name: column[known] for name, column in columns.items()}
     if config.policies is None:
         config = replace(config, policies=policies_of_old_run(config.algo))
     settings["policies"] = config.policies
-    distances = [line for line in distances if _is_square(line, config.num_policies)]
+    measured = len(distances)
+    distances = [_with_nan(line) for line in distances if _is_square(line, config.num_policies)]
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None
-    run = Run(folder.name, path, config, settings, _machine(document), columns, distances, colour=colour)
+    name = os.fsencode(folder.name).decode(errors="backslashreplace")  # a name may be no text
+    run = Run(name, path, config, settings, _machine(document), columns, distances, colour=colour)
     if damage:
         run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if not known.all():
+        run.notes.append(f"{np.sum(~known)} lines of metrics.jsonl without environment steps were skipped")
+    if len(distances) < measured:
+        run.notes.append(f"{measured - len(distances)} damaged lines of kl.jsonl were skipped")
     if not np.isfinite(run.columns.get("gradient_steps", np.array(math.nan))).all():
         run.columns.pop("gradient_steps", None)  # a run of an older version, perhaps resumed by this one
         run.notes.append("from before gradient steps were logged, so not among the curves over them")
@@ -192,6 +211,7 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
     """The settings common to all tasks as a `TrainConfig`, and all settings by dotted name."""
     try:
         config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
+        check_ranges(config)
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
     return config, _leaves(stored)
@@ -209,43 +229,32 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
     """Hardware and versions of the last session, as far as they were stored."""
     sessions = document.get("sessions")
     last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
-    hardware, versions = last.get("hardware") or {}, last.get("versions") or {}
+    hardware, versions = (x if isinstance(x := last.get(name), dict) else {} for name in ("hardware", "versions"))
+    revision = last.get("git_revision")
     return {
         "device": hardware.get("gpu") or hardware.get("cpu"),
         "cores": hardware.get("cores"),
-        "revision": re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", last.get("git_revision") or "") or None,
+        "revision": re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", revision if isinstance(revision, str) else "") or None,
         **{f"{name} version": version for name, version in versions.items()},
     }
 
 
-def _columns(lines: list[dict[str, float]]) -> dict[str, Column]:
-    """The reported metrics as one array each."""
-    names = dict.fromkeys(name for line in lines for name in line)
-    kept = [name for name in names if REPORTED_METRICS.fullmatch(name)]
-    columns = {name: _column(lines, name) for name in kept}
-    if "env_steps" not in columns:
-        columns["env_steps"] = columns["iteration"]
-    return columns
-
-
-def _column(lines: list[dict[str, float]], name: str) -> Column:
-    """A metric over all lines; NaN where it is missing or not a number."""
-    values = [line.get(name, math.nan) for line in lines]
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):  # a line that Echelon did not write
-        return np.array([float(value) if isinstance(value, int | float) else math.nan for value in values])
-
-
 def _is_square(line: Any, policies: int) -> bool:
-    """Whether a line of `kl.jsonl` holds a matrix of the run's size."""
+    """Whether a line of `kl.jsonl` holds a matrix of the run's size, of numbers or null."""
     matrix = line.get("kl") if isinstance(line, dict) else None
     return (
         isinstance(matrix, list)
         and len(matrix) == policies
         and all(isinstance(row, list) and len(row) == policies for row in matrix)
+        and all(x is None or (isinstance(x, int | float) and abs(x) < math.inf) for row in matrix for x in row)
         and isinstance(line.get("env_steps"), int)
+        and 0 <= line["env_steps"] < 2**53
     )
+
+
+def _with_nan(line: dict[str, Any]) -> dict[str, Any]:
+    """NaN for null, which stands for a KL that is not finite."""
+    return line | {"kl": [[math.nan if x is None else x for x in row] for row in line["kl"]]}
 
 
 def _tell_apart(runs: list[Run]) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.config import UpdateConfig
 from echelon.device.fusion import fused
+from echelon.envs.checks import require_observations, require_step
 from echelon.envs.contract import Env, Groups, State, Step
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
@@ -52,10 +53,14 @@ class Collector:
         self.actor = Actor(model, layout.policy_id)
         self.decide = fused(self.actor.decide, device, enabled=fuse)
         self._value = fused(self.actor.value, device, enabled=fuse)
+        self._checked = False
+        """Whether the environment's steps have been found to keep the contract."""
 
     def reset(self) -> None:
         """Start every episode anew: once, when training begins."""
-        self._store_obs(-1, self.env.reset())
+        obs = self.env.reset()
+        require_observations(self.env, obs)
+        self._store_obs(-1, obs)
 
     @torch.inference_mode()
     def collect(self) -> Rollout:
@@ -86,6 +91,9 @@ class Collector:
         rollout.action[t], rollout.mean[t] = decision.action, decision.mean
         rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
         step = self.env.step(decision.action.clamp(-1, 1))
+        if not self._checked:  # in the first rollout, which is never recorded as a graph
+            require_step(self.env, step)
+            self._checked = True
         rollout.reward[t] = step.reward * self.config.reward_scale
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
         self._note_cut(t, step, decision.state, cuts)

@@ -16,6 +16,7 @@ import math
 import os
 import re
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,12 +28,15 @@ from echelon.runs.durable import sync_directory, write_durably
 from echelon.runs.encoding import decode, encode
 from echelon.runs.folder import RunFolder
 from echelon.runs.old_checkpoints import upgrade
+from echelon.runs.soundness import unsound
 
 Which = Literal["newest", "best"]
 FORMAT = 2
 """Format 1 is read too (`old_checkpoints.py`)."""
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
+RETRIES = 50
+"""How often a reader looks again for a checkpoint that vanished under it."""
 _NAME = re.compile(r"\d{8,}(\.replaced)?")
 
 
@@ -82,7 +86,7 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
     root, name = folder.checkpoints, f"{iteration:08d}"
     final, saving = root / name, root / f".saving-{name}"
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(exist_ok=True)  # never the run folder: one that was moved or deleted is not made anew
         _tidy(root)
         _write(saving, iteration, state, score)
         if final.exists():
@@ -106,6 +110,12 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
         raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run anew")
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
+    trainer = found.state.get("trainer")
+    leader = trainer.get("leader") if isinstance(trainer, dict) else None
+    if not isinstance(trainer, dict) or not all(isinstance(trainer.get(name), dict) for name in ("model", "env")):
+        raise UserError(f"checkpoint {found.path} holds no trained policies; remove it, or train the run anew")
+    if type(leader) is not int or not 0 <= leader < folder.config.num_policies:
+        raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
     return found
 
 
@@ -116,29 +126,50 @@ def any_saved(folder: RunFolder) -> bool:
 
 def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
     """The newest valid checkpoint, or None. `warn` is called for each damaged one that was skipped."""
-    return _first_whole(_candidates(folder.checkpoints), warn)
+    return _first_whole(folder.checkpoints, lambda paths, skipped: paths, warn)
 
 
 def load_best(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
     """The valid checkpoint with the highest score; the newest if none has a score; or None."""
+    return _first_whole(folder.checkpoints, _by_score, warn)
+
+
+Skipped = dict[Path, Damaged]
+"""Checkpoints that cannot be used, and why."""
+
+
+def _first_whole(
+    root: Path, order: Callable[[list[Path], Skipped], list[Path]], warn: Callable[[str], None]
+) -> Checkpoint | None:
+    """The first checkpoint, in that order, that is valid. What a trainer replaces or removes meanwhile is looked for
+    again, so that none is missed."""
+    skipped: Skipped = {}
+    found = None
+    for attempt in range(RETRIES):
+        skipped, found, paths = {}, None, _candidates(root)
+        for path in order(paths, skipped):
+            try:
+                found = _read(path)
+                break
+            except Damaged as damage:
+                skipped[path] = damage
+        if not skipped or (attempt and _candidates(root) == paths):
+            break
+        time.sleep(0.001)
+    for path, damage in skipped.items():
+        warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
+    return found
+
+
+def _by_score(paths: list[Path], skipped: Skipped) -> list[Path]:
+    """The highest score first."""
     entries = []
-    for path in _candidates(folder.checkpoints):
+    for path in paths:
         try:
             entries.append(_read_entry(path))
         except Damaged as damage:
-            warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
-    entries.sort(key=lambda entry: entry.rank, reverse=True)
-    return _first_whole([entry.path for entry in entries], warn)
-
-
-def _first_whole(paths: list[Path], warn: Callable[[str], None]) -> Checkpoint | None:
-    """The first of `paths` that matches its checksums."""
-    for path in paths:
-        try:
-            return _read(path)
-        except Damaged as damage:
-            warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
-    return None
+            skipped[path] = damage
+    return [entry.path for entry in sorted(entries, key=lambda entry: entry.rank, reverse=True)]
 
 
 def _write(saving: Path, iteration: int, state: Mapping[str, object], score: float | None) -> None:
@@ -172,9 +203,15 @@ def _read(path: Path) -> Checkpoint:
         raise Damaged(f"{TENSORS} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != entry.body["tensors"]["sha256"]:
         raise Damaged(f"{TENSORS} does not match its checksum")
-    state = decode(entry.body["state"], from_safetensors(data))
-    if entry.body["format"] == 1:
-        state = upgrade(state)
+    try:
+        state = decode(entry.body["state"], from_safetensors(data))
+        if entry.body["format"] == 1:
+            state = upgrade(state)
+        spoiled = unsound(state)
+    except Exception as error:  # whatever a stranger's file makes of it; MemoryError among them
+        raise Damaged(f"its content makes no sense: {type(error).__name__}") from None
+    if spoiled:
+        raise Damaged(f"{spoiled} is not finite")
     return Checkpoint(path, entry.iteration, entry.score, state)
 
 
@@ -185,18 +222,31 @@ def _read_entry(path: Path) -> _Entry:
         if document["sha256"] != _digest(document["body"]):
             raise Damaged(f"{STATE} does not match its checksum")
         size = (path / TENSORS).stat().st_size
+        body = document["body"]
+        _require_kinds(body)
     except FileNotFoundError as error:
         raise Damaged(f"{Path(error.filename).name} is missing") from None
     except OSError as error:
         raise Damaged(f"it cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged(f"{STATE} is not whole") from None
-    body = document["body"]
+    if body["iteration"] != _iteration(path):
+        raise Damaged(f"it says that it is of iteration {body['iteration']}")
     if body["format"] not in (1, FORMAT):
         raise Damaged(f"it has format {body['format']}, this version reads {FORMAT}")
     if size != body["tensors"]["bytes"]:
         raise Damaged(f"{TENSORS} has {size} of {body['tensors']['bytes']} bytes")
     return _Entry(path, body)
+
+
+def _require_kinds(body: dict[str, Any]) -> None:
+    """Raise a `TypeError` where a stranger's file has something else in the place of a number."""
+    numbers = (body["iteration"], body["format"], body["tensors"]["bytes"])
+    score = body["score"]
+    if not isinstance(body["state"], dict) or not all(type(number) is int for number in numbers):
+        raise TypeError
+    if not (score is None or (isinstance(score, float | int) and math.isfinite(score))):
+        raise TypeError
 
 
 def _digest(body: Any) -> str:

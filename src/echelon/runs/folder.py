@@ -2,6 +2,7 @@
 
 config.json      settings, and for every start: time, command, versions, revision, hardware
 metrics.jsonl    a line per iteration
+metrics/         the older ones of a long run
 checkpoints/     see `echelon.runs.checkpoint`
 diagnostics/     KL matrices over time
 population/      who copied whom, in a run of PBT
@@ -13,12 +14,13 @@ evaluation.json  what `echelon evaluate` found last
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig, to_dict
-from echelon.config.checks import settings_of
+from echelon.config.checks import check_ranges, settings_of
 from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
 from echelon.presets import stored_config
@@ -28,6 +30,7 @@ from echelon.runs.machine import describe_session
 from echelon.runs.old_checkpoints import policies_of_old_run
 
 CONFIG = "config.json"
+_TEMPORARY = re.compile(r"\.(config\.json|(metrics|kl|genealogy)\.jsonl|\d+\.csv\.gz)\.\d+\.tmp")
 MAY_CHANGE = (
     "iterations",
     "env_steps",
@@ -99,7 +102,9 @@ class RunFolder:
                 _require_free(path)
             path.mkdir(parents=True, exist_ok=True)
             hold(path)
-            document = _read_document(path) if exists else {"created": None, "config": None, "sessions": []}
+            _remove_temporary(path)
+            new = {"created": None, "config": None, "saved": False, "sessions": []}
+            document = _read_document(path) if exists else new
             if exists:
                 RunFolder(path, _stored_config(path, document)).require_same(config)
             session = describe_session()
@@ -113,11 +118,27 @@ class RunFolder:
 
     def with_config(self, config: TrainConfig) -> "RunFolder":
         """The same run with settings completed by what was found out when it was built."""
-        document = _read_document(self.path)
-        document["config"] = to_dict(config)
+        self._store(config=to_dict(config))
+        return RunFolder(self.path, config)
+
+    def note_saved(self) -> None:
+        """Remember that there was a checkpoint: without it, what was logged must not be started over."""
+        self._store(saved=True)
+
+    @property
+    def lost_checkpoints(self) -> bool:
+        """Whether iterations were logged and checkpoints saved, as far as is known, and none of these is left.
+
+        A run that was killed before its first checkpoint has lost none; older versions did not store which it was.
+        """
+        logged = self.metrics.exists() and self.metrics.stat().st_size > 0
+        return logged and _read_document(self.path).get("saved") is not False
+
+    def _store(self, **changes: Any) -> None:
+        """Change parts of `config.json`."""
+        document = _read_document(self.path) | changes
         with writing(self.path / CONFIG):
             replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
-        return RunFolder(self.path, config)
 
     def require_same(self, config: TrainConfig) -> None:
         """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it."""
@@ -138,6 +159,13 @@ class RunFolder:
         if not (path / CONFIG).is_file():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
         return RunFolder(path, _stored_config(path, _read_document(path)))
+
+
+def _remove_temporary(path: Path) -> None:
+    """Clean up after a kill while one of the files that only a trainer writes was replaced."""
+    for file in path.rglob(".*.tmp"):
+        if _TEMPORARY.fullmatch(file.name):
+            file.unlink(missing_ok=True)
 
 
 def _require_free(path: Path) -> None:
@@ -167,6 +195,7 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     """The settings a run was started with."""
     try:
         config = stored_config(document["config"])
+        check_ranges(config)  # a stranger's file may hold anything
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
     if config.policies is None:

@@ -1,57 +1,123 @@
-"""JSON Lines files of a run: one object per line, each with its `iteration`."""
+"""JSON Lines files of a run: one object per line, each with its `iteration`.
+
+Floats have seven significant digits, which is what the float32 numbers they come from hold. A value that is not finite
+is written as null, which JSON has.
+"""
 
 import json
+import math
+import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
+from echelon.runs.folder import RunFolder
+
+Line = dict[str, Any]
 
 
-def read_lines(path: Path, warn: bool = False) -> list[dict[str, Any]]:
+def read_lines(path: Path, warn: bool = False) -> list[Line]:
     """All valid lines; none if there is no file. With `warn`, damaged lines are reported, except a last one that a kill
     cut short."""
-    if not path.exists():
-        return []
-    texts = path.read_text(errors="replace").split("\n")
-    lines = []
-    for number, text in enumerate(texts, start=1):
-        line = _parsed(text)
-        if line is not None:
-            lines.append(line)
-        elif warn and text.strip() and number < len(texts):
-            warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=3)
-    return lines
+    return [line for _, line in scan(path, warn) if line is not None]
 
 
-def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Append lines; creates the file and its folder if needed."""
-    with writing(path):
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a") as file:
-            file.writelines(_text(line) for line in lines)
+class LineWriter:
+    """Appends to a file of lines. Those after the iteration that a run resumes from are dropped first; a new run keeps
+    none. The file stays open, so that its lines can be had even if the folder is moved or deleted."""
+
+    def __init__(self, folder: RunFolder, name: str, completed: int = 0, warn: bool = False) -> None:
+        self.path, self.name = folder.path / name, name
+        self._file: FileIO | None = None
+        try:
+            self.last = drop_lines_after(self.path, completed, warn)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror or error}; move it away") from None
+        """The last line that was kept."""
+
+    def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append lines; creates the file if needed, and its subfolder, but not the run folder."""
+        with writing(self.path):
+            if self._file is None:
+                if "/" in self.name:
+                    self.path.parent.mkdir(exist_ok=True)
+                self._file = self.path.open("a+b", buffering=0)
+            data = memoryview("".join(map(_text, lines)).encode())
+            while data:
+                data = data[self._file.write(data) or 0 :]
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk."""
+        if self._file is not None:
+            with writing(self.path):
+                os.fsync(self._file.fileno())
+
+    def content(self) -> bytes:
+        """The whole file, wherever it is now."""
+        if self._file is None:
+            return b""
+        self._file.seek(0)
+        return self._file.read()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
-def drop_lines_after(path: Path, completed: int, warn: bool = False) -> list[dict[str, Any]]:
-    """Drop lines after iteration `completed`, from which the run resumes, and return the others; a new run keeps
-    none."""
-    kept = [line for line in read_lines(path, warn) if completed and line["iteration"] <= completed]
-    text = "".join(map(_text, kept))
-    if path.exists() and path.read_text(errors="replace") != text:
+def drop_lines_after(path: Path, completed: int, warn: bool = False) -> Line | None:
+    """Drop damaged lines and those after iteration `completed`; returns the last one that stays."""
+    kept, last, changed = [], None, False
+    for raw, line in scan(path, warn):
+        if line is not None and completed and line["iteration"] <= completed:
+            kept.append(raw)
+            last = line
+        else:
+            changed = True
+    if changed:
         with writing(path):
-            replace_durably(path, text.encode())
-    return kept
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    """A parsed line, or None if it is damaged."""
-    try:
-        line: Any = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) and isinstance(line.get("iteration"), int) else None
+            replace_durably(path, b"".join(kept))
+    return last
 
 
 def _text(line: Mapping[str, Any]) -> str:
-    return json.dumps(line) + "\n"
+    """A line as it is stored."""
+    return json.dumps(plain(line)) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Plain JSON data: numbers from tensors or NumPy scalars too, floats of seven digits, null where not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, int | str):
+        return value
+    number = float(value)
+    return float(f"{number:.7g}") if math.isfinite(number) else None
+
+
+def scan(path: Path, warn: bool = False) -> Iterator[tuple[bytes, Line | None]]:
+    """The file's lines, as they are and parsed; None where one is damaged."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            line = _parsed(raw)
+            if warn and line is None and raw.strip() and raw.endswith(b"\n"):
+                warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
+            yield raw, line
+
+
+def _parsed(raw: bytes) -> Line | None:
+    """A parsed line, or None if it is damaged or was cut short."""
+    try:
+        line: Any = json.loads(raw) if raw.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(line, dict) and isinstance(line.get("iteration"), int)
+    return line if whole and not isinstance(line["iteration"], bool) and 0 <= line["iteration"] < 2**53 else None

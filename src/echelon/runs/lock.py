@@ -12,6 +12,10 @@ _held: dict[Path, IO[str]] = {}
 closed: so these stay open until the process ends, and none of the files is opened a second time."""
 
 
+class Held(UserError):
+    """Another process trains in the folder."""
+
+
 def hold(folder: Path) -> None:
     """Claim `folder` for this process. Claiming it again is fine: one process trains one run at a time."""
     if sys.platform == "win32":  # It has no fcntl, so two trainers in one folder are not noticed there.
@@ -26,7 +30,7 @@ def hold(folder: Path) -> None:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         handle.close()
-        raise UserError(
+        raise Held(
             f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
         ) from None
     except OSError:
@@ -49,6 +53,17 @@ def is_held(folder: Path) -> bool:
         except OSError:
             return False
     return False
+
+
+def still_ours(folder: Path) -> bool:
+    """Whether the folder that this process claimed is still where it was: not moved, deleted or made anew."""
+    if sys.platform == "win32":
+        return True
+    try:
+        found = (folder / ".lock").stat()
+    except OSError:
+        return False
+    return any(os.path.samestat(os.fstat(handle.fileno()), found) for handle in _held.values())
 
 
 def _is_ours(path: Path) -> bool:

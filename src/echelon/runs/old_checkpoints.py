@@ -9,7 +9,7 @@ _POLICIES = {"ppo": 1, "pbt": 6, "sapg": 6, "cpo": 6}
 
 def policies_of_old_run(algo: str) -> int:
     """What a run of then had whose settings left it open."""
-    return _POLICIES[algo]
+    return _POLICIES.get(algo, 1)
 
 
 def upgrade(state: State) -> State:

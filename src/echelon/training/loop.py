@@ -3,25 +3,32 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
+from itertools import count
 
 import torch
 
 from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
-from echelon.console.view import NullView, View
+from echelon.console.view import Guarded, NullView, View
 from echelon.envs.contract import Configured, Env, MakeEnv
-from echelon.errors import UserError
+from echelon.errors import UserError, first_line
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
+from echelon.runs.durable import write_durably
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
+from echelon.runs.json_lines import LineWriter
+from echelon.runs.lock import still_ours
+from echelon.runs.soundness import unsound
 from echelon.tasks import make
+from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
+from echelon.training.soundness import diverged, require_finite
 from echelon.training.trainer import Trainer
 
 
@@ -31,35 +38,49 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
     """
-    view = view or NullView()
+    view = Guarded(view or NullView())
     resolved = config if isinstance(config, Resolved) else resolve(config)
     config = resolved.config
     set_up_torch(config)
     folder = RunFolder.create_or_resume(config, find(config.algo).colour)
     make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
-    env = make_env(config.num_envs, resolved.device, config.seed)
-    config, folder = _complete(config, folder, env)
-    trainer = Trainer(env, config, resolved.plan)
-    session = _Session(trainer, folder, _resume(trainer, folder, view))
+    with told_if_full(config):
+        require_room_for_envs(config, make_env, resolved.device)
+        env = make_env(config.num_envs, resolved.device, config.seed)
+        config, folder = _complete(config, folder, env)
+        require_room_for_training(env, config)
+        trainer = Trainer(env, config, resolved.plan)
+    seconds_before = _resume(trainer, folder, view)
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
         with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
+            if log.gap:
+                view.message(f"WARNING: {log.gap}")
             distances = DistanceWriter(folder, trainer.iteration)
             genealogy = _begin_genealogy(trainer, folder)
+            session = _Session(trainer, folder, seconds_before, (log.lines, distances, genealogy))
             trouble = TroubleWatch(config, view.message)
             while trainer.iteration < config.num_iterations:
-                result = trainer.iterate()
+                try:
+                    with told_if_full(config):
+                        result = trainer.iterate()
+                except FloatingPointError as error:
+                    raise diverged(trainer, str(error), folder) from None
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
-                if trainer.selection is None:  # a population outlives members that diverge: they are replaced
-                    _require_finite(metrics, folder)
-                stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
+                require_finite(trainer, metrics, folder)
+                session.require_folder()
+                # Looked at once: one that comes later is for the next iteration.
+                stop = interrupt.asked or view.gone
                 last = stop or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:
+                    for one in result.takeovers:
+                        if math.isnan(one.objective):
+                            trouble.tell_of_broken(trainer.iteration, one.member, one.donor)
                     takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
                     genealogy.write(trainer.iteration, session.env_steps, takeovers)
                 if last or trainer.iteration % config.checkpoint_every == 0:
@@ -77,8 +98,12 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
 class _Session:
     """One start of a run: its clock, which goes on where the last start's stopped, and its checkpoints."""
 
-    def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
-        self.trainer, self.folder = trainer, folder
+    def __init__(
+        self, trainer: Trainer, folder: RunFolder, seconds_before: float, files: Sequence[LineWriter] = ()
+    ) -> None:
+        """`files` are those that a checkpoint counts on."""
+        self.trainer, self.folder, self.files = trainer, folder, files
+        self._noted = False
         self.steps = trainer.config.steps_per_iteration
         self.last = time.perf_counter()
         self.began = self.last - seconds_before
@@ -102,13 +127,48 @@ class _Session:
             "fps/update": self.steps / seconds["update"].seconds,
         }
 
-    def save(self, score: float) -> None:
-        state = {
+    def state(self) -> dict[str, object]:
+        return {
             "trainer": self.trainer.state_dict(),
             "seconds": time.perf_counter() - self.began,
             "device": self.trainer.env.device.type,
         }
+
+    def save(self, score: float) -> None:
+        """Save what was learned, unless it is spoiled; what was logged until now is on the disk before."""
+        state = self.state()
+        if spoiled := unsound(state):
+            raise diverged(self.trainer, f"{spoiled} is not finite", self.folder)
+        for file in self.files:
+            file.sync()
         checkpoint.save(self.folder, self.trainer.iteration, state, score)
+        if not self._noted:
+            self.folder.note_saved()
+            self._noted = True
+
+    def require_folder(self) -> None:
+        """Stop if the folder was moved, deleted or replaced, with what can be saved in a folder beside it."""
+        path = self.folder.path
+        if still_ours(path):
+            return
+        names = (path.with_name(f"{path.name}.rescued{number or ''}") for number in count())
+        place = next(name for name in names if not name.exists())
+        try:
+            rescued = RunFolder.create_or_resume(dataclasses.replace(self.trainer.config, out=str(place)))
+            for file in self.files:
+                if content := file.content():
+                    (place / file.name).parent.mkdir(exist_ok=True)
+                    write_durably(place / file.name, content)
+            checkpoint.save(rescued, self.trainer.iteration, self.state())
+            rescued.note_saved()
+        except (OSError, UserError) as error:
+            raise UserError(
+                f"{path} was moved or deleted while it was trained, and nothing could be saved beside it: {error}"
+            ) from None
+        raise UserError(
+            f"{path} was moved or deleted while it was trained; the state after iteration {self.trainer.iteration} and "
+            f"what was logged are in {place}: the same command with --out {place} goes on there"
+        )
 
 
 def set_up_torch(config: TrainConfig) -> None:
@@ -127,16 +187,6 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
     return config, folder.with_config(config)
 
 
-def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
-    """Stop where learning has diverged, before a network of NaN is saved over the good ones."""
-    for name in ("loss/actor", "loss/critic"):
-        if not math.isfinite(metrics[name]):
-            raise UserError(
-                f"learning diverged in iteration {metrics['iteration']:.0f}: {name} is not finite; any checkpoint in "
-                f"{folder.path} is from before; start anew with --out and a smaller --update.learning-rate or reward"
-            )
-
-
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
@@ -148,6 +198,11 @@ def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
     found = checkpoint.load_newest(folder, view.message)
+    if found is None and folder.lost_checkpoints and not checkpoint.any_saved(folder):
+        raise UserError(
+            f"{folder.path} has logged iterations but no checkpoint is left, and training anew would overwrite them; "
+            "put its checkpoints back, or choose another folder with --out"
+        )
     if found is None:
         if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
             raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
@@ -162,6 +217,17 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
         raise UserError(
             f"{folder.path} was trained on {there}, not {here}, where it cannot go on; use --device {there}"
         )
-    trainer.load_state_dict(found.state["trainer"])
+    try:
+        trainer.load_state_dict(found.state["trainer"])
+        seconds = float(found.state["seconds"])
+    except UserError:
+        raise
+    except Exception as error:  # whatever a stranger's file makes of it
+        raise UserError(
+            f"checkpoint {found.path} does not fit this run ({first_line(error)}): it is of another task or network, "
+            "or no version of Echelon wrote it; remove it, or choose another folder with --out"
+        ) from None
+    if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
+        raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
-    return found.state["seconds"]
+    return seconds

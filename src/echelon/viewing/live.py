@@ -8,15 +8,18 @@ viewer's; choosing a policy and starting an episode are added here.
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 from mujoco.studio import app, launch_thread, messages, plugin, sim, viewer_handle, viewer_protocol, web_viewer
 from mujoco.studio.dear_imgui import dear_imgui as imgui
+from mujoco.studio.web import web_server
 
 from echelon.errors import UserError
 from echelon.viewing.acting import Performer, Trained
+from echelon.viewing.guard import Guard
 from echelon.viewing.scene import Looks, camera
 
 MAX_LAG_S = 0.2
@@ -193,10 +196,17 @@ class PolicyWindow(plugin.ViewerPlugin):
 
 
 class LocalViewer(web_viewer.WebViewer):
-    """MuJoCo's web viewer, bound to localhost. The original listens on every network, without a password.
+    """MuJoCo's web viewer, bound to localhost and behind a guard. The original listens on every network, without a
+    password, and answers every page.
 
     Nothing is lost: browsers run the page only from localhost or over https. From elsewhere, use `ssh -L`.
     """
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        guard = Guard()
+        web_server.serve = guard.serve  # what the server's thread calls
+        web_viewer._print_url_banner = lambda host, port: _print_link(port, guard.token)
+        super().__init__(*given, **more)
 
     @property
     def _host(self) -> str:
@@ -207,8 +217,13 @@ class LocalViewer(web_viewer.WebViewer):
         pass
 
 
+def _print_link(port: int, token: str) -> None:
+    link = f"http://localhost:{port}/?token={token}"
+    print(f"Open {link}\nOnly this link opens the viewer, on this machine. Ctrl-C ends it.", flush=True)
+
+
 def play(trained: Trained, policies: str, seed: int, port: int) -> None:
-    """Show a policy until the viewer is closed or Ctrl-C. The viewer prints its address."""
+    """Show a policy until the viewer is closed or Ctrl-C, and print where."""
     (policy,) = trained.chosen(policies)
     start = Simulation(trained, policy, seed)
     page = app.App(app.Config(show_options=False, show_inspector=False, show_toolbar=True))

@@ -1,0 +1,112 @@
+"""Telling before a run begins that it does not fit into memory, and what would.
+
+A system that has promised more memory than there is kills the process without a word, so nothing is tried out.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from echelon.config import TrainConfig
+from echelon.envs.contract import Env, MakeEnv
+from echelon.errors import UserError
+from echelon.rollout.buffer import Rollout
+from echelon.training.trainer import make_model
+
+MANY_ENVS = 100_000
+"""Environments from which on a few are built first, to see what one takes."""
+PROBE_ENVS = 256
+COPIES = 3
+"""A rollout, and what targets and minibatches make of it, in rollouts."""
+STATES = 4
+"""A weight has a gradient and two moments besides."""
+SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "bad_alloc", "cannot allocate memory")
+
+
+def require_room_for_envs(config: TrainConfig, make_env: MakeEnv, device: torch.device) -> None:
+    """Raise a `UserError` if so many environments cannot be built on a CPU."""
+    free, before = available_bytes(), resident_bytes()
+    if config.num_envs < MANY_ENVS or device.type != "cpu" or free is None or before is None:
+        return
+    env = make_env(PROBE_ENVS, device, config.seed)
+    each = max(0, (resident_bytes() or 0) - before) / PROBE_ENVS + COPIES * rollout_bytes(env, config, 1)
+    del env
+    gc.collect()
+    if each * config.num_envs > free:
+        raise _too_many(config, each * config.num_envs, free, int(0.8 * free / each))
+
+
+def require_room_for_training(env: Env, config: TrainConfig) -> None:
+    """Raise a `UserError` if rollout and networks do not fit beside the environments."""
+    free = available_bytes() if env.device.type == "cpu" else torch.cuda.mem_get_info(env.device)[0]
+    if free is None:
+        return
+    with torch.device("meta"):
+        weights = sum(x.numel() * x.element_size() for x in make_model(env, config).parameters())
+    each = COPIES * rollout_bytes(env, config, 1)
+    if STATES * weights > free:
+        raise UserError(
+            f"networks with --model.hidden {' '.join(map(str, config.model.hidden))} need about "
+            f"{_gib(STATES * weights)} of memory with their moments, and {_gib(free)} are free; make them smaller"
+        )
+    if each * config.num_envs + STATES * weights > free:
+        fitting = int(0.8 * (free - STATES * weights) / each)
+        raise _too_many(config, each * config.num_envs + STATES * weights, free, fitting)
+
+
+@contextmanager
+def told_if_full(config: TrainConfig) -> Iterator[None]:
+    """One sentence for memory that runs out all the same."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
+            raise
+        raise UserError(
+            f"{config.num_envs:,} environments and a horizon of {config.update.horizon} do not fit into the memory of "
+            f"the {config.device}; try --num-envs {max(1, config.num_envs // 2)}"
+        ) from None
+
+
+def rollout_bytes(env: Env, config: TrainConfig, num_envs: int) -> int:
+    """Bytes of a rollout of so many environments."""
+    shape = (config.update.horizon, num_envs, env.obs_spec, env.action_dim, config.model.lstm)
+    rollout = Rollout.allocate(*shape, config.num_policies, torch.device("meta"))
+    tensors = [*rollout.obs.values(), *(x for x in vars(rollout).values() if isinstance(x, torch.Tensor))]
+    return sum(x.numel() * x.element_size() for x in tensors)
+
+
+def available_bytes() -> int | None:
+    """Memory that this process may still take, by the system and by its container; None where nobody says."""
+    lines = _lines("/proc/meminfo")
+    found = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    limit, used = _lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")
+    if limit and used and limit[0].isdigit():
+        found.append(int(limit[0]) - int(used[0]))
+    return min(found, default=None)
+
+
+def resident_bytes() -> int | None:
+    """Memory that this process has now."""
+    lines = [line for line in _lines("/proc/self/status") if line.startswith("VmRSS:")]
+    return 1024 * int(lines[0].split()[1]) if lines else None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _too_many(config: TrainConfig, needed: float, free: int, fitting: int) -> UserError:
+    what = f"{config.num_envs:,} environments and a horizon of {config.update.horizon}"
+    advice = f"about {fitting:,} would fit" if fitting > config.num_policies else "make the horizon shorter"
+    return UserError(f"{what} need about {_gib(needed)} of memory, and {_gib(free)} are free; {advice}")
+
+
+def _gib(count: float) -> str:
+    return f"{count / 2**30:,.1f} GiB"

@@ -1,0 +1,106 @@
+"""Who may talk to the live view: a browser that was given its link, and no page from anywhere else.
+
+MuJoCo's server answers everybody. A web page of a stranger, open in the same browser, could reach it on localhost, read
+the simulation, drive it and send it files. So every request passes here first:
+
+- Host must be localhost: another name that leads here is a page's own (DNS rebinding).
+- Origin, where a browser sends one, must be the address that is asked, and Sec-Fetch-Site must not be another site's.
+- A token from the printed link must be in the address or, from then on, in a cookie, as Jupyter does it.
+- No files are taken (`/drop`), messages are small, and no other origin is allowed to read an answer.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from websockets.asyncio.server import serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+MAX_MESSAGE_BYTES = 1 << 20
+"""What a browser sends are mouse, keys and acknowledgements."""
+
+
+class Guard:
+    """Admits requests by their headers and a token of its own."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(24)
+
+    def refusal(self, path: str, headers: Headers) -> str | None:
+        """Why a request is refused; None if it may pass."""
+        host = _single(headers, "Host")
+        if host is None or urlsplit(f"//{host}").hostname not in LOCAL:
+            return "this server answers only on localhost"
+        origins = headers.get_all("Origin")
+        if any(origin != f"http://{host}" for origin in origins):
+            return "this request comes from a page of another origin"
+        navigates = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+        if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not navigates:
+            return "this request comes from a page of another site"
+        if not self._has_token(path, host, headers):
+            return "the link that echelon play printed has a token, which this request lacks"
+        if urlsplit(path).path == "/drop":
+            return "files are not taken"
+        return None
+
+    def wrap(self, process_request: Callable[..., Any]) -> Callable[..., Any]:
+        """The server's handler of requests, behind this guard."""
+
+        def guarded(connection: Any, request: Request) -> Response | None:
+            refusal = self.refusal(request.path, request.headers)
+            if refusal is not None:
+                text = f"{refusal}\n".encode()
+                lines = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
+                return Response(403, "Forbidden", Headers(lines), text)
+            answer = process_request(connection, request)
+            if isinstance(answer, Response):
+                self._seal(answer.headers, request.headers["Host"])
+            return answer
+
+        return guarded
+
+    def serve(self, handler: Any, *, process_request: Any, process_response: Any, **options: Any) -> Any:
+        """What MuJoCo's server calls instead of `websockets.serve`."""
+
+        def response(connection: Any, request: Request, answer: Response) -> None:
+            process_response(connection, request, answer)
+            self._seal(answer.headers, request.headers["Host"])
+
+        options["max_size"] = MAX_MESSAGE_BYTES
+        return serve(handler, process_request=self.wrap(process_request), process_response=response, **options)
+
+    def _has_token(self, path: str, host: str, headers: Headers) -> bool:
+        given = parse_qs(urlsplit(path).query).get("token", [])
+        for line in headers.get_all("Cookie"):
+            try:
+                given += [morsel.value for name, morsel in SimpleCookie(line).items() if name == _cookie(host)]
+            except CookieError:
+                continue
+        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
+
+    def _seal(self, headers: Headers, host: str) -> None:
+        """Let this origin alone read an answer, and remember that its browser has the token."""
+        for name in ("Access-Control-Allow-Origin", "Cross-Origin-Resource-Policy"):
+            if name in headers:
+                del headers[name]
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers["Content-Security-Policy"] = "frame-ancestors 'none'"
+        headers["Referrer-Policy"] = "no-referrer"  # the token is in the address
+        headers["Set-Cookie"] = f"{_cookie(host)}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _cookie(host: str) -> str:
+    """Cookies do not tell ports apart, and another viewer may run on one."""
+    return f"echelon-{urlsplit(f'//{host}').port or 80}"
+
+
+def _single(headers: Headers, name: str) -> str | None:
+    """A header that must not be given twice."""
+    values = headers.get_all(name)
+    return values[0] if len(values) == 1 else None

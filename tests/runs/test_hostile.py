@@ -1,0 +1,119 @@
+"""Checkpoints that somebody made, with valid checksums, and folders in the place of files: one sentence each."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load, save
+from tiny import tiny
+
+from echelon.config import ModelConfig
+from echelon.errors import UserError
+from echelon.evaluation.evaluate import evaluate
+from echelon.runs.checkpoint import STATE, TENSORS, _digest
+from echelon.runs.folder import RunFolder
+from echelon.training.loop import train
+
+Body = dict[str, Any]
+Change = Callable[[Body, dict[str, Any]], object]
+
+
+def craft(folder: RunFolder, change: Change) -> None:
+    """Change the newest checkpoint, and make its checksums right again."""
+    path = max(folder.checkpoints.iterdir())
+    body = json.loads((path / STATE).read_text())["body"]
+    tensors = load((path / TENSORS).read_bytes())
+    given = change(body, tensors)
+    data = given if isinstance(given, bytes) else save(tensors)
+    body["tensors"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} | (
+        given if isinstance(given, dict) else {}
+    )
+    (path / TENSORS).write_bytes(data)
+    (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def drop(tensors: dict[str, Any], end: str) -> None:
+    del tensors[next(name for name in tensors if name.endswith(end))]
+
+
+def reshape(tensors: dict[str, Any], end: str) -> None:
+    name = next(name for name in tensors if name.endswith(end))
+    tensors[name] = tensors[name].repeat(1, 3)
+
+
+HOSTILE: dict[str, Change] = {
+    "a tensor is missing": lambda body, tensors: drop(tensors, "trainer/model/log_sigma"),
+    "a tensor has another shape": lambda body, tensors: reshape(tensors, "obs_norm.policy.mean"),
+    "no tensors at all": lambda body, tensors: b"no tensors",
+    "an empty state": lambda body, tensors: body.update(state={}),
+    "a state that is a list": lambda body, tensors: body.update(state=[1]),
+    "a trainer that is a number": lambda body, tensors: body["state"].update(trainer=3),
+    "no model": lambda body, tensors: body["state"]["trainer"].pop("model"),
+    "a model of words": lambda body, tensors: body["state"]["trainer"].update(model={"a": "b"}),
+    "a float of letters": lambda body, tensors: body["state"].update(seconds={"$float": "abc"}),
+    "endless seconds": lambda body, tensors: body["state"].update(seconds={"$float": "inf"}),
+    "a map with lists for keys": lambda body, tensors: body["state"].update(more={"$map": [[[1], 2]]}),
+    "a generator that is none": lambda body, tensors: body["state"]["trainer"].update(generator=[1, 2]),
+    "another iteration": lambda body, tensors: body.update(iteration=10**30),
+    "an iteration that is text": lambda body, tensors: body.update(iteration="2"),
+    "a trainer of another iteration": lambda body, tensors: body["state"]["trainer"].update(iteration=-5),
+    "a score that is text": lambda body, tensors: body.update(score="best"),
+    "a format that is none": lambda body, tensors: body.update(format=[2]),
+    "nested a thousand times": lambda body, tensors: body["state"].update(more=nested(900)),
+    "a leader that is none": lambda body, tensors: body["state"]["trainer"].update(leader="me"),
+}
+ONLY_READERS_CARE = ("a leader that is none",)
+ONLY_TRAINERS_CARE = ("endless seconds", "a generator that is none", "a trainer of another iteration")
+
+
+@pytest.mark.filterwarnings("ignore:checkpoint")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_crafted_checkpoint_is_one_sentence(tmp_path: Path, name: str) -> None:
+    config = tiny("CartpoleSwingup", tmp_path / "run", keep_checkpoints=1)
+    folder = train(config)
+    craft(folder, HOSTILE[name])
+    actions: list[Callable[[], object]] = []
+    if name not in ONLY_READERS_CARE:
+        actions.append(lambda: train(replace(config, iterations=3)))
+    if name not in ONLY_TRAINERS_CARE:
+        actions.append(lambda: evaluate(folder, num_envs=1, device="cpu"))
+    for act in actions:
+        with pytest.raises(UserError) as caught:
+            act()
+        assert "\n" not in str(caught.value)
+        assert "checkpoint" in str(caught.value) or "network" in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["task", "network"])
+def test_a_checkpoint_of_another_run_is_one_sentence(tmp_path: Path, other: str) -> None:
+    """Copied into a folder that has no better one."""
+    config = tiny("CartpoleSwingup", tmp_path / "run")
+    change = {"model": ModelConfig(hidden=(16,), phi_dim=2)} if other == "network" else {}
+    strange = train(replace(tiny("Hopper" if other == "task" else config.task, tmp_path / "other"), **change))
+    folder = RunFolder.create_or_resume(config)
+    strange.checkpoints.rename(folder.checkpoints)
+    with pytest.raises(UserError, match=r"does not fit this run \(.+\): it is of another task or network"):
+        train(replace(config, iterations=3))
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "diagnostics/kl.jsonl", ".lock", "config.json", "tensorboard"])
+def test_a_folder_where_a_file_should_be_or_the_other_way_round(tmp_path: Path, name: str) -> None:
+    config = tiny("CartpoleSwingup", tmp_path / "run")
+    path = train(config).path / name
+    path.rename(tmp_path / "old")
+    path.write_text("") if name == "tensorboard" else path.mkdir()
+    with pytest.raises(UserError) as caught:
+        train(replace(config, iterations=3))
+    assert str(tmp_path / "run") in str(caught.value)
+    assert "\n" not in str(caught.value)

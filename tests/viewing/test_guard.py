@@ -1,0 +1,181 @@
+"""The live view answers the browser that has its link, and no page from anywhere else: really started, and attacked."""
+
+import http.client
+import http.server
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from browser import Browser, browser
+
+pytest.importorskip("mujoco.studio.web_viewer", reason="this MuJoCo has no web viewer")
+
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from echelon.cli import main
+from echelon.runs.folder import RunFolder
+from echelon.viewing.guard import Guard
+
+__all__ = ["browser"]
+
+
+@dataclass
+class Playing:
+    """A live view that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    link: str
+    port: int
+    token: str
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """The answer to a plain request, with what a header may not be called in Python spelled with underscores."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.putrequest("GET", path, skip_host=True)
+        for name, value in ({"Host": f"localhost:{self.port}"} | headers).items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        return connection.getresponse()
+
+
+@pytest.fixture(scope="module")
+def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
+    log = tmp_path_factory.mktemp("play") / "log"
+    command = [sys.executable, "-m", "echelon.cli", "play", str(hopper.path)]
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | {"MUJOCO_GL": ""})
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := re.search(r"http://localhost:(\d+)/\?token=([\w-]{32})\n", log.read_text())):
+            assert time.monotonic() < deadline, log.read_text()
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield Playing(process, found[0].strip(), int(found[1]), found[2])
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0, log.read_text()
+
+
+def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunFolder) -> None:
+    page = playing.get(f"/?token={playing.token}")
+    assert page.status == 200
+    assert b"<html" in page.read().lower()
+    if sys.platform == "linux":  # where all of 127.x.x.x reaches a server that listens to every network
+        with socket.socket() as other_address:
+            other_address.settimeout(5)
+            assert other_address.connect_ex(("127.0.0.2", playing.port)) != 0
+    assert main(["play", str(hopper.path), "--port", str(playing.port)]) == 2
+
+
+def test_who_has_the_token_gets_a_cookie_and_needs_it_no_more(playing: Playing) -> None:
+    answer = playing.get(f"/?token={playing.token}")
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie == f"echelon-{playing.port}={playing.token}; Path=/; HttpOnly; SameSite=Strict"
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert playing.get("/model?total_bytes", Cookie=cookie.split(";")[0]).status == 200
+    assert playing.get("/model?total_bytes").status == 403
+    assert playing.get("/model?total_bytes", Cookie=f"echelon-{playing.port}=wrong").status == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"Host": "evil.example:{port}"}, "only on localhost"),
+        ({"Host": "localhost.evil.example:{port}"}, "only on localhost"),
+        ({"Origin": "http://evil.example"}, "another origin"),
+        ({"Origin": "http://localhost:1"}, "another origin"),
+        ({"Origin": "null"}, "another origin"),
+        ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, "another site"),
+        ({"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"}, "another site"),
+    ],
+)
+def test_a_foreign_request_is_refused_even_with_the_token(
+    playing: Playing, headers: dict[str, str], reason: str
+) -> None:
+    given = {name: value.format(port=playing.port) for name, value in headers.items()}
+    answer = playing.get(f"/?token={playing.token}", **given)
+    assert answer.status == 403
+    assert reason in answer.read().decode()
+
+
+def test_a_link_in_a_mail_opens_the_page_and_so_does_a_tunnel() -> None:
+    guard = Guard()
+    clicked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    path = f"/?token={guard.token}"
+    assert guard.refusal(path, Headers({"Host": "localhost:8080"} | clicked)) is None
+    assert guard.refusal(path, Headers({"Host": "127.0.0.1:9000", "Origin": "http://127.0.0.1:9000"})) is None
+    assert guard.refusal("/", Headers({"Host": "localhost:8080"} | clicked)) is not None
+    assert guard.refusal(path, Headers([("Host", "localhost:8080"), ("Host", "evil.example")])) is not None
+    assert guard.refusal(path, Headers({"Host": "localhost:8080", "Cookie": "a=[];;=b"})) is None
+
+
+@pytest.mark.parametrize("path", ["/state?sid=a", "/ui?sid=a", "/drop?sid=a"])
+def test_a_websocket_without_the_token_or_from_another_origin_is_refused(playing: Playing, path: str) -> None:
+    here = f"http://localhost:{playing.port}"
+    for origin, token in ((here, "wrong"), ("http://evil.example", playing.token), ("null", playing.token)):
+        address = f"ws://localhost:{playing.port}{path}&token={token}"
+        with pytest.raises(InvalidStatus), connect(address, origin=origin):  # pyright: ignore[reportArgumentType]
+            pass
+
+
+def test_no_files_are_taken_and_messages_are_small(playing: Playing) -> None:
+    with pytest.raises(InvalidStatus), connect(f"ws://localhost:{playing.port}/drop?sid=a&token={playing.token}"):
+        pass
+    with connect(f"ws://localhost:{playing.port}/state?sid=a&token={playing.token}", max_size=None) as stream:
+        assert stream.recv(timeout=20)  # it works
+        stream.send(b"x" * (1 << 21))
+        with pytest.raises(ConnectionClosed) as closed:
+            [stream.recv(timeout=20) for _ in range(10_000)]
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009  # too big
+
+
+READ = """new Promise(done => {{
+    const socket = new WebSocket("ws://localhost:{port}/state?sid=probe");
+    socket.onmessage = () => done("read");
+    socket.onclose = socket.onerror = () => done("refused");
+}})"""
+TAKE = READ.replace("/state?sid=probe", "/ui?sid=probe")
+FETCH = """fetch("http://localhost:{port}/model?total_bytes", {{credentials: "include"}})
+    .then(answer => answer.text()).catch(() => "refused")"""
+
+
+def test_a_page_of_another_origin_cannot_read_or_drive_it_and_the_printed_link_can(
+    playing: Playing, browser: Browser, tmp_path: Path
+) -> None:
+    """In one browser that has the cookie; localhost on another port is the same site to it."""
+    (tmp_path / "evil.html").write_text("<!doctype html><title>evil</title>")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given, directory=str(tmp_path))  # pyright: ignore[reportArgumentType]
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as evil:
+        threading.Thread(target=evil.serve_forever, daemon=True).start()
+        with browser.page(playing.link) as page:
+            page.wait_for("document.querySelector('canvas')")
+            assert page.evaluate(READ.format(port=playing.port)) == "read"
+            assert '"total_bytes"' in page.evaluate(FETCH.format(port=playing.port))
+            for place in (f"http://localhost:{evil.server_port}/evil.html", tmp_path / "evil.html"):
+                with browser.page(place) as stranger:
+                    for attempt in (READ, TAKE, FETCH):
+                        assert stranger.evaluate(attempt.format(port=playing.port)) == "refused"
+            page.front()
+            assert page.evaluate(READ.format(port=playing.port)) == "read"
+        evil.shutdown()
+    with browser.page(playing.link.split("?")[0]) as page:  # it has been let in before
+        assert page.evaluate("document.querySelector('canvas') !== null")
