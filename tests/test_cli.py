@@ -18,7 +18,7 @@ from echelon.commands.evaluate import EvaluateFlags
 from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting
 from echelon.console.flags import flags_of
-from echelon.errors import UserError
+from echelon.errors import UserError, nearest
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.presets.variants import VARIANTS
 from echelon.runs.durable import require_writable
@@ -51,7 +51,7 @@ class StandIns:
 
     def preset(self, task: str) -> TrainConfig:
         if task != PRESET.task:
-            raise UserError(f"{task} is not a task")
+            raise UserError(f"{task} is not a task{nearest(task, [PRESET.task]) or '; echelon tasks lists them'}")
         return PRESET
 
     def train(self, resolved: Resolved, view: Any = None) -> RunFolder:
@@ -232,7 +232,7 @@ def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], s
     from echelon.config.checks import settings_of
 
     values = settings_of(PRESET)
-    del values["task"]
+    del values["task"], values["source"]
     words = [word for name, value in values.items() for word in setting(name, value).split()]
     output(capsys, *T, *words)
     assert stand_ins.trained == [COMPLETE]

@@ -29,7 +29,7 @@ ONLY = {
     "tasks": {"sim", "robots", "envs", "config", "errors"},
     "sim": {"robots", "envs", "errors", "device"},
     "robots": {"errors"},
-    "envs": {"errors"},
+    "envs": {"config", "errors"},
     "config": {"errors"},
     "device": set(),
     "errors": set(),

@@ -24,3 +24,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def first_line(error: Exception) -> str:
     """What an error says, so that a sentence around it stays one."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+PACKAGE = "echelon-rl"
+"""What `pip install` calls this; the bare name belongs to others."""
+
+
+def install(extra: str) -> str:
+    """The command that installs what an optional part needs."""
+    return f"pip install '{PACKAGE}[{extra}]'"

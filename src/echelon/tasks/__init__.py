@@ -4,6 +4,7 @@ A task's module is imported when the task is asked for, so naming the tasks cost
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +13,8 @@ from echelon.errors import UserError, nearest
 if TYPE_CHECKING:
     import torch
 
-    from echelon.config import TaskConfig
-    from echelon.envs.contract import Env
+    from echelon.config import TaskConfig, TrainConfig
+    from echelon.envs.contract import Env, MakeEnv
 
 
 class TaskClass(Protocol):
@@ -85,6 +86,16 @@ def info(task: str) -> TaskInfo:
     if task not in TASKS:
         raise UserError(f"{task} is not a task{nearest(task, TASKS)} (known: {', '.join(TASKS)})")
     return TASKS[task]
+
+
+def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
+    """What builds the environments of a run: its task's, or those of another source."""
+    if config.source is None and config.task in TASKS:
+        return partial(make, config.task, config.env, spread_clocks=spread_clocks)
+
+    from echelon.envs import sources
+
+    return sources.maker(config, spread_clocks=spread_clocks)
 
 
 def make(

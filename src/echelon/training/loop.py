@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 
@@ -12,7 +11,8 @@ from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import NullView, View
-from echelon.envs.contract import Configured, Env, MakeEnv
+from echelon.envs.contract import Configured, Env, MakeEnv, Stateful
+from echelon.envs.sources import source_of
 from echelon.errors import UserError
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
@@ -20,7 +20,7 @@ from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
-from echelon.tasks import make
+from echelon.tasks import maker
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.trainer import Trainer
 
@@ -34,9 +34,11 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
     view = view or NullView()
     resolved = config if isinstance(config, Resolved) else resolve(config)
     config = resolved.config
+    if make_env is not None and config.source is None:
+        config = dataclasses.replace(config, source=source_of(make_env))
     set_up_torch(config)
     folder = RunFolder.create_or_resume(config, find(config.algo).colour)
-    make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
+    make_env = make_env or maker(config, spread_clocks=True)
     env = make_env(config.num_envs, resolved.device, config.seed)
     config, folder = _complete(config, folder, env)
     trainer = Trainer(env, config, resolved.plan)
@@ -52,6 +54,8 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
+                if trainer.iteration == session.first:
+                    _say_what_is_missing(trainer, view)
                 if trainer.selection is None:  # a population outlives members that diverge: they are replaced
                     _require_finite(metrics, folder)
                 stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
@@ -79,6 +83,8 @@ class _Session:
 
     def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float) -> None:
         self.trainer, self.folder = trainer, folder
+        self.first = trainer.iteration + 1
+        """The first iteration of this start."""
         self.steps = trainer.config.steps_per_iteration
         self.last = time.perf_counter()
         self.began = self.last - seconds_before
@@ -137,6 +143,15 @@ def _require_finite(metrics: Mapping[str, float], folder: RunFolder) -> None:
             )
 
 
+def _say_what_is_missing(trainer: Trainer, view: View) -> None:
+    """Parts of an environment that training did without, where that costs something."""
+    if trainer.collector.lacks_final_obs:
+        view.message(
+            "the environment gives no final_obs: where its time limit ends an episode, the value of the state before "
+            "the last step is used instead"
+        )
+
+
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
@@ -164,4 +179,9 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
         )
     trainer.load_state_dict(found.state["trainer"])
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    if not isinstance(trainer.env, Stateful):
+        view.message(
+            "the environment keeps no state (state_dict), so its episodes begin anew: "
+            "learning goes on, but not to the bit"
+        )
     return found.state["seconds"]
