@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from echelon.envs.contract import Env, MakeEnv
 
 ADAPTERS = ("gymnasium", "mjlab", "isaaclab", "maniskill", "playground")
-"""Libraries whose environments can be named. Each is a module of this package with `make(name, num_envs, device, seed,
-**args)`, whose name is the extra that installs the library."""
+"""Libraries whose environments can be named, each by the extra that installs it. `NAME_env.py` of this package has
+`make(name, num_envs, device, seed, **args)`."""
 GROUP = "echelon.envs"
 NOT_NAMES = ("make", "make_env", "build", "create")
 """Functions that say nothing about what they make."""
@@ -137,7 +137,7 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
 def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, device: "torch.device", seed: int) -> "Env":
     """An environment of another library."""
     try:
-        adapter = import_module(f"echelon.envs.{library}")
+        adapter = import_module(f"echelon.envs.{library}_env")
         return adapter.make(name, num_envs, device, seed, **args)
     except ModuleNotFoundError as error:
         raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {install(library)}") from None

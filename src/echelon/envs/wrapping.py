@@ -13,7 +13,7 @@ def as_env(made: Any, source: str) -> Env:
     if all(hasattr(made, name) for name in MEMBERS):
         return made
     if all(hasattr(made, name) for name in ("get_observations", "num_actions", "max_episode_length")):
-        from echelon.envs.rsl_rl import RslRlEnv
+        from echelon.envs.rsl_rl_env import RslRlEnv
 
         return RslRlEnv(made)
     if all(hasattr(made, name) for name in ("num_envs", "single_action_space", "max_episode_length", "device")):
@@ -23,7 +23,7 @@ def as_env(made: Any, source: str) -> Env:
     if all(hasattr(made, name) for name in ("num_envs", "single_action_space", "single_observation_space")):
         import torch
 
-        from echelon.envs.gymnasium import GymnasiumEnv
+        from echelon.envs.gymnasium_env import GymnasiumEnv
 
         return GymnasiumEnv(made, torch.device("cpu"))
     if hasattr(made, "action_space") and hasattr(made, "observation_space"):

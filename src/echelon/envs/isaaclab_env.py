@@ -4,7 +4,8 @@ Written against its documented interface and tested with a stand-in: Isaac Sim c
 written.
 """
 
-# pyright: reportMissingImports=false  # an optional package
+# The package is optional.
+# pyright: reportMissingImports=false
 
 from typing import Any
 

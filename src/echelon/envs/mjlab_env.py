@@ -1,6 +1,7 @@
 """mjlab's tasks: `--env mjlab:Mjlab-Velocity-Flat-Unitree-Go1`."""
 
-# pyright: reportMissingImports=false  # an optional package
+# The package is optional.
+# pyright: reportMissingImports=false
 
 from typing import Any
 

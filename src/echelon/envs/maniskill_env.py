@@ -1,6 +1,7 @@
 """ManiSkill's environments: `--env maniskill:PickCube-v1`. On CUDA nothing leaves the device."""
 
-# pyright: reportMissingImports=false  # an optional package
+# The package is optional.
+# pyright: reportMissingImports=false
 
 from typing import Any
 
@@ -13,7 +14,7 @@ from mani_skill.vector.wrappers.gymnasium import ManiSkillVectorEnv
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step
-from echelon.envs.gymnasium import GymnasiumEnv
+from echelon.envs.gymnasium_env import GymnasiumEnv
 from echelon.errors import UserError, first_line
 
 

@@ -1,6 +1,7 @@
 """MuJoCo Playground's environments: `--env playground:CheetahRun`. JAX and torch share memory; nothing is copied."""
 
-# pyright: reportMissingImports=false  # an optional package
+# The package is optional.
+# pyright: reportMissingImports=false
 
 from typing import Any
 

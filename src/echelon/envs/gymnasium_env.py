@@ -1,6 +1,7 @@
 """Gymnasium's vector environments, stepped on the CPU: `--env gymnasium:Walker2d-v5`."""
 
-# pyright: reportMissingImports=false  # an optional package
+# The package is optional.
+# pyright: reportMissingImports=false
 
 from collections.abc import Mapping
 from typing import Any
