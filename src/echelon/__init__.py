@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from echelon.runs.folder import RunFolder
     from echelon.training.loop import train
 
+__version__ = "0.1.0"
+
 __all__ = ["RunFolder", "TrainConfig", "evaluate", "preset", "train"]
 
 _PLACES = {

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from echelon import __version__
 from echelon.commands import COMMANDS, INTERRUPTED, command
 from echelon.errors import UserError, nearest
 
@@ -54,9 +55,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(OVERVIEW, end="")
         return 0
     if arguments[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"echelon {version('echelon')}")
+        print(f"echelon {__version__}")
         return 0
     if arguments[0] not in COMMANDS:
         raise UserError(

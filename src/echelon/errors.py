@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class UserError(Exception):
@@ -33,3 +34,13 @@ PACKAGE = "echelon-rl"
 def install(extra: str) -> str:
     """The command that installs what an optional part needs."""
     return f"pip install '{PACKAGE}[{extra}]'"
+
+
+def require_package(module: str, purpose: str, extra: str) -> None:
+    """Raise a `UserError` where an optional package is missing: `purpose` needs it."""
+    try:
+        found = find_spec(module) is not None
+    except ModuleNotFoundError:  # a part of a package that is not there
+        found = False
+    if not found:
+        raise UserError(f"{purpose} needs the package {module}, which is not installed; {install(extra)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from envs import own_task
+from envs import least
 from envs.own_task import Pole, PoleConfig
 
 from echelon import cli
@@ -85,13 +85,13 @@ def test_a_function_by_its_place_with_arguments(
 ) -> None:
     """The least an environment can have: what it lacks is said once, and training goes on after a stop."""
     monkeypatch.chdir(tmp_path)
-    words = ["--env", "envs.own_task:make", "--env-arg", "bonus=2", *TINY, "--iterations"]
+    words = ["--env", "envs.least:make", "--env-arg", "bonus=2", *TINY, "--iterations"]
     assert run("train", *words, "3") == 0
     said = capsys.readouterr().out
     assert said.count("gives no final_obs") == 1
     assert run("train", *words, "4") == 0
     assert "keeps no state (state_dict), so its episodes begin anew" in capsys.readouterr().out
-    lines = metrics("runs/own_task-cpo-s0")
+    lines = metrics("runs/least-cpo-s0")
     assert lines[-1]["return/leader"] > 5  # 5 steps of 1 + 2 less the squared action, which is at most 1
     assert lines[0]["env/clock"] == pytest.approx((1 + 2 + 3 + 4 + 0 + 1 + 2 + 3) / 8)
     assert run("train", *words[:2], "--env-arg", "bonus=3", *words[4:], "5") == 2
@@ -102,9 +102,9 @@ def test_compare_takes_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Its cells are other processes, which find the environment by its name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[2] / 'src'}")
-    words = ["--tasks", "envs.own_task:make", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--iterations", "2"]
+    words = ["--tasks", "envs.least:make", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--iterations", "2"]
     assert run("compare", *words, "--num-envs", "12", "--env-arg", "bonus=1", "--out", "grid") == 0
-    assert len(metrics("grid/own_task-ppo-s0")) == 2
+    assert len(metrics("grid/least-ppo-s0")) == 2
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_compare_takes_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (["gymnasum:Walker2d-v5"], "did you mean gymnasium?"),
         (["envs.own_task:nothing"], "envs.own_task:nothing cannot be found"),
         (["envs.own_task:NOT_A_MAKER"], "is a int, not a function or class that makes environments"),
-        (["envs.own_task:make", "--env-arg", "bonus"], "--env-arg takes name=value, not 'bonus'"),
-        (["envs.own_task:make", "--env-arg", "bones=1"], "got an unexpected keyword argument 'bones'"),
+        (["envs.least:make", "--env-arg", "bonus"], "--env-arg takes name=value, not 'bonus'"),
+        (["envs.least:make", "--env-arg", "bones=1"], "got an unexpected keyword argument 'bones'"),
         (["DeceptiveReach", "--env-arg", "a=1"], "--env-arg is for environments that are not built in"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_a_run_that_does_not_say_how_to_make_its_environment(tmp_path: Path) -> None:
-    folder = train(small(tmp_path / "run"), make_env=lambda *order: own_task.make(*order))
+    folder = train(small(tmp_path / "run"), make_env=lambda *order: least.make(*order))
     assert folder.config.source is None
     with pytest.raises(UserError, match="Mine is not a built-in task, and its run does not say how to make it"):
         evaluate(RunFolder.open(folder.path), 2, device="cpu")
@@ -165,4 +165,4 @@ def test_names_of_runs() -> None:
 def test_what_cannot_be_imported_by_name_is_not_stored() -> None:
     assert sources.source_of(pole) is not None
     assert re.fullmatch(r"(tests\.)?envs\.test_sources:pole", str(sources.source_of(pole)))
-    assert sources.source_of(lambda *order: own_task.make(*order)) is None
+    assert sources.source_of(lambda *order: least.make(*order)) is None

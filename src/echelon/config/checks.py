@@ -1,13 +1,12 @@
 """Values that have the right type and still make no sense, refused before a run folder is written."""
 
 import dataclasses
-from importlib.util import find_spec
 from typing import Any
 
 from echelon.config import ForeignSettings, TrainConfig, from_dict, to_dict
 from echelon.config.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
 from echelon.config.spelling import spelling
-from echelon.errors import UserError
+from echelon.errors import UserError, require_package
 
 RANGES: dict[str, Range] = {
     "policies": COUNT,
@@ -87,10 +86,8 @@ def validate(config: TrainConfig) -> None:
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
             "which training an LSTM needs; change one of them"
         )
-    if config.wandb != "off" and find_spec("wandb") is None:
-        raise UserError(
-            "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
-        )
+    if config.wandb != "off":
+        require_package("wandb", "--wandb", "wandb")
 
 
 def require_device(device: str) -> None:
