@@ -15,14 +15,13 @@ from isaaclab.app import AppLauncher
 from echelon.envs.contract import Env
 from echelon.envs.managed import ManagedEnv
 
-_app: AppLauncher | None = None
+_app: list[AppLauncher] = []
 
 
 def make(name: str, num_envs: int, device: torch.device, seed: int, **args: Any) -> Env:
     """`num_envs` copies of a task; `args` are fields of its environment's config, such as `episode_length_s`."""
-    global _app
-    if _app is None:  # the simulator runs once a process, and before anything of it can be imported
-        _app = AppLauncher(headless=True)
+    if not _app:  # the simulator runs once a process, and before anything of it can be imported
+        _app.append(AppLauncher(headless=True))
     import gymnasium
     import isaaclab_tasks  # noqa: F401  # registers them
     from isaaclab_tasks.utils import parse_env_cfg

@@ -43,6 +43,8 @@ class PlaygroundEnv:
             over, last = ended | cut, state.obs
 
             def chosen(new: Any, old: Any) -> Any:
+                if new.shape[:1] != over.shape:  # the same for all of them
+                    return old
                 return jnp.where(over.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
             data, obs = jax.tree.map(chosen, first, (state.data, state.obs))

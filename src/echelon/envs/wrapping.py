@@ -12,14 +12,14 @@ def as_env(made: Any, source: str) -> Env:
     """`made` itself, or wrapped if it is a vector environment of another library."""
     if all(hasattr(made, name) for name in MEMBERS):
         return made
-    if all(hasattr(made, name) for name in ("get_observations", "num_actions", "max_episode_length")):
-        from echelon.envs.rsl_rl_env import RslRlEnv
-
-        return RslRlEnv(made)
     if all(hasattr(made, name) for name in ("num_envs", "single_action_space", "max_episode_length", "device")):
         from echelon.envs.managed import ManagedEnv
 
         return ManagedEnv(made)
+    if all(hasattr(made, name) for name in ("get_observations", "num_actions", "max_episode_length")):
+        from echelon.envs.rsl_rl_env import RslRlEnv
+
+        return RslRlEnv(made)
     if all(hasattr(made, name) for name in ("num_envs", "single_action_space", "single_observation_space")):
         import torch
 
