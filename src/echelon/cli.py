@@ -21,12 +21,14 @@ commands:
   tasks                      list the tasks
   variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command goes on where it stopped
+  train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes
+  env check SOURCE [flags]   try an environment of your own out against the contract
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """
