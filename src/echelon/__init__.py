@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.evaluation.evaluate import evaluate
+    from echelon.export.policy import load_policy
     from echelon.presets import preset
     from echelon.runs.folder import RunFolder
     from echelon.training.loop import train
 
 __version__ = "0.1.0"
 
-__all__ = ["RunFolder", "TrainConfig", "evaluate", "preset", "train"]
+__all__ = ["RunFolder", "TrainConfig", "evaluate", "load_policy", "preset", "train"]
 
 _PLACES = {
     "RunFolder": "echelon.runs.folder",
     "TrainConfig": "echelon.config",
     "evaluate": "echelon.evaluation.evaluate",
+    "load_policy": "echelon.export.policy",
     "preset": "echelon.presets",
     "train": "echelon.training.loop",
 }

@@ -28,6 +28,7 @@ commands:
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes
+  export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   env check SOURCE [flags]   try an environment of your own out against the contract
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.

@@ -7,7 +7,7 @@ mistakes are answered at once.
 from collections.abc import Callable
 from importlib import import_module
 
-COMMANDS = ("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench", "env")
+COMMANDS = ("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench", "env", "export")
 """Every command, in the order of the overview. Each is a module of this package."""
 
 INTERRUPTED = 130

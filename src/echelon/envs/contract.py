@@ -104,6 +104,14 @@ def bounded(env: Env) -> Callable[[Tensor], Tensor]:
     return lambda action: torch.where(free, action, centre + half * action.clamp(-1.0, 1.0))
 
 
+def interface_of(env: Env) -> dict[str, Any]:
+    """Sizes and bounds, as a checkpoint stores them: all that acting needs to know of an environment."""
+    bounds = None
+    if isinstance(env, Bounded):
+        bounds = {"low": env.action_low.tolist(), "high": env.action_high.tolist()}
+    return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
+
+
 @runtime_checkable
 class Extendable(Protocol):
     """What an environment has besides if an episode can last longer than `episode_length`."""

@@ -15,7 +15,7 @@ from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Capturable, Env, State, Stateful
+from echelon.envs.contract import Capturable, Env, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
@@ -195,6 +195,7 @@ class Trainer:
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
             "generator": self.generator.get_state(),
+            "interface": interface_of(self.env),
         }
 
     def load_state_dict(self, state: Any) -> None:
