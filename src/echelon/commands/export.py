@@ -34,12 +34,11 @@ def run(arguments: list[str]) -> int:
     from echelon.export.files import ENDINGS, export
     from echelon.export.policy import Extract
 
-    format = given.format
-    if format == "auto":
-        ending = Path(given.out).suffix if given.out else ".onnx"
-        format = next((name for name, known in ENDINGS.items() if known == ending), None)
-        if format is None:
-            raise UserError(f"--out must end in .onnx, .pt or .npz, or give --format; {given.out} does not")
+    ending = Path(given.out).suffix if given.out else ".onnx"
+    by_ending = {known: name for name, known in ENDINGS.items()}
+    if given.format == "auto" and ending not in by_ending:
+        raise UserError(f"--out must end in .onnx, .pt or .npz, or give --format; {given.out} does not")
+    format = by_ending[ending] if given.format == "auto" else given.format
     out = Path(given.out) if given.out else folder.path / "export" / f"{given.policy}{ENDINGS[format]}"
     try:
         difference = export(Extract.load(folder, given.policy, given.checkpoint), format, out)
