@@ -29,6 +29,7 @@ commands:
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
+  new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.

@@ -31,11 +31,11 @@ def run(arguments: list[str]) -> int:
 
     folder = RunFolder.open(run)
 
-    from echelon.export.files import ENDINGS, export
+    from echelon.export.files import ENDINGS, Format, export
     from echelon.export.policy import Extract
 
     ending = Path(given.out).suffix if given.out else ".onnx"
-    by_ending = {known: name for name, known in ENDINGS.items()}
+    by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
     if given.format == "auto" and ending not in by_ending:
         raise UserError(f"--out must end in .onnx, .pt or .npz, or give --format; {given.out} does not")
     format = by_ending[ending] if given.format == "auto" else given.format

@@ -163,7 +163,7 @@ def _read_onnx(file: Path) -> Act:
         from onnx.reference import ReferenceEvaluator
 
         session = ReferenceEvaluator(str(file))
-        names = session.input_names
+        names = [x if isinstance(x, str) else x.name for x in session.input_names]
         shapes = [[d.dim_value for d in x.type.tensor_type.shape.dim] for x in session.proto_.graph.input]
         run = session.run
 
