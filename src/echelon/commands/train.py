@@ -29,6 +29,8 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
   --env-steps S              the same in environment steps
+  --until METRIC>=VALUE      stop earlier, as in return/leader>=500
+  --from RUN                 begin with the networks of another run
   --seed SEED                decides everything random (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
@@ -102,6 +104,7 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
     start = preset(task)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}."
     prog, flags = f"echelon train {task}", joined(flags, "--env-arg")
+    flags = ["--start-from" if flag == "--from" else flag.replace("--from=", "--start-from=") for flag in flags]
     config = parse(start, flags, prog, description)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")

@@ -247,6 +247,10 @@ class TrainConfig:
     """Iterations to train for; or give `env_steps`."""
     env_steps: int = 1_000_000
     """Environment steps to train for, rounded up to whole iterations."""
+    until: str | None = None
+    """Stop earlier, once a metric passes a value: `return/leader>=500`."""
+    start_from: str | None = None
+    """Run whose networks a new run begins with; `--from RUN` for short."""
     seed: int = 0
     """Decides everything random."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

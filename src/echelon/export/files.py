@@ -168,7 +168,7 @@ def _read_onnx(file: Path) -> Act:
         run = session.run
 
     def step(*inputs: np.ndarray) -> Any:
-        found = run(None, dict(zip(names, inputs, strict=True)))
+        found: Any = run(None, dict(zip(names, inputs, strict=True)))
         return found[0] if len(found) == 1 else found
 
     return _with_memory(step, shapes[1][1] if len(names) == 2 else 0)

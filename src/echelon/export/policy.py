@@ -82,7 +82,7 @@ class Policy:
             raise UserError(f"observations are [{width}] or [N, {width}], not {list(x.shape)}")
         action = self._act(x if x.ndim == 2 else x[None])
         action = action if x.ndim == 2 else action[0]
-        return action if isinstance(obs, Tensor) else action.numpy()
+        return action if isinstance(obs, Tensor) else action.numpy()  # pyright: ignore[reportReturnType]  # as it came
 
     def _act(self, obs: Tensor) -> Tensor:
         self.network.to(obs.device)

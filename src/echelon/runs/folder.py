@@ -30,6 +30,8 @@ from echelon.runs.old_checkpoints import policies_of_old_run
 CONFIG = "config.json"
 MAY_CHANGE = (
     "source",  # where its code lies; the task has the same name
+    "until",
+    "start_from",
     "iterations",
     "env_steps",
     "out",

@@ -3,14 +3,14 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
-from echelon.console.view import NullView, View
+from echelon.console.view import View, default_view
 from echelon.envs.contract import Configured, Env, MakeEnv, Stateful
 from echelon.envs.sources import source_of
 from echelon.errors import UserError
@@ -21,17 +21,26 @@ from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.tasks import maker
+from echelon.training.callbacks import Callback, ask, until
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.trainer import Trainer
 
 
-def train(config: TrainConfig | Resolved, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+def train(
+    config: TrainConfig | Resolved,
+    view: View | None = None,
+    make_env: MakeEnv | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
+
+    Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are asked after every
+    iteration (`echelon.training.callbacks`).
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
     """
-    view = view or NullView()
+    view = view or default_view()
     resolved = config if isinstance(config, Resolved) else resolve(config)
     config = resolved.config
     if make_env is not None and config.source is None:
@@ -42,6 +51,7 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
     env = make_env(config.num_envs, resolved.device, config.seed)
     config, folder = _complete(config, folder, env)
     trainer = Trainer(env, config, resolved.plan)
+    callbacks = [*callbacks, *([until(config.until)] if config.until else [])]
     session = _Session(trainer, folder, _resume(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
@@ -59,7 +69,8 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
                 if trainer.selection is None:  # a population outlives members that diverge: they are replaced
                     _require_finite(metrics, folder)
                 stop = interrupt.asked  # looked at once: one that comes later is for the next iteration
-                last = stop or trainer.iteration == config.num_iterations
+                enough = ask(callbacks, metrics, view.message)
+                last = stop or enough is not None or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
@@ -73,6 +84,9 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
                 if stop:
                     view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt
+                if enough is not None:
+                    view.message(f"stopped after iteration {trainer.iteration}: {enough.reason}")
+                    break
     finally:
         view.stop()
     return folder
@@ -160,12 +174,27 @@ def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     return genealogy
 
 
+def _warm_start(trainer: Trainer, run: str, view: View) -> None:
+    """Begin with the networks of another run."""
+    found = checkpoint.load(RunFolder.open(run), "newest")
+    try:
+        trainer.model.load_state_dict(found.state["trainer"]["model"])
+    except RuntimeError:
+        raise UserError(
+            f"the networks of {run} have other sizes, so they cannot be started from; it needs the same observations, "
+            "actions, --model, --policies and kind of algorithm"
+        ) from None
+    view.message(f"started from the networks of {run} after iteration {found.iteration}")
+
+
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
     found = checkpoint.load_newest(folder, view.message)
     if found is None:
         if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
             raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
+        if trainer.config.start_from:
+            _warm_start(trainer, trainer.config.start_from, view)
         return 0.0
     if found.iteration > trainer.config.num_iterations:
         raise UserError(
