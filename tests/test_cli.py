@@ -15,10 +15,10 @@ import echelon.evaluation.evaluate
 import echelon.presets
 from echelon import cli
 from echelon.commands.evaluate import EvaluateFlags
-from echelon.config import TaskConfig, TrainConfig, UpdateConfig
+from echelon.config import ALGORITHMS, TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting
 from echelon.console.flags import flags_of
-from echelon.errors import UserError
+from echelon.errors import UserError, nearest
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.presets.variants import VARIANTS
 from echelon.runs.durable import require_writable
@@ -36,7 +36,7 @@ class PendulumConfig(TaskConfig):
     """Range of targets."""
 
 
-PRESET = TrainConfig(task="Pendulum", num_envs=48, device="cpu", env=PendulumConfig(), update=UpdateConfig(horizon=8))
+PRESET = TrainConfig(task="Pendulum", num_envs=96, device="cpu", env=PendulumConfig(), update=UpdateConfig(horizon=8))
 COMPLETE = replace(PRESET, policies=6)
 """What is trained with: the algorithm's number of policies is filled in."""
 
@@ -51,7 +51,7 @@ class StandIns:
 
     def preset(self, task: str) -> TrainConfig:
         if task != PRESET.task:
-            raise UserError(f"{task} is not a task")
+            raise UserError(f"{task} is not a task{nearest(task, [PRESET.task]) or '; echelon tasks lists them'}")
         return PRESET
 
     def train(self, resolved: Resolved, view: Any = None) -> RunFolder:
@@ -140,13 +140,13 @@ T = ["train", "Pendulum"]
         ([*T, "--num-envs", "1.5"], "--num-envs takes a whole number, not '1.5'"),
         ([*T, "--env-steps", "1e6"], "--env-steps takes a whole number, not '1e6'; write 1000000"),
         ([*T, "--update.clip", "0,1"], "--update.clip takes a number, not '0,1'"),
-        ([*T, "--algo", "cp0"], "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
+        ([*T, "--algo", "cp0"], f"--algo takes one of {', '.join(ALGORITHMS)}, not 'cp0'; did you mean cpo?"),
         ([*T, "--update.kl-rows", "no-pull"], "not 'no-pull'; did you mean no_pull?"),
         ([*T, "--variant", "no_pull", "xyz"], "xyz is not a variant; echelon variants lists them"),
         ([*T, "--variant", "policies_4", "--algo", "ppo"], "ppo trains one policy, not 4"),
         ([*T, "--num-envs", "7"], "do not split"),
         ([*T, "--num-envs", "--seed", "1"], "--num-envs needs a value: a whole number"),
-        ([*T, "--algo"], "--algo needs a value: {ppo,pbt,sapg,cpo}"),
+        ([*T, "--algo"], f"--algo needs a value: {{{','.join(ALGORITHMS)}}}"),
         ([*T, "--out"], "--out needs a value: a text"),
         ([*T, "--env.velocities", "True"], "--env.velocities takes no value; its opposite is --env.no-velocities"),
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
@@ -232,7 +232,7 @@ def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], s
     from echelon.config.checks import settings_of
 
     values = settings_of(PRESET)
-    del values["task"]
+    del values["task"], values["source"]
     words = [word for name, value in values.items() for word in setting(name, value).split()]
     output(capsys, *T, *words)
     assert stand_ins.trained == [COMPLETE]
@@ -244,7 +244,7 @@ def test_the_help_of_a_task_lists_every_setting_with_the_presets_default(capsys:
     assert "--env.no-velocities" in known
     for flag in known:
         assert re.search(rf"{re.escape(flag)}[\s,]", text), flag
-    assert "(default: 48)" in text  # num_envs of the preset, not of TrainConfig
+    assert "(default: 96)" in text  # num_envs of the preset, not of TrainConfig
     assert "Show velocities to the policy." in text
     assert "swing it up" in text
     assert "--task" not in text

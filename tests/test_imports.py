@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "echelon"
 PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
 
 SIMULATION = {"tasks", "sim", "robots"}
-PROGRAM = {"cli", "commands", "training", "evaluation", "report", "viewing", "grid", "bench", "console", "logging"}
+PROGRAM = {"cli", "commands", "export", "training", "evaluation", "report", "viewing", "grid", "bench", "console", "logging"}
 NEVER = {
     "algorithms": SIMULATION | PROGRAM | {"runs", "presets"},
     "learning": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
@@ -29,7 +29,7 @@ ONLY = {
     "tasks": {"sim", "robots", "envs", "config", "errors"},
     "sim": {"robots", "envs", "errors", "device"},
     "robots": {"errors"},
-    "envs": {"errors"},
+    "envs": {"config", "errors"},
     "config": {"errors"},
     "device": set(),
     "errors": set(),

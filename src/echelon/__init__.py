@@ -1,28 +1,72 @@
-"""Echelon: one robot policy, trained with the help of many."""
+"""Echelon: one robot policy, trained with the help of many. Everything public is here; docs/api.md lists it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from echelon.config import TrainConfig
+    from echelon.algorithms import Algorithm, register
+    from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
+    from echelon.console.view import NullView, PlainView
+    from echelon.envs.contract import Env, Step
+    from echelon.errors import UserError
     from echelon.evaluation.evaluate import evaluate
+    from echelon.export.policy import load_policy
     from echelon.presets import preset
+    from echelon.presets.environment import make
+    from echelon.presets.variants import apply_variants
     from echelon.runs.folder import RunFolder
+    from echelon.runs.metrics import read_metrics
+    from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train
 
-__all__ = ["RunFolder", "TrainConfig", "evaluate", "preset", "train"]
+__version__ = "0.1.0"
 
 _PLACES = {
-    "RunFolder": "echelon.runs.folder",
-    "TrainConfig": "echelon.config",
-    "evaluate": "echelon.evaluation.evaluate",
-    "preset": "echelon.presets",
-    "train": "echelon.training.loop",
+    "echelon.algorithms": ("Algorithm", "register"),
+    "echelon.config": ("ModelConfig", "TaskConfig", "TrainConfig", "UpdateConfig"),
+    "echelon.console.view": ("NullView", "PlainView"),
+    "echelon.envs.contract": ("Env", "Step"),
+    "echelon.errors": ("UserError",),
+    "echelon.evaluation.evaluate": ("evaluate",),
+    "echelon.export.policy": ("load_policy",),
+    "echelon.presets": ("preset",),
+    "echelon.presets.environment": ("make",),
+    "echelon.presets.variants": ("apply_variants",),
+    "echelon.runs.folder": ("RunFolder",),
+    "echelon.runs.metrics": ("read_metrics",),
+    "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
+    "echelon.training.loop": ("train",),
 }
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "Algorithm",
+    "Env",
+    "ModelConfig",
+    "NullView",
+    "PlainView",
+    "RunFolder",
+    "Step",
+    "Stop",
+    "TaskConfig",
+    "TrainConfig",
+    "UpdateConfig",
+    "UserError",
+    "apply_variants",
+    "evaluate",
+    "load_policy",
+    "make",
+    "no_better_for",
+    "preset",
+    "read_metrics",
+    "register",
+    "train",
+    "until",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: torch alone takes seconds."""
-    if name not in _PLACES:
+    if name not in _PLACE_OF:
         raise AttributeError(f"module 'echelon' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_PLACE_OF[name]), name)

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from echelon import __version__
 from echelon.commands import COMMANDS, INTERRUPTED, command
 from echelon.errors import UserError, nearest
 
@@ -22,12 +23,16 @@ commands:
   tasks                      list the tasks
   variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command goes on where it stopped
+  train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes
+  export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
+  new-task NAME              write the skeleton of a task of your own
+  env check SOURCE [flags]   try an environment of your own out against the contract
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """
@@ -61,9 +66,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(OVERVIEW, end="")
         return 0
     if arguments[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"echelon {version('echelon')}")
+        print(f"echelon {__version__}")
         return 0
     if arguments[0] not in COMMANDS:
         raise UserError(

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class UserError(Exception):
@@ -24,3 +25,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def first_line(error: Exception) -> str:
     """What an error says, so that a sentence around it stays one."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+PACKAGE = "echelon-rl"
+"""What `pip install` calls this; the bare name belongs to others."""
+
+
+def install(extra: str) -> str:
+    """The command that installs what an optional part needs."""
+    return f"pip install '{PACKAGE}[{extra}]'"
+
+
+def require_package(module: str, purpose: str, extra: str) -> None:
+    """Raise a `UserError` where an optional package is missing: `purpose` needs it."""
+    try:
+        found = find_spec(module) is not None
+    except ModuleNotFoundError:  # a part of a package that is not there
+        found = False
+    if not found:
+        raise UserError(f"{purpose} needs the package {module}, which is not installed; {install(extra)}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from echelon import errors
 from echelon.config import TrainConfig
 from echelon.config import checks as config_checks
 from echelon.errors import UserError
@@ -21,7 +22,7 @@ from echelon.runs.metrics import read_metrics
 
 @pytest.fixture
 def offline(folder: RunFolder) -> RunFolder:
-    pytest.importorskip("wandb", reason="needs pip install 'echelon[wandb]'")
+    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
     return replace(folder, config=TrainConfig(wandb="offline", algo="sapg", seed=7))
 
 
@@ -100,10 +101,10 @@ def test_it_is_off_unless_asked_for(folder: RunFolder) -> None:
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     config_checks.validate(TrainConfig())
     with pytest.raises(
-        UserError, match=r"--wandb needs the package wandb; install it with pip install 'echelon\[wandb\]'"
+        UserError, match=r"--wandb needs the package wandb, which is not installed; pip install 'echelon-rl\[wandb\]'"
     ):
         config_checks.validate(TrainConfig(wandb="offline"))
 

@@ -16,5 +16,5 @@ def test_preset_is_found_and_survives_json(task: str) -> None:
 
 
 def test_a_task_that_is_not_there_is_answered_with_where_they_are_listed() -> None:
-    with pytest.raises(UserError, match="zzz is not a task; `echelon tasks` lists them"):
+    with pytest.raises(UserError, match="zzz is not a task; echelon tasks lists them"):
         preset("zzz")

@@ -63,7 +63,7 @@ def test_a_film_of_one_is_larger(hopper: RunFolder, opengl: Path, tmp_path: Path
 
 
 def test_mp4(hopper: RunFolder, opengl: Path) -> None:
-    encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install 'echelon[video]'")
+    encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install 'echelon-rl[video]'")
     film = video.render(hopper, policies="1")
     assert film == hopper.path / "replay" / "1.mp4"
     reader = encoder.read_frames(str(film))

@@ -22,7 +22,7 @@ from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.tasks import maker
 from echelon.training.loop import set_up_torch
 from echelon.training.resolve import choose_device
 from echelon.training.trainer import Trainer
@@ -64,7 +64,7 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
     device = choose_device(config.device)
     held = memory(device)
     say("building")
-    env = make(config.task, config.env, config.num_envs, device, config.seed, spread_clocks=True)
+    env = maker(config, spread_clocks=True)(config.num_envs, device, config.seed)
     trainer = Trainer(env, config)
     for number in range(WARM_UPS):
         say(f"iteration {number + 1} of {WARM_UPS}, not timed")

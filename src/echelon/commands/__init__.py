@@ -7,7 +7,10 @@ mistakes are answered at once.
 from collections.abc import Callable
 from importlib import import_module
 
-COMMANDS = ("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench")
+COMMANDS = (
+    *("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench"),
+    *("export", "new-task", "env"),
+)
 """Every command, in the order of the overview. Each is a module of this package."""
 
 INTERRUPTED = 130
@@ -16,4 +19,4 @@ INTERRUPTED = 130
 
 def command(name: str) -> Callable[[list[str]], int]:
     """What runs the command of that name."""
-    return import_module(f"{__name__}.{name}").run
+    return import_module(f"{__name__}.{name.replace('-', '_')}").run

@@ -8,6 +8,7 @@ from echelon.errors import UserError
 
 USAGE = """\
 usage: echelon bench TASK [flags]
+       echelon bench --env SOURCE [flags]
 
 Train TASK for a few iterations and print where their time goes: physics, task logic, policy, targets, gather, forward,
 backward, optimizer, diagnostics, logging. Nothing is kept but the figures.
@@ -26,23 +27,19 @@ def run(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(USAGE + task_list(), end="")
         return 0
-    if not arguments:
-        raise UserError("bench needs a task, as in echelon bench CartpoleSwingup; echelon bench --help lists them")
-    task, *rest = arguments
-    if task.startswith("-"):
-        raise UserError(f"the task comes first, as in echelon bench CartpoleSwingup {task}")
 
-    from echelon.commands.train import resolve_flags
+    from echelon.commands.train import resolve_flags, split_task
     from echelon.console.flags import one_count, one_value, split_flags
     from echelon.runs.durable import require_writable
 
+    task, rest = split_task(arguments, "bench")
     own, flags = split_flags(rest, ("--repeats", "--json"), f"echelon bench {task}")
     repeats, given = one_count(own, "--repeats", 20), one_value(own, "--json", "")
     resolved = resolve_flags(task, flags)
     for note in resolved.notes:
         print(note)
     config = resolved.config
-    path = Path(given or f"bench/{task}-{config.method}.json")
+    path = Path(given or f"bench/{config.task}-{config.method}.json")
     require_writable(path)
 
     from echelon.bench.measure import bench

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from echelon.config.ranges import NOT_NEGATIVE, require
-from echelon.errors import UserError
+from echelon.errors import UserError, require_package
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ def run(arguments: list[str]) -> int:
     from echelon.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
+    require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
     from echelon.viewing.acting import Trained
     from echelon.viewing.live import play

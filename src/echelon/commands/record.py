@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from echelon.config.ranges import NOT_NEGATIVE, require
-from echelon.errors import UserError
+from echelon.errors import UserError, require_package
 
 if TYPE_CHECKING:
     from echelon.viewing.recorder import Tape
@@ -40,6 +40,7 @@ def run(arguments: list[str]) -> int:
     from echelon.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
+    require_package("mujoco", "echelon record", "mujoco")
     if format != "html":
         from echelon.viewing.video import require_packages
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from echelon.commands import INTERRUPTED
 from echelon.commands.tasks import task_list
-from echelon.errors import UserError, nearest
+from echelon.errors import UserError
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 USAGE = """\
 usage: echelon train TASK [flags]
+       echelon train --env SOURCE [flags]
 
-Train TASK, or resume its run: the same command goes on where it stopped.
+Train TASK, or resume its run: the same command goes on where it stopped. An environment that is not built in is named
+by where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
+mypackage.module:make for a function make(num_envs, device, seed).
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
   --algo {ppo,pbt,sapg,cpo}  algorithm (default: cpo)
@@ -26,8 +29,11 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
   --env-steps S              the same in environment steps
+  --until METRIC>=VALUE      stop earlier, as in return/leader>=500
+  --from RUN                 begin with the networks of another run
   --seed SEED                decides everything random (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
+  --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
 
 tasks:
@@ -36,14 +42,10 @@ tasks:
 
 def run(arguments: list[str]) -> int:
     """Train, or resume."""
-    if not arguments:
-        raise UserError("train needs a task, as in echelon train CartpoleSwingup; echelon train --help lists them")
-    task, *flags = arguments
-    if task in ("-h", "--help"):
+    if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE + task_list(), end="")
         return 0
-    if task.startswith("-"):
-        raise UserError(f"the task comes first, as in echelon train CartpoleSwingup {task}")
+    task, flags = split_task(arguments, "train")
     resolved = resolve_flags(task, flags)
     for note in resolved.notes:
         print(note)
@@ -68,6 +70,23 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
+    """What to train, given by its place or as `--env SOURCE`, and the flags."""
+    from echelon.console.flags import one_value, split_flags
+
+    if not arguments:
+        raise UserError(
+            f"{command} needs a task, as in echelon {command} CartpoleSwingup; echelon {command} --help lists them"
+        )
+    if not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    given, flags = split_flags(arguments, ("--env",), f"echelon {command}")
+    source = one_value(given, "--env", "")
+    if not source:
+        raise UserError(f"the task comes first, as in echelon {command} CartpoleSwingup {arguments[0]}")
+    return source, flags
+
+
 def resolve_flags(task: str, flags: list[str]) -> "Resolved":
     """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
     from echelon.training.resolve import resolve
@@ -77,15 +96,18 @@ def resolve_flags(task: str, flags: list[str]) -> "Resolved":
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
-    from echelon.console.flags import parse
+    from echelon.console.flags import joined, parse
     from echelon.presets import preset
     from echelon.presets.variants import apply_variants
     from echelon.tasks import TASKS
 
-    if task not in TASKS:
-        raise UserError(f"{task} is not a task{nearest(task, TASKS) or '; echelon tasks lists them'}")
-    prog, description = f"echelon train {task}", TASKS[task].description
-    config = parse(preset(task), flags, prog, description)
+    start = preset(task)
+    description = TASKS[task].description if task in TASKS else f"Train in {start.source}."
+    prog, flags = f"echelon train {task}", joined(flags, "--env-arg")
+    flags = ["--start-from" if flag == "--from" else flag.replace("--from=", "--start-from=") for flag in flags]
+    config = parse(start, flags, prog, description)
+    if config.env_arg and config.source is None:
+        raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     names = variants or config.variant
     if not names:
         return config

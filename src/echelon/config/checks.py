@@ -1,13 +1,12 @@
 """Values that have the right type and still make no sense, refused before a run folder is written."""
 
 import dataclasses
-from importlib.util import find_spec
 from typing import Any
 
-from echelon.config import TrainConfig, from_dict, to_dict
+from echelon.config import ForeignSettings, TrainConfig, from_dict, to_dict
 from echelon.config.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
 from echelon.config.spelling import spelling
-from echelon.errors import UserError
+from echelon.errors import UserError, require_package
 
 RANGES: dict[str, Range] = {
     "policies": COUNT.up_to(1024),
@@ -81,10 +80,8 @@ def validate(config: TrainConfig) -> None:
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
             "which training an LSTM needs; change one of them"
         )
-    if config.wandb != "off" and find_spec("wandb") is None:
-        raise UserError(
-            "--wandb needs the package wandb; install it with pip install 'echelon[wandb]', or leave it off"
-        )
+    if config.wandb != "off":
+        require_package("wandb", "--wandb", "wandb")
 
 
 def check_ranges(config: TrainConfig) -> None:
@@ -111,11 +108,14 @@ def require_device(device: str) -> None:
 
 def settings_of(config: Any, group: str = "") -> dict[str, Any]:
     """A config's leaves by dotted name, groups opened."""
+    if isinstance(config, ForeignSettings):
+        config = config.values
+    if not isinstance(config, dict):
+        config = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     leaves: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            leaves |= settings_of(value, f"{group}{field.name}.")
+    for name, value in config.items():
+        if dataclasses.is_dataclass(value) or isinstance(value, dict):
+            leaves |= settings_of(value, f"{group}{name}.")
         else:
-            leaves[group + field.name] = value
+            leaves[group + name] = value
     return leaves

@@ -47,6 +47,14 @@ class TaskConfig:
 
 
 @dataclass(frozen=True)
+class ForeignSettings(TaskConfig):
+    """Settings of a task that is not built in, as its `config.json` has them: readable without the task's code."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    """By name, groups nested; tuples, not lists."""
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The actor-critic network, shared by all policies."""
 
@@ -221,6 +229,10 @@ class TrainConfig:
     # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
     task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
     """Name of the task (`echelon tasks` lists them)."""
+    source: Annotated[str | None, tyro.conf.Fixed] = None
+    """Where an environment that is not built in comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`."""
+    env_arg: tuple[str, ...] = ()
+    """Arguments `name=value` for an environment that is not built in."""
     algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}")] = "cpo"
     """Algorithm."""
     variant: tuple[str, ...] = ()
@@ -235,6 +247,10 @@ class TrainConfig:
     """Iterations to train for; or give `env_steps`."""
     env_steps: int = 1_000_000
     """Environment steps to train for, rounded up to whole iterations."""
+    until: str | None = None
+    """Stop earlier, once a metric passes a value: `return/leader>=500`."""
+    start_from: str | None = None
+    """Run whose networks a new run begins with; `--from RUN` for short."""
     seed: int = 0
     """Decides everything random."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -290,7 +306,10 @@ class TrainConfig:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as plain data for JSON; the inverse of `from_dict`."""
-    return dataclasses.asdict(config)
+    data = dataclasses.asdict(config)
+    if isinstance(config, TrainConfig) and isinstance(config.env, ForeignSettings):
+        data["env"] = dict(config.env.values)
+    return data
 
 
 def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
@@ -305,10 +324,23 @@ def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
         if dataclasses.is_dataclass(current):
             if not isinstance(value, dict):
                 raise UserError(f"{name} takes a group of settings, not {value!r}")
-            changes[key] = from_dict(current, value, name)
+            foreign = isinstance(current, ForeignSettings)
+            changes[key] = _foreign_settings(value) if foreign else from_dict(current, value, name)
         else:
             changes[key] = _checked(value, hints[key], name)
     return dataclasses.replace(template, **changes)  # pyright: ignore[reportArgumentType]  # T is a dataclass
+
+
+def _foreign_settings(values: dict[str, Any]) -> TaskConfig:
+    """Settings whose class is not known; those of a task without any are plain."""
+    return ForeignSettings(_with_tuples(values)) if values else TaskConfig()
+
+
+def _with_tuples(value: Any) -> Any:
+    """Data from JSON with its lists as the tuples they were."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _checked(value: Any, hint: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ import shlex
 import types
 import typing
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -70,10 +70,9 @@ def split_flags(arguments: Sequence[str], own: Sequence[str], prog: str) -> tupl
     """The words after each flag of `own`, and all other flags as they stand."""
     mine: dict[str, list[str]] = {}
     rest: list[str] = []
-    starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word)]
-    if arguments and starts[:1] != [0]:
+    if arguments and not looks_like_a_flag(arguments[0]):
         raise UserError(f"{arguments[0]!r} stands where a flag was expected; see {prog} --help")
-    for start, end in itertools.pairwise([*starts, len(arguments)]):
+    for start, end in _spans(arguments):
         flag, attached, value = arguments[start].partition("=")
         name, words = flag.replace("_", "-"), list(arguments[start + 1 : end])
         if name not in own:
@@ -83,6 +82,25 @@ def split_flags(arguments: Sequence[str], own: Sequence[str], prog: str) -> tupl
         if not mine[name]:
             raise UserError(f"{name} needs a value")
     return mine, rest
+
+
+def joined(arguments: Sequence[str], name: str) -> list[str]:
+    """A flag that was given several times as one with all the values, last."""
+    rest: list[str] = []
+    values: list[str] = []
+    for start, end in _spans(arguments):
+        flag, attached, value = arguments[start].partition("=")
+        if flag.replace("_", "-") == name:
+            values += [*([value] if attached else []), *arguments[start + 1 : end]]
+        else:
+            rest += arguments[start:end]
+    return [*rest, *([name, *values] if len(values) else [])]
+
+
+def _spans(arguments: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where each flag and its values begin and end; what stands before the first flag, too."""
+    starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word) or i == 0]
+    return itertools.pairwise([*starts, len(arguments)])
 
 
 def one_value(given: Mapping[str, list[str]], name: str, default: str) -> str:

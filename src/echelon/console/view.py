@@ -172,6 +172,12 @@ class LiveView:
             self._terminal.leave()
 
 
+def default_view() -> View:
+    """What somebody sees who trains from Python: in a notebook or on a terminal, progress; elsewhere nothing."""
+    notebook = "ipykernel" in sys.modules
+    return PlainView() if notebook else choose_view() if sys.stdout is not None and sys.stdout.isatty() else NullView()
+
+
 def choose_view() -> View:
     """A live table where standard output is a terminal that can draw one, lines elsewhere."""
     from rich.console import Console

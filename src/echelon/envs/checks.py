@@ -32,13 +32,15 @@ def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observat
 def require_step(env: Env, step: Step) -> None:
     """Raise a `UserError` for the first part of a step that is not what the contract says."""
     require_observations(env, step.obs)
-    require_observations(env, step.final_obs, "final_obs")
+    if step.final_obs is not None:
+        require_observations(env, step.final_obs, "final_obs")
     one_each = (env.num_envs,)
     _require(env, "reward", step.reward, one_each, "floating point")
     _require(env, "terminated", step.terminated, one_each, "bool")
     _require(env, "truncated", step.truncated, one_each, "bool")
     for name, x in step.log.items():
-        _require(env, f"log {name}", x, one_each, "number")
+        if not isinstance(x, int | float):
+            _require(env, f"log {name}", x, one_each if isinstance(x, Tensor) and x.ndim else (), "number")
 
 
 def find_fault(name: str, x: Tensor, scale: float = 1.0) -> str | None:

@@ -2,6 +2,9 @@
 
 An environment holds `num_envs` copies of a task. A copy whose episode ends is reset within the same `step`, so the
 returned observation is always one to act on; `final_obs` holds the observation before the reset.
+
+`Env` is what every environment has. The other protocols are parts it may have besides; what it lacks, training does
+without, and says so where that costs something.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,18 +28,20 @@ class Step:
 
     `terminated` marks episodes that ended in a state of value zero, `truncated` those stopped by the time limit, whose
     last state is bootstrapped. Where either is set, `final_obs` is the observation before the reset; elsewhere it
-    equals `obs`.
+    equals `obs`. An environment that does not know it leaves it out: then V(s_t), the value before the last step, is
+    the bootstrap. Never the observation after the reset, which silently misleads the critic.
 
-    `log` holds `[N]` tensors. Those named `episode/...` are totals of the episode so far, and are logged when it ends
-    (`episode/successes`); all others are averaged over steps.
+    `log` holds `[N]` tensors, or numbers and 0-d tensors that hold for all environments; the same names in every step.
+    Those named `episode/...` are totals of the episode so far, and are logged when it ends (`episode/successes`); all
+    others are averaged over steps.
     """
 
     obs: Groups
     reward: Tensor
     terminated: Tensor
     truncated: Tensor
-    final_obs: Groups
-    log: dict[str, Tensor] = field(default_factory=dict)
+    final_obs: Groups | None = None
+    log: Mapping[str, Tensor | float] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -57,11 +62,16 @@ class Env(Protocol):
         ...
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1].
+        """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1], unless it is `Bounded`.
 
         Called under `torch.inference_mode`: tensors made here cannot be written in place outside of it.
         """
         ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What an environment has besides if a resumed run is to continue to the bit. Without it, episodes begin anew."""
 
     def state_dict(self) -> State:
         """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators."""
@@ -70,6 +80,36 @@ class Env(Protocol):
     def load_state_dict(self, state: State) -> None:
         """Restore what `state_dict` returned."""
         ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """What an environment has besides if its actions are not from -1 to 1."""
+
+    action_low: Tensor
+    """`[A]`: what an action of -1 stands for. Infinite: `step` gets that action as it was sampled, without a limit."""
+    action_high: Tensor
+    """`[A]`: what an action of 1 stands for."""
+
+
+def bounded(env: Env) -> Callable[[Tensor], Tensor]:
+    """What turns sampled actions `[N, A]` into those that `step` takes."""
+    if not isinstance(env, Bounded):
+        return lambda action: action.clamp(-1.0, 1.0)
+    low, high = env.action_low.to(env.device), env.action_high.to(env.device)
+    free = torch.isinf(low) | torch.isinf(high)
+    if bool(free.all()):
+        return lambda action: action
+    centre, half = ((high + low) / 2).masked_fill(free, 0.0), ((high - low) / 2).masked_fill(free, 1.0)
+    return lambda action: torch.where(free, action, centre + half * action.clamp(-1.0, 1.0))
+
+
+def interface_of(env: Env) -> dict[str, Any]:
+    """Sizes and bounds, as a checkpoint stores them: all that acting needs to know of an environment."""
+    bounds = None
+    if isinstance(env, Bounded):
+        bounds = {"low": env.action_low.tolist(), "high": env.action_high.tolist()}
+    return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
 
 
 @runtime_checkable

@@ -1,7 +1,6 @@
 """Score every policy of a run: each environment counted once, deterministic and sampled."""
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,7 +15,7 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.tasks import maker
 from echelon.training.resolve import choose_device
 from echelon.training.trainer import make_model
 
@@ -68,7 +67,7 @@ def evaluate(
     found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)
-    make_env = make_env or partial(make, config.task, config.env)
+    make_env = make_env or maker(config)
     policies = complete(config).num_policies
     policy_id = torch.arange(policies, device=where).repeat_interleave(num_envs)
     scores: list[PolicyScore] = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import Env, Groups, Step
+from echelon.envs.contract import Env, Groups, Step, bounded
 from echelon.models.actor_critic import ActorCritic, Output
 
 
@@ -59,6 +59,7 @@ class Player:
 
     def __init__(self, env: Env, actor: Actor) -> None:
         self.env, self.actor = env, actor
+        self._bounded = bounded(env)
         self.obs: Groups = {}
         self.state = torch.zeros(env.num_envs, actor.model.state_dim, device=env.device)
 
@@ -75,7 +76,7 @@ class Player:
             shape = (self.env.num_envs, self.env.action_dim)
             noise = torch.randn(shape, generator=generator, device=self.env.device)
         decision = self.actor.decide(self.obs, self.state, noise)
-        step = self.env.step(decision.action.clamp(-1, 1))
+        step = self.env.step(self._bounded(decision.action))
         goes_on = ~(step.terminated | step.truncated)
         self.obs, self.state = step.obs, decision.state * goes_on.unsqueeze(-1)
         return step

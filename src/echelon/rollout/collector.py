@@ -9,7 +9,7 @@ from torch import Tensor
 from echelon.config import UpdateConfig
 from echelon.device.fusion import fused
 from echelon.envs.checks import require_observations, require_step
-from echelon.envs.contract import Env, Groups, State, Step
+from echelon.envs.contract import Env, Groups, State, Step, bounded
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.rollout.buffer import Rollout
@@ -50,6 +50,9 @@ class Collector:
         )
         self.rollout.start.fill_(True)
         self.episodes = Episodes(layout)
+        self._bounded = bounded(env)
+        self.lacks_final_obs = False
+        """Whether the environment does not give the last observation of episodes that the time limit cuts."""
         self.actor = Actor(model, layout.policy_id)
         self.decide = fused(self.actor.decide, device, enabled=fuse)
         self._value = fused(self.actor.value, device, enabled=fuse)
@@ -57,10 +60,13 @@ class Collector:
         """Whether the environment's steps have been found to keep the contract."""
 
     def reset(self) -> None:
-        """Start every episode anew: once, when training begins."""
+        """Start every episode anew: when training begins, or goes on in an environment that keeps no state."""
         obs = self.env.reset()
         require_observations(self.env, obs)
         self._store_obs(-1, obs)
+        self.rollout.state[-1] = 0.0
+        self.rollout.start[-1] = True
+        self.episodes.current.zero_()
 
     @torch.inference_mode()
     def collect(self) -> Rollout:
@@ -90,7 +96,7 @@ class Collector:
         decision = self.decide(obs, rollout.state[t], noise)
         rollout.action[t], rollout.mean[t] = decision.action, decision.mean
         rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
-        step = self.env.step(decision.action.clamp(-1, 1))
+        step = self.env.step(self._bounded(decision.action))
         if not self._checked:  # in the first rollout, which is never recorded as a graph
             require_step(self.env, step)
             self._checked = True
@@ -110,14 +116,17 @@ class Collector:
         need it are set aside, and evaluated together when the rollout is complete.
         """
         rollout, how, cut = self.rollout, self.config.timeout_bootstrap, step.truncated & ~step.terminated
+        final_obs = step.final_obs if how == "final_obs" else None
+        if how == "final_obs" and final_obs is None:
+            how, self.lacks_final_obs = "current_obs", True
         if how == "current_obs":
             rollout.final_value[t] = torch.where(cut, rollout.value[t], 0.0)
-        elif how == "final_obs" and cut.device.type == "cpu":
+        elif final_obs is not None and cut.device.type == "cpu":
             rows = cut.nonzero().squeeze(-1)
             if len(rows):
-                cuts.append(_Cut(t, rows, {name: x[rows] for name, x in step.final_obs.items()}, state[rows]))
-        elif how == "final_obs":
-            final = self._value(step.final_obs, state)
+                cuts.append(_Cut(t, rows, {name: x[rows] for name, x in final_obs.items()}, state[rows]))
+        elif final_obs is not None:
+            final = self._value(final_obs, state)
             rollout.final_value[t] = torch.where(cut, final, 0.0)
 
     def _bootstrap(self, cuts: list["_Cut"]) -> None:

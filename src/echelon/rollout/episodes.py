@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import State, Step
+from echelon.errors import UserError
 from echelon.rollout.layout import LEADER, Layout
 
 COUNTED = ("quarantined", "overflow")
@@ -57,7 +58,7 @@ class Episodes:
             self._allocate()
         done = step.terminated | step.truncated
         self.current += torch.stack((step.reward, torch.ones_like(step.reward)))
-        reported = [step.log[f"episode/{name}"] for name in self.names[2:]]
+        reported = [self._each(step, f"episode/{name}") for name in self.names[2:]]
         totals = torch.cat((self.current, torch.stack(reported))) if reported else self.current
         counts = done & ~self.mixed
         self.last.copy_(torch.where(counts, totals, self.last))
@@ -65,8 +66,17 @@ class Episodes:
         self.finished |= counts
         self.mixed &= ~done
         if self.step_names:
-            self.sums += torch.stack([step.log[name] for name in self.step_names])
+            self.sums += torch.stack([self._each(step, name) for name in self.step_names])
         self.steps += 1
+
+    def _each(self, step: Step, name: str) -> Tensor:
+        """What was logged under a name, `[N]`."""
+        x = step.log.get(name)
+        if x is None:
+            raise UserError(f"the environment logs {name} in some steps but not in others; log it in every one")
+        if isinstance(x, Tensor) and (x.ndim or x.is_cuda):
+            return x.expand(self.layout.num_envs)
+        return torch.full_like(self.current[0], float(x))
 
     def inherit(self, donor: int, policy: int) -> None:
         """The policy is a copy of another from now on, whose scores are the best guess at its own until its episodes

@@ -32,6 +32,9 @@ from echelon.runs.old_checkpoints import policies_of_old_run
 CONFIG = "config.json"
 _TEMPORARY = re.compile(r"\.(config\.json|(metrics|kl|genealogy)\.jsonl|\d+\.csv\.gz)\.\d+\.tmp")
 MAY_CHANGE = (
+    "source",  # where its code lies; the task has the same name
+    "until",
+    "start_from",
     "iterations",
     "env_steps",
     "out",

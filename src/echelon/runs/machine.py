@@ -9,7 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("echelon", "torch", "numpy", "mujoco", "mujoco-warp", "warp-lang")
+from echelon import __version__
+
+LIBRARIES = ("torch", "numpy", "mujoco", "mujoco-warp", "warp-lang", "gymnasium", "mjlab")
 """Packages whose version can change a result."""
 
 
@@ -29,7 +31,7 @@ def describe_session() -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     """Versions of the installed libraries."""
-    found: dict[str, str] = {}
+    found = {"echelon": __version__}
     for name in LIBRARIES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from echelon.device.compile_progress import announced
 from echelon.envs.contract import State
-from echelon.errors import UserError
+from echelon.errors import UserError, install
 from echelon.sim.contract import MAX_SPEED
 from echelon.sim.sensors import acceleration_sensors
 
@@ -25,7 +25,7 @@ try:
     import warp as wp
 except ImportError as missing:
     raise UserError(
-        "training on CUDA needs MuJoCo Warp, which is not installed; pip install 'echelon[gpu]'"
+        "training on CUDA needs MuJoCo Warp, which is not installed; " + install("gpu")
     ) from missing
 
 MAX_POSITION = 1e10

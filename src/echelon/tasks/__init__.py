@@ -4,16 +4,17 @@ A task's module is imported when the task is asked for, so naming the tasks cost
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from echelon.errors import UserError, nearest
+from echelon.errors import UserError, nearest, require_package
 
 if TYPE_CHECKING:
     import torch
 
-    from echelon.config import TaskConfig
-    from echelon.envs.contract import Env
+    from echelon.config import TaskConfig, TrainConfig
+    from echelon.envs.contract import Env, MakeEnv
 
 
 class TaskClass(Protocol):
@@ -35,6 +36,8 @@ class TaskInfo:
     """One line for `echelon tasks`."""
     config_name: str | None = None
     """The class's name and `Config` unless given."""
+    mujoco: bool = True
+    """Whether MuJoCo simulates it."""
 
     @property
     def task(self) -> TaskClass:
@@ -75,7 +78,7 @@ TASKS: dict[str, TaskInfo] = {
         TaskInfo("anymal", "Anymal", "walk on four legs at a commanded velocity"),
         TaskInfo("cartpole", "CartpoleSwingup", "swing a pole up on a cart and hold it there", "CartpoleConfig"),
         TaskInfo("hopper", "Hopper", "hop forward on one leg without falling"),
-        TaskInfo("deceptive_reach", "DeceptiveReach", "go round a wall that the dense reward runs into"),
+        TaskInfo("deceptive_reach", "DeceptiveReach", "go round a wall that the dense reward runs into", mujoco=False),
     )
 }
 
@@ -87,6 +90,16 @@ def info(task: str) -> TaskInfo:
     return TASKS[task]
 
 
+def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
+    """What builds the environments of a run: its task's, or those of another source."""
+    if config.source is None and config.task in TASKS:
+        return partial(make, config.task, config.env, spread_clocks=spread_clocks)
+
+    from echelon.envs import sources
+
+    return sources.maker(config, spread_clocks=spread_clocks)
+
+
 def make(
     task: str, config: "TaskConfig", num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
 ) -> "Env":
@@ -95,6 +108,9 @@ def make(
     `spread_clocks` starts first episodes at random times of their clock: for training, not for evaluation.
     """
     known = info(task)
+    if known.mujoco:
+        for package in ("mujoco", "mujoco.batch") if device.type == "cpu" else ("mujoco",):  # `batch` is of MuJoCo 4
+            require_package(package, task, "mujoco")
     if not isinstance(config, known.config):
         raise UserError(f"{task} takes its settings as {known.config.__name__}, not {type(config).__name__}")
     return known.task(config, num_envs, device, seed, spread_clocks=spread_clocks)

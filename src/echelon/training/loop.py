@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 
 import torch
@@ -12,8 +11,9 @@ import torch
 from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
-from echelon.console.view import Guarded, NullView, View
-from echelon.envs.contract import Configured, Env, MakeEnv
+from echelon.console.view import Guarded, View, default_view
+from echelon.envs.contract import Configured, Env, MakeEnv, Stateful
+from echelon.envs.sources import source_of
 from echelon.errors import UserError, first_line
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
@@ -25,25 +25,37 @@ from echelon.runs.genealogy import GenealogyWriter
 from echelon.runs.json_lines import LineWriter
 from echelon.runs.lock import still_ours
 from echelon.runs.soundness import unsound
-from echelon.tasks import make
+from echelon.tasks import maker
+from echelon.training.callbacks import Callback, ask, until
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.soundness import diverged, require_finite
 from echelon.training.trainer import Trainer
 
 
-def train(config: TrainConfig | Resolved, view: View | None = None, make_env: MakeEnv | None = None) -> RunFolder:
+def train(
+    config: TrainConfig | Resolved,
+    view: View | None = None,
+    make_env: MakeEnv | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
+
+    Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are asked after every
+    iteration (`echelon.training.callbacks`).
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
     """
-    view = Guarded(view or NullView())
+    view = Guarded(view or default_view())
     resolved = config if isinstance(config, Resolved) else resolve(config)
     config = resolved.config
+    if make_env is not None and config.source is None:
+        config = dataclasses.replace(config, source=source_of(make_env))
     set_up_torch(config)
     folder = RunFolder.create_or_resume(config, find(config.algo).colour)
-    make_env = make_env or partial(make, config.task, config.env, spread_clocks=True)
+    make_env = make_env or maker(config, spread_clocks=True)
+    callbacks = [*callbacks, *([until(config.until)] if config.until else [])]
     with told_if_full(config):
         require_room_for_envs(config, make_env, resolved.device)
         env = make_env(config.num_envs, resolved.device, config.seed)
@@ -69,11 +81,14 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
                 metrics = session.clock() | result.metrics | trainer.timers.metrics()
                 log.write(metrics)
                 view.update(metrics)
+                if trainer.iteration == session.first:
+                    _say_what_is_missing(trainer, view)
                 require_finite(trainer, metrics, folder)
                 session.require_folder()
                 # Looked at once: one that comes later is for the next iteration.
                 stop = interrupt.asked or view.gone
-                last = stop or trainer.iteration == config.num_iterations
+                enough = ask(callbacks, metrics, view.message)
+                last = stop or enough is not None or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
@@ -90,6 +105,9 @@ def train(config: TrainConfig | Resolved, view: View | None = None, make_env: Ma
                 if stop:
                     view.message(f"interrupted: iteration {trainer.iteration} is saved in {folder.path}")
                     raise KeyboardInterrupt
+                if enough is not None:
+                    view.message(f"stopped after iteration {trainer.iteration}: {enough.reason}")
+                    break
     finally:
         view.stop()
     return folder
@@ -103,6 +121,8 @@ class _Session:
     ) -> None:
         """`files` are those that a checkpoint counts on."""
         self.trainer, self.folder, self.files = trainer, folder, files
+        self.first = trainer.iteration + 1
+        """The first iteration of this start."""
         self._noted = False
         self.steps = trainer.config.steps_per_iteration
         self.last = time.perf_counter()
@@ -187,12 +207,34 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env) -> tuple[TrainCo
     return config, folder.with_config(config)
 
 
+def _say_what_is_missing(trainer: Trainer, view: View) -> None:
+    """Parts of an environment that training did without, where that costs something."""
+    if trainer.collector.lacks_final_obs:
+        view.message(
+            "the environment gives no final_obs: where its time limit ends an episode, the value of the state before "
+            "the last step is used instead"
+        )
+
+
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
     """With what the members of a population start from, if they do."""
     genealogy = GenealogyWriter(folder, trainer.iteration)
     if trainer.selection is not None and trainer.iteration == 0:
         genealogy.begin(trainer.selection.start())
     return genealogy
+
+
+def _warm_start(trainer: Trainer, run: str, view: View) -> None:
+    """Begin with the networks of another run."""
+    found = checkpoint.load(RunFolder.open(run), "newest")
+    try:
+        trainer.model.load_state_dict(found.state["trainer"]["model"])
+    except RuntimeError:
+        raise UserError(
+            f"the networks of {run} have other sizes, so they cannot be started from; it needs the same observations, "
+            "actions, --model, --policies and kind of algorithm"
+        ) from None
+    view.message(f"started from the networks of {run} after iteration {found.iteration}")
 
 
 def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
@@ -206,6 +248,8 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     if found is None:
         if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
             raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
+        if trainer.config.start_from:
+            _warm_start(trainer, trainer.config.start_from, view)
         return 0.0
     if found.iteration > trainer.config.num_iterations:
         raise UserError(
@@ -230,4 +274,9 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
         raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    if not isinstance(trainer.env, Stateful):
+        view.message(
+            "the environment keeps no state (state_dict), so its episodes begin anew: "
+            "learning goes on, but not to the bit"
+        )
     return seconds

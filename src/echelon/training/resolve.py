@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from echelon.learning.plans import Plan
 
+FEW_ENVS = 16
+"""Environments of a policy below which an ensemble is advised against."""
 GPU_SIZED = 1024
 """A preset with more environments than this is sized for a GPU."""
 CPU_ENVS = 384
@@ -58,8 +60,43 @@ def resolve(config: TrainConfig, *, fit_envs: bool = False) -> Resolved:
         for fit in (_fit_to_device, _fit_to_networks):
             config, note = fit(config)
             notes += [note] if note else []
-    plan = make_plan(make_layout(config, device), config)  # before a run folder exists that cannot be trained
+    if note := _few_environments(config):
+        notes.append(note)
+    try:
+        plan = make_plan(make_layout(config, device), config)  # before a run folder exists that cannot be trained
+    except UserError as error:
+        raise UserError(f"{error}{_other_minibatches(config)}") from None
     return Resolved(config, plan, tuple(notes))
+
+
+def _few_environments(config: TrainConfig) -> str:
+    """Advice where an ensemble is split into parts too small to learn from."""
+    from echelon.algorithms import find
+
+    policies, each = config.num_policies, config.num_envs // config.num_policies
+    if policies == 1 or find(config.algo).networks(policies) > 1 or each >= FEW_ENVS:
+        return ""
+    return (
+        f"{each} environments for each of {policies} policies are few for an ensemble; "
+        f"--algo ppo trains one policy, or take {FEW_ENVS * policies} environments or more"
+    )
+
+
+def _other_minibatches(config: TrainConfig) -> str:
+    """How many minibatches the environments would split into, where nobody has set their number."""
+    from echelon.training.trainer import make_layout, make_plan
+
+    if config.update.minibatches is not None:
+        return ""
+    wanted = 2 * config.update.horizon / config.update.minibatch_envs
+    for number in sorted(range(1, 65), key=lambda number: abs(number - wanted)):
+        other = replace(config, update=replace(config.update, minibatches=number))
+        try:
+            make_plan(make_layout(other), other)
+        except UserError:
+            continue
+        return f"; or --update.minibatches {number}"
+    return ""
 
 
 def choose_device(name: str) -> "torch.device":

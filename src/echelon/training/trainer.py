@@ -15,7 +15,7 @@ from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Capturable, Env, State
+from echelon.envs.contract import Capturable, Env, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
@@ -193,8 +193,9 @@ class Trainer:
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
             "selection": self.selection.state_dict() if self.selection else {},
             "collector": self.collector.state_dict(),
-            "env": self.env.state_dict(),
+            "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
             "generator": self.generator.get_state(),
+            "interface": interface_of(self.env),
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -209,7 +210,10 @@ class Trainer:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
         self.collector.load_state_dict(state["collector"])
-        self.env.load_state_dict(state["env"])
+        if isinstance(self.env, Stateful) and state["env"]:
+            self.env.load_state_dict(state["env"])
+        else:
+            self.collector.reset()
         self.generator.set_state(state["generator"].cpu())
 
 

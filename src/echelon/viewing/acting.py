@@ -1,7 +1,6 @@
 """A trained policy acting in a single environment."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -13,7 +12,7 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.tasks import maker
 
 CPU = torch.device("cpu")
 
@@ -36,7 +35,7 @@ class Trained:
         config = folder.config
         torch.set_num_threads(config.threads)
         state = found.state["trainer"]
-        make_env = _as_hard_as(state["env"], make_env or partial(make, config.task, config.env))
+        make_env = _as_hard_as(state["env"], make_env or maker(config))
         model = load_model(make_env(1, CPU, 0), config, state["model"])
         return Trained(config, make_env, model, found.iteration, state["leader"])
 

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from echelon.envs.contract import MakeEnv
-from echelon.errors import UserError
+from echelon.errors import UserError, install
 from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
 from echelon.viewing.acting import Trained
@@ -55,7 +55,7 @@ def require_packages(format: Format) -> None:
             other = "--format html" if format == "gif" else "--format gif or html"
             raise UserError(
                 f"{format} films need the package {package}; install it with "
-                f"pip install 'echelon[video]', or use {other}"
+                f"{install('video')}, or use {other}"
             )
 
 

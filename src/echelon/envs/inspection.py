@@ -1,0 +1,197 @@
+"""Try an environment out against the contract, and say in a sentence each what is wrong and what it lacks."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from echelon.envs.checks import find_fault, require_observations, require_step
+from echelon.envs.contract import Bounded, Env, Extendable, Groups, MakeEnv, Stateful, Step, bounded
+from echelon.errors import UserError, first_line
+
+LONGEST = 2000
+"""Steps after which episodes that have not ended are given up."""
+REPLAYED = 5
+"""Steps that are made twice, to see whether they are the same."""
+
+
+@dataclass
+class Findings:
+    """What was found, a sentence each."""
+
+    problems: list[str] = field(default_factory=list)
+    """What training would stumble over, or silently learn wrong."""
+    notes: list[str] = field(default_factory=list)
+    """What it does without."""
+    facts: list[str] = field(default_factory=list)
+
+
+def inspect_env(make_env: MakeEnv, num_envs: int, device: torch.device, seed: int) -> Findings:
+    """Build it twice, act at random until episodes have ended, and compare."""
+    findings = Findings()
+    try:
+        env = make_env(num_envs, device, seed)
+        _members(env, num_envs, device, findings)
+        if findings.problems:
+            return findings
+        play = _Play(env, seed)
+        play.reset()
+        _episodes(play, findings)
+        _repeats(make_env(num_envs, device, seed), make_env(num_envs, device, seed), seed, findings)
+        _state(play, findings)
+    except UserError as error:
+        findings.problems.append(str(error))
+    return findings
+
+
+class _Play:
+    """Random actions, the same ones for the same seed."""
+
+    def __init__(self, env: Env, seed: int) -> None:
+        self.env, self._bounded = env, bounded(env)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def reset(self) -> Groups:
+        obs = self.env.reset()
+        require_observations(self.env, obs)
+        return {name: x.clone() for name, x in obs.items()}
+
+    @torch.inference_mode()
+    def step(self) -> Step:
+        """One control step, as training makes them; what it returned is checked and copied."""
+        action = torch.randn(self.env.num_envs, self.env.action_dim, generator=self.generator).to(self.env.device)
+        try:
+            step = self.env.step(self._bounded(action))
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"step failed with {type(error).__name__}: {first_line(error)}") from error
+        require_step(self.env, step)
+        for name, x in [*step.obs.items(), ("reward", step.reward[:, None])]:
+            if fault := find_fault(name, x[None].float()):
+                raise UserError(fault)
+        obs = {name: x.clone() for name, x in step.obs.items()}
+        final = None if step.final_obs is None else {name: x.clone() for name, x in step.final_obs.items()}
+        return Step(obs, step.reward.clone(), step.terminated.clone(), step.truncated.clone(), final, dict(step.log))
+
+
+def _members(env: Env, num_envs: int, device: torch.device, findings: Findings) -> None:
+    """What can be told before the first step."""
+    say = findings.problems.append
+    if env.num_envs != num_envs:
+        say(f"num_envs is {env.num_envs}, though {num_envs} environments were asked for")
+    if not isinstance(env.device, torch.device):
+        say(f"device is a {type(env.device).__name__}, not a torch.device")
+    elif env.device.type != device.type:
+        say(f"device is {env.device}, though it was asked to be on {device}")
+    if not isinstance(env.obs_spec, Mapping) or "policy" not in env.obs_spec:
+        say("obs_spec has no group called policy, which is what the policy sees")
+    if not isinstance(env.episode_length, int) or env.episode_length < 1:
+        say(f"episode_length is a whole number of at least 1, not {env.episode_length!r}")
+    if isinstance(env, Bounded) and not bool((env.action_low < env.action_high).all()):
+        say("action_low is not below action_high everywhere")
+    groups = ", ".join(f"{name} {width}" for name, width in env.obs_spec.items())
+    findings.facts.append(f"observations {groups}; {env.action_dim} actions; episodes of up to {env.episode_length}")
+
+
+def _episodes(play: _Play, findings: Findings) -> None:
+    """Until every environment has ended an episode: resets, last observations, logs, time."""
+    env = play.env
+    longest = env.longest_episode if isinstance(env, Extendable) else env.episode_length
+    waiting = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    names: set[str] | None = None
+    kept_apart, same_elsewhere = False, True
+    ends = lacks = steps = 0
+    began = time.perf_counter()
+    while bool(waiting.any()) and steps < min(longest, LONGEST):
+        step, steps = play.step(), steps + 1
+        if names is not None and names != set(step.log):
+            odd = sorted(names ^ set(step.log))
+            findings.problems.append(f"log has {', '.join(odd)} in some steps only; log the same names in every step")
+            return
+        names = set(step.log)
+        done = step.terminated | step.truncated
+        ends, waiting = ends + int(done.sum()), waiting & ~done
+        if step.final_obs is None:
+            lacks += 1
+            continue
+        for name, x in step.final_obs.items():
+            differs = (x != step.obs[name]).flatten(1).any(1)
+            kept_apart |= bool((differs & done).any())
+            same_elsewhere &= not bool((differs & ~done).any())
+    seconds = time.perf_counter() - began
+    findings.facts.append(f"{steps * env.num_envs / max(seconds, 1e-9):,.0f} steps per second with random actions")
+    if bool(waiting.any()) and steps == longest:
+        findings.problems.append(
+            f"after {steps} steps, its episode_length, {int(waiting.sum())} environments have not ended an episode; "
+            "set truncated at the time limit, or longest_episode if some last longer"
+        )
+    if lacks:
+        findings.notes.append("it has no final_obs: where a time limit ends an episode, V(s_t) is used instead")
+    elif ends and not kept_apart:
+        findings.problems.append(
+            "final_obs equals obs where episodes ended, so it is the observation after the reset, and the critic would "
+            "learn from it; return the one before, or leave it out"
+        )
+    if not same_elsewhere:
+        findings.problems.append("final_obs differs from obs where no episode ended; there it must be the same")
+
+
+def _repeats(env: Env, twin: Env, seed: int, findings: Findings) -> None:
+    """Whether the seed decides everything."""
+    plays = [_Play(one, seed) for one in (env, twin)]
+    same = _same(*(play.reset() for play in plays))
+    for _ in range(REPLAYED):
+        steps = [play.step() for play in plays]
+        same &= _same(steps[0].obs, steps[1].obs) and torch.equal(steps[0].reward, steps[1].reward)
+    if not same:
+        findings.notes.append("two environments of the same seed differ, so a run cannot be repeated to the bit")
+
+
+def _state(play: _Play, findings: Findings) -> None:
+    """Whether a saved state continues as if nothing had happened."""
+    env = play.env
+    if not isinstance(env, Stateful):
+        findings.notes.append("it has no state_dict: a resumed run goes on with fresh episodes, not to the bit")
+        return
+    state = env.state_dict()
+    if wrong := _unstorable(state):
+        findings.problems.append(f"state_dict has {wrong}; a checkpoint stores tensors, numbers, strings and mappings")
+        return
+    state, mark = _copied(state), play.generator.get_state()
+    first = [play.step() for _ in range(REPLAYED)]
+    with torch.inference_mode():
+        env.load_state_dict(state)
+    play.generator.set_state(mark)
+    again = [play.step() for _ in range(REPLAYED)]
+    if not all(_same(a.obs, b.obs) and torch.equal(a.reward, b.reward) for a, b in zip(first, again, strict=True)):
+        findings.problems.append(
+            "after load_state_dict it does not continue as it did before: something that changes is not in state_dict, "
+            "such as a random generator"
+        )
+
+
+def _same(a: Groups, b: Groups) -> bool:
+    return all(torch.equal(x, b[name]) for name, x in a.items())
+
+
+def _unstorable(value: Any, where: str = "") -> str | None:
+    """The first thing in a state that no checkpoint can hold."""
+    if isinstance(value, Mapping):
+        items = [(f"{where}/{key}".strip("/"), item) for key, item in value.items()]
+        return next((found for name, item in items if (found := _unstorable(item, name))), None)
+    if isinstance(value, list | tuple):
+        return next((found for item in value if (found := _unstorable(item, where))), None)
+    if value is None or isinstance(value, Tensor | bool | int | float | str):
+        return None
+    return f"a {type(value).__module__}.{type(value).__name__} at {where or 'its top'}"
+
+
+def _copied(value: Any) -> Any:
+    """A state that later steps do not change."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return value.clone() if isinstance(value, Tensor) else value

@@ -1,0 +1,165 @@
+"""Environments that are not built in: by another library's name for them, by an entry point, or by code.
+
+A source is a text, stored with the run, so that whoever opens the run can build its environment:
+
+    gymnasium:Walker2d-v5      a library that has an adapter here, and the environment's name there
+    mypackage.module:make      a function `make(num_envs, device, seed, **args)`, or a class of such a constructor
+    myrobot                    an entry point of the group `echelon.envs`, which names such a function or class
+
+What it makes is an `Env` as in `contract.py`, or a vector environment of Gymnasium or rsl_rl, which is wrapped.
+"""
+
+import ast
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from echelon.config import ForeignSettings, TaskConfig, TrainConfig, from_dict
+from echelon.errors import UserError, first_line, install, nearest
+
+if TYPE_CHECKING:
+    import torch
+
+    from echelon.envs.contract import Env, MakeEnv
+
+ADAPTERS = ("gymnasium", "mjlab", "isaaclab", "maniskill", "playground")
+"""Libraries whose environments can be named, each by the extra that installs it. `NAME_env.py` of this package has
+`make(name, num_envs, device, seed, **args)`."""
+GROUP = "echelon.envs"
+NOT_NAMES = ("make", "make_env", "build", "create")
+"""Functions that say nothing about what they make."""
+
+
+def is_source(name: str) -> bool:
+    """Whether this names an environment that is not built in."""
+    return ":" in name or name in registered()
+
+
+@cache
+def registered() -> dict[str, str]:
+    """Environments that installed packages offer, by name: `module:object`."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+
+
+def task_name(source: str) -> str:
+    """What a run of it is called."""
+    place, _, name = source.rpartition(":")
+    return place.rpartition(".")[2] if name in NOT_NAMES else name.replace("/", "-")
+
+
+def code(source: str) -> Callable[..., Any]:
+    """The function or class that a source other than an adapter's names."""
+    place, _, name = registered().get(source, source).partition(":")
+    if os.getcwd() not in sys.path:  # a console script does not look where it is called
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = import_module(place)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        hint = nearest(place, ADAPTERS) if "." not in place else ""
+        advice = hint or "; install it, or run this where it lies"
+        raise UserError(f"{source} cannot be imported ({first_line(error)}){advice}") from None
+    except AttributeError as error:
+        raise UserError(f"{source} cannot be found: {first_line(error)}") from None
+    if not callable(found):
+        raise UserError(f"{source} is a {type(found).__name__}, not a function or class that makes environments")
+    return found
+
+
+def settings_class(make: Callable[..., Any]) -> type[TaskConfig] | None:
+    """The class of `config`, the first parameter of a task's constructor; None of a function that has no such one."""
+    for base in (make, *getattr(make, "__mro__", ())):
+        for generic in getattr(base, "__orig_bases__", ()):
+            for argument in typing.get_args(generic):
+                if isinstance(argument, type) and issubclass(argument, TaskConfig):
+                    return argument
+    try:
+        hint = inspect.get_annotations(getattr(make, "__init__", make), eval_str=True).get("config")
+    except NameError:
+        return None
+    return hint if isinstance(hint, type) and issubclass(hint, TaskConfig) else None
+
+
+def source_of(make: Callable[..., Any]) -> str | None:
+    """The source that names `make`, a function or class of an importable module; None of any other."""
+    module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<")
+    if module in (None, "__main__", "builtins") or "<" in name:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is make else None
+
+
+def env_args(config: TrainConfig) -> dict[str, Any]:
+    """`--env-arg`, read: `name=value`, where a value is a number, a switch, a list, or else a text."""
+    found: dict[str, Any] = {}
+    for word in config.env_arg:
+        name, given, value = word.partition("=")
+        if not given or not name.isidentifier():
+            raise UserError(f"--env-arg takes name=value, not {word!r}")
+        try:
+            found[name] = ast.literal_eval({"true": "True", "false": "False", "null": "None"}.get(value, value))
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
+    """What builds the environments of a run whose source is known."""
+    source, args = config.source, env_args(config)
+    if source is None:
+        raise UserError(
+            f"{config.task} is not a built-in task, and its run does not say how to make it; "
+            "pass make_env from Python, or train it with --env module:function"
+        )
+    library, _, name = source.partition(":")
+    if library in ADAPTERS:
+        return partial(_adapted, library, name, args)
+    make = code(source)
+    settings = settings_class(make)
+    if settings is not None:
+        env = config.env
+        if isinstance(env, ForeignSettings):
+            env = from_dict(settings(), env.values, "env")
+        args = {"spread_clocks": spread_clocks} | args if _takes(make, "spread_clocks") else args
+        make = partial(make, env)
+    return partial(_made, source, make, args)
+
+
+def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, device: "torch.device", seed: int) -> "Env":
+    """An environment of another library."""
+    try:
+        adapter = import_module(f"echelon.envs.{library}_env")
+        return adapter.make(name, num_envs, device, seed, **args)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {install(library)}") from None
+
+
+def _made(
+    source: str, make: Callable[..., Any], args: dict[str, Any], num_envs: int, device: "torch.device", seed: int
+) -> "Env":
+    from echelon.envs.wrapping import as_env
+
+    try:
+        inspect.signature(make).bind(num_envs, device, seed, **args)
+    except TypeError as error:
+        raise UserError(
+            f"{source} cannot be called as make(num_envs, device, seed{''.join(f', {name}=...' for name in args)}): "
+            f"{first_line(error)}"
+        ) from None
+    except ValueError:  # a builtin without a signature
+        pass
+    return as_env(make(num_envs, device, seed, **args), source)
+
+
+def _takes(make: Callable[..., Any], name: str) -> bool:
+    parameters: Iterable[inspect.Parameter] = inspect.signature(make).parameters.values()
+    return any(x.name == name or x.kind is x.VAR_KEYWORD for x in parameters)

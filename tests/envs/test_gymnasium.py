@@ -1,0 +1,148 @@
+"""Gymnasium's environments as ours: resets, last observations, dict and discrete spaces, and whole runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from envs.life import live
+
+gymnasium = pytest.importorskip("gymnasium", reason="needs pip install 'echelon-rl[gymnasium]'")
+
+from gymnasium import spaces  # noqa: E402
+from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
+
+from echelon import cli  # noqa: E402
+from echelon.envs.gymnasium_env import GymnasiumEnv, make  # noqa: E402
+from echelon.envs.wrapping import as_env  # noqa: E402
+from echelon.errors import UserError  # noqa: E402
+from echelon.runs.folder import RunFolder  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+class Count(gymnasium.Env):
+    """Counts from 10 times its number; ends by itself after 3 steps if even, is cut after 4 if odd."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), dtype=np.float64)
+
+    def __init__(self, number: int = 0) -> None:
+        self.number, self.steps, self.seen = number, 0, []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        self.seen.append(action)
+        even = self.number % 2 == 0
+        return self._observe(), float(self.steps), even and self.steps == 3, not even and self.steps == 4, {}
+
+    def _observe(self) -> np.ndarray:
+        return np.array([10.0 * self.number, self.steps])
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+def test_every_reset_mode_resets_within_the_step(mode: AutoresetMode) -> None:
+    """Environment 0 ends at step 3, environment 1 is cut at step 4; both begin anew at once, and none loses a step."""
+    env = GymnasiumEnv(SyncVectorEnv([lambda: Count(0), lambda: Count(1)], autoreset_mode=mode), CPU)
+    assert (env.num_envs, env.action_dim, env.obs_spec) == (2, 2, {"policy": 2})
+    assert env.reset()["policy"].tolist() == [[0.0, 0.0], [10.0, 0.0]]
+    counts, finals, ends = [], [], []
+    for _ in range(6):
+        step = env.step(torch.zeros(2, 2))
+        assert step.final_obs is not None
+        counts.append(step.obs["policy"][:, 1].tolist())
+        finals.append(step.final_obs["policy"][:, 1].tolist())
+        ends.append((step.terminated.tolist(), step.truncated.tolist()))
+        assert step.reward.tolist() == finals[-1]  # of the step that was made, not of a reset
+        assert step.reward.dtype == torch.float32
+    assert counts == [[1, 1], [2, 2], [0, 3], [1, 0], [2, 1], [0, 2]]
+    assert finals == [[1, 1], [2, 2], [3, 3], [1, 4], [2, 1], [3, 2]]
+    assert ends[2] == ([True, False], [False, False])
+    assert ends[3] == ([False, False], [False, True])
+
+
+def test_actions_arrive_in_the_units_of_their_space() -> None:
+    from echelon.envs.contract import bounded
+
+    vector = SyncVectorEnv([Count], autoreset_mode=AutoresetMode.SAME_STEP)
+    env = GymnasiumEnv(vector, CPU)
+    env.reset()
+    env.step(bounded(env)(torch.tensor([[-1.0, 0.0]])))
+    assert vector.envs[0].unwrapped.seen[0].tolist() == [-2.0, 5.0]
+
+
+def test_dict_and_discrete_parts_lie_side_by_side() -> None:
+    class Parts(Count):
+        observation_space = spaces.Dict(
+            {"place": spaces.Box(-1, 1, (2, 2)), "kind": spaces.Discrete(3), "flag": spaces.MultiBinary(1)}
+        )
+        action_space = spaces.Discrete(3, start=5)
+
+        def _observe(self) -> Any:
+            return {"place": np.full((2, 2), 0.5, np.float32), "kind": 2, "flag": np.ones(1, np.int8)}
+
+    vector = SyncVectorEnv([Parts, Parts], autoreset_mode=AutoresetMode.SAME_STEP)
+    env = GymnasiumEnv(vector, CPU)
+    assert env.obs_spec == {"policy": 8}
+    flat = {"flag": [1.0], "kind": [0.0, 0.0, 1.0], "place": [0.5] * 4}
+    expected = [x for name in vector.single_observation_space.spaces for x in flat[name]]
+    assert env.reset()["policy"].tolist() == [expected, expected]
+    env.step(torch.tensor([[0.1, 0.9, -1.0], [0.0, -1.0, 2.0]]))
+    assert [int(one.unwrapped.seen[0]) for one in vector.envs] == [6, 7]
+
+
+def test_groups_for_actor_and_critic() -> None:
+    class Privileged(Count):
+        observation_space = spaces.Dict({"policy": spaces.Box(-1, 1, (2,)), "critic": spaces.Box(-1, 1, (3,))})
+
+        def _observe(self) -> Any:
+            return {"policy": np.zeros(2, np.float32), "critic": np.ones(3, np.float32)}
+
+    env = as_env(SyncVectorEnv([Privileged] * 3, autoreset_mode=AutoresetMode.SAME_STEP), "x:make")
+    assert env.obs_spec == {"policy": 2, "critic": 3}
+
+
+def test_the_seed_decides_the_episodes() -> None:
+    starts = [make("Pendulum-v1", 3, CPU, seed).reset()["policy"] for seed in (1, 1, 2)]
+    assert torch.equal(starts[0], starts[1])
+    assert not torch.equal(starts[0], starts[2])
+
+
+def test_what_cannot_be_made_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="gymnasium cannot make Walker9d-v5: "):
+        make("Walker9d-v5", 2, CPU, 0)
+    with pytest.raises(UserError, match=r"gymnasium cannot make Pendulum-v1: .*unexpected keyword"):
+        make("Pendulum-v1", 2, CPU, 0, gravitas=3)
+    with pytest.raises(UserError, match="made one environment, not num_envs of them"):
+        as_env(gymnasium.make("Pendulum-v1"), "x:make")
+
+
+def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    lines = live("gymnasium:Walker2d-v5", tmp_path / "walker", "--num-envs", "8", "--update.minibatches", "4")
+    assert lines[-1]["return/leader"] == lines[-1]["return/leader"]  # not NaN: episodes have ended
+
+
+def test_a_dict_of_observations_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
+    """From a function that returns a vector environment, whose autoreset mode is Gymnasium's default."""
+    flags = ["--algo", "ppo", "--num-envs", "8", "--update.minibatches", "4", "--env-arg", "g=9.81"]
+    live("envs.dict_env:make", tmp_path / "run", *flags)
+    assert RunFolder.open(tmp_path / "run").config.env_arg == ("g=9.81",)
+
+
+def test_a_discrete_task_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CartPole-v1: some 20 steps by chance, far above 100 after 40,000."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--device", "cpu", "--env-steps", "40000", "--model.hidden", "32", "32", "--out", "run"]
+    words += ["--update.mini-epochs", "5", "--update.rate-schedule", "fixed", "--update.learning-rate", "2e-3"]
+    assert cli.main(["train", "gymnasium:CartPole-v1", *words]) == 0
+    assert cli.main(["evaluate", "run", "--num-envs", "8", "--device", "cpu"]) == 0
+    scores = json.loads(Path("run/evaluation.json").read_text())["scores"]
+    assert scores[0]["return_mean"] > 120

@@ -1,0 +1,152 @@
+"""`echelon env check` finds what goes wrong in adapters, and is content with what keeps the contract."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rollout.stub_env import DriftEnv
+
+from echelon import cli
+from echelon.envs.contract import Step
+from echelon.envs.inspection import Findings, inspect_env
+from echelon.presets import preset
+from echelon.tasks import TASKS, maker
+
+CPU = torch.device("cpu")
+
+
+class Changed(DriftEnv):
+    """A sound environment, but for one change of its steps."""
+
+    def __init__(self, num_envs: int, seed: int, change: Callable[["Changed", Step], None]) -> None:
+        super().__init__(num_envs, seed)
+        self.change = change
+
+    def step(self, action: torch.Tensor) -> Step:
+        step = super().step(action)
+        self.change(self, step)
+        return step
+
+
+def found(change: Callable[[Changed, Step], None], **members: Any) -> Findings:
+    def make(num_envs: int, device: torch.device, seed: int) -> Changed:
+        env = Changed(num_envs, seed, change)
+        for name, value in members.items():
+            setattr(env, name, value)
+        return env
+
+    return inspect_env(make, 8, CPU, 0)
+
+
+def sound(env: Changed, step: Step) -> None: ...
+
+
+def test_a_sound_environment_has_neither_problems_nor_notes() -> None:
+    assert (found(sound).problems, found(sound).notes) == ([], [])
+
+
+def after_reset(env: Changed, step: Step) -> None:
+    step.final_obs = step.obs
+
+
+def elsewhere(env: Changed, step: Step) -> None:
+    step.final_obs = {"policy": step.obs["policy"] + 1}
+
+
+def column(env: Changed, step: Step) -> None:
+    step.reward = step.reward[:, None]
+
+
+def integers(env: Changed, step: Step) -> None:
+    step.terminated = step.terminated.long()
+
+
+def array(env: Changed, step: Step) -> None:
+    step.reward = step.reward.numpy()
+
+
+def broken(env: Changed, step: Step) -> None:
+    step.obs["policy"][3, 2] = torch.nan
+
+
+def forgetful(env: Changed, step: Step) -> None:
+    step.log = {"a": 1.0} if env.clock[0] % 2 else {"a": 1.0, "b": 2.0}
+
+
+def endless(env: Changed, step: Step) -> None:
+    step.terminated[0] = step.truncated[0] = False
+
+
+def unnamed(env: Changed, step: Step) -> None:
+    step.obs = {"obs": step.obs["policy"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (after_reset, "final_obs equals obs where episodes ended"),
+        (elsewhere, "final_obs differs from obs where no episode ended"),
+        (column, "reward must have the shape [8], not [8, 1]"),
+        (integers, "terminated must be bool, not int64"),
+        (array, "reward must be a torch tensor, not ndarray"),
+        (broken, "is nan in environment 3"),
+        (forgetful, "log has b in some steps only"),
+        (endless, "1 environments have not ended an episode"),
+        (unnamed, "observation lacks the group policy"),
+    ],
+)
+def test_a_wrong_step_is_one_sentence(change: Callable[[Changed, Step], None], sentence: str) -> None:
+    assert sentence in found(change).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"device": "cpu"}, "device is a str, not a torch.device"),
+        ({"num_envs": 4}, "num_envs is 4, though 8 environments were asked for"),
+        ({"obs_spec": {"obs": 4}}, "obs_spec has no group called policy"),
+        ({"episode_length": 9.0}, "episode_length is a whole number"),
+        ({"action_low": torch.ones(2), "action_high": torch.ones(2)}, "action_low is not below action_high"),
+        ({"state_dict": lambda: {"x": np.zeros(3)}}, "state_dict has a numpy.ndarray at x"),
+        ({"load_state_dict": lambda state: None}, "after load_state_dict it does not continue"),
+    ],
+)
+def test_a_wrong_member_is_one_sentence(members: dict[str, Any], sentence: str) -> None:
+    (problem,) = found(sound, **members).problems
+    assert sentence in problem
+
+
+def test_what_is_lacking_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "check", "envs.least:make", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("note: ") == 2
+    assert "no final_obs" in said
+    assert "no state_dict" in said
+    assert said.endswith("envs.least:make keeps the contract\n")
+
+
+def test_chance_without_a_seed_is_a_note() -> None:
+    def noisy(env: Changed, step: Step) -> None:
+        step.reward = torch.rand(8)
+
+    assert any("two environments of the same seed differ" in note for note in found(noisy).notes)
+
+
+@pytest.mark.parametrize("task", ["DeceptiveReach", "CartpoleSwingup", "Hopper"])
+def test_built_in_tasks_keep_it(task: str) -> None:
+    assert task in TASKS
+    findings = inspect_env(maker(preset(task)), 4, CPU, 0)
+    assert (findings.problems, findings.notes) == ([], [])
+
+
+def test_a_wrong_environment_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "check", "envs.test_inspection:make_wrong", "--device", "cpu"]) == 1
+    assert "does not keep the contract" in capsys.readouterr().out
+    assert cli.main(["env", "chek"]) == 2
+    assert "env takes check and a source" in capsys.readouterr().err
+
+
+def make_wrong(num_envs: int, device: torch.device, seed: int) -> Changed:
+    return Changed(num_envs, seed, column)

@@ -1,0 +1,122 @@
+"""Environments of rsl_rl's and Isaac Lab's kind: torch tensors, resets within the step, no word of what was before.
+
+Isaac Lab itself needs Isaac Sim and an RTX card; a stand-in has the signatures of its `ManagerBasedRLEnv`.
+"""
+
+import sys
+import types
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from envs.life import live
+from torch import Tensor
+
+from echelon.envs.managed import HeldLog, ManagedEnv, groups_of
+from echelon.envs.rsl_rl_env import RslRlEnv
+from echelon.envs.sources import maker
+from echelon.envs.wrapping import as_env
+from echelon.errors import UserError
+from echelon.presets import preset
+
+
+class Walkers:
+    """Points on a line that walk by their action. Even ones fall at 3, all are stopped after 4 steps."""
+
+    num_actions, max_episode_length, device, cfg = 1, 4, "cpu", None
+
+    def __init__(self, num_envs: int = 4) -> None:
+        self.num_envs = num_envs
+        self.place, self.episode_length_buf = torch.zeros(num_envs), torch.zeros(num_envs, dtype=torch.long)
+
+    def get_observations(self) -> dict[str, Tensor]:
+        place, clock = self.place[:, None], self.episode_length_buf[:, None].float()
+        return {"actor": place.clone(), "critic": torch.cat((place, clock), 1)}
+
+    def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, object]]:
+        self.place += actions[:, 0]
+        self.episode_length_buf += 1
+        fallen = (self.place.abs() >= 3) & (torch.arange(self.num_envs) % 2 == 0)
+        over = self.episode_length_buf >= self.max_episode_length
+        reward, done = self.place.clone(), fallen | over
+        self.place[done], self.episode_length_buf[done] = 0.0, 0
+        log = {"log": {"falls": fallen.float()}} if done.any() else {}
+        return self.get_observations(), reward, done.long(), {"time_outs": over, **log}
+
+
+class Managed(Walkers):
+    """The same with what Isaac Lab's and mjlab's managers return."""
+
+    single_action_space = SimpleNamespace(shape=(1,), low=-torch.inf, high=torch.inf)
+
+    def reset(self, seed: int | None = None) -> tuple[dict[str, Tensor], dict[str, object]]:
+        self.place.zero_(), self.episode_length_buf.zero_()
+        return self.get_observations(), {"log": {"falls": 0.0}}
+
+    def step(self, actions: Tensor):  # type: ignore[override]
+        obs, reward, done, extras = super().step(actions)
+        cut = extras.pop("time_outs")
+        return obs, reward, done.bool() & ~cut, cut, extras
+
+
+def make(num_envs: int, device: torch.device, seed: int) -> Walkers:
+    return Walkers(num_envs)
+
+
+@pytest.mark.parametrize(("kind", "wrapped"), [(Walkers, RslRlEnv), (Managed, ManagedEnv)])
+def test_a_walk_by_hand(kind: type, wrapped: type) -> None:
+    """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four."""
+    made = kind()
+    env = as_env(made, "x:make")
+    assert isinstance(env, wrapped)
+    assert (env.obs_spec, env.action_dim, env.episode_length) == ({"policy": 1, "critic": 2}, 1, 4)
+    assert torch.isinf(env.action_high).all()
+    env.reset()
+    steps = [env.step(torch.full((4, 1), 1.5)) for _ in range(4)]
+    assert [step.reward.tolist() for step in steps] == [[1.5] * 4, [3.0] * 4, [1.5, 4.5] * 2, [3.0, 6.0] * 2]
+    assert [step.terminated.tolist() for step in steps[1::2]] == [[True, False] * 2, [True, False] * 2]
+    assert steps[3].truncated.tolist() == [False, True, False, True]
+    assert steps[3].obs["critic"].tolist() == [[0.0, 0.0]] * 4
+    assert all(step.final_obs is None and step.terminated.dtype == torch.bool for step in steps)
+
+
+def test_a_figure_that_is_logged_now_and_then_is_held() -> None:
+    """A mean over what it reports; what comes up later than the first step is left out."""
+    log = HeldLog()
+    assert log({"log": {"falls": torch.tensor([0.0, 1.0])}}) == {"falls": torch.tensor(0.5)}
+    log.close()
+    assert log({}) == {"falls": torch.tensor(0.5)}
+    assert log({"log": {"falls": 2, "late": 1}}) == {"falls": 2.0}
+
+
+def test_observations_without_a_known_name_are_one_sentence() -> None:
+    with pytest.raises(UserError, match="no observations for the policy among images; call them one of policy, actor"):
+        groups_of({"images": torch.zeros(2, 3)})
+    with pytest.raises(UserError, match=r"observations of policy are \[N, D\], not \[2, 3, 4\]"):
+        groups_of({"policy": torch.zeros(2, 3, 4)})
+
+
+def test_a_vec_env_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
+    live("envs.test_rsl_rl:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
+
+
+def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a stand-in: the app starts once, before tasks are imported; size, device, seed and arguments arrive."""
+    began, made = [], []
+    app, tasks = types.ModuleType("isaaclab.app"), types.ModuleType("isaaclab_tasks")
+    utils, gym = types.ModuleType("isaaclab_tasks.utils"), types.ModuleType("gymnasium")
+    app.AppLauncher = lambda headless: began.append(headless)
+    utils.parse_env_cfg = lambda name, device, num_envs: SimpleNamespace(name=name, device=device, num_envs=num_envs)
+    gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs))
+    for module in (types.ModuleType("isaaclab"), app, tasks, utils, gym):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delitem(sys.modules, "echelon.envs.isaaclab_env", raising=False)
+    config = preset("isaaclab:Isaac-Ant-v0")
+    assert config.task == "Isaac-Ant-v0"
+    import dataclasses
+
+    env = maker(dataclasses.replace(config, env_arg=("episode_length_s=5.0",)))(6, torch.device("cpu"), 3)
+    assert isinstance(env, ManagedEnv)
+    assert (began, env.num_envs) == ([True], 6)
+    assert vars(made[0]) == {"name": "Isaac-Ant-v0", "device": "cpu", "num_envs": 6, "seed": 3, "episode_length_s": 5.0}

@@ -1,0 +1,168 @@
+"""Environments that are not built in: named on the command line, stored with the run, opened again."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from envs import least
+from envs.own_task import Pole, PoleConfig
+
+from echelon import cli
+from echelon.config import ForeignSettings, ModelConfig, TrainConfig, UpdateConfig
+from echelon.envs import sources
+from echelon.errors import UserError
+from echelon.evaluation.evaluate import evaluate
+from echelon.presets import preset
+from echelon.runs.folder import RunFolder
+from echelon.training.loop import train
+
+TINY = ["--device", "cpu", "--num-envs", "12", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8"]
+
+
+def small(out: Path, **changes: object) -> TrainConfig:
+    config = TrainConfig(
+        task="Mine",
+        num_envs=12,
+        policies=3,
+        iterations=2,
+        device="cpu",
+        out=str(out),
+        model=ModelConfig(hidden=(8,)),
+        update=UpdateConfig(horizon=8),
+    )
+    return replace(config, **changes)
+
+
+def run(*words: str) -> int:
+    return cli.main([*words])
+
+
+def metrics(path: str | Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (Path(path) / "metrics.jsonl").read_text().splitlines()]
+
+
+def pole(num_envs: int, device: torch.device, seed: int) -> Pole:
+    """A function, not the class, as somebody would pass it from Python."""
+    return Pole(PoleConfig(spread=(-0.1, 0.3)), num_envs, device, seed)
+
+
+def test_a_run_of_ones_own_mujoco_task_is_opened_again(tmp_path: Path) -> None:
+    """From Python, with settings whose class only the task's module knows: resumed, opened, evaluated."""
+    config = small(tmp_path / "run", env=PoleConfig(spread=(-0.1, 0.3)))
+    folder = train(config, make_env=pole)
+    train(replace(config, iterations=3), make_env=pole)
+    opened = RunFolder.open(folder.path)
+    assert isinstance(opened.config.env, ForeignSettings)
+    assert opened.config.env.values["spread"] == (-0.1, 0.3)
+    assert len(metrics(folder.path)) == 3
+    by_hand = evaluate(opened, 2, device="cpu", make_env=pole)
+    assert [score.length_mean for score in by_hand.scores] == [20.0] * 6
+    assert evaluate(opened, 2, device="cpu") == by_hand  # it is stored where `pole` lies
+    with pytest.raises(UserError, match=r"env\.spread is -0\.1 0\.3 in .* but 0\.0 1\.0 here"):
+        train(replace(config, env=PoleConfig(spread=(0.0, 1.0))), make_env=pole)
+
+
+def test_a_class_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Its settings are flags, its preset is the start, and other commands find it again."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--env", "envs.own_task:Pole", "--device", "cpu", "--env.spread", "0.1", "0.2", "--iterations"]
+    assert run("train", *words, "1") == 0
+    assert run("train", *words, "2") == 0
+    config = RunFolder.open("runs/Pole-cpo-s0").config
+    assert (config.source, config.num_envs) == ("envs.own_task:Pole", 12)
+    assert len(metrics("runs/Pole-cpo-s0")) == 2
+    for command in (["evaluate", "--num-envs", "2"], ["record", "--format", "html"], ["report"]):
+        assert run(command[0], "runs/Pole-cpo-s0", *command[1:]) == 0, command
+    assert "keeps no state" not in capsys.readouterr().out
+    assert run("bench", "envs.own_task:Pole", "--device", "cpu", "--repeats", "1", "--json", "b.json") == 0
+
+
+def test_a_function_by_its_place_with_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """The least an environment can have: what it lacks is said once, and training goes on after a stop."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--env", "envs.least:make", "--env-arg", "bonus=2", *TINY, "--iterations"]
+    assert run("train", *words, "3") == 0
+    said = capsys.readouterr().out
+    assert said.count("gives no final_obs") == 1
+    assert run("train", *words, "4") == 0
+    assert "keeps no state (state_dict), so its episodes begin anew" in capsys.readouterr().out
+    lines = metrics("runs/least-cpo-s0")
+    assert lines[-1]["return/leader"] > 5  # 5 steps of 1 + 2 less the squared action, which is at most 1
+    assert lines[0]["env/clock"] == pytest.approx((1 + 2 + 3 + 4 + 0 + 1 + 2 + 3) / 8)
+    assert run("train", *words[:2], "--env-arg", "bonus=3", *words[4:], "5") == 2
+    assert "pass --env-arg bonus=2 to resume it" in capsys.readouterr().err
+
+
+def test_compare_takes_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells are other processes, which find the environment by its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[2] / 'src'}")
+    words = ["--tasks", "envs.least:make", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--iterations", "2"]
+    assert run("compare", *words, "--num-envs", "12", "--env-arg", "bonus=1", "--out", "grid") == 0
+    assert len(metrics("grid/least-ppo-s0")) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere.module:make"], "nowhere.module:make cannot be imported (No module named 'nowhere')"),
+        (["gymnasum:Walker2d-v5"], "did you mean gymnasium?"),
+        (["envs.own_task:nothing"], "envs.own_task:nothing cannot be found"),
+        (["envs.own_task:NOT_A_MAKER"], "is a int, not a function or class that makes environments"),
+        (["envs.least:make", "--env-arg", "bonus"], "--env-arg takes name=value, not 'bonus'"),
+        (["envs.least:make", "--env-arg", "bones=1"], "got an unexpected keyword argument 'bones'"),
+        (["DeceptiveReach", "--env-arg", "a=1"], "--env-arg is for environments that are not built in"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", *words, *TINY) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_a_run_that_does_not_say_how_to_make_its_environment(tmp_path: Path) -> None:
+    folder = train(small(tmp_path / "run"), make_env=lambda *order: least.make(*order))
+    assert folder.config.source is None
+    with pytest.raises(UserError, match="Mine is not a built-in task, and its run does not say how to make it"):
+        evaluate(RunFolder.open(folder.path), 2, device="cpu")
+
+
+def test_entry_points_are_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an installed package registers is a task like any other."""
+    monkeypatch.setattr(sources, "registered", lambda: {"mypole": "envs.own_task:Pole"})
+    assert preset("mypole") == replace(Pole.preset, task="mypole", source="mypole")
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "mypole", "--device", "cpu", "--iterations", "1") == 0
+    with pytest.raises(UserError, match=r"mypol is not a task; did you mean mypole\?"):
+        preset("mypol")
+
+
+def test_arguments_are_read_as_python_or_json_writes_them() -> None:
+    words = ("a=1", "b=0.5", "c=true", "d=None", "e=[1, 2]", "f=text", "g=x=y")
+    found = sources.env_args(TrainConfig(env_arg=words))
+    assert found == {"a": 1, "b": 0.5, "c": True, "d": None, "e": [1, 2], "f": "text", "g": "x=y"}
+
+
+def test_names_of_runs() -> None:
+    names = {
+        "gymnasium:Walker2d-v5": "Walker2d-v5",
+        "a.b:make": "b",
+        "a.b:Arm": "Arm",
+        "gymnasium:ALE/Pong": "ALE-Pong",
+    }
+    assert {source: sources.task_name(source) for source in names} == names
+
+
+def test_what_cannot_be_imported_by_name_is_not_stored() -> None:
+    assert sources.source_of(pole) is not None
+    assert re.fullmatch(r"(tests\.)?envs\.test_sources:pole", str(sources.source_of(pole)))
+    assert sources.source_of(lambda *order: least.make(*order)) is None

@@ -1,0 +1,170 @@
+"""A policy outside of its run does what it did inside: every kind of network, every format."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rollout.stub_env import DriftEnv
+from tiny import tiny
+
+from echelon import cli, load_policy
+from echelon.config import TaskConfig
+from echelon.errors import UserError
+from echelon.evaluation.evaluate import load_model
+from echelon.export import files
+from echelon.export.files import ENDINGS, Format, export, largest_difference
+from echelon.export.policy import Extract
+from echelon.rollout.acting import Actor
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.training.loop import train
+
+ROOT = Path(__file__).parents[2]
+
+
+def shifted(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+    """Actions in units of their own, one of them without a limit; a critic that sees more."""
+    env = DriftEnv(num_envs, seed, critic=True)
+    env.action_low, env.action_high = torch.tensor([2.0, -torch.inf]), torch.tensor([3.0, torch.inf])
+    env.step = lambda action: DriftEnv.step(env, ((action - 2.5) * 2).clamp(-1, 1))
+    return env
+
+
+RUNS = {"mlp": {}, "lstm": {"lstm": 5}, "population": {"algo": "pbt"}, "one policy": {"algo": "ppo"}}
+
+
+@pytest.fixture(scope="module", params=[*RUNS, "bounds"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    if request.param == "bounds":
+        return train(replace(tiny("CartpoleSwingup", out), task="Drift", env=TaskConfig()), make_env=shifted)
+    return train(tiny("CartpoleSwingup", out, **RUNS[request.param]))
+
+
+def expected(folder: RunFolder, policy: int, obs: np.ndarray) -> np.ndarray:
+    """What the run's own networks do for a sequence of observations `[T, N, D]`, in the environment's units."""
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    env = shifted(1, torch.device("cpu"), 0) if folder.config.task == "Drift" else None
+    if env is None:
+        from echelon.tasks import maker
+
+        env = maker(folder.config)(1, torch.device("cpu"), 0)
+    model = load_model(env, folder.config, found.state["trainer"]["model"])
+    each = model.policies // model.networks
+    actor = Actor(model.only(policy // each), torch.full((obs.shape[1],), policy % each))
+    state, actions = torch.zeros(obs.shape[1], model.state_dim), []
+    for row in torch.from_numpy(obs):
+        with torch.no_grad():
+            decision = actor.decide({"policy": row, "critic": torch.zeros(len(row), 5)}, state, None)
+        state = decision.state
+        actions.append(decision.action.clamp(-1, 1).numpy())
+        if folder.config.task == "Drift":  # 2 to 3, and without a limit
+            actions[-1] = np.stack((2.5 + 0.5 * actions[-1][:, 0], decision.action[:, 1].numpy()), axis=1)
+    return np.stack(actions)
+
+
+def observations(folder: RunFolder) -> np.ndarray:
+    width = 4 if folder.config.task == "Drift" else 5
+    return np.random.default_rng(0).normal(0, 3, (6, 7, width)).astype(np.float32)
+
+
+def test_a_policy_in_one_line(folder: RunFolder) -> None:
+    """On NumPy and torch, one observation or many, and it remembers until it is reset."""
+    obs = observations(folder)
+    for policy in range(folder.config.policies or 1):
+        wanted = expected(folder, policy, obs)
+        act = load_policy(folder.path, policy)
+        np.testing.assert_allclose(np.stack([act(row) for row in obs]), wanted, atol=1e-5)
+        act.reset()
+        np.testing.assert_allclose(np.stack([act(row[0]) for row in obs]), wanted[:, 0], atol=1e-5)
+        act.reset()
+        torch.testing.assert_close(act(torch.from_numpy(obs[0])), torch.from_numpy(wanted[0]), atol=1e-5, rtol=0)
+    with pytest.raises(UserError, match=rf"observations are \[{obs.shape[2]}\] or \[N, {obs.shape[2]}\], not \[3\]"):
+        act(np.zeros(3))
+
+
+@pytest.mark.parametrize("format", list(ENDINGS))
+def test_a_file_does_what_the_run_does(folder: RunFolder, format: Format, tmp_path: Path) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
+    policy = (folder.config.policies or 1) - 1
+    out = tmp_path / f"policy{ENDINGS[format]}"
+    assert export(Extract.load(folder, policy), format, out) < 1e-5
+    read = {"onnx": files._read_onnx, "torchscript": files._read_script, "numpy": files._read_numpy}[format]
+    act, obs = read(out), observations(folder)
+    np.testing.assert_allclose(np.stack([act(row) for row in obs]), expected(folder, policy, obs), atol=1e-5)
+
+
+def test_a_file_that_differs_is_not_written(folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(file: Path) -> files.Act:
+        act = files._read_numpy(file)
+        return lambda obs: act(obs) + 2e-5
+
+    monkeypatch.setitem(files._WAYS, "numpy", (files._write_numpy, wrong))
+    with pytest.raises(UserError, match="differs from the network by 2e-05, so it was not written"):
+        export(Extract.load(folder), "numpy", tmp_path / "policy.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_comparison_sees_the_whole_network(folder: RunFolder) -> None:
+    """Another policy's file is told apart, by every action."""
+    extract = Extract.load(folder, 0)
+    with torch.no_grad():
+        extract.model.mean_head.bias += 1e-3
+    other = load_policy(folder.path, 0)
+    assert largest_difference(extract, lambda: other) > 1e-4
+
+
+def test_what_the_file_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
+    import onnx
+
+    train(tiny("CartpoleSwingup", tmp_path / "run", lstm=5))
+    capsys.readouterr()
+    assert cli.main(["export", str(tmp_path / "run"), "--policy", "1"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert re.search(
+        r"Written to .*/export/1\.onnx; on 1,000 observations its actions differ .* by \d\.\de-\d\d", said.out
+    )
+    model = onnx.load(tmp_path / "run" / "export" / "1.onnx")
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    assert (facts["task"], facts["policy"], facts["iteration"]) == ("CartpoleSwingup", "1", "2")
+    assert json.loads(facts["inputs"]) == {"obs": [5], "state": [10]}
+    assert json.loads(facts["outputs"]) == {"action": [1], "next_state": [10]}
+    assert [x.name for x in model.graph.input] == ["obs", "state"]
+    assert [x.name for x in model.graph.output] == ["action", "next_state"]
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(train(tiny("DeceptiveReach", tmp_path / "run")).path)
+    for words, sentence in (
+        (["--policy", "3"], "the policy is leader or a number from 0 to 2, not 3"),
+        (["--out", "x.txt"], "--out must end in .onnx, .pt or .npz"),
+        (["--out", "/proc/x.npz"], "/proc/x.npz cannot be written"),
+    ):
+        assert cli.main(["export", run, *words]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_it_drives_mujoco_without_echelon(tmp_path: Path) -> None:
+    """The example as its first lines say, in a process that can import neither Echelon nor torch."""
+    folder = train(tiny("CartpoleSwingup", tmp_path / "run"))
+    deployed = tmp_path / "deployed"
+    assert cli.main(["export", str(folder.path), "--out", str(deployed / "policy.npz")]) == 0
+    for file in (ROOT / "examples" / "deploy.py", ROOT / "src" / "echelon" / "robots" / "cartpole.xml"):
+        (deployed / file.name).write_text(file.read_text())
+    blocked = (
+        "import runpy, sys; sys.modules.update(torch=None, echelon=None); sys.path.insert(0, '.'); "
+        "sys.argv = ['deploy.py', 'policy.npz', 'cartpole.xml']; runpy.run_path('deploy.py', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", blocked], cwd=deployed, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"CartpoleSwingup: upright in \d+% of the second half of 20 episodes\n", done.stdout)

@@ -1,0 +1,52 @@
+"""What can be imported from `echelon`, and the module as a command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import echelon
+from echelon import make
+from echelon.console import view as views
+from echelon.console.view import NullView, PlainView
+from echelon.errors import UserError
+
+PAGE = Path(__file__).parent.parent / "docs" / "api.md"
+
+
+def test_everything_public_can_be_imported_and_is_listed() -> None:
+    text = PAGE.read_text()
+    for name in echelon.__all__:
+        assert getattr(echelon, name) is not None
+        assert f"`{name}" in text, f"{name} is not in docs/api.md"
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = echelon.trian  # pyright: ignore
+
+
+def test_it_is_imported_at_once() -> None:
+    script = "import sys, echelon; print([m for m in ('torch', 'numpy', 'mujoco', 'tyro') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "echelon", "trian"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"
+
+
+def test_environments_by_name() -> None:
+    env = make("CartpoleSwingup", num_envs=3, device="cpu", episode_length=7)
+    assert (env.num_envs, env.episode_length, env.reset()["policy"].shape) == (3, 7, (3, 5))
+    least = make("envs.least:make", num_envs=2, device="cpu", bonus=2.5)
+    assert least.bonus == 2.5
+    assert make("envs.own_task:Pole", 2, "cpu", episode_length=9).episode_length == 9
+    with pytest.raises(UserError, match=r"env\.lenght is not a setting"):
+        make("CartpoleSwingup", device="cpu", lenght=3)
+
+
+def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(views.default_view(), NullView)
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    assert isinstance(views.default_view(), PlainView)

@@ -1,0 +1,58 @@
+"""The core trains without MuJoCo: whoever brings an environment needs none of ours."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("mujoco", "mujoco_warp", "warp"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, sys.argv.pop(1))
+
+from echelon.cli import main
+
+lines = " ".join(sys.argv[1:]).split(";")
+sys.exit(max(main(line.split()) for line in lines))
+"""
+
+
+def run(tmp_path: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Commands one after another, in a process that cannot import a simulator."""
+    words = [sys.executable, "-c", BLOCKED, str(Path(__file__).parent), ";".join(lines)]
+    return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+
+
+def test_an_environment_of_ones_own_trains(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "train --env envs.least:make --device cpu --num-envs 12 --iterations 2 --out r --algo ppo",
+        "evaluate r --device cpu --num-envs 2",
+        "report r",
+        "train DeceptiveReach --device cpu --iterations 1 --out s",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("train Hopper --device cpu --out r", "Hopper needs the package mujoco, which is not installed; "),
+        ("record r", "echelon record needs the package mujoco, which is not installed; "),
+        ("play r", "echelon play needs the package mujoco.studio, which is not installed; "),
+    ],
+)
+def test_what_needs_it_says_so(tmp_path: Path, line: str, sentence: str) -> None:
+    if not line.startswith("train"):
+        assert run(tmp_path, "train DeceptiveReach --device cpu --iterations 1 --out r").returncode == 0
+    done = run(tmp_path, line)
+    assert done.returncode == 2
+    assert done.stderr == f"echelon: {sentence}pip install 'echelon-rl[mujoco]'\n"

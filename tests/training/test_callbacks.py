@@ -1,0 +1,131 @@
+"""What is asked after every iteration, and where a run may begin."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny
+
+from echelon import NullView, RunFolder, Stop, UserError, cli, evaluate, no_better_for, train, until
+from echelon.config import ModelConfig
+from echelon.runs import checkpoint
+from echelon.runs.metrics import read_metrics
+from echelon.training.resolve import resolve
+
+
+class Heard(NullView):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
+    """The iteration it stops in is saved, and the run goes on from there."""
+    seen, view = [], Heard()
+
+    def ask(metrics):
+        seen.append((metrics["iteration"], metrics["env_steps"]))
+        return Stop("enough") if metrics["iteration"] == 3 else f"at {metrics['iteration']}"
+
+    config = tiny("DeceptiveReach", tmp_path / "run", iterations=9, checkpoint_every=100)
+    folder = train(config, view, callbacks=[ask])
+    assert seen == [(1, 24), (2, 48), (3, 72)]
+    assert [text for text in view.said if text.startswith("at ")] == ["at 1", "at 2"]
+    assert "stopped after iteration 3: enough" in view.said
+    found = checkpoint.load_newest(folder)
+    assert found is not None
+    assert found.iteration == 3
+    assert len(read_metrics(train(replace(config, iterations=4)))) == 4
+
+
+def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "DeceptiveReach", "--device", "cpu", "--num-envs", "96", "--iterations", "9"]
+    assert cli.main([*words, "--out", str(tmp_path / "run"), "--until", "env_steps>=4000"]) == 0
+    assert "stopped after iteration 3: env_steps is 4608" in capsys.readouterr().out  # 96 · 16 each
+    for condition, sentence in (
+        ("return/leader", "--until takes a metric and a limit, as in return/leader>=500, not 'return/leader'"),
+        ("return/leadr>1", "return/leadr is not a metric of this run; did you mean return/leader?"),
+        ("return/leader>=much", "--until takes a metric and a limit"),
+    ):
+        assert cli.main([*words, "--out", str(tmp_path / "other"), "--until", condition]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "stops"),
+    [
+        ("x>=2", [1.0, float("nan"), 2.0], [False, False, True]),
+        ("x > 2", [2.0, 2.5], [False, True]),
+        ("x<0.5", [1.0, 0.5, 0.4], [False, False, True]),
+        ("x<=-1e-1", [0.0, -0.1], [False, True]),
+    ],
+)
+def test_conditions(condition: str, values: list[float], stops: list[bool]) -> None:
+    ask = until(condition)
+    assert [ask({"x": value}) is not None for value in values] == stops
+
+
+def test_no_better_for_some_iterations() -> None:
+    """The best is 3, two iterations pass without a better one; NaN is none."""
+    ask = no_better_for(2, "x")
+    answers = [ask({"x": value}) for value in (1.0, 3.0, float("nan"), 2.0)]
+    assert answers == [None, None, None, Stop("x has not risen above 3 for 2 iterations")]
+
+
+def test_a_warm_start_begins_with_the_networks_of_another_run(tmp_path: Path) -> None:
+    first = train(tiny("DeceptiveReach", tmp_path / "first", iterations=3))
+    config = tiny("DeceptiveReach", tmp_path / "second", seed=5, start_from=str(first.path))
+    view = Heard()
+    second = train(replace(config, update=replace(config.update, learning_rate=1e-30, rate_schedule="fixed")), view)
+    assert f"started from the networks of {first.path} after iteration 3" in view.said
+    states = [checkpoint.load(folder, "newest").state["trainer"]["model"] for folder in (first, second)]
+    for name in ("mean_head.weight", "phi"):
+        torch.testing.assert_close(states[1][name], states[0][name])
+    counts = [state["obs_norm.policy.count"].item() for state in states]
+    assert counts[1] > counts[0]  # the normaliser goes on, too
+    assert RunFolder.open(second.path).config.start_from == str(first.path)
+    assert evaluate(second, 2, device="cpu").iteration == 2
+    other = replace(config, out=str(tmp_path / "third"), model=ModelConfig(hidden=(9,), phi_dim=2))
+    with pytest.raises(UserError, match="have other sizes, so they cannot be started from"):
+        train(other)
+
+
+def test_from_is_short_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = train(tiny("DeceptiveReach", tmp_path / "first", num_envs=96, policies=6))
+    words = [
+        "train",
+        "DeceptiveReach",
+        "--device",
+        "cpu",
+        "--num-envs",
+        "96",
+        "--iterations",
+        "1",
+        "--model.hidden",
+        "8",
+    ]
+    words += ["--model.phi-dim", "2", "--from", str(first.path), "--out", str(tmp_path / "second")]
+    assert cli.main(words) == 0
+    assert "started from the networks of" in capsys.readouterr().out
+
+
+def test_few_environments_for_an_ensemble_are_advised_against(tmp_path: Path) -> None:
+    """15 for each of six; 16 are enough, and one policy or a population needs none of it."""
+    config = tiny("DeceptiveReach", tmp_path, policies=6, num_envs=90)
+    (note,) = resolve(config).notes
+    assert note.startswith("15 environments for each of 6 policies are few for an ensemble; --algo ppo trains one")
+    assert "or take 96 environments" in note
+    for changes in ({"num_envs": 96}, {"algo": "ppo", "policies": 1}, {"algo": "pbt"}):
+        assert resolve(replace(config, **changes)).notes == ()
+
+
+def test_environments_that_do_not_split_are_told_the_minibatches_that_would(tmp_path: Path) -> None:
+    config = replace(tiny("DeceptiveReach", tmp_path), num_envs=16, policies=6)
+    config = replace(config, update=replace(config.update, horizon=16))
+    with pytest.raises(UserError, match=r"do not split into .* would; or --update\.minibatches (\d+)$") as caught:
+        resolve(config)
+    number = int(str(caught.value).split()[-1])
+    resolve(replace(config, update=replace(config.update, minibatches=number)))
