@@ -40,7 +40,9 @@ def test_it_opens_and_watches_until_all_runs_have_finished(
         assert '"again":2.0' in page.read_text()
         assert not (page.parent / "figures").exists()
         with (path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps({"iteration": 3, "env_steps": 4608, "gradient_steps": 15, "return/leader": 1.0}) + "\n")
+            file.write(
+                json.dumps({"iteration": 3, "env_steps": 4608, "gradient_steps": 15, "return/leader": 1.0}) + "\n"
+            )
 
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(time, "sleep", sleep)
