@@ -7,7 +7,7 @@ mistakes are answered at once.
 from collections.abc import Callable
 from importlib import import_module
 
-COMMANDS = ("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench")
+COMMANDS = ("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play", "bench")
 """Every command, in the order of the overview. Each is a module of this package."""
 
 INTERRUPTED = 130

@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
     flags = ["--help"] if asks_help else arguments[len(paths) :]
     given = parse(ReportFlags(), flags, "echelon report RUN...", "Show what runs did, in one page.")
 
-    width = _inches(given.column)
+    width = inches(given.column)
     if given.watch is not None and not given.watch >= 1:
         raise UserError(f"--watch takes seconds, at least 1, not {given.watch:g}")
 
@@ -75,7 +75,7 @@ def _watch(paths: list[str], score: str, out: Path, seconds: float) -> "Contents
     return contents
 
 
-def _inches(text: str) -> float:
+def inches(text: str) -> float:
     """A width such as 3.25in."""
     try:
         width = float(text.removesuffix("in"))

@@ -57,19 +57,21 @@ def write_figures(contents: Contents, folder: Path, width: float) -> int:
     drawn = 0
     with rc_context(STYLE):
         for name, figure in _figures(contents, width):
-            for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
-                figure.savefig(folder / f"{name}.{suffix}", dpi=200, metadata=dates)
-                figure.set_layout_engine("none")  # The others reuse the layout computed for the PNG.
+            save_figure(figure, folder / name)
             drawn += 1
     return drawn
 
 
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write `path` with the endings png, pdf and svg."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
+        figure.savefig(path.with_name(f"{path.name}.{suffix}"), dpi=200, metadata=dates)
+        figure.set_layout_engine("none")  # The others reuse the layout computed for the PNG.
+
+
 def _figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
     """Names and figures: one statistic each, all tasks together, and where there are several a file per task too."""
-
-    def logged(metric: str) -> list[str]:
-        known = {run.task for run in contents.runs if metric in run.columns and np.isfinite(run.columns[metric]).any()}
-        return [task for task in contents.tasks if task in known]
 
     def each(name: str, tasks: list[str], metric: str, axis: str, statistic: str) -> Iterator[tuple[str, Figure]]:
         if tasks:
@@ -77,26 +79,44 @@ def _figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
         for task in tasks if len(tasks) > 1 else ():
             yield f"{name}_{task}", _curves(contents, [task], metric, axis, statistic, width)
 
-    scored = logged(contents.score)
+    scored = _logged(contents, contents.score)
     for statistic in ("mean", "iqm"):
         yield from each(f"curves_env_steps_{statistic}", scored, contents.score, "env_steps", statistic)
     for axis in ("wall_s", "gradient_steps"):
         if any(axis in run.columns for run in contents.runs):
             yield f"curves_{axis}_mean", _curves(contents, scored, contents.score, axis, "mean", width)
     for metric in METRIC_NAMES:
-        if logged(metric):
-            yield metric.replace("/", "_"), _curves(contents, logged(metric), metric, "env_steps", "mean", width)
-    for task in contents.tasks:
-        mapped = [(method, _mapped(contents, method, task)) for method in contents.methods]
-        mapped = [(method, runs) for method, runs in mapped if runs]
-        if mapped:
-            yield f"kl_maps_{task}", _kl_maps(mapped, width)
+        figure = method_curves(contents, metric, width)
+        if figure is not None:
+            yield metric.replace("/", "_"), figure
+    yield from kl_figures(contents, width)
     if len(aggregates(contents)) > 1:
         yield "aggregate", _aggregate(contents, width)
     several = [run for run in _first_of_each(contents) if policy_metrics(run)[0]]
     if several:
         yield "policies", _policies(several, width)
     yield "throughput", _throughput(_first_of_each(contents), width)
+
+
+def _logged(contents: Contents, metric: str) -> list[str]:
+    """Tasks of which a run has the metric."""
+    known = {run.task for run in contents.runs if metric in run.columns and np.isfinite(run.columns[metric]).any()}
+    return [task for task in contents.tasks if task in known]
+
+
+def method_curves(contents: Contents, metric: str, width: float) -> Figure | None:
+    """Mean and deviation of a metric over environment steps, a panel per task that has it."""
+    tasks = _logged(contents, metric)
+    return _curves(contents, tasks, metric, "env_steps", "mean", width) if tasks else None
+
+
+def kl_figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
+    """KL maps of every task that was measured, a file each."""
+    for task in contents.tasks:
+        mapped = [(method, _mapped(contents, method, task)) for method in contents.methods]
+        mapped = [(method, runs) for method, runs in mapped if runs]
+        if mapped:
+            yield f"kl_maps_{task}", _kl_maps(mapped, width)
 
 
 def _panels(number: int, width: float, height: float, **more: Any) -> tuple[Figure, list[Any]]:

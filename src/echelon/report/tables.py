@@ -42,8 +42,14 @@ def write_tables(contents: Contents, folder: Path) -> None:
     tables = {"scores": scores(contents), "coupling": coupling(contents), **_settings(contents)}
     for name, table in tables.items():
         if table.rows:
-            (folder / f"{name}.tex").write_text(latex(table))
-            (folder / f"{name}.md").write_text(markdown(table))
+            write_table(table, folder / name)
+
+
+def write_table(table: Table, path: Path) -> None:
+    """Write `path` with the endings tex and md."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f"{path.name}.tex").write_text(latex(table))
+    path.with_name(f"{path.name}.md").write_text(markdown(table))
 
 
 def scores(contents: Contents) -> Table:
@@ -80,17 +86,24 @@ def _score(cell: Cell | None) -> Entry:
 
 def coupling(contents: Contents) -> Table:
     """IS deviation and effective sample size at the end of training."""
-    rows = []
-    for task in contents.tasks:
-        for method in contents.methods:
-            finals = [_measured(contents.counted(method, task), name) for name in COUPLING]
-            if any(one.runs for one in finals):
-                texts = (pair(one.mean, one.deviation) for one in finals)
-                rows.append([Entry(task), Entry(method.name), *map(Entry, texts)])
+    rows = [
+        [Entry(task), Entry(name), *(Entry(pair(one.mean, one.deviation)) for one in samples)]
+        for task, name, samples in coupling_samples(contents)
+    ]
     caption = (
         "Importance weights of followers' actions under the leader when last measured, mean ± deviation over runs."
     )
     return Table(["Task", "Method", *COUPLING.values()], rows, caption)
+
+
+def coupling_samples(contents: Contents) -> list[tuple[str, str, list[Sample]]]:
+    """Task, method, and a sample of each quantity when last measured, where one was."""
+    found = [
+        (task, method.name, [_measured(contents.counted(method, task), name) for name in COUPLING])
+        for task in contents.tasks
+        for method in contents.methods
+    ]
+    return [row for row in found if any(one.runs for one in row[2])]
 
 
 def _measured(runs: Sequence[Run], metric: str) -> Sample:
