@@ -27,6 +27,7 @@ commands:
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page
+  paper NAME [flags]         train and draw a table or figure of the paper
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes

@@ -9,6 +9,7 @@ import torch
 from rollout.stub_env import DriftEnv, ScriptedEnv
 
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
+from echelon.envs.contract import Env, Groups
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
 from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate, load_model
@@ -86,10 +87,7 @@ def test_every_environment_counts_once(drifting: RunFolder, num_envs: int) -> No
     evaluation = evaluate(drifting, num_envs=num_envs, device="cpu", make_env=drift)
     lengths = []
     for score in scores_of(evaluation, "deterministic"):
-        episodes = [
-            first_episode(drifting, score.policy * num_envs + i, POLICIES * num_envs, score.policy)
-            for i in range(num_envs)
-        ]
+        episodes = [first_episode(drifting, i, num_envs, score.policy) for i in range(num_envs)]
         returns, steps, ended, successes = (np.array(column, float) for column in zip(*episodes, strict=True))
         lengths += list(steps)
         assert score.episodes == num_envs
@@ -126,20 +124,40 @@ def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
         for mode in ("deterministic", "sampled"):
             for score in scores_of(evaluation, mode):
                 assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
-        env = make("CartpoleSwingup", cartpole.config.env, POLICIES * num_envs, torch.device("cpu"), 5)
         found = checkpoint.load_newest(cartpole)
         assert found is not None
-        model = load_model(env, cartpole.config, found.state["trainer"]["model"])
-        obs, returns = env.reset(), torch.zeros(POLICIES * num_envs, dtype=torch.float64)
-        ids = torch.arange(POLICIES).repeat_interleave(num_envs)
-        empty, never = torch.zeros(len(ids), 0), torch.zeros(1, len(ids), dtype=torch.bool)
-        for _ in range(15):
-            with torch.no_grad():
-                output = model({"policy": obs["policy"][None]}, ids, empty, never)
-            step = env.step(output.mean[0].clamp(-1, 1))
-            obs, returns = step.obs, returns + step.reward
-        for score, mine in zip(scores_of(evaluation, "deterministic"), returns.view(POLICIES, -1), strict=True):
-            assert score.return_mean == pytest.approx(mine.mean().item(), rel=1e-5)
+        for score in scores_of(evaluation, "deterministic"):
+            env = make("CartpoleSwingup", cartpole.config.env, num_envs, torch.device("cpu"), 5)
+            model = load_model(env, cartpole.config, found.state["trainer"]["model"])
+            obs, returns = env.reset(), torch.zeros(num_envs, dtype=torch.float64)
+            ids = torch.full((num_envs,), score.policy)
+            empty, never = torch.zeros(num_envs, 0), torch.zeros(1, num_envs, dtype=torch.bool)
+            for _ in range(15):
+                with torch.no_grad():
+                    output = model({"policy": obs["policy"][None]}, ids, empty, never)
+                step = env.step(output.mean[0].clamp(-1, 1))
+                obs, returns = step.obs, returns + step.reward
+            assert score.return_mean == pytest.approx(returns.mean().item(), rel=1e-5)
+
+
+def test_every_policy_meets_the_same_starts(cartpole: RunFolder) -> None:
+    """Six environments, one for each policy and way of acting, all reset to the same observations."""
+    starts = []
+
+    def watched(num_envs: int, device: torch.device, seed: int) -> Env:
+        env = make("CartpoleSwingup", cartpole.config.env, num_envs, device, seed)
+        reset = env.reset
+
+        def kept() -> Groups:
+            starts.append(reset())
+            return starts[-1]
+
+        env.reset = kept  # pyright: ignore[reportAttributeAccessIssue]
+        return env
+
+    evaluate(cartpole, num_envs=3, device="cpu", make_env=watched)
+    assert len(starts) == 2 * POLICIES
+    assert all(torch.equal(start["policy"], starts[0]["policy"]) for start in starts)
 
 
 @pytest.mark.parametrize(("longest", "expected", "taken"), [(None, [20.0, 20.0], 20), (90, [40.0, 70.0], 80)])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 from echelon import cli
 from echelon.commands.compare import plan_cells, read_order
 from echelon.errors import UserError
+from echelon.evaluation.evaluate import evaluate
+from echelon.evaluation.scores import write_scores
 from echelon.grid import Cell, run
 from echelon.grid.process import CellProcess
 from echelon.grid.progress import PlainGridView
@@ -229,7 +232,8 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     cells = plan_cells(read_order([*COMPARE, "--out", str(whole)]))
     for cell in cells:
-        train(cell.config)
+        folder = train(cell.config)
+        write_scores(evaluate(folder, device="cpu"), folder.evaluation)
     contents = read_contents([cell.path for cell in cells], "return")
     write_csv_files(contents, whole / "report" / "csv")
     first = compare(killed)
@@ -244,6 +248,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     assert "1 of 2 done" in said
     assert "CartpoleSwingup-cpo-s0 goes on" in said
     assert (killed / "CartpoleSwingup-ppo-s0" / "metrics.jsonl").stat().st_mtime_ns == ppo.st_mtime_ns
+    assert re.search(r"CartpoleSwingup-cpo-s0 is done: evaluated return [\d.]+", said)
     assert "recorded CartpoleSwingup-cpo-s0" in said
     assert "EchelonReplay" in (killed / "report" / "report.html").read_text()
     document = json.loads((metrics.parent / "config.json").read_text())
@@ -252,7 +257,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     for name in ("ppo", "cpo"):
         assert timeless(whole, name) == timeless(killed, name)
     equal = {path.name for path in (whole / "report" / "csv").iterdir()} - {"wall_clock.csv", "throughput.csv"}
-    assert len(equal) == 10
+    assert len(equal) == 12
     for name in equal:
         assert table(whole, name) == table(killed, name), name
 

@@ -71,7 +71,7 @@ def one_step(problem: Problem, env: int, policy: int) -> list[Target]:
 
 
 def followed(problem: Problem, env: int, policy: int) -> list[Target]:
-    """A_t = Σ_k (γτ)^k · Π_{j=1..k} min(1, π_k/π_collector at t+j) · δ_{t+k} up to the episode's end, written as that sum."""
+    """A_t = Σ_k (γτ)^k · Π_{j=1..k} min(1, r_{t+j}) · δ_{t+k} up to the episode's end, written as that sum."""
     deltas = [target.advantage for target in one_step(problem, env, policy)]
     values = [target.value for target in one_step(problem, env, policy)]
     path = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report.synthetic import write_run
+from report.synthetic import write_evaluation, write_run
 
 from echelon.config import AdversaryConfig
 from echelon.report.contents import Contents
@@ -39,13 +39,16 @@ def replay(run: str) -> Replay:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Two tasks, three algorithms, three seeds; one run unfinished, one with an odd name, one folder broken."""
+    """Two tasks, one of them evaluated, three algorithms, three seeds; one run unfinished, one with an odd name, one
+    folder broken."""
     root = tmp_path_factory.mktemp("runs")
     for task in ("CartpoleSwingup", "Hopper"):
         for seed in range(3):
             write_run(root, "ppo", task=task, seed=seed, iterations=60)
             write_run(root, "sapg", task=task, seed=seed, iterations=60)
             write_run(root, "cpo", task=task, seed=seed, iterations=60, adversary=AdversaryConfig(coef=0.1))
+    for path in root.glob("CartpoleSwingup-*"):  # of Hopper, training returns are all there is
+        write_evaluation(path, 150.0 + 7 * len(path.name) + int(path.name[-1]), 60)
     write_run(root / "more", "ppo", task="Hopper", seed=3, iterations=30, planned=60)
     odd = write_run(root / "more", "sapg", task="Hopper", seed=4, iterations=60).rename(root / "more" / ODD)
     (root / "broken").mkdir()

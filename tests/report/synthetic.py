@@ -50,6 +50,19 @@ def write_run(
     return path
 
 
+def write_evaluation(path: Path, value: float, iteration: int) -> None:
+    """What `echelon evaluate` leaves: the leader scores `value`, policy k 0.9^k of it, sampling 0.8."""
+    policies = json.loads((path / "config.json").read_text())["config"]["policies"]
+    scores = [
+        {"policy": k, "mode": mode, "episodes": 64, "return_mean": value * 0.9**k * factor, "return_std": 1.0}
+        | {"length_mean": 100.0, "terminated": 0.0, "extra": {"upright_late": 0.5, "broken": None}}
+        for mode, factor in (("deterministic", 1.0), ("sampled", 0.8))
+        for k in range(policies)
+    ]
+    document = {"task": "", "algo": "", "iteration": iteration, "env_steps": 0, "seed": 1000, "leader": 0}
+    (path / "evaluation.json").write_text(json.dumps(document | {"scores": scores}))
+
+
 def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: float) -> dict[str, Any]:
     """One iteration. The first has no finished episode."""
     grown = level * (1 - math.exp(-4 * i / config.num_iterations))

@@ -2,18 +2,27 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from report.synthetic import write_run
+from report.synthetic import write_evaluation, write_run
 
-from echelon.report.comparison import SIGNIFICANCE_LEVEL, improvements, reach_table, score_table
-from echelon.report.contents import Contents
+from echelon.report.comparison import (
+    SIGNIFICANCE_LEVEL,
+    aggregates,
+    contested,
+    improvements,
+    reach_table,
+    score_table,
+)
+from echelon.report.contents import Basis, Contents
 from echelon.report.methods import group_runs
-from echelon.report.palette import COLOURS, colour_numbers
 from echelon.report.player import best_runs
 from echelon.report.reading import read_run
 from echelon.report.significance import student_p
+from echelon.report.write import read_contents
 
 
 def contents(folder: Path, scores: dict[tuple[str, str], list[float]], planned: int | None = None) -> Contents:
@@ -62,8 +71,97 @@ def test_holm_counts_all_comparisons_of_the_table(tmp_path: Path) -> None:
     assert {cell.method for cell in doubtful} == {"SAPG"}
 
 
-def test_unfinished_runs_are_not_scored(tmp_path: Path) -> None:
-    assert score_table(contents(tmp_path, {("A", "ppo"): [1, 2]}, planned=21)) == []
+def straight(folder: Path, algo: str, seed: int, lines: int, slope: float = 1.0, planned: int | None = None) -> Path:
+    """A run whose return is `slope` times its iteration, 100 environment steps each."""
+    path = write_run(folder, algo, task="A", seed=seed, iterations=lines, planned=planned)
+    rows = [
+        {"iteration": i, "env_steps": 100 * i, "gradient_steps": i, "return/leader": slope * i}
+        | {"upright_late/leader": 0.1}
+        for i in range(1, lines + 1)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
+    return path
+
+
+def test_evaluations_decide_where_every_run_has_one(tmp_path: Path) -> None:
+    """Training returns end at 98.0 (96 to 100), the mean of the last twentieth; evaluations say 134 to 138."""
+    paths = [straight(tmp_path, "cpo", seed, 100) for seed in range(3)]
+    for seed, path in enumerate(paths[:2]):
+        write_evaluation(path, 134.0 + 2 * seed, 100)
+    (cell,) = score_table(read_contents([tmp_path], "return"))
+    assert cell.sample.mean == pytest.approx(98.0)  # one run has none
+    write_evaluation(paths[2], 138.0, 100)
+    contents = read_contents([tmp_path], "return")
+    assert contents.basis("A").evaluated
+    (cell,) = score_table(contents)
+    assert cell.sample == pytest.approx((136.0, 2.0, 3))
+    (cell,) = score_table(replace(contents, score="upright_late/leader", _scored={}))
+    assert cell.sample.mean == 0.5
+    write_evaluation(paths[2], 138.0, 90)
+    contents = read_contents([tmp_path], "return")
+    assert not contents.basis("A").evaluated
+    assert contents.runs[2].notes == ["evaluated, but not at its end, so not scored by that"]
+    (paths[2] / "evaluation.json").write_text('{"iteration": 100, "scores": []}')
+    assert read_run(paths[2]).notes == ["its evaluation.json is damaged; echelon evaluate writes it anew"]
+
+
+def test_runs_of_different_length_are_compared_where_the_shortest_ends(tmp_path: Path) -> None:
+    """40, 200 and 400 iterations of three seeds: after 4,000 steps, the mean of iterations 39 and 40."""
+    for seed, lines in enumerate((40, 200, 400)):
+        straight(tmp_path, "cpo", seed, lines)
+    contents = read_contents([tmp_path], "return")
+    assert contents.basis("A") == Basis(evaluated=False, steps=4000.0, finished=True)
+    (cell,) = score_table(contents)
+    assert (cell.sample.runs, cell.steps) == (3, 4000.0)
+    assert cell.sample.mean == pytest.approx(39.5, abs=0.4)  # the longest is thinned to 300 points
+
+
+def test_a_seed_that_was_run_again_counts_once(tmp_path: Path) -> None:
+    """Seed 0 three times and seed 1 once are two runs; the longest of the three counts, and the others are named."""
+    for name, lines in (("a", 100), ("b", 120), ("c", 100)):
+        straight(tmp_path / name, "cpo", 0, lines)
+    straight(tmp_path / "a", "cpo", 1, 120)
+    contents = read_contents([tmp_path / name for name in "abc"], "return")
+    (cell,) = score_table(contents)
+    assert (cell.sample.runs, cell.sample.deviation) == (2, 0.0)
+    notes = {run.name: run.notes for run in contents.runs}
+    assert notes["a/A-cpo-s0"] == ["repeats seed 0 of b/A-cpo-s0, so not counted"] == notes["c/A-cpo-s0"]
+    assert notes["b/A-cpo-s0"] == []
+    band = contents.band(contents.methods[0], "A", "return/leader")
+    assert band is not None
+    assert band.runs.max() == 2
+
+
+def test_stopped_runs_have_a_provisional_score(tmp_path: Path) -> None:
+    """None has finished: at the 3,000 steps that all have reached, the mean of 29 and 30 is 29.5."""
+    for seed, lines in enumerate((30, 50)):
+        straight(tmp_path, "cpo", seed, lines, planned=999)
+        straight(tmp_path, "ppo", seed, lines, slope=0.5, planned=999)
+    ppo, cpo = score_table(read_contents([tmp_path], "return"))
+    assert (cpo.provisional, cpo.steps, cpo.best) == (True, 3000.0, True)
+    assert cpo.sample.mean == pytest.approx((29.5 + 29.5) / 2)
+    assert ppo.sample.mean == pytest.approx(29.5 / 2)
+    straight(tmp_path, "sapg", 0, 100)
+    cells = {cell.method: cell for cell in score_table(read_contents([tmp_path], "return"))}
+    assert (cells["SAPG"].provisional, cells["SAPG"].best) == (False, True)
+    assert (cells["CPO"].provisional, cells["CPO"].best, cells["CPO"].bold) == (True, False, False)
+    assert math.isnan(cells["CPO"].p)
+    assert improvements(read_contents([tmp_path], "return")) == []  # SAPG has nobody to beat yet
+
+
+def test_scores_over_all_tasks(tmp_path: Path) -> None:
+    """Runs start at a tenth of their score. On A these are 1 2 3 4: mean start 0.25, best mean 3.5, so scores
+    (x - 0.25)/3.25. On B 10 20 and 30 50: start 2.75, best 40. C was run by one method and does not count."""
+    given: dict[tuple[str, str], list[float]] = {("A", "ppo"): [1, 2], ("A", "cpo"): [3, 4]}
+    given |= {("B", "ppo"): [10, 20], ("B", "cpo"): [30, 50], ("C", "ppo"): [9]}
+    both = contents(tmp_path, given)
+    assert contested(both) == ["A", "B"]
+    ppo, cpo = aggregates(both)
+    pooled = [(3 - 0.25) / 3.25, (4 - 0.25) / 3.25, (30 - 2.75) / 37.25, (50 - 2.75) / 37.25]
+    assert cpo.iqm == pytest.approx(sum(sorted(pooled)[1:3]) / 2)
+    assert ppo.strata[0] == pytest.approx([0.75 / 3.25, 1.75 / 3.25])
+    assert cpo.profile(np.array([0.0, 1.0, 2.0])) == pytest.approx([1.0, 0.5, 0.0])
+    assert cpo.interval.low <= cpo.iqm <= cpo.interval.high
 
 
 def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:
@@ -94,12 +192,3 @@ def test_the_best_run_of_each_method_and_winners_first(tmp_path: Path) -> None:
     assert found == ["A-cpo-s0", "B-ppo-s1", "A-ppo-s1", "B-cpo-s0"]
     found = [run.name for run in best_runs(both, lambda run: run.config.seed == 1)]
     assert found == ["A-cpo-s1", "B-ppo-s1", "A-ppo-s1"]
-
-
-def test_algorithms_keep_their_colours(tmp_path: Path) -> None:
-    both = contents(tmp_path / "both", {("A", "ppo"): [1], ("A", "cpo"): [2]})
-    alone = contents(tmp_path / "alone", {("A", "ppo"): [1]})
-    assert colour_numbers(both.methods)[0] == colour_numbers(alone.methods)[0]
-    many = both.methods * 7
-    assert len(set(colour_numbers(many)[: len(COLOURS)])) == len(COLOURS)
-    assert max(colour_numbers(many)) < len(COLOURS)

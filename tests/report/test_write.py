@@ -3,9 +3,12 @@
 import csv
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from report.conftest import ODD, Written
@@ -14,9 +17,11 @@ from report.synthetic import write_run
 from echelon.config import AdversaryConfig
 from echelon.errors import UserError
 from echelon.report.comparison import score_table
+from echelon.report.figures import _panels
 from echelon.report.page_file import page
 from echelon.report.payload import payload, policy_metrics
 from echelon.report.reading import read_run
+from echelon.report.tables import _tex
 from echelon.report.write import read_contents, write_report
 
 
@@ -25,12 +30,54 @@ def rows(written: Written, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_every_figure_is_there_as_png_and_pdf(written: Written) -> None:
+def test_every_figure_is_there_for_paper_and_screen(written: Written) -> None:
+    """One statistic a file, all tasks together and each alone."""
     figures = written.page.parent / "figures"
-    names = {"curves_env_steps", "curves_wall_s", "curves_gradient_steps", "is_deviation", "ess", "adversary_loss"}
-    names |= {"kl_maps", "policies", "throughput"}
-    assert {path.name for path in figures.iterdir()} == {f"{name}.{end}" for name in names for end in ("png", "pdf")}
-    assert all(path.stat().st_size > 5000 for path in figures.iterdir())
+    curves = {f"curves_env_steps_{statistic}" for statistic in ("mean", "iqm")}
+    curves |= {f"{name}_{task}" for name in curves for task in ("CartpoleSwingup", "Hopper")}
+    names = curves | {"curves_wall_s_mean", "curves_gradient_steps_mean", "is_deviation", "ess", "adversary_loss"}
+    names |= {"kl_follower_to_leader", "kl_maps_CartpoleSwingup", "kl_maps_Hopper", "aggregate", "policies"}
+    endings = ("png", "pdf", "svg")
+    assert {path.name for path in figures.iterdir()} == {
+        f"{name}.{end}" for name in {*names, "throughput"} for end in endings
+    }
+    for path in figures.glob("*.pdf"):
+        text = path.read_bytes()
+        assert b"/Type3" not in text
+        assert b"/CIDFontType2" in text  # TrueType
+    size = ElementTree.parse(figures / "curves_env_steps_mean.svg").getroot().get("width")
+    assert size == "396pt"  # 5.5 inches
+
+
+@pytest.mark.parametrize(("tasks", "width", "columns"), [(2, 5.5, 2), (10, 5.5, 4), (10, 3.25, 2), (1, 3.25, 1)])
+def test_panels_wrap(tasks: int, width: float, columns: int) -> None:
+    figure, panels = _panels(tasks, width, 1.3)
+    assert (len(panels), figure.get_figwidth()) == (tasks, width)
+    assert panels[0].get_gridspec().ncols == columns
+
+
+def test_tables_for_papers(written: Written) -> None:
+    folder = written.page.parent / "tables"
+    assert {path.name for path in folder.iterdir()} == {
+        f"{name}.{end}" for name in ("scores", "coupling", "settings") for end in ("tex", "md")
+    }
+    text = (folder / "scores.tex").read_text()
+    best = next(cell for cell in score_table(written.contents) if cell.best)
+    mean, deviation = best.sample.mean, best.sample.deviation
+    assert rf"\textbf{{{mean:.1f} $\pm$ {deviation:.1f} (3)}}" in text
+    assert "CartpoleSwingup: evaluated at the end of training. Hopper: training return." in text
+    assert _tex("50 % of a_b · {x}") == r"50 \% of a\_b $\cdot$ \{x\}"
+    assert "| Hopper | SAPG | 0.895" in (folder / "coupling.md").read_text()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX: apt-get install texlive-latex-recommended")
+def test_the_tables_compile(written: Written, tmp_path: Path) -> None:
+    tables = "".join(rf"\input{{{path}}}\par" for path in sorted((written.page.parent / "tables").glob("*.tex")))
+    document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{tables}\end{{document}}"
+    (tmp_path / "paper.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-500:]
 
 
 def test_tables_hold_what_was_computed(written: Written) -> None:
@@ -62,8 +109,11 @@ def test_clock_times_stand_apart(written: Written) -> None:
 
 
 def test_what_is_missing_is_said(written: Written) -> None:
-    assert len(written.said) == 1
-    assert "broken: its config.json cannot be read" in written.said[0]
+    """And where the page is, before what takes long."""
+    missing, page, *rest = written.said
+    assert "broken: its config.json cannot be read" in missing
+    assert page == f"The report is {written.page.resolve().as_uri()}"
+    assert "drawing figures/" in rest[0]
 
 
 class References(HTMLParser):

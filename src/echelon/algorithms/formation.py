@@ -1,6 +1,6 @@
 """Distances that followers may be asked to keep, in the units people think in, as KL divergences.
 
-Between Gaussians of one covariance at KL divergence d, ln r is N(-d, 2d) on the collector's rows, so that ESS = exp(-2d).
+Between Gaussians of one covariance at KL divergence d, ln r is N(-d, 2d) on the collector's rows; so ESS = exp(-2d).
 """
 
 import math

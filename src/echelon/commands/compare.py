@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.grid import Cell
     from echelon.report.contents import Contents
+    from echelon.report.reading import Evaluated
     from echelon.training.resolve import Resolved
 
 USAGE = """\
 usage: echelon compare --tasks TASK ... [flags]
 
-Train every algorithm or variant on every task with every seed, a run folder each, and write the report. The same
-command goes on where it stopped; what is done is not done again, and what failed is tried again.
+Train every algorithm or variant on every task with every seed, a run folder each, evaluate each at its end, and write
+the report. The same command goes on where it stopped; what is done is not done again, and what failed is tried again.
 
   --tasks TASK ...     what to train
   --algos ALGO ...     which algorithms (default: all of them, unless there are variants)
@@ -64,7 +65,7 @@ def run(arguments: list[str]) -> int:
     from echelon import grid
 
     try:
-        failed = grid.run(cells, logs)
+        failed = grid.run(cells, logs, finished=lambda cell: evaluate_cell(cell, logs))
     except KeyboardInterrupt:
         print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'compare', *arguments])}")
         return INTERRUPTED
@@ -74,8 +75,7 @@ def run(arguments: list[str]) -> int:
 
     contents = read_contents([cell.path for cell in cells], order.score, failures)
     record_best(contents, logs)
-    page = write_report(contents, order.out / "report")
-    print(f"The report is {page}  (figures and tables beside it)")
+    write_report(contents, order.out / "report")
     return 1 if failures else 0
 
 
@@ -148,6 +148,33 @@ def _resolve(config: "TrainConfig", flags: list[str]) -> "Resolved":
     return resolve(config, fit_envs=not names_envs(flags))
 
 
+def evaluate_cell(cell: "Cell", logs: Path) -> str:
+    """Score a cell that is done, unless that was done, and say how. Each in a process of its own: what it takes of a
+    GPU is free again for the next cell."""
+    from echelon.console.wording import figure
+    from echelon.report.reading import read_evaluation
+    from echelon.runs.folder import RunFolder
+
+    def found() -> "Evaluated | None":
+        try:
+            return read_evaluation(RunFolder.open(cell.path), cell.config.num_iterations)
+        except UserError:  # damaged, so it is written anew
+            return None
+
+    log = logs / f"{cell.name}.evaluate.log"
+    if found() is None and _call(["evaluate", str(cell.path), "--device", cell.config.device], log) != 0:
+        return f"but it could not be evaluated; see {log}"
+    scores = found()
+    return f"evaluated return {figure(scores.of('return'))}" if scores else ""
+
+
+def _call(words: list[str], log: Path) -> int:
+    """Run an echelon command in a process of its own; its exit code."""
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "echelon.cli", *words]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+
+
 def record_best(contents: "Contents", logs: Path) -> None:
     """Record an episode of the runs whose replay the report will show. Each in a process of its own, since a report
     without moving pictures is better than none."""
@@ -159,9 +186,7 @@ def record_best(contents: "Contents", logs: Path) -> None:
         if replay.exists() and replay.stat().st_mtime >= metrics.stat().st_mtime:
             continue
         log = logs / f"{run.path.name}.record.log"
-        command = [sys.executable, "-m", "echelon.cli", "record", str(run.path), "--format", "html"]
-        with log.open("wb") as out:
-            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+        code = _call(["record", str(run.path), "--format", "html"], log)
         print(f"recorded {run.name}" if code == 0 else f"{run.name} could not be recorded; see {log}", flush=True)
 
 

@@ -65,7 +65,13 @@ def run(arguments: list[str]) -> int:
     finally:
         view.stop()
     print(f"\nThe run is in {folder.path}, after {duration(time.monotonic() - started)}.")
-    print(f"  score it   {shlex.join(['echelon', 'evaluate', str(folder.path)])}")
+    for what, words in (
+        ("score it", ["evaluate", str(folder.path)]),
+        ("watch it", ["play", str(folder.path)]),
+        ("record it", ["record", str(folder.path)]),
+        ("report it", ["report", str(folder.path), "--open"]),
+    ):
+        print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
 

@@ -125,7 +125,7 @@ class EnsembleConfig:
     borrow_from: Literal["one", "part_of_each", "all"] = "one"
     """Whose rows the leader borrows: a drawn follower's, as many but a part of every follower's, or all."""
     estimator: Literal["td", "gae", "vtrace"] = "td"
-    """Targets on borrowed rows under the borrower's value: one-step TD, GAE as far as the borrower would go, V-trace."""
+    """Targets on borrowed rows, by the borrower's values: one-step TD, GAE as far as it would go on, or V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
@@ -137,7 +137,7 @@ class EnsembleConfig:
     borrow_weight: float = 1.0
     """Weight of the surrogate on `leader_borrows` rows."""
     borrow_worth: Literal["equal", "ess", "unclipped"] = "equal"
-    """What a source's rows weigh in it: all alike, by their ESS, or by the share inside the clip range. On average 1."""
+    """What a source's rows weigh in it: all alike, by ESS, or by the share inside the clip range. On average 1."""
 
 
 @dataclass(frozen=True)

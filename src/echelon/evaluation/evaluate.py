@@ -62,21 +62,25 @@ def evaluate(
     checkpoint: checkpoints.Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> Evaluation:
-    """One episode in each of `num_envs` environments per policy, all policies side by side, acting both ways."""
+    """One episode in each of `num_envs` environments per policy, acting both ways. All meet the same starts: each has
+    environments of its own, made with the same seed."""
     require("num_envs", num_envs, COUNT)
     found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)
     make_env = make_env or maker(config)
     policies = complete(config).num_policies
-    policy_id = torch.arange(policies, device=where).repeat_interleave(num_envs)
     scores: list[PolicyScore] = []
     for mode in ("deterministic", "sampled"):
-        env = make_env(len(policy_id), where, seed)
-        if isinstance(env, Adaptive):
-            env.adopt(found.state["trainer"]["env"])
-        model = load_model(env, config, found.state["trainer"]["model"])
-        scores += _score(_first_episodes(env, model, policy_id, mode, seed), mode, num_envs)
+        for policy in range(policies):
+            env = make_env(num_envs, where, seed)
+            if isinstance(env, Adaptive):
+                env.adopt(found.state["trainer"]["env"])
+            model = load_model(env, config, found.state["trainer"]["model"])
+            each = policies // model.networks
+            ids = torch.full((num_envs,), policy % each, device=where)
+            figures = _first_episodes(env, model.only(policy // each), ids, mode, seed)
+            scores.append(_score(figures, policy, mode))
     steps = config.steps_per_iteration * found.iteration
     leader = found.state["trainer"]["leader"]
     return Evaluation(config.task, config.algo, found.iteration, steps, seed, tuple(scores), leader)
@@ -119,22 +123,17 @@ def _first_episodes(env: Env, model: ActorCritic, policy_id: Tensor, mode: Mode,
     return figures
 
 
-def _score(figures: dict[str, Tensor], mode: Mode, num_envs: int) -> list[PolicyScore]:
-    """Per policy; `num_envs` consecutive environments belong to each."""
-    table = {name: x.view(-1, num_envs).double().cpu() for name, x in figures.items()}
-    means = {name: x.mean(1).tolist() for name, x in table.items()}
-    spread = table["return"].std(1, correction=0).tolist()
+def _score(figures: dict[str, Tensor], policy: int, mode: Mode) -> PolicyScore:
+    table = {name: x.double().cpu() for name, x in figures.items()}
+    means = {name: x.mean().item() for name, x in table.items()}
     common = {"return", "length", "terminated"}
-    return [
-        PolicyScore(
-            policy=policy,
-            mode=mode,
-            episodes=num_envs,
-            return_mean=means["return"][policy],
-            return_std=spread[policy],
-            length_mean=means["length"][policy],
-            terminated=means["terminated"][policy],
-            extra={name: mean[policy] for name, mean in means.items() if name not in common},
-        )
-        for policy in range(len(spread))
-    ]
+    return PolicyScore(
+        policy=policy,
+        mode=mode,
+        episodes=len(table["return"]),
+        return_mean=means["return"],
+        return_std=table["return"].std(correction=0).item(),
+        length_mean=means["length"],
+        terminated=means["terminated"],
+        extra={name: mean for name, mean in means.items() if name not in common},
+    )

@@ -19,13 +19,13 @@ def run(
     *,
     workers: int = 1,
     make_view: Callable[[GridProgress], GridView] = choose_grid_view,
-    finished: Callable[[Cell], None] | None = None,
+    finished: Callable[[Cell], str | None] | None = None,
 ) -> dict[str, str]:
     """Train every cell that is not done yet, `workers` at a time; why cells failed, by their names.
 
     `logs` is a folder for each cell's settings and output. `finished` is called in this process with every cell that is
-    done, those of an earlier call first. A cell that fails is marked and the others go on. On an interrupt the running
-    cells save their state and end; the same call goes on from there.
+    done, those of an earlier call first; what it returns is said beside the cell's name. A cell that fails is marked
+    and the others go on. On an interrupt the running cells save their state and end; the same call goes on from there.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class _Grid:
     """The cells that wait, and the processes of those that train."""
 
     def __init__(
-        self, progress: GridProgress, logs: Path, workers: int, view: GridView, finished: Callable[[Cell], None]
+        self, progress: GridProgress, logs: Path, workers: int, view: GridView, finished: Callable[[Cell], str | None]
     ) -> None:
         self._progress, self._logs, self._workers = progress, logs, workers
         self._view, self._finished = view, finished
@@ -106,8 +106,8 @@ class _Grid:
             self._view.message(f"{cell.name} failed: {failure}")
             return
         self._progress.finish(cell)
-        self._view.message(f"{cell.name} is done")
-        self._finished(cell)
+        said = self._finished(cell)
+        self._view.message(f"{cell.name} is done{f': {said}' if said else ''}")
 
     def _stop(self) -> None:
         """Let all running cells save their state and end."""

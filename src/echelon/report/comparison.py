@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from echelon.report.contents import Contents
-from echelon.report.curves import reaches
+from echelon.report.contents import Contents, Scored
+from echelon.report.curves import reaches, thin
+from echelon.report.methods import Method
+from echelon.report.reading import Run
 from echelon.report.significance import Sample, holm, sample, welch
 from echelon.report.statistics import (
     Interval,
@@ -37,10 +39,14 @@ class Cell:
     """p of Welch's test against the best; NaN for the best itself."""
     p_holm: float
     """The same, corrected for all comparisons of the table."""
+    steps: float | None = None
+    """Environment steps at which it was scored; None: at the end of its runs."""
+    provisional: bool = False
+    """Whether its runs have not finished."""
 
     @property
     def bold(self) -> bool:
-        """As in the paper: the best, and all that do not differ significantly from it."""
+        """As in the paper: the best, and all that do not differ significantly from it. One run each is no test."""
         return self.best or self.p > SIGNIFICANCE_LEVEL
 
 
@@ -68,31 +74,96 @@ class Reach:
 
 
 def score_table(contents: Contents) -> list[Cell]:
-    """A cell per task and method with a finished run, ordered by task."""
-    found = []
+    """A cell per task and method, ordered by task. What was stopped early is scored where it stands, and not tested."""
+    found: list[tuple[str, str, Scored, bool, float]] = []
     for task in contents.tasks:
-        row = {method.name: contents.scores(method, task) for method in contents.methods}
-        samples = {name: sample(values) for name, values in row.items() if values}
+        scored = {method.name: contents.scored(method, task) for method in contents.methods}
+        row = {name: one for name, one in scored.items() if one is not None}
+        samples = {name: sample(one.values) for name, one in row.items() if one.comparable}
         best = max(samples, key=lambda name: samples[name].mean, default="")
-        for name, one in samples.items():
-            p = math.nan if name == best else welch(one, samples[best])
-            found.append((task, name, one, row[name], name == best, p))
+        for name, one in row.items():
+            p = welch(samples[name], samples[best]) if name in samples and name != best else math.nan
+            found.append((task, name, one, name == best, p))
     corrected = holm([p for *_, p in found])
     return [
-        Cell(task, name, one, float(interquartile_mean(values)), bootstrap_interval(values), best, p, p_holm)
-        for (task, name, one, values, best, p), p_holm in zip(found, corrected, strict=True)
+        Cell(
+            task,
+            name,
+            sample(one.values),
+            float(interquartile_mean(one.values)),
+            bootstrap_interval(one.values),
+            best,
+            p,
+            p_holm,
+            one.steps,
+            one.provisional,
+        )
+        for (task, name, one, best, p), p_holm in zip(found, corrected, strict=True)
     ]
 
 
-def improvements(contents: Contents) -> list[Improvement]:
-    """Every ordered pair of methods with finished runs of a task in common."""
+def contested(contents: Contents) -> list[str]:
+    """Tasks on which two methods or more can be compared: of the others no method can be the best."""
+    return [task for task in contents.tasks if sum(bool(contents.scores(m, task)) for m in contents.methods) > 1]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A method over all contested tasks, by normalised scores."""
+
+    method: str
+    iqm: float
+    interval: Interval
+    """95 % stratified bootstrap interval of the IQM."""
+    strata: tuple[Scores, ...]
+    """Normalised scores, a task each."""
+
+    def profile(self, levels: Scores) -> Scores:
+        """Share of runs above each level, every task counted alike."""
+        return np.mean([(stratum[None, :] > levels[:, None]).mean(axis=1) for stratum in self.strata], axis=0)
+
+
+def aggregates(contents: Contents) -> list[Aggregate]:
+    """Methods that ran every contested task; see `normalised` for the scale."""
+    tasks = contested(contents)
     found = []
-    for a, b in itertools.permutations(contents.methods, 2):
+    for method in contents.methods:
+        rows = [normalised(contents, task).get(method.name) for task in tasks]
+        strata = tuple(row for row in rows if row is not None)
+        if tasks and len(strata) == len(tasks):
+            interval = bootstrap_interval(*strata)
+            found.append(Aggregate(method.name, float(interquartile_mean(*strata)), interval, strata))
+    return found
+
+
+def normalised(contents: Contents, task: str) -> dict[str, Scores]:
+    """Scores of each method on a scale where 0 is the training return that runs started with and 1 the best method's
+    mean; empty where nothing was learned."""
+    scores = {method.name: np.array(contents.scores(method, task)) for method in contents.methods}
+    scores = {name: values for name, values in scores.items() if len(values)}
+    starts = [_start(run, contents.score) for method in contents.methods for run in contents.counted(method, task)]
+    low, high = np.nanmean(starts or [math.nan]), max((values.mean() for values in scores.values()), default=math.nan)
+    return {name: (values - low) / (high - low) for name, values in scores.items()} if high > low else {}
+
+
+def _start(run: Run, metric: str) -> float:
+    """The first value of a thinned curve."""
+    values = thin(run, metric) if metric in run.columns else np.array([])
+    known = values[np.isfinite(values)]
+    return float(known[0]) if len(known) else math.nan
+
+
+def improvements(contents: Contents) -> list[Improvement]:
+    """Every ordered pair of methods with comparable runs of a task in common."""
+    found = []
+    for a, b in itertools.combinations(contents.methods, 2):
         pairs = [(contents.scores(a, task), contents.scores(b, task)) for task in contents.tasks]
         strata = [side for ours, theirs in pairs if ours and theirs for side in (ours, theirs)]
         if strata:
-            interval = bootstrap_interval(*strata, statistic=_mean_improvement)
-            found.append(Improvement(a.name, b.name, float(_mean_improvement(*map(np.asarray, strata))), interval))
+            low, high = bootstrap_interval(*strata, statistic=_mean_improvement)
+            probability = float(_mean_improvement(*map(np.asarray, strata)))
+            found.append(Improvement(a.name, b.name, probability, Interval(low, high)))
+            found.append(Improvement(b.name, a.name, 1 - probability, Interval(1 - high, 1 - low)))
     return found
 
 
@@ -103,11 +174,11 @@ def _mean_improvement(*strata: Scores) -> Scores:
 
 
 def reach_table(contents: Contents) -> list[Reach]:
-    """Every ordered pair of methods on every task."""
+    """Every ordered pair of methods on every task, by training returns: evaluations have no curve."""
     found = []
     for task in contents.tasks:
         bands = {method.name: contents.band(method, task, contents.score) for method in contents.methods}
-        finals = {method.name: sample(contents.scores(method, task)).mean for method in contents.methods}
+        finals = {method.name: _final(contents, method, task) for method in contents.methods}
         for a, b in itertools.permutations(bands, 2):
             ours, theirs = bands[a], bands[b]
             if ours is None or theirs is None or math.isnan(finals[b]):
@@ -115,3 +186,8 @@ def reach_table(contents: Contents) -> list[Reach]:
             steps = reaches(ours, finals[b])
             found.append(Reach(task, a, b, steps, steps / float(theirs.x[-1])))
     return found
+
+
+def _final(contents: Contents, method: Method, task: str) -> float:
+    """Mean training return at the end, of runs that have finished."""
+    return sample([run.final(contents.score) for run in contents.counted(method, task) if run.finished]).mean

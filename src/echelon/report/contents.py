@@ -1,13 +1,42 @@
-"""The contents of a report: its runs, grouped into methods, and the metric they are judged by."""
+"""The contents of a report: its runs, grouped into methods, and what they are compared by."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from echelon.report.curves import Band, band, thin
+from echelon.report.curves import Band, at_step, band, thin
 from echelon.report.methods import Method
 from echelon.report.reading import Problem, Run
 
+SAME_BUDGET = 1.05
+"""Runs whose lengths differ by less are compared at their ends: the final score averages over as much."""
+
 Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the runs of one task are compared by."""
+
+    evaluated: bool
+    """By evaluations at the end of training, or else by the training return."""
+    steps: float | None
+    """Environment steps at which all are compared, because they end at different ones; None: at their ends."""
+    finished: bool
+    """Whether any run has finished; all scores are provisional otherwise."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the runs of one method score on one task."""
+
+    values: list[float]
+    steps: float | None
+    """Where they were compared; None: at their ends."""
+    provisional: bool
+    """Whether they are of runs that have not finished."""
+    comparable: bool
+    """Whether the other methods of the task were scored at the same place."""
 
 
 @dataclass(frozen=True)
@@ -20,20 +49,76 @@ class Contents:
     score: str
     """The metric that decides who is better, `NAME/leader`."""
     _bands: dict[Key, Band | None] = field(default_factory=dict, repr=False)
+    _scored: dict[tuple[str, str], Scored | None] = field(default_factory=dict, repr=False)
 
     @property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(run.task for run in self.runs))
 
+    def counted(self, method: Method, task: str) -> list[Run]:
+        """A method's runs of a task, each seed once: a seed that was run again says nothing new."""
+        return once(method.on(task))
+
+    def basis(self, task: str) -> Basis:
+        """What the runs of a task are compared by; see docs/report.md, "What is compared"."""
+        runs = [run for method in self.methods for run in self.counted(method, task)]
+        finished = [run for run in runs if run.finished]
+        lengths = [run.env_steps for run in finished or runs]
+        equal = bool(finished) and max(lengths) <= SAME_BUDGET * min(lengths)
+        evaluated = equal and all(math.isfinite(_evaluated(run, self.score)) for run in finished)
+        return Basis(evaluated, None if equal else min(lengths), bool(finished))
+
+    def scored(self, method: Method, task: str) -> Scored | None:
+        """The scores of a method's runs of a task; None if there are none. Cached, since every table needs it."""
+        key = (method.name, task)
+        if key not in self._scored:
+            self._scored[key] = self._score(method, task)
+        return self._scored[key]
+
+    def _score(self, method: Method, task: str) -> Scored | None:
+        basis, runs = self.basis(task), self.counted(method, task)
+        ready = [run for run in runs if run.finished] if basis.finished else runs
+        comparable, steps = bool(ready), basis.steps
+        if not ready and runs:  # stopped early while others of the task have finished
+            ready, steps = runs, min(run.env_steps for run in runs)
+        if basis.evaluated and comparable:
+            values = [_evaluated(run, self.score) for run in ready]
+        else:
+            values = [self.training_score(run, steps) for run in ready]
+        values = [value for value in values if math.isfinite(value)]
+        return Scored(values, steps, not (comparable and basis.finished), comparable) if values else None
+
     def scores(self, method: Method, task: str) -> list[float]:
-        """Final scores of a method's finished runs."""
-        values = [run.final(self.score) for run in method.on(task) if run.finished]
-        return [value for value in values if math.isfinite(value)]
+        """Scores of a method's runs that can be compared with those of other methods."""
+        found = self.scored(method, task)
+        return found.values if found and found.comparable else []
+
+    def training_score(self, run: Run, steps: float | None) -> float:
+        """A run's score by its training metric, at its end or after so many environment steps."""
+        if self.score not in run.columns:
+            return math.nan
+        if steps is None or run.env_steps <= SAME_BUDGET * steps:
+            return run.final(self.score)
+        return at_step(thin(run, "env_steps"), thin(run, self.score), steps)
 
     def band(self, method: Method, task: str, metric: str, axis: str = "env_steps") -> Band | None:
         """Mean curve and spread of a method's runs of a task; cached, since tables and figures both need it."""
         key = (method.name, task, metric, axis)
         if key not in self._bands:
-            runs = [run for run in method.on(task) if metric in run.columns and axis in run.columns]
+            runs = [run for run in self.counted(method, task) if metric in run.columns and axis in run.columns]
             self._bands[key] = band([(thin(run, axis), thin(run, metric)) for run in runs])
         return self._bands[key]
+
+
+def once(runs: Sequence[Run]) -> list[Run]:
+    """Of several runs of one seed the longest, the first of these."""
+    longest: dict[int, Run] = {}
+    for run in runs:
+        seed = run.config.seed
+        if seed not in longest or run.env_steps > longest[seed].env_steps:
+            longest[seed] = run
+    return [run for run in runs if longest[run.config.seed] is run]
+
+
+def _evaluated(run: Run, metric: str) -> float:
+    return run.evaluation.of(metric) if run.evaluation else math.nan

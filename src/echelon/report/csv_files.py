@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from echelon.report.comparison import improvements, reach_table, score_table
+from echelon.report.comparison import aggregates, improvements, reach_table, score_table
 from echelon.report.contents import Contents
 from echelon.report.curves import thin
 from echelon.report.payload import (
@@ -22,6 +22,7 @@ from echelon.report.payload import (
     settings_table,
     throughput,
 )
+from echelon.report.reading import Evaluated, Run
 
 Row = Sequence[Any]
 
@@ -32,6 +33,8 @@ def write_csv_files(contents: Contents, folder: Path) -> None:
     tables = {
         "runs": _runs(contents),
         "scores": _scores(contents),
+        "evaluations": _evaluations(contents),
+        "aggregate": _aggregates(contents),
         "improvement": _improvements(contents),
         "steps_to_reach": _reach(contents),
         "curves": _curves(contents, "env_steps"),
@@ -60,10 +63,33 @@ def _runs(contents: Contents) -> Iterable[Row]:
 
 
 def _scores(contents: Contents) -> Iterable[Row]:
-    yield ("task", "method", "runs", "mean", "deviation", "iqm", "iqm_low", "iqm_high", "best", "p", "p_holm", "bold")
+    numbers = ("runs", "mean", "deviation", "iqm", "iqm_low", "iqm_high", "best", "p", "p_holm", "bold")
+    yield ("task", "method", "scored_by", "env_steps", "provisional", *numbers)
     for cell in score_table(contents):
-        numbers = (cell.sample.runs, cell.sample.mean, cell.sample.deviation, cell.iqm, *cell.interval)
-        yield (cell.task, cell.method, *numbers, cell.best, cell.p, cell.p_holm, cell.bold)
+        by = "evaluation" if contents.basis(cell.task).evaluated and not cell.provisional else "training"
+        yield (
+            *(cell.task, cell.method, by, cell.steps, cell.provisional, cell.sample.runs, cell.sample.mean),
+            *(cell.sample.deviation, cell.iqm, *cell.interval, cell.best, cell.p, cell.p_holm, cell.bold),
+        )
+
+
+def _evaluations(contents: Contents) -> Iterable[Row]:
+    """A row per policy and way of acting of every run that was evaluated."""
+    names = dict.fromkeys(name for _, one in _evaluated(contents) for row in one.scores.values() for name in row)
+    yield ("run", "policy", "actions", "episodes", *names)
+    for run, one in _evaluated(contents):
+        for (policy, mode), row in one.scores.items():
+            yield (run.name, policy, mode, one.episodes, *(row.get(name, math.nan) for name in names))
+
+
+def _evaluated(contents: Contents) -> list[tuple[Run, Evaluated]]:
+    return [(run, run.evaluation) for run in contents.runs if run.evaluation is not None]
+
+
+def _aggregates(contents: Contents) -> Iterable[Row]:
+    yield ("method", "normalised_iqm", "low", "high")
+    for one in aggregates(contents):
+        yield (one.method, one.iqm, *one.interval)
 
 
 def _improvements(contents: Contents) -> Iterable[Row]:
@@ -79,12 +105,12 @@ def _reach(contents: Contents) -> Iterable[Row]:
 
 
 def _curves(contents: Contents, axis: str) -> Iterable[Row]:
-    yield ("task", "method", "metric", axis, "mean", "deviation", "iqm", "iqm_low", "iqm_high")
+    yield ("task", "method", "metric", axis, "mean", "deviation", "iqm", "iqm_low", "iqm_high", "runs")
     for task in contents.tasks:
         for method in contents.methods:
             curve = contents.band(method, task, contents.score, axis)
             if curve is not None:
-                columns = (curve.x, curve.mean, curve.deviation, curve.iqm, curve.low, curve.high)
+                columns = (curve.x, curve.mean, curve.deviation, curve.iqm, curve.low, curve.high, curve.runs)
                 for row in zip(*columns, strict=True):
                     yield (task, method.name, contents.score, *row)
 

@@ -30,6 +30,17 @@ class Band:
     low: Column
     """Bounds of the 95 % bootstrap interval of the IQM."""
     high: Column
+    runs: Column
+    """How many runs got that far."""
+
+
+def at_step(x: Column, y: Column, steps: float) -> float:
+    """Mean of a thinned curve over the last twentieth of `steps`, at least its last point by then; NaN before it."""
+    reached = np.isfinite(y) & (x <= steps * (1 + 1e-9))
+    if not reached.any():
+        return float("nan")
+    last = y[reached & (x > 0.95 * steps)]
+    return float(last.mean() if len(last) else y[reached][-1])
 
 
 def thin(run: Run, name: str, points: int = CURVE_POINTS) -> Column:
@@ -45,8 +56,8 @@ def thin(run: Run, name: str, points: int = CURVE_POINTS) -> Column:
 
 def band(curves: Sequence[tuple[Column, Column]]) -> Band | None:
     """Average the curves `(x, y)` of the runs of one method; None if none has two points."""
-    known = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in curves]
-    known = [(x, y) for x, y in known if len(x) > 1]
+    finite = [np.isfinite(x) & np.isfinite(y) for x, y in curves]
+    known = [(x[kept], y[kept]) for (x, y), kept in zip(curves, finite, strict=True) if kept.sum() > 1]
     if not known:
         return None
     grid = np.linspace(min(x[0] for x, _ in known), max(x[-1] for x, _ in known), BAND_POINTS)
@@ -57,7 +68,7 @@ def band(curves: Sequence[tuple[Column, Column]]) -> Band | None:
 def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
     """Statistics over runs of `values [runs, points]`, separately for each set of runs that have values."""
     generator = np.random.default_rng(0)
-    columns = np.full((5, len(grid)), np.nan)
+    columns = np.full((6, len(grid)), np.nan)
     present = np.isfinite(values)
     for pattern in np.unique(present, axis=1).T:
         runs = values[pattern]
@@ -68,7 +79,8 @@ def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
         drawn = stretch[:, generator.integers(len(runs), size=(RESAMPLES, len(runs)))]
         low, high = np.quantile(interquartile_mean(drawn), (0.025, 0.975), axis=-1)
         spread = stretch.std(axis=-1, ddof=1) if len(runs) > 1 else np.zeros(len(stretch))
-        columns[:, where] = stretch.mean(axis=-1), spread, interquartile_mean(stretch), low, high
+        centres = stretch.mean(axis=-1), spread, interquartile_mean(stretch)
+        columns[:, where] = *centres, low, high, np.full(len(stretch), len(runs))
     kept = present.any(axis=0)
     return Band(grid[kept], *columns[:, kept])
 

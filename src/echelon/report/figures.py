@@ -1,4 +1,4 @@
-"""Figures for papers and slides, each as PNG and PDF, by matplotlib."""
+"""Figures for papers and slides at their printed size, each as PDF, SVG and PNG, by matplotlib."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,171 +11,291 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from echelon.report.comparison import aggregates
 from echelon.report.contents import Contents
-from echelon.report.curves import thin
-from echelon.report.palette import COLOURS, DASHES, colour_numbers
-from echelon.report.payload import chosen_maps, policy_metrics, throughput
+from echelon.report.curves import Band, thin
+from echelon.report.methods import Method
+from echelon.report.palette import COLOURS, DASHES, Look, looks
+from echelon.report.payload import policy_metrics, throughput
 from echelon.report.reading import Run
 
 AXIS_NAMES = {"env_steps": "environment steps", "wall_s": "seconds of training", "gradient_steps": "gradient steps"}
-METRIC_NAMES = {"is_deviation": "IS deviation", "ess": "effective sample size", "adversary/loss": "discriminator loss"}
+METRIC_NAMES = {
+    "is_deviation": "IS deviation",
+    "ess": "effective sample size",
+    "kl/follower_to_leader": "KL to the leader",
+    "adversary/loss": "discriminator loss",
+}
 STYLE: Any = {
-    "font.size": 9,
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.linewidth": 0.6,
     "axes.grid": True,
     "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
     "legend.frameon": False,
-    "axes.titlesize": 10,
     "text.parse_math": False,  # a $ in a name is a $
+    "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
+    "svg.fonttype": "none",
+    "svg.hashsalt": "echelon",  # The same runs give the same bytes.
 }
-MAPS_PER_RUN = 3
-"""KL maps shown per run: first, middle and last."""
+MAX_PANELS = 4
+"""Panels in a row at most."""
+MIN_PANEL_INCHES = 1.3
+GREYS = (("0.35", ""), ("0.8", "////"), ("0.65", ""), ("0.95", "...."), ("0.1", ""), ("0.9", "xxxx"))
+"""Fill and hatching of the parts of an iteration: colours are the methods'."""
 
 
-def write_figures(contents: Contents, folder: Path) -> None:
-    """Write every figure that the runs have data for into `folder`."""
+def write_figures(contents: Contents, folder: Path, width: float) -> int:
+    """Write every figure that the runs have data for into `folder`, `width` inches wide; how many."""
     folder.mkdir(parents=True, exist_ok=True)
+    drawn = 0
     with rc_context(STYLE):
-        for name, figure in _figures(contents):
-            for suffix in ("png", "pdf"):
-                # Without a date, the same runs give the same bytes.
-                metadata = {"CreationDate": None} if suffix == "pdf" else {}
-                figure.savefig(folder / f"{name}.{suffix}", dpi=160, metadata=metadata)
-                figure.set_layout_engine("none")  # The PDF reuses the layout computed for the PNG.
+        for name, figure in _figures(contents, width):
+            save_figure(figure, folder / name)
+            drawn += 1
+    return drawn
 
 
-def _figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
-    for axis in AXIS_NAMES:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write `path` with the endings png, pdf and svg."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
+        figure.savefig(path.with_name(f"{path.name}.{suffix}"), dpi=200, metadata=dates)
+        figure.set_layout_engine("none")  # The others reuse the layout computed for the PNG.
+
+
+def _figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
+    """Names and figures: one statistic each, all tasks together, and where there are several a file per task too."""
+
+    def each(name: str, tasks: list[str], metric: str, axis: str, statistic: str) -> Iterator[tuple[str, Figure]]:
+        if tasks:
+            yield name, _curves(contents, tasks, metric, axis, statistic, width)
+        for task in tasks if len(tasks) > 1 else ():
+            yield f"{name}_{task}", _curves(contents, [task], metric, axis, statistic, width)
+
+    scored = _logged(contents, contents.score)
+    for statistic in ("mean", "iqm"):
+        yield from each(f"curves_env_steps_{statistic}", scored, contents.score, "env_steps", statistic)
+    for axis in ("wall_s", "gradient_steps"):
         if any(axis in run.columns for run in contents.runs):
-            yield f"curves_{axis}", _curves(contents, contents.score, axis)
+            yield f"curves_{axis}_mean", _curves(contents, scored, contents.score, axis, "mean", width)
     for metric in METRIC_NAMES:
-        if any(metric in run.columns for run in contents.runs):
-            yield metric.replace("/", "_"), _curves(contents, metric, "env_steps")
-    measured = [run for run in _first_of_each(contents) if run.distances]
-    if measured:
-        yield "kl_maps", _kl_maps(measured)
+        figure = method_curves(contents, metric, width)
+        if figure is not None:
+            yield metric.replace("/", "_"), figure
+    yield from kl_figures(contents, width)
+    if len(aggregates(contents)) > 1:
+        yield "aggregate", _aggregate(contents, width)
     several = [run for run in _first_of_each(contents) if policy_metrics(run)[0]]
     if several:
-        yield "policies", _policies(several)
-    yield "throughput", _throughput(_first_of_each(contents))
+        yield "policies", _policies(several, width)
+    yield "throughput", _throughput(_first_of_each(contents), width)
 
 
-def _curves(contents: Contents, metric: str, axis: str) -> Figure:
-    """Top: mean and deviation, as in the paper; bottom: the IQM with its 95 % interval."""
-    tasks = [
-        task for task in contents.tasks if any(run.task == task and metric in run.columns for run in contents.runs)
-    ]
-    figure = Figure(figsize=(max(4.2, 3.1 * len(tasks)), 5.4), layout="constrained")
-    grid = figure.subplots(2, len(tasks), sharex="col", squeeze=False)
-    for column, task in enumerate(tasks):
-        _draw_methods(contents, grid[:, column], task, metric, axis)
-        grid[0, column].set_title(task)
-        grid[1, column].set_xlabel(AXIS_NAMES[axis])
-        grid[1, column].xaxis.set_major_formatter(EngFormatter())
-    name = METRIC_NAMES.get(metric, metric.removesuffix("/leader").replace("_", " "))
-    grid[0, 0].set_ylabel(f"{name}\nmean ± deviation")
-    grid[1, 0].set_ylabel(f"{name}\nIQM, 95 % interval")
-    if metric == "adversary/loss":
-        _mark_chance(grid, contents, tasks)
+def _logged(contents: Contents, metric: str) -> list[str]:
+    """Tasks of which a run has the metric."""
+    known = {run.task for run in contents.runs if metric in run.columns and np.isfinite(run.columns[metric]).any()}
+    return [task for task in contents.tasks if task in known]
+
+
+def method_curves(contents: Contents, metric: str, width: float) -> Figure | None:
+    """Mean and deviation of a metric over environment steps, a panel per task that has it."""
+    tasks = _logged(contents, metric)
+    return _curves(contents, tasks, metric, "env_steps", "mean", width) if tasks else None
+
+
+def kl_figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
+    """KL maps of every task that was measured, a file each."""
+    for task in contents.tasks:
+        mapped = [(method, _mapped(contents, method, task)) for method in contents.methods]
+        mapped = [(method, runs) for method, runs in mapped if runs]
+        if mapped:
+            yield f"kl_maps_{task}", _kl_maps(mapped, width)
+
+
+def _panels(number: int, width: float, height: float, **more: Any) -> tuple[Figure, list[Any]]:
+    """A figure with so many panels, at most four in a row and none narrower than can be read; unused places empty."""
+    columns = min(number, MAX_PANELS, max(1, int(width / MIN_PANEL_INCHES)))
+    rows = -(-number // columns)
+    figure = Figure(figsize=(width, rows * height + 0.35), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **more).ravel()
+    for axes in grid[number:]:
+        axes.set_axis_off()
+    return figure, list(grid[:number])
+
+
+def _label_below(panels: Sequence[Any], text: str) -> None:
+    """Name the horizontal axis below the lowest panel of each column."""
+    columns = panels[0].get_gridspec().ncols
+    for axes in panels[-columns:]:
+        axes.set_xlabel(text)
+
+
+def _height(number: int, width: float) -> float:
+    """Height of a panel: two thirds of its width, but never too low to be read."""
+    columns = min(number, MAX_PANELS, max(1, int(width / MIN_PANEL_INCHES)))
+    return min(2.8, max(1.25, 0.68 * width / columns))
+
+
+def _curves(contents: Contents, tasks: list[str], metric: str, axis: str, statistic: str, width: float) -> Figure:
+    """A panel per task: mean and deviation, as in the paper, or the IQM with its 95 % interval."""
+    figure, panels = _panels(len(tasks), width, _height(len(tasks), width))
     named: dict[str, Any] = {}
-    for axes in grid[0]:
+    for axes, task in zip(panels, tasks, strict=True):
+        for method, look in zip(contents.methods, looks(contents.methods), strict=True):
+            curve = contents.band(method, task, metric, axis)
+            if curve is not None:
+                _draw_band(axes, curve, statistic, look, method.name)
+        if metric == "adversary/loss":
+            _mark_chance(axes, [run for run in contents.runs if run.task == task and metric in run.columns])
+        axes.set_title(task)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.locator_params(nbins=4)
         named |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4)
+    _label_below(panels, AXIS_NAMES[axis])
+    name = METRIC_NAMES.get(metric, metric.removesuffix("/leader").replace("_", " "))
+    panels[0].set_ylabel(f"training {name}" if metric.endswith("/leader") else name)
+    _legend(figure, named, width)
     return figure
 
 
-def _draw_methods(contents: Contents, axes: Any, task: str, metric: str, axis: str) -> None:
-    for method, number in zip(contents.methods, colour_numbers(contents.methods), strict=True):
-        curve = contents.band(method, task, metric, axis)
-        style: dict[str, Any] = {"color": COLOURS[number], "ls": DASHES[number], "lw": 1.6, "label": method.name}
-        if curve is None:
-            continue
-        shade: dict[str, Any] = {"color": COLOURS[number], "alpha": 0.18, "lw": 0}
-        axes[0].plot(curve.x, curve.mean, **style)
-        axes[0].fill_between(curve.x, curve.mean - curve.deviation, curve.mean + curve.deviation, **shade)
-        axes[1].plot(curve.x, curve.iqm, **style)
-        axes[1].fill_between(curve.x, curve.low, curve.high, **shade)
+def _draw_band(axes: Any, curve: Band, statistic: str, look: Look, name: str) -> None:
+    """A method's line and band; pale, with dashed edges, where fewer of its runs go on."""
+    if statistic == "mean":
+        centre, low, high = curve.mean, curve.mean - curve.deviation, curve.mean + curve.deviation
+    else:
+        centre, low, high = curve.iqm, curve.low, curve.high
+    colour = COLOURS[look.colour]
+    whole = curve.runs == curve.runs.max()
+    style: dict[str, Any] = {"color": colour, "ls": DASHES[look.dash]}
+    axes.plot(curve.x, np.where(whole, centre, np.nan), lw=1.2, label=name, **style)
+    axes.fill_between(curve.x, low, high, where=whole, color=colour, alpha=0.18, lw=0)
+    if not whole.all():
+        few = ~whole | ~np.roll(whole, 1) | ~np.roll(whole, -1)
+        axes.plot(curve.x, np.where(few, centre, np.nan), lw=0.7, alpha=0.6, **style)
+        for edge in (low, high):
+            axes.plot(curve.x, np.where(few, edge, np.nan), lw=0.4, ls=(0, (3, 3)), color=colour, alpha=0.6)
 
 
-def _mark_chance(grid: Any, contents: Contents, tasks: Sequence[str]) -> None:
+def _legend(figure: Figure, named: dict[str, Any], width: float) -> None:
+    """Below the panels, in as many columns as the names leave room for."""
+    if len(named) > 1:
+        longest = max(map(len, named))
+        columns = max(1, min(len(named), int(width / (0.42 + 0.062 * longest))))
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, columnspacing=1.2)
+
+
+def _mark_chance(axes: Any, runs: Sequence[Run]) -> None:
     """Mark ln M, the loss of a discriminator that guesses."""
-    for column, task in enumerate(tasks):
-        sizes = {
-            run.config.num_policies for run in contents.runs if run.task == task and "adversary/loss" in run.columns
-        }
-        for size in sizes:
-            for axes in grid[:, column]:
-                axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":", label=f"ln {size}, a blind guess")
+    for size in {run.config.num_policies for run in runs}:
+        axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":", label=f"ln {size}, a blind guess")
 
 
 def _first_of_each(contents: Contents) -> list[Run]:
     """The run with the lowest seed of each task and method."""
-    groups = [method.on(task) for task in contents.tasks for method in contents.methods]
+    groups = [contents.counted(method, task) for task in contents.tasks for method in contents.methods]
     return [min(group, key=lambda run: run.config.seed) for group in groups if group]
 
 
-def _kl_maps(runs: list[Run]) -> Figure:
-    """A row per run: its KL map at the start, halfway and at the end, each policy's nearest circled."""
-    figure = Figure(figsize=(2.2 * MAPS_PER_RUN + 1.6, 2.3 * len(runs) + 0.4))
-    grid = figure.subplots(len(runs), MAPS_PER_RUN, squeeze=False)
-    figure.subplots_adjust(left=0.1, right=0.82, top=1 - 0.35 / figure.get_figheight(), bottom=0.02, hspace=0.22)
-    values = np.concatenate([np.ravel(line["kl"]) for run in runs for line in chosen_maps(run, MAPS_PER_RUN)])
+def _mapped(contents: Contents, method: Method, task: str) -> list[Run]:
+    """Runs with KL maps of one size, those of the first."""
+    runs = [run for run in contents.counted(method, task) if run.distances]
+    return [run for run in runs if run.config.num_policies == runs[0].config.num_policies]
+
+
+def _kl_maps(mapped: list[tuple[Method, list[Run]]], width: float) -> Figure:
+    """A row per method: KL maps at the start, halfway and at the end, averaged over seeds, nearest policies circled."""
+    moments = ("start", "halfway", "end")
+    maps = {method.name: [_mean_map(runs, k) for k in range(len(moments))] for method, runs in mapped}
+    side = min(1.35, (width - 1.0) / len(moments))
+    figure = Figure(figsize=(min(width, 3 * side + 1.0), side * len(mapped) + 0.4), layout="constrained")
+    grid = figure.subplots(len(mapped), len(moments), squeeze=False)
+    values = np.concatenate([np.ravel(matrix) for row in maps.values() for matrix in row])
     positive = values[np.isfinite(values) & (values > 0)]
     norm = LogNorm(*((positive.min(), positive.max()) if len(positive) else (0.1, 1)))
-    image = None
-    for row, run in zip(grid, runs, strict=True):
-        for axes in row:
-            axes.set_axis_off()
-        for axes, line in zip(row, chosen_maps(run, MAPS_PER_RUN), strict=False):
-            image = _draw_map(axes, line, norm)
-        row[0].set(ylabel=run.name, yticks=range(run.config.num_policies))
-    if image is not None:
-        figure.colorbar(image, cax=figure.add_axes((0.86, 0.3, 0.02, 0.4)), label="KL from row to column")
+    image: Any = None
+    for row, (name, matrices) in zip(grid, maps.items(), strict=True):
+        for axes, matrix in zip(row, matrices, strict=True):
+            image = _draw_map(axes, matrix, norm)
+        row[0].set_ylabel(name, fontsize=7 if len(name) < 16 else 5)
+    for axes, moment in zip(grid[0], moments, strict=True):
+        axes.set_title(moment)
+    figure.colorbar(image, ax=grid, label="KL from row to column", shrink=0.8, aspect=30)
     return figure
 
 
-def _draw_map(axes: Any, line: dict[str, Any], norm: LogNorm) -> Any:
-    """Draw one matrix. Only the leftmost has row numbers, because many labels are slow to lay out."""
-    matrix = np.array(line["kl"], dtype=np.float64)
-    axes.set_axis_on()
+def _mean_map(runs: list[Run], moment: int) -> np.ndarray:
+    """Matrix at the start (0), halfway (1) or the end (2) of training, averaged over runs."""
+    chosen = [run.distances[round(moment * (len(run.distances) - 1) / 2)] for run in runs]
+    return np.mean([np.array(line["kl"], dtype=np.float64) for line in chosen], axis=0)
+
+
+def _draw_map(axes: Any, matrix: np.ndarray, norm: LogNorm) -> Any:
     axes.grid(visible=False)
     others = np.where(np.eye(len(matrix), dtype=bool), np.inf, matrix)
     image = axes.imshow(np.where(matrix > 0, matrix, np.nan), cmap="viridis", norm=norm)
-    axes.plot(others.argmin(axis=1), range(len(matrix)), "o", ms=9, mfc="none", mec="white")
-    axes.set(title=f"{line['env_steps']:,} steps", xticks=[], yticks=[])
+    axes.plot(others.argmin(axis=1), range(len(matrix)), "o", ms=30 / len(matrix), mfc="none", mec="white", mew=0.8)
+    step = max(1, len(matrix) // 6)
+    axes.set(xticks=range(0, len(matrix), step), yticks=range(0, len(matrix), step))
+    axes.tick_params(length=0, labelsize=6)
     return image
 
 
-def _policies(runs: list[Run]) -> Figure:
-    """Returns of all policies of each run, the leader's drawn on top."""
-    columns = min(4, len(runs))
-    figure = Figure(figsize=(max(4.2, 3 * columns), 2.4 * -(-len(runs) // columns) + 0.4), layout="constrained")
-    panels = figure.subplots(-(-len(runs) // columns), columns, squeeze=False).ravel()
-    for axes in panels[len(runs) :]:
-        axes.set_axis_off()
-    for axes, run in zip(panels, runs, strict=False):
-        followers, leader = policy_metrics(run)
-        for name in followers:
-            axes.plot(thin(run, "env_steps"), thin(run, name), color="#56B4E9", lw=0.9)
-        axes.plot(thin(run, "env_steps"), thin(run, leader), color=COLOURS[0], lw=2)
-        axes.set_title(run.name)
-        axes.xaxis.set_major_formatter(EngFormatter())
-    panels[0].set(xlabel="environment steps", ylabel="return")
+def _aggregate(contents: Contents, width: float) -> Figure:
+    """Left, the IQM of normalised scores with its interval; right, the performance profile."""
+    found = aggregates(contents)
+    style = {method.name: look for method, look in zip(contents.methods, looks(contents.methods), strict=True)}
+    figure = Figure(figsize=(width, max(1.5, 0.22 * len(found) + 0.8)), layout="constrained")
+    intervals, profile = figure.subplots(1, 2)
+    levels = np.linspace(0, max(1.0, *(one.interval.high for one in found)), 201)
+    for place, one in enumerate(found):
+        look = style[one.method]
+        colour = COLOURS[look.colour]
+        intervals.plot(one.interval, (place, place), color=colour, lw=2.5, solid_capstyle="round")
+        intervals.plot(one.iqm, place, "o", color=colour, ms=4)
+        profile.plot(levels, one.profile(levels), color=colour, ls=DASHES[look.dash], lw=1.2)
+    intervals.set(yticks=range(len(found)), yticklabels=[one.method for one in found], xlabel="normalised score, IQM")
+    intervals.invert_yaxis()
+    profile.set(xlabel="normalised score", ylabel="share of runs above")
     return figure
 
 
-def _throughput(runs: list[Run]) -> Figure:
+def _policies(runs: list[Run], width: float) -> Figure:
+    """Returns of all policies of each run, the leader's drawn on top."""
+    figure, panels = _panels(len(runs), width, _height(len(runs), width))
+    for axes, run in zip(panels, runs, strict=True):
+        followers, leader = policy_metrics(run)
+        for name in followers:
+            axes.plot(thin(run, "env_steps"), thin(run, name), color=COLOURS[7], lw=0.5, alpha=0.7)
+        axes.plot(thin(run, "env_steps"), thin(run, leader), color=COLOURS[0], lw=1.2)
+        axes.set_title(f"{run.task}\n{run.config.method}", fontsize=7)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.locator_params(nbins=4)
+    _label_below(panels, "environment steps")
+    panels[0].set_ylabel("training return")
+    return figure
+
+
+def _throughput(runs: list[Run], width: float) -> Figure:
     """Seconds of an iteration by part, a bar per run."""
-    figure = Figure(figsize=(6.4, 0.4 * len(runs) + 1.4), layout="constrained")
+    figure = Figure(figsize=(width, 0.17 * len(runs) + 1.0), layout="constrained")
     axes = figure.subplots()
     found = [throughput(run)["parts"] for run in runs]
     left = np.zeros(len(runs))
     for number, part in enumerate(dict.fromkeys(part for parts in found for part in parts)):
-        width = np.array([parts.get(part, 0.0) for parts in found])
-        axes.barh([run.name for run in runs], width, left=left, color=COLOURS[number % len(COLOURS)], label=part)
-        left += width
+        lengths = np.array([parts.get(part, 0.0) for parts in found])
+        fill, hatch = GREYS[number % len(GREYS)]
+        names = [run.name for run in runs]
+        axes.barh(names, lengths, left=left, color=fill, hatch=hatch, edgecolor="0.3", lw=0.4, label=part)
+        left += lengths
     axes.invert_yaxis()
     axes.set_xlabel("seconds of an iteration")
-    figure.legend(loc="outside lower center", ncols=5)
+    _legend(figure, dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)), width)
     return figure

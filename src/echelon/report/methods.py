@@ -1,6 +1,6 @@
 """Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +34,18 @@ class Method:
 def group_runs(runs: Sequence[Run]) -> list[Method]:
     """Methods, ordered by algorithm as the config lists them, variants after the algorithm they vary.
 
-    Where runs of one name and task differ by more than the seed, the settings they differ in become part of the name.
+    Where runs of one name and task differ by more than the seed, what differs becomes part of the name: the one setting
+    that varies, or of several only those that are not what most runs of the task have.
     """
-    varied = {name: _varied(runs, name) for name in dict.fromkeys(_title(run) for run in runs)}
     groups: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        parts = [f"{_short(name)} {worded(run.settings.get(name))}" for name in varied[_title(run)]]
-        groups[" · ".join([_title(run), *parts])].append(run)
+    for title in dict.fromkeys(_title(run) for run in runs):
+        same = [run for run in runs if _title(run) == title]
+        varied = _varied(same)
+        for run in same:
+            usual = {name: _usual(same, run.task, name) for name in varied}
+            told = [name for name in varied if len(varied) == 1 or worded(run.settings.get(name)) != usual[name]]
+            parts = [f"{_label(name)} {worded(run.settings.get(name))}" for name in told]
+            groups[" · ".join([title, *parts])].append(run)
     methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
     return sorted(methods, key=_rank)
 
@@ -50,10 +55,10 @@ def _title(run: Run) -> str:
     return run.config.method if run.config.variant else run.config.algo.upper()
 
 
-def _rank(method: Method) -> tuple[int, bool]:
+def _rank(method: Method) -> tuple[int, bool, int]:
     """Orders by algorithm, those registered from outside last, and variants after what they vary."""
-    known = method.algo in ALGORITHMS
-    return ALGORITHMS.index(method.algo) if known else len(ALGORITHMS), bool(method.runs[0].config.variant)
+    place = ALGORITHMS.index(method.algo) if method.algo in ALGORITHMS else len(ALGORITHMS)
+    return place, bool(method.runs[0].config.variant), method.name.count(" · ")
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
@@ -62,19 +67,57 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [name for name in names if len({worded(run.settings.get(name)) for run in runs}) > 1]
 
 
-def _varied(runs: Sequence[Run], title: str) -> list[str]:
+def _varied(same: Sequence[Run]) -> list[str]:
     """Settings in which runs of one name and one task differ. Settings that differ only between
     tasks do not count: each task has its preset."""
     varied: dict[str, None] = {}
-    for task in dict.fromkeys(run.task for run in runs):
-        same = [run for run in runs if (run.task, _title(run)) == (task, title)]
-        varied |= dict.fromkeys(differing(same))
-    return [name for name in varied if not {name, name.split(".")[0]} & set(NOT_THE_METHOD)]
+    for task in dict.fromkeys(run.task for run in same):
+        varied |= dict.fromkeys(differing([run for run in same if run.task == task]))
+    return [name for name in varied if not _is_no_method(name)]
 
 
-def _short(name: str) -> str:
-    """A setting's name without its group."""
-    return name.rpartition(".")[2].replace("_", " ")
+def _is_no_method(name: str) -> bool:
+    return bool({name, name.split(".")[0]} & set(NOT_THE_METHOD))
+
+
+def _usual(runs: Sequence[Run], task: str, name: str) -> str:
+    """The value of a setting that most runs of a task have."""
+    return Counter(worded(run.settings.get(name)) for run in runs if run.task == task).most_common(1)[0][0]
+
+
+def _label(name: str) -> str:
+    """A setting's name with its group, without which `coef` would not say of what."""
+    return name.replace(".", " ").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Methods of one task that differ in one numeric setting only."""
+
+    task: str
+    setting: str
+    points: list[tuple[float, Method]]
+    """By value, ascending."""
+
+
+def find_sweeps(methods: Sequence[Method], task: str) -> list[Sweep]:
+    """For each numeric setting with three values or more, the largest group of methods that agree in all others."""
+    found = []
+    for algo in dict.fromkeys(method.algo for method in methods):
+        here = [(method, method.on(task)[0]) for method in methods if method.algo == algo and method.on(task)]
+        varied = [name for name in differing([run for _, run in here]) if not _is_no_method(name)]
+        varied = [name for name in varied if name != "variant"]
+        for setting in varied:
+            groups: dict[tuple[str, ...], dict[float, Method]] = defaultdict(dict)
+            for method, run in here:
+                value = run.settings.get(setting)
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    others = tuple(worded(run.settings.get(name)) for name in varied if name != setting)
+                    groups[others].setdefault(float(value), method)
+            largest = max(groups.values(), key=len, default={})
+            if len(largest) >= 3:
+                found.append(Sweep(task, setting, sorted(largest.items(), key=lambda point: point[0])))
+    return found
 
 
 def worded(value: Any) -> str:

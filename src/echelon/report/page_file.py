@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from echelon.report.palette import COLOURS, DARK_COLOURS
 from echelon.runs.replays import viewer_script
 
-SCRIPTS = ("core", "statistics", "chart", "selection", "curves", "tables", "maps", "panels", "main")
+SCRIPTS = (
+    *("core", "state", "statistics", "export", "chart", "selection", "compared"),
+    *("curves", "tables", "comparison", "maps", "policies", "listings", "main"),
+)
 """`page/NAME.js`, in the order they depend on each other."""
 
 
@@ -18,7 +22,7 @@ def page(data: dict[str, Any], replays: Mapping[str, str], heading: str) -> str:
     listed = [f'{{"run":{json.dumps(run)},"replay":{text}}}' for run, text in replays.items()]
     parts = {
         "HEADING": _escaped(heading),
-        "STYLE": (folder / "style.css").read_text(),
+        "STYLE": _palette() + (folder / "style.css").read_text(),
         "DATA": _embedded(json.dumps(data, separators=(",", ":"), allow_nan=False)),
         "REPLAYS": _embedded(f"[{','.join(listed)}]"),
         "PLAYER": _script(viewer_script()) if replays else "",
@@ -27,6 +31,15 @@ def page(data: dict[str, Any], replays: Mapping[str, str], heading: str) -> str:
     text = (folder / "index.html").read_text()
     head, *rest = text.split("<!--@")
     return head + "".join(parts[name] + tail for name, tail in (piece.split("@-->", 1) for piece in rest))
+
+
+def _palette() -> str:
+    """The methods' colours as style rules: `.c0` sets `--c`, on a light or a dark ground."""
+    rules = []
+    for root, colours in ((":root", COLOURS), (':root[data-theme="dark"]', DARK_COLOURS)):
+        rules.append(f"{root} {{ {' '.join(f'--c{i}: {colour};' for i, colour in enumerate(colours))} }}")
+    rules += [f".c{i} {{ --c: var(--c{i}); }}" for i in range(len(COLOURS))]
+    return "\n".join(rules) + "\n"
 
 
 def _embedded(document: str) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from echelon.report.contents import Contents
 from echelon.report.curves import thin
-from echelon.report.methods import differing, worded
-from echelon.report.palette import colour_numbers
+from echelon.report.methods import differing, find_sweeps, worded
+from echelon.report.palette import DASHES, looks
 from echelon.report.reading import Run
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
@@ -33,12 +33,22 @@ def payload(contents: Contents) -> dict[str, Any]:
         "score": contents.score,
         "tasks": contents.tasks,
         "methods": [
-            {"name": method.name, "colour": colour}
-            for method, colour in zip(contents.methods, colour_numbers(contents.methods), strict=True)
+            {"name": method.name, "colour": look.colour, "dash": look.dash}
+            for method, look in zip(contents.methods, looks(contents.methods), strict=True)
         ],
         "runs": [_run(run, number[run.name]) for run in contents.runs],
         "problems": [{"path": problem.path, "sentence": problem.sentence} for problem in contents.problems],
-        "settings": [settings_table(contents, task) for task in contents.tasks],
+        "settings": merged_settings(contents),
+        "sweeps": [
+            {
+                "task": sweep.task,
+                "setting": sweep.setting,
+                "points": [[x, number[m.runs[0].name]] for x, m in sweep.points],
+            }
+            for task in contents.tasks
+            for sweep in find_sweeps(contents.methods, task)
+        ],
+        "dashes": [dashes for _, dashes in DASHES],
     }
 
 
@@ -74,6 +84,7 @@ def _run(run: Run, method: int) -> dict[str, Any]:
         "seconds": _finite(run.columns["wall_s"][-1]) if "wall_s" in run.columns else None,
         "notes": run.notes,
         "final": {name: _finite(run.final(name)) for name in shown if name in run.columns},
+        "evaluation": _evaluation(run),
         "axes": {name: _rounded(thin(run, name), 7) for name in AXES if name in run.columns},
         "curves": {name: _rounded(thin(run, name)) for name in shown if name in run.columns},
         "policySteps": _rounded(thin(run, "env_steps", POLICY_POINTS), 7),
@@ -83,6 +94,21 @@ def _run(run: Run, method: int) -> dict[str, Any]:
         "kl": _maps(run),
         "throughput": throughput(run),
     }
+
+
+def _evaluation(run: Run) -> dict[str, Any] | None:
+    """Figures of every policy, by their names in training: `return/leader` of policy 2 is its own return."""
+    found = run.evaluation
+    if found is None:
+        return None
+    modes = {
+        mode: [
+            {f"{name}/leader": _short(value, 7) for name, value in found.scores.get((policy, mode), {}).items()}
+            for policy in range(run.config.num_policies)
+        ]
+        for mode in ("deterministic", "sampled")
+    }
+    return {"leader": found.leader, "episodes": found.episodes, **modes}
 
 
 def _follower(run: Run) -> str:
@@ -137,6 +163,16 @@ def settings_table(contents: Contents, task: str) -> dict[str, Any]:
         if len({worded(run.machine.get(name)) for run in runs}) > 1
     ]
     return {"task": task, "methods": [method.name for method, _ in columns], "rows": rows}
+
+
+def merged_settings(contents: Contents) -> list[dict[str, Any]]:
+    """The tables of all tasks, those of equal content as one that names its tasks."""
+    merged: dict[str, dict[str, Any]] = {}
+    for task in contents.tasks:
+        table = settings_table(contents, task)
+        key = repr((table["methods"], table["rows"]))
+        merged.setdefault(key, {"tasks": [], "methods": table["methods"], "rows": table["rows"]})["tasks"].append(task)
+    return list(merged.values())
 
 
 def _common(values: Sequence[Any]) -> str:

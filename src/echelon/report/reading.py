@@ -51,6 +51,22 @@ class Problem:
     sentence: str
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """What `echelon evaluate` found at the end of a run: episodes counted once, all policies from the same starts."""
+
+    leader: int
+    episodes: int
+    """Per policy and way of acting."""
+    scores: dict[tuple[int, str], dict[str, float]]
+    """By policy and way of acting: `return`, and the task's own figures by name."""
+
+    def of(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
+        """A figure of the leader or of another policy; `metric` is its name in training, `NAME/leader`."""
+        found = self.scores.get((self.leader if policy is None else policy, mode), {})
+        return found.get(metric.removesuffix("/leader"), math.nan)
+
+
 @dataclass
 class Run:
     """One run folder, read."""
@@ -70,6 +86,8 @@ class Run:
     notes: list[str] = field(default_factory=list)
     colour: int | None = None
     """Its algorithm's place in the palette, if that has one."""
+    evaluation: Evaluated | None = None
+    """Of its last iteration."""
 
     @property
     def task(self) -> str:
@@ -176,6 +194,12 @@ def read_run(path: Path) -> Run:
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None
     name = os.fsencode(folder.name).decode(errors="backslashreplace")  # a name may be no text
     run = Run(name, path, config, settings, _machine(document), columns, distances, colour=colour)
+    try:
+        run.evaluation = read_evaluation(folder, run.iterations)
+        if run.evaluation is None and folder.evaluation.exists():
+            run.notes.append("evaluated, but not at its end, so not scored by that")
+    except UserError as error:
+        run.notes.append(str(error))
     if damage:
         run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
     if not known.all():
@@ -188,6 +212,24 @@ def read_run(path: Path) -> Run:
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
     return run
+
+
+def read_evaluation(folder: RunFolder, iteration: int) -> Evaluated | None:
+    """What `evaluation.json` says of the state after `iteration`; None if it is of another. A `UserError` if it is
+    damaged."""
+    if not folder.evaluation.exists():
+        return None
+    try:
+        found = json.loads(folder.evaluation.read_text())
+        scores: dict[tuple[int, str], dict[str, float]] = {}
+        for one in found["scores"]:
+            figures = {"return": one["return_mean"], **one["extra"]}
+            known = {name: float(value) for name, value in figures.items() if value is not None}
+            scores[int(one["policy"]), str(one["mode"])] = known
+        evaluated = Evaluated(int(found["leader"]), int(found["scores"][0]["episodes"]), scores)
+        return evaluated if found["iteration"] == iteration else None
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise UserError("its evaluation.json is damaged; echelon evaluate writes it anew") from None
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 /** A line chart in SVG, as wide as its place, that answers the pointer and the arrow keys. */
 Report.chart = (() => {
   const { svg, el } = Report;
-  const HEIGHT = 270;
+  const TALL = 270;
+  const SMALL = 196;
 
   /** Round numbers between `low` and `high`, about `wanted` of them. */
   const ticks = (low, high, wanted) => {
@@ -31,40 +32,61 @@ Report.chart = (() => {
       });
     }
     for (const mark of spec.marks ?? []) { y0 = Math.min(y0, mark.y); y1 = Math.max(y1, mark.y); }
+    if (spec.xTicks) [x0, x1] = [-0.4, spec.xTicks.length - 0.6];
     const air = (y1 - y0) * 0.06 || Math.abs(y1) * 0.1 || 1;
-    return { x0: Math.min(x0, 0), x1: x1 > x0 ? x1 : x0 + 1, y0: y0 >= 0 && y0 - air < 0 ? 0 : y0 - air, y1: y1 + air };
+    return { x0: spec.xTicks ? x0 : Math.min(x0, 0), x1: x1 > x0 ? x1 : x0 + 1, y0: y0 >= 0 && y0 - air < 0 ? 0 : y0 - air, y1: y1 + air };
   };
 
-  const path = (xs, ys, place) => {
+  const path = (xs, ys, place, wanted) => {
     let text = "";
     let open = false;
     xs.forEach((x, i) => {
-      if (ys[i] === null || !Number.isFinite(ys[i])) return;
+      if (!wanted(i)) open = false;
+      if (ys[i] === null || !Number.isFinite(ys[i]) || !wanted(i)) return;
       text += `${open ? "L" : "M"}${place.x(x).toFixed(1)},${place.y(ys[i]).toFixed(1)}`;
       open = true;
     });
     return text;
   };
-  const area = (line, place) => {
-    const here = line.x.map((_, i) => i).filter((i) => Number.isFinite(line.low[i]) && Number.isFinite(line.high[i]));
+  const area = (line, place, wanted) => {
+    const pieces = [];
+    line.x.forEach((_, i) => {
+      if (!wanted(i) || !Number.isFinite(line.low[i]) || !Number.isFinite(line.high[i])) return;
+      if (pieces.length && pieces.at(-1).at(-1) === i - 1) pieces.at(-1).push(i);
+      else pieces.push([i]);
+    });
     const point = (i, ys) => `${place.x(line.x[i]).toFixed(1)},${place.y(ys[i]).toFixed(1)}`;
-    return here.length ? `M${here.map((i) => point(i, line.high)).join("L")}L${here.reverse().map((i) => point(i, line.low)).join("L")}Z` : "";
+    return pieces.map((here) => `M${here.map((i) => point(i, line.high)).join("L")}L${here.toReversed().map((i) => point(i, line.low)).join("L")}Z`).join("");
+  };
+
+  /** A line, and apart from it the stretches in which only some of its runs go on: [wanted, class]. */
+  const stretches = (line) => {
+    if (!line.n) return [[() => true, ""]];
+    const most = Math.max(...line.n);
+    const few = (i) => line.n[i] < most || line.n[i - 1] < most || line.n[i + 1] < most;
+    return line.n.some((n) => n && n < most) ? [[(i) => line.n[i] === most, ""], [few, "few"]] : [[() => true, ""]];
   };
 
   /** Names at the ends of lines, moved apart where they would overlap. */
-  const endLabels = (spec, place, right) => {
+  const endLabels = (spec, place, right, height) => {
     const named = spec.series.filter((line) => line.label).map((line) => {
       let last = line.y.length - 1;
       while (last > 0 && !Number.isFinite(line.y[last] ?? NaN)) last--;
       return { line, y: place.y(line.y[last]) };
     }).filter((item) => Number.isFinite(item.y)).sort((a, b) => a.y - b.y);
     named.forEach((item, i) => { if (i) item.y = Math.max(item.y, named[i - 1].y + 14); });
-    const over = named.length ? named[named.length - 1].y - (HEIGHT - 34) : 0;
+    const over = named.length ? named[named.length - 1].y - (height - 34) : 0;
     if (over > 0) named.forEach((item) => { item.y -= over; });
     return named.map(({ line, y }) => svg("text", { class: `end ${line.colour}`, x: right + 6, y: y + 4 }, line.label));
   };
 
-  const frame = (spec, place, range, width, edges) => {
+  /** A dot and its interval at every x. */
+  const points = (line, place) => line.x.flatMap((x, i) => [
+    svg("line", { class: `whisker ${line.colour}`, x1: place.x(x), x2: place.x(x), y1: place.y(line.low[i]), y2: place.y(line.high[i]) }),
+    svg("circle", { class: `dot ${line.colour}`, cx: place.x(x), cy: place.y(line.y[i]), r: 4 }),
+  ]);
+
+  const frame = (spec, place, range, width, height, edges) => {
     const parts = [];
     const ys = ticks(range.y0, range.y1, 4);
     for (const y of ys) {
@@ -72,11 +94,11 @@ Report.chart = (() => {
       parts.push(svg("text", { x: edges.left - 7, y: place.y(y) + 4, "text-anchor": "end" }, tickText(y, ys.length > 1 ? ys[1] - ys[0] : 1)));
     }
     const xs = ticks(range.x0, range.x1, Math.max(2, Math.floor(width / 110)));
-    for (const x of xs) {
-      const text = spec.xFormat ? spec.xFormat(x) : tickText(x, xs.length > 1 ? xs[1] - xs[0] : 1);
-      parts.push(svg("text", { x: place.x(x), y: HEIGHT - 21, "text-anchor": "middle" }, text));
+    const format = (x) => (spec.xFormat ? spec.xFormat(x) : tickText(x, xs.length > 1 ? xs[1] - xs[0] : 1));
+    for (const [x, text] of spec.xTicks ?? xs.map((value) => [value, format(value)])) {
+      parts.push(svg("text", { x: place.x(x), y: height - 21, "text-anchor": "middle" }, text));
     }
-    parts.push(svg("text", { x: (edges.left + edges.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, spec.xLabel));
+    parts.push(svg("text", { x: (edges.left + edges.right) / 2, y: height - 4, "text-anchor": "middle" }, spec.xLabel));
     for (const mark of spec.marks ?? []) {
       parts.push(svg("line", { class: "mark", "data-value": mark.y, x1: edges.left, x2: edges.right, y1: place.y(mark.y), y2: place.y(mark.y) }));
       parts.push(svg("text", { x: edges.right - 2, y: place.y(mark.y) - 5, "text-anchor": "end" }, mark.label));
@@ -112,9 +134,10 @@ Report.chart = (() => {
     };
     const valueText = (line, i) => {
       const spread = line.low && line.high && line.high[i] > line.low[i];
-      if (!spread) return Report.figure(line.y[i]);
-      return spec.interval ? `${Report.figure(line.y[i])} [${Report.figure(line.low[i])}, ${Report.figure(line.high[i])}]`
-        : `${Report.figure(line.y[i])} ± ${Report.figure(line.high[i] - line.y[i])}`;
+      const n = line.n && Math.max(...line.n) > 1 ? `, n = ${line.n[i]}` : "";
+      if (!spread) return Report.figure(line.y[i]) + n;
+      return (spec.interval ? `${Report.figure(line.y[i])} [${Report.figure(line.low[i])}, ${Report.figure(line.high[i])}]`
+        : Report.pair(line.y[i], line.high[i] - line.y[i])) + n;
     };
     let at = range.x1;
     plot.addEventListener("pointermove", (event) => {
@@ -134,13 +157,15 @@ Report.chart = (() => {
     });
   };
 
-  /** Draw `spec` into `host`: series {name, label, colour, dash, x, y, low, high, weight}, marks, xLabel, describe. */
+  /** Draw `spec` into `host`: series {name, label, colour, dash, x, y, low, high, n, weight, points}, marks, xLabel, describe.
+   * Returns whether the lines could be named at their ends. */
   return (host, spec) => {
-    const width = Math.max(240, host.clientWidth);
+    const [width, height] = [Math.max(200, host.clientWidth), spec.small ? SMALL : TALL];
     const named = spec.series.filter((line) => line.label);
     const longest = Math.max(0, ...named.map((line) => line.label.length));
-    const right = width - (named.length && width > 260 && longest < (width > 380 ? 14 : 6) ? 14 + longest * 7.2 : 12);
-    const edges = { left: 46, right, top: 10, bottom: HEIGHT - 38 };
+    const fits = named.length && named.length <= 8 && width > 260 && longest < (width > 380 ? 14 : 6);
+    const right = width - (fits ? 14 + longest * 7.2 : 12);
+    const edges = { left: 46, right, top: 10, bottom: height - 38 };
     const range = extent(spec);
     const place = {
       x: (x) => edges.left + ((x - range.x0) / (range.x1 - range.x0)) * (edges.right - edges.left),
@@ -148,27 +173,35 @@ Report.chart = (() => {
       back: (px) => range.x0 + ((px - edges.left) / (edges.right - edges.left)) * (range.x1 - range.x0),
     };
     const plot = svg("svg", {
-      class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, tabindex: 0, role: "img",
+      class: "plot", viewBox: `0 0 ${width} ${height}`, height, tabindex: 0, role: "img",
       "aria-label": `${spec.describe}. Arrow keys read values.`,
     });
-    plot.append(...frame(spec, place, range, width, edges));
-    for (const line of spec.series) if (line.low) plot.append(svg("path", { class: `band ${line.colour}`, d: area(line, place) }));
+    plot.append(...frame(spec, place, range, width, height, edges));
     for (const line of spec.series) {
-      plot.append(svg("path", {
-        class: `line ${line.weight ?? ""} ${line.colour}`, d: path(line.x, line.y, place),
-        "stroke-dasharray": line.dash || null, "data-run": line.run, "data-method": line.method,
-      }));
+      if (line.low && !line.points) for (const [wanted, few] of stretches(line)) plot.append(svg("path", { class: `band ${few} ${line.colour}`, d: area(line, place, wanted) }));
     }
-    if (right < width - 12) plot.append(...endLabels(spec, place, right));
+    for (const line of spec.series) {
+      for (const [wanted, few] of stretches(line)) {
+        plot.append(svg("path", {
+          class: `line ${line.weight ?? ""} ${few} ${line.colour}`, d: path(line.x, line.y, place, wanted),
+          "stroke-dasharray": line.dash || null, "data-run": line.run, "data-method": line.method,
+        }));
+      }
+      if (line.points) plot.append(...points(line, place));
+    }
+    if (fits) plot.append(...endLabels(spec, place, right, height));
     answer(plot, spec, place, range, edges);
     host.replaceChildren(plot);
+    return Boolean(fits) || named.length < 2;
   };
 })();
 
 /** A titled place for a chart inside `parent`, drawn at once. */
 Report.card = (parent, title, spec, note) => {
   const host = Report.el("div");
-  parent.append(Report.el("figure", { class: "card" },
-    Report.el("figcaption", {}, title, note ? Report.el("span", { class: "muted" }, note) : null), host));
-  Report.chart(host, spec);
+  parent.append(Report.el("figure", { class: "card" }, Report.el("figcaption", {}, title, note ? Report.el("span", { class: "muted" }, note) : null,
+    Report.saveButtons(host, `${title} ${note ?? ""} ${spec.xLabel}`)), host));
+  return Report.chart(host, spec);
 };
+/** Which line is whose, for charts whose lines could not be named at their ends. */
+Report.legend = (methods) => Report.el("div", { class: "legend" }, ...methods.map((method) => Report.el("span", {}, Report.key(method), Report.data.methods[method].name)));

@@ -2,13 +2,22 @@
 (() => {
   const { el, svg, data, find } = Report;
   const mapped = data.runs.filter((run) => run.kl.maps.length);
-  find("maps").hidden = !mapped.length;
-  if (!mapped.length) return;
+  if (!mapped.length) {
+    find("maps").hidden = true;
+    return;
+  }
   const MOMENTS = 200;
   const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
   const state = Report.mapState = { moment: MOMENTS, timer: null, task: mapped[0].task, seed: mapped[0].seed };
+  const MEAN = "mean";
 
-  const shown = () => Report.visible().filter((run) => run.kl.maps.length && run.task === state.task && run.seed === Number(state.seed));
+  /** Runs that are mapped: of one seed, or all of them, to be averaged. */
+  const shown = () => Report.visible().filter((run) => run.kl.maps.length && run.task === state.task && (state.seed === MEAN || run.seed === Number(state.seed)));
+  /** Lists of runs that share a figure: a method's seeds, or one run each. */
+  const figures = () => {
+    if (state.seed !== MEAN) return shown().map((run) => [run]);
+    return Report.methods(state.task).map((method) => Report.counted(method, state.task).filter((run) => shown().includes(run))).filter((runs) => runs.length);
+  };
   const values = Float64Array.from(mapped.flatMap((run) => run.kl.maps.flat()).filter((value) => value > 0)).sort();
   // Policies start out almost equal: a few of those first distances must not use up half of the colours.
   const [low, high] = [values[Math.floor(values.length * 0.05)], values[values.length - 1]];
@@ -26,9 +35,15 @@
   const lastStep = () => Math.max(1, ...shown().map((run) => run.kl.steps[run.kl.steps.length - 1]));
   const stepsNow = () => (lastStep() * state.moment) / MOMENTS;
 
-  const figure = (run) => {
+  const average = (maps) => maps[0].map((_, i) => {
+    const known = maps.map((map) => map[i]).filter((value) => value !== null);
+    return known.length ? Report.stats.mean(known) : null;
+  });
+  const figure = (runs) => {
+    const [run] = runs;
     const frame = frameAt(run, stepsNow());
-    const [size, map] = [run.policies, run.kl.maps[frame]];
+    const alike = runs.filter((one) => one.policies === run.policies);
+    const [size, map] = [run.policies, average(alike.map((one) => one.kl.maps[frameAt(one, stepsNow())]))];
     const [edge, side] = [26, 240];
     const cell = side / size;
     const drawing = svg("svg", { class: "map", viewBox: `0 0 ${edge + side + 2} ${edge + side + 2}`, role: "img", "data-frame": frame, "aria-label": describe(run, map, size) });
@@ -50,8 +65,10 @@
         drawing.append(svg("circle", { class: "nearest-edge", ...place }), svg("circle", { class: "nearest", ...place }));
       }
     }
+    const note = `${Report.count(run.kl.steps[frame])} steps${alike.length > 1 ? `, mean of ${alike.length}` : ""}`;
+    const host = el("div", {}, drawing);
     return el("figure", { class: "card", "data-run": run.index },
-      el("figcaption", {}, Report.swatch(Report.colour(run.method)), data.methods[run.method].name, el("span", { class: "muted" }, `${Report.count(run.kl.steps[frame])} steps`)), drawing);
+      el("figcaption", {}, ...Report.named(run.method), el("span", { class: "muted" }, note), Report.saveButtons(host, `kl ${run.name} ${frame}`)), host);
   };
   const short = (value) => (value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : value.toFixed(2).replace(/^0/, ""));
   const describe = (run, map, size) => {
@@ -84,16 +101,13 @@
     const text = `${Report.count(stepsNow())} environment steps`;
     clock.textContent = text;
     slider.setAttribute("aria-valuetext", text);
-    find("maps-figures").replaceChildren(...shown().map(figure));
+    find("maps-figures").replaceChildren(...figures().map(figure));
     if (!shown().length) find("maps-figures").append(el("p", { class: "empty" }, "No run with this task and seed is shown."));
   };
 
-  const tasks = () => [...new Set(mapped.map((run) => run.task))].map((task) => [task, task]);
-  const seeds = () => [...new Set(mapped.filter((run) => run.task === state.task).map((run) => run.seed))].sort((a, b) => a - b).map((seed) => [seed, `seed ${seed}`]);
-  find("maps-controls").append(button, slider, clock,
-    Report.select("Task", tasks, () => state.task, (value) => { state.task = value; }), Report.select("Seed", seeds, () => state.seed, (value) => { state.seed = Number(value); }));
+  find("maps-controls").append(button, slider, clock, ...Report.taskAndSeed(mapped, state, MEAN));
   if (values.length) {
     find("maps-legend").append(`near, up to ${Report.figure(low)}`, el("span", { class: "ramp", style: `background: linear-gradient(90deg, ${VIRIDIS.join()})` }), `${Report.figure(high)} far, logarithmic`);
   }
-  Report.onChange(draw);
+  Report.section("maps", draw, () => Report.visible().some((run) => run.kl.maps.length));
 })();

@@ -1,6 +1,6 @@
-/** The list of runs: what is unticked here is nowhere on the page. */
-Report.selection = (() => {
-  const { el, choice, data } = Report;
+/** Which runs and tasks are shown: what is unticked here is nowhere on the page. */
+(() => {
+  const { el, choice, data, find } = Report;
 
   const toggle = (runs, shown) => {
     runs.forEach((run) => (shown ? choice.hidden.delete(run.index) : choice.hidden.add(run.index)));
@@ -14,7 +14,6 @@ Report.selection = (() => {
       input.indeterminate = shown > 0 && shown < runs.length;
     };
     Report.onChange(update);
-    update();
     return el("label", { class: `pick ${colour}` }, input, extra, el("span", { class: "name" }, label));
   };
   const method = (index) => {
@@ -26,14 +25,28 @@ Report.selection = (() => {
       type: "button", class: "more", "aria-expanded": "false",
       onclick: () => { seeds.hidden = !seeds.hidden; more.setAttribute("aria-expanded", String(!seeds.hidden)); },
     }, runs.length === 1 ? "1 run" : `${runs.length} runs`);
-    const item = el("div", { class: "method" }, box(runs, data.methods[index].name, colour, Report.key(index)), more, seeds);
-    item.dataset.method = index;
-    return item;
+    return el("div", { class: "method", "data-method": index }, box(runs, data.methods[index].name, colour, Report.key(index)), more, seeds);
   };
-  Report.find("run-list").append(...data.methods.map((_, index) => method(index)));
+  find("run-list").append(...data.methods.map((_, index) => method(index)));
   Report.onChange(() => {
     const shown = Report.visible().length;
-    Report.find("shown").textContent = shown === data.runs.length ? `${shown}` : `${shown} of ${data.runs.length} shown`;
+    find("shown").textContent = shown === data.runs.length ? `${shown}` : `${shown} of ${data.runs.length} shown`;
   });
-  if (window.matchMedia("(max-width: 60rem)").matches) Report.find("selection").open = false;
+  if (window.matchMedia("(max-width: 60rem)").matches) find("selection").open = false;
+
+  const chip = (task, index) => {
+    const button = el("button", {
+      type: "button", class: "chip",
+      onclick: () => { if (!choice.off.delete(index)) choice.off.add(index); Report.changed(); },
+      ondblclick: () => { data.tasks.forEach((_, k) => (k === index ? choice.off.delete(k) : choice.off.add(k))); Report.changed(); },
+    }, task);
+    Report.onChange(() => button.setAttribute("aria-pressed", String(!choice.off.has(index))));
+    return button;
+  };
+  if (data.tasks.length > 1) {
+    const all = el("button", { type: "button", class: "quiet", onclick: () => { choice.off.clear(); Report.changed(); } }, "all tasks");
+    Report.onChange(() => { all.hidden = !choice.off.size; });
+    find("tasks").append(...data.tasks.map(chip), all);
+    find("tasks").title = "A click hides or shows a task, a double click shows it alone";
+  }
 })();

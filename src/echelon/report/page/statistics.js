@@ -1,5 +1,6 @@
-/** The statistics of the report, over the runs that are not hidden. Python's, which write the tables, agree with them. */
-Report.stats = (() => {
+/** The statistics of the report, over the runs that are not hidden. Python's, which write the tables, agree with them. One
+ * function without anything from outside, so that its text can be run beside the page too. */
+const makeStatistics = () => {
   const known = (values) => values.filter((value) => value !== null && Number.isFinite(value));
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const deviation = (values) => {
@@ -119,13 +120,14 @@ Report.stats = (() => {
     const values = clean.map((curve) => interpolate(curve.x, curve.y, grid));
     const random = generator(7);
     const draws = Array.from({ length: RESAMPLES * clean.length }, () => random());
-    const found = { x: grid, y: [], low: [], high: [] };
+    const found = { x: grid, y: [], low: [], high: [], n: [] };
     grid.forEach((_, i) => {
       const here = values.map((value) => value[i]).filter(Number.isFinite);
       const [centre, low, high] = statistic === "iqm" ? iqmInterval(here, draws) : meanBand(here);
       found.y.push(centre);
       found.low.push(low);
       found.high.push(high);
+      found.n.push(here.length);
     });
     return found;
   };
@@ -153,5 +155,65 @@ Report.stats = (() => {
     const [x0, x1, y0, y1] = [curve.x[first - 1], curve.x[first], curve.y[first - 1], curve.y[first]];
     return x0 + ((score - y0) / (y1 - y0)) * (x1 - x0);
   };
-  return { known, mean, deviation, sample, iqm, bootstrap, improvement, welch, holm, band, reaches };
+  /** Value of a thinned curve over the last twentieth of `steps`, at least its last point by then. */
+  const atStep = (xs, ys, steps) => {
+    const reached = xs.map((_, i) => i).filter((i) => ys[i] !== null && xs[i] <= steps * (1 + 1e-9));
+    if (!reached.length) return NaN;
+    const last = reached.filter((i) => xs[i] > 0.95 * steps);
+    return last.length ? mean(last.map((i) => ys[i])) : ys[reached[reached.length - 1]];
+  };
+  /** Strata alternate between ours and theirs, a pair per task. */
+  const meanImprovement = (strata) => mean(strata.flatMap((_, k) => (k % 2 ? [] : [improvement(strata[k], strata[k + 1])])));
+  /** What takes long, by name. */
+  const slow = {
+    iqm: (strata) => bootstrap(strata, (...drawn) => iqm(drawn.flat())),
+    mean: (strata) => bootstrap(strata, (...drawn) => mean(drawn.flat())),
+    improvement: (strata) => bootstrap(strata, (...drawn) => meanImprovement(drawn)),
+    band: (curves) => band(curves, "iqm"),
+  };
+  return { known, mean, deviation, sample, iqm, improvement, meanImprovement, welch, holm, band, atStep, reaches, slow };
+};
+Report.stats = makeStatistics();
+
+/** `Report.slowly(name, data, key)`: what a slow statistic gives, or undefined until it has been computed beside the page; then
+ * the section that asked is drawn again. */
+(() => {
+  const PATIENCE_MS = 800; // Results are shown together, once all are there or so much time has passed.
+  const found = new Map();
+  const asking = new Map(); // key: sections to draw again
+  let due = null;
+  const answer = (key, value) => {
+    found.set(key, value);
+    due ??= { timer: setTimeout(tell, PATIENCE_MS), sections: new Set() };
+    asking.get(key).forEach((id) => due.sections.add(id));
+    asking.delete(key);
+    if (!asking.size) tell();
+  };
+  const tell = () => {
+    const { timer, sections } = due;
+    clearTimeout(timer);
+    due = null;
+    sections.forEach(Report.refresh);
+  };
+  let worker = null;
+  try {
+    const text = `const stats = (${makeStatistics})();\n`
+      + "onmessage = ({ data: { key, name, data } }) => postMessage({ key, value: stats.slow[name](data) });";
+    worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+    worker.onmessage = ({ data }) => answer(data.key, data.value);
+  } catch { /* A browser that allows none: the page computes them itself. */ }
+  Report.slowly = (name, data, key) => {
+    if (found.has(key)) return found.get(key);
+    if (!worker) {
+      found.set(key, Report.stats.slow[name](data));
+      return found.get(key);
+    }
+    if (!asking.has(key)) {
+      asking.set(key, new Set());
+      worker.postMessage({ key, name, data });
+    }
+    asking.get(key).add(Report.drawing);
+    return undefined;
+  };
+  Report.waiting = () => asking.size > 0 || due !== null;
 })();

@@ -1,0 +1,108 @@
+"""Colours of methods: told apart by people with common colour blindness, and never twice with the same dashes.
+
+Colour blindness is simulated by the matrices of Machado et al. 2009 at severity 1; distances are CIE 1976 and
+CIEDE2000.
+"""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report.synthetic import write_run
+
+from echelon.report.methods import Method, group_runs
+from echelon.report.page_file import page
+from echelon.report.palette import COLOURS, DARK_COLOURS, DASHES, looks
+from echelon.report.reading import read_run
+
+SIGHT = {
+    "normal": np.eye(3),
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
+)
+OKABE_ITO = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+
+
+def linear(colour: str) -> np.ndarray:
+    """Linear RGB of a colour such as #0072B2."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(colour: str, sight: str) -> np.ndarray:
+    xyz = TO_XYZ @ np.clip(np.asarray(SIGHT[sight]) @ linear(colour), 0, 1) / (0.95047, 1, 1.08883)
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
+    """Sharma, Wu and Dalal 2005, with their names."""
+    chroma = (math.hypot(*one[1:]) + math.hypot(*other[1:])) / 2
+    g = 0.5 * (1 - math.sqrt(chroma**7 / (chroma**7 + 25**7)))
+    (l1, a1, b1), (l2, a2, b2) = ((x[0], (1 + g) * x[1], x[2]) for x in (one, other))
+    c1, c2 = math.hypot(a1, b1), math.hypot(a2, b2)
+    h1, h2 = (math.degrees(math.atan2(b, a)) % 360 for a, b in ((a1, b1), (a2, b2)))
+    turn = (h2 - h1 + 180) % 360 - 180 if c1 * c2 else 0.0
+    dh = 2 * math.sqrt(c1 * c2) * math.sin(math.radians(turn / 2))
+    light, c, h = (l1 + l2) / 2, (c1 + c2) / 2, (h1 + turn / 2) % 360
+    cosine = [math.cos(math.radians(k * h - shift)) for k, shift in ((1, 30), (2, 0), (3, -6), (4, 63))]
+    t = 1 - 0.17 * cosine[0] + 0.24 * cosine[1] + 0.32 * cosine[2] - 0.2 * cosine[3]
+    sl, sc, sh = 1 + 0.015 * (light - 50) ** 2 / math.sqrt(20 + (light - 50) ** 2), 1 + 0.045 * c, 1 + 0.015 * c * t
+    rotation = math.sin(math.radians(60 * math.exp(-(((h - 275) / 25) ** 2))))
+    rt = -2 * math.sqrt(c**7 / (c**7 + 25**7)) * rotation
+    dl, dc, dh = (l2 - l1) / sl, (c2 - c1) / sc, dh / sh
+    return math.sqrt(dl**2 + dc**2 + dh**2 + rt * dc * dh)
+
+
+def cie1976(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.linalg.norm(one - other))
+
+
+def smallest(colours: tuple[str, ...], sight: str, distance: object = cie1976) -> float:
+    return min(distance(lab(a, sight), lab(b, sight)) for a, b in itertools.combinations(colours, 2))  # pyright: ignore
+
+
+def test_the_distances_are_those_that_are_published() -> None:
+    """Two pairs of Sharma's test data, and Okabe and Ito's own smallest distance."""
+    assert ciede2000(np.array([50, 2.6772, -79.7751]), np.array([50, 0, -82.7485])) == pytest.approx(2.0425, abs=1e-4)
+    assert ciede2000(np.array([22.7233, 20.0904, -46.694]), np.array([23.0331, 14.973, -42.5619])) == pytest.approx(
+        2.0373, abs=1e-4
+    )
+    assert smallest(OKABE_ITO, "deuteranopia") == pytest.approx(17.0, abs=0.1)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("colours", [COLOURS, DARK_COLOURS], ids=["light", "dark"])
+def test_methods_are_told_apart_whatever_eyes_one_has(colours: tuple[str, ...], sight: str) -> None:
+    """No pair is nearer than Okabe and Ito's nearest; the built-in algorithms' four are much farther apart."""
+    assert smallest(colours, sight) >= 17
+    assert smallest(colours, sight, ciede2000) >= 10.9
+    assert smallest(colours[:4], sight, ciede2000) >= 17
+
+
+@pytest.mark.parametrize(("colours", "ground"), [(COLOURS, "#FBFAF7"), (DARK_COLOURS, "#1A1D22")])
+def test_lines_stand_out_from_their_ground(colours: tuple[str, ...], ground: str) -> None:
+    """A contrast of 3 to 1, as WCAG asks of graphics."""
+    for colour in colours:
+        dark, bright = sorted(float(TO_XYZ[1] @ linear(x)) for x in (colour, ground))
+        assert (bright + 0.05) / (dark + 0.05) >= 2.95
+
+
+def test_algorithms_keep_their_colours_and_no_line_comes_twice(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path, algo, iterations=2)) for algo in ("ppo", "cpo")]
+    both, alone = looks(group_runs(runs)), looks(group_runs(runs[:1]))
+    assert both[0] == alone[0]
+    many = [Method(f"CPO {k}", "cpo", (runs[1],)) for k in range(len(COLOURS) * len(DASHES))]
+    assert len(set(looks(many))) == len(many)
+    assert len({look.colour for look in looks(many)[:8]}) == 8
+
+
+def test_the_page_has_the_same_colours() -> None:
+    text = page({}, {}, "")
+    assert all(f"--c{i}: {colour};" in text for colours in (COLOURS, DARK_COLOURS) for i, colour in enumerate(colours))

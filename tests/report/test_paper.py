@@ -1,0 +1,99 @@
+"""`echelon paper`: the plan of the real tasks, and all of it on a quick one."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from report.synthetic import write_run
+
+from echelon.cli import main
+from echelon.commands.compare import plan_cells, read_order
+from echelon.commands.paper import _for_compare, measured_rates, plan_text
+from echelon.presets import preset
+from echelon.presets.variants import apply_variants
+from echelon.report.paper import EXHIBITS, TABLE_1
+
+TINY = ["--tasks", "CartpoleSwingup", "--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8"]
+TINY += ["--device", "cpu", "--policies", "2", "--diagnostics.every", "2", "--env-steps", "1000", "--seeds", "1"]
+
+
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, sentence in (
+        (["tabel1"], "the paper has no tabel1; did you mean table1?"),
+        (["table1", "--algos", "ppo"], "--algos is not a flag of echelon paper: the exhibit decides that"),
+        (["table1", "--column"], "--column needs a value"),
+        (["table1", "--column", "x"], "--column takes a width in inches"),
+        (["table1", "--tasks", "Hoper"], "Hoper is not a task; did you mean Hopper?"),
+    ):
+        assert main(["paper", *words]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["paper"]) == 0
+    assert all(name in capsys.readouterr().out for name in ("table1",))
+
+
+def test_the_plan_of_the_papers_table(tmp_path: Path) -> None:
+    """Six tasks, four algorithms, five seeds, the presets' 2·10¹⁰ steps; at a million steps a second each run takes
+    20.447 G / 1 M = 20,447 s, and 120 of them 681.6 hours."""
+    flags = ["--device", "cpu", "--num-envs", "24576", "--out", str(tmp_path)]
+    cells = plan_cells(read_order(_for_compare(EXHIBITS["table1"], flags)))
+    assert len(cells) == 120
+    assert {cell.config.task for cell in cells} == set(TABLE_1)
+    text = plan_text(cells, {(task, "cpo"): 1e6 for task in TABLE_1})
+    each = preset("ShadowHand").num_iterations * preset("ShadowHand").steps_per_iteration
+    assert each == 20_447_232_000
+    assert f"In all {120 * each / 1e9:,.0f} G steps".replace(",", "") in text
+    assert f"({120 * each / 1e6 / 3600:,.1f} hours)" in text
+    assert len(text.splitlines()) == 2 + 24
+    assert "~1.00 M" in text  # another method's rate
+    assert "unknown time" in plan_text(cells, {})
+
+
+def test_every_exhibit_names_tasks_and_methods_that_exist() -> None:
+    for exhibit in EXHIBITS.values():
+        for task, method in itertools.product(exhibit.tasks, exhibit.methods):
+            assert apply_variants(preset(task), method.split("+")).task == task
+
+
+def test_rates_are_those_of_runs_or_of_a_probe(tmp_path: Path) -> None:
+    words = _for_compare(EXHIBITS["overhead"], [*TINY, "--out", str(tmp_path)])
+    cells = plan_cells(read_order(words))
+    cells[0].path.mkdir(parents=True)
+    (cells[0].path / "metrics.jsonl").write_text('{"iteration": 1, "env_steps": 600, "wall_s": 2.0}\n')
+    assert measured_rates(cells, ["CartpoleSwingup"]) == {("CartpoleSwingup", "sapg"): 300.0}
+    (cells[0].path / "metrics.jsonl").unlink()
+    (rate,) = measured_rates(cells, ["CartpoleSwingup"]).items()
+    assert rate[0] == ("CartpoleSwingup", "cpo")
+    assert rate[1] > 10
+
+
+def test_overhead_and_coupling_stand_beside_the_papers(tmp_path: Path) -> None:
+    """By hand: iterations of 0.06 + 0.01 + 0.15 to 0.17 s are alike, so nothing costs more than SAPG."""
+    for algo, variant in (("sapg", ()), ("cpo", ("no_adversary",)), ("cpo", ()), ("cpo", ("lambda_f_0.5",))):
+        write_run(tmp_path / "runs", algo, task="ShadowHand", iterations=12, variant=variant)
+    paths = sorted((tmp_path / "runs").iterdir())
+    for name in ("overhead", "coupling", "table1"):
+        EXHIBITS[name].draw(paths, tmp_path / name, 5.5)
+    rows = (tmp_path / "overhead" / "overhead.md").read_text().splitlines()
+    assert "| ShadowHand | no_adversary | 0.230 | +0% | +24% |" in rows
+    assert "| ShadowHand | CPO | 0.230 | +0% | +52% |" in rows
+    rows = (tmp_path / "coupling" / "coupling.md").read_text().splitlines()
+    assert any(
+        row.startswith("| ShadowHand | lambda_f_0.5 |") and "| 0.403 |" in row and "| 0.763 |" in row for row in rows
+    )
+    rows = (tmp_path / "table1" / "table1.md").read_text().splitlines()
+    assert any("the paper's" in row and "13,762 ± 414" in row for row in rows)
+
+
+def test_from_nothing_to_the_figure_on_a_quick_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trained, evaluated and drawn; a second time nothing is trained."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "entropy", *TINY, "--column", "3.25in"]) == 0
+    said = capsys.readouterr().out
+    assert "2 runs, 0 of them done" in said
+    assert "CartpoleSwingup-sapg+entropy_on-s0 is done: evaluated return" in said
+    written = {path.name for path in Path("runs/paper/entropy").iterdir()}
+    assert {"return.pdf", "return.svg", "kl_maps_CartpoleSwingup.png", "scores.tex"} <= written
+    assert main(["paper", "entropy", *TINY, "--plan"]) == 0
+    assert "2 runs, 2 of them done\n" in capsys.readouterr().out

@@ -1,0 +1,54 @@
+"""`echelon report` from the command line."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from report.synthetic import write_run
+
+from echelon.cli import main
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--column", "wide"], "--column takes a width in inches from 1.5in to 20in, as in 3.25in, not 'wide'"),
+        (["--column", "0.5in"], "--column takes a width in inches"),
+        (["--watch", "0"], "--watch takes seconds, at least 1, not 0"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    tmp_path: Path, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_run(tmp_path, "ppo", iterations=2)
+    assert main(["report", str(path), *flags]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_it_opens_and_watches_until_all_runs_have_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last iteration is logged while it sleeps; the page looks again on its own until then."""
+    path = write_run(tmp_path, "ppo", iterations=2, planned=3)
+    page, opened, slept = path / "report" / "report.html", [], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        assert '"again":2.0' in page.read_text()
+        assert not (page.parent / "figures").exists()
+        with (path / "metrics.jsonl").open("a") as file:
+            file.write(
+                json.dumps({"iteration": 3, "env_steps": 4608, "gradient_steps": 15, "return/leader": 1.0}) + "\n"
+            )
+
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert main(["report", str(path), "--watch", "2", "--open", "--column", "3.25in"]) == 0
+    assert opened == [page.resolve().as_uri()]
+    assert slept == [2.0]
+    assert '"again"' not in page.read_text()
+    assert (page.parent / "figures" / "curves_env_steps_mean.pdf").exists()
+    assert capsys.readouterr().out.startswith(f"The page is {page.resolve().as_uri()}, written anew every 2 s")
