@@ -15,7 +15,19 @@ SOURCE = ROOT / "src" / "echelon"
 PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
 
 SIMULATION = {"tasks", "sim", "robots"}
-PROGRAM = {"cli", "commands", "export", "training", "evaluation", "report", "viewing", "grid", "bench", "console", "logging"}
+PROGRAM = {
+    "cli",
+    "commands",
+    "export",
+    "training",
+    "evaluation",
+    "report",
+    "viewing",
+    "grid",
+    "bench",
+    "console",
+    "logging",
+}
 NEVER = {
     "algorithms": SIMULATION | PROGRAM | {"runs", "presets"},
     "learning": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},

@@ -10,7 +10,12 @@ from echelon import cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 BUDGET = ["--iterations", "2", "--num-envs", "24", "--device", "cpu"]
-EXTRA = {"train": BUDGET, "compare": [*BUDGET, "--seeds", "1"], "evaluate": ["--num-envs", "2", "--device", "cpu"], "env": BUDGET[2:]}
+EXTRA = {
+    "train": BUDGET,
+    "compare": [*BUDGET, "--seeds", "1"],
+    "evaluate": ["--num-envs", "2", "--device", "cpu"],
+    "env": BUDGET[2:],
+}
 
 
 def test_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """A run in somebody else's environment, from the first iteration to the report."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,7 +23,9 @@ def iterations(path: Path) -> list[dict[str, float]]:
 def live(source: str, out: Path, *flags: str, patience: float = 240.0) -> list[dict[str, float]]:
     """Train, kill in the middle, resume, evaluate, report; what was logged."""
     words = ["train", "--env", source, *SMALL, *flags, "--out", str(out), "--iterations"]
-    process = subprocess.Popen([sys.executable, "-m", "echelon.cli", *words, "100000"], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "echelon.cli", *words, "100000"]
+    found_here = {"PYTHONPATH": os.pathsep.join(sys.path)}  # pytest's own, for environments among the tests
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | found_here)
     until = time.monotonic() + patience
     try:
         while len(iterations(out)) < 2:

@@ -201,7 +201,6 @@ WRONG = {
     "terminated must have the shape [6], not [1]": changed(terminated=lambda x: x[:1]),
     "terminated must be bool, not float32": changed(terminated=lambda x: x.float()),
     "truncated must have the shape [6], not []": changed(truncated=lambda x: x[0]),
-    "log height must have the shape [6], not []": changed(log=lambda log: log | {"height": log["height"].mean()}),
 }
 
 

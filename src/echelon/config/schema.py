@@ -364,7 +364,9 @@ def _checked(value: Any, hint: Any, name: str) -> Any:
         try:
             return float(value)
         except OverflowError:
-            raise UserError(f"{name} takes a number that float64 can hold, not one of {len(str(value))} digits") from None
+            raise UserError(
+                f"{name} takes a number that float64 can hold, not one of {len(str(value))} digits"
+            ) from None
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     wanted = args[0] if origin is tuple else hint

@@ -89,7 +89,7 @@ class Layout:
         return (self._network * self.each + within).repeat_interleave(rows)
 
     def spread_rows(self, horizon: int, count: int) -> Tensor:
-        """Flat rows `t · N + environment` `[M, S]`, up to `count` of each policy, evenly over environments and steps."""
+        """Flat rows `t · N + environment` `[M, S]`, up to `count` of each policy, over all environments and steps."""
         smallest = min(self.sizes)
         count = min(count, horizon * smallest)
         # The step cycles while the environment rises, so at most a whole cycle falls on one environment: no row twice.

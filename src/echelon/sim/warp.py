@@ -24,9 +24,7 @@ try:
     import mujoco_warp as mjw
     import warp as wp
 except ImportError as missing:
-    raise UserError(
-        "training on CUDA needs MuJoCo Warp, which is not installed; " + install("gpu")
-    ) from missing
+    raise UserError("training on CUDA needs MuJoCo Warp, which is not installed; " + install("gpu")) from missing
 
 MAX_POSITION = 1e10
 """Position at which a simulation counts as diverged: MuJoCo's own limit. For velocities it is `MAX_SPEED`."""
