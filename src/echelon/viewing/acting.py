@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Adaptive, Env, MakeEnv, Simulated, State, Step
+from echelon.envs.contract import Adaptive, Drawable, Env, MakeEnv, Simulated, State, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import load_model
 from echelon.models.actor_critic import ActorCritic
@@ -92,7 +92,9 @@ class Performer:
 
     @property
     def simulated(self) -> Simulated:
-        """The environment, which must have an engine to be drawn."""
+        """What has an engine to be drawn: the environment, or its drawing."""
+        if isinstance(self.env, Drawable):
+            return self.env.drawing()
         if not isinstance(self.env, Simulated):
             raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
         return self.env
