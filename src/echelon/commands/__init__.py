@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 COMMANDS = (
-    *("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "bench"),
+    *("tasks", "variants", "train", "evaluate", "compare", "report", "record", "play", "replay-fault", "bench"),
     *("export", "new-task", "env"),
 )
 """Every command, in the order of the overview. Each is a module of this package."""
