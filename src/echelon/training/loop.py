@@ -12,7 +12,7 @@ from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import Guarded, View, default_view
-from echelon.envs.contract import Configured, Env, MakeEnv, Stateful
+from echelon.envs.contract import Configured, Env, Guarding, MakeEnv, Stateful
 from echelon.envs.sources import source_of
 from echelon.errors import UserError, first_line
 from echelon.logging.metrics import MetricsWriter
@@ -20,6 +20,7 @@ from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.durable import write_durably
+from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.runs.json_lines import LineWriter
@@ -29,7 +30,7 @@ from echelon.tasks import maker
 from echelon.training.callbacks import Callback, ask, until
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
-from echelon.training.soundness import diverged, require_finite
+from echelon.training.soundness import diverged, environment_fault, require_finite
 from echelon.training.trainer import Trainer
 
 
@@ -90,6 +91,8 @@ def train(
                 enough = ask(callbacks, metrics, view.message)
                 last = stop or enough is not None or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
+                if metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
+                    keep_faults(folder, trainer.iteration, env.take_faults(), trainer.layout.policy_id.tolist())
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:
@@ -157,6 +160,8 @@ class _Session:
     def save(self, score: float) -> None:
         """Save what was learned, unless it is spoiled; what was logged until now is on the disk before."""
         state = self.state()
+        if self.trainer.selection is None and environment_fault(self.trainer):
+            raise diverged(self.trainer, "a run that goes on from there would learn from it", self.folder)
         if spoiled := unsound(state):
             raise diverged(self.trainer, f"{spoiled} is not finite", self.folder)
         for file in self.files:
