@@ -161,6 +161,47 @@ def test_keys_step_choose_and_play(hopping: Page) -> None:
     assert hopping.evaluate(BUTTON) == "play"
 
 
+def test_all_policies_move_on_one_clock(hopping: Page) -> None:
+    """Side by side, in one place, or with the leader as a ghost: every one is where it is alone."""
+    alone = []
+    for policy in range(3):
+        hopping.evaluate(f"handle.choose({policy}); handle.seek(7)")
+        alone.append(shown(hopping))
+    drawn = "handle.drawn().map((bodies) => bodies.map((body) => [...body.pos, ...body.quat]))"
+    for view, who in (("grid", [0, 1, 2]), ("overlay", [0, 1, 2]), ("ghost", [2, 0]), ("one", [2])):
+        hopping.evaluate(f"handle.show('{view}'); handle.choose(2); handle.seek(7)")
+        assert np.array(hopping.evaluate(drawn)) == pytest.approx(np.array([alone[policy] for policy in who]), abs=1e-9)
+    hopping.evaluate("handle.show('grid')")
+    labels = hopping.evaluate("[...document.querySelectorAll('.er-labels span')].map((label) => label.textContent)")
+    assert [label.rpartition(" ")[0] for label in labels] == ["leader", "follower 1", "follower 2"]
+    hopping.evaluate("handle.show('one')")
+
+
+def test_the_time_line_is_linked_to_the_picture(hopping: Page) -> None:
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("p")
+    hopping.wait_for("document.querySelector('.er-timeline canvas').clientWidth > 100")
+    box = hopping.evaluate(
+        "(b => [b.x, b.y, b.width, b.height])(document.querySelector('.er-timeline canvas').getBoundingClientRect())"
+    )
+    middle = box[0] + 74 + (box[2] - 74 - 8) / 2
+    for kind in ("mousePressed", "mouseReleased"):
+        hopping.mouse(kind, middle, box[1] + box[3] / 2)
+    assert hopping.evaluate("handle.frame()") == round((hopping.evaluate("handle.frames()") - 1) / 2)
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("p")
+    assert hopping.evaluate("document.querySelector('.er-timeline').hidden")
+
+
+def test_the_page_names_task_run_and_keys(hopping: Page) -> None:
+    assert hopping.evaluate("document.querySelector('.er-title').textContent") == "Hopper, cpo, iteration 1hopper"
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("?")
+    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
+    hopping.press("?")
+    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
+
+
 def picture(page: Page, path: Path) -> np.ndarray:
     """The window once nothing in it moves any more: the camera's motion is damped, and a busy machine draws slowly."""
     image, before = pytest.importorskip("PIL.Image"), None
@@ -226,6 +267,9 @@ def test_a_replay_is_taken_off_the_page(browser: Browser, allegro: RunFolder, tm
     with browser.page(page_of(allegro, tmp_path / "hand.html"), 400, 640, dark=True, phone=True) as page:
         page.wait_for("window.handle")
         assert page.evaluate("document.documentElement.scrollWidth <= 400")
+        assert page.evaluate(
+            "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
+        )
         page.evaluate("handle.destroy()")
         assert page.evaluate("document.querySelectorAll('canvas, .echelon-replay').length") == 0
         time.sleep(0.1)

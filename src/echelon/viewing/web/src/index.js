@@ -8,7 +8,7 @@ const STYLE_ID = "echelon-replay-style";
  * @param element to fill; give it a height
  * @param replay the parsed JSON
  * @param options theme: "light" or "dark" (else the page's), policy: shown first (else the leader), autoplay: true
- * @returns a handle: play, pause, seek(frame), choose(policy), setTheme(name), poses(), frame(), destroy()
+ * @returns a handle: play, pause, seek(frame), choose(policy), show(view), setTheme(name), poses(), frame(), destroy()
  */
 export function mount(element, replay, options = {}) {
   if (!document.getElementById(STYLE_ID)) {
@@ -42,8 +42,10 @@ export function mount(element, replay, options = {}) {
       if (index < 0) throw new Error(`the replay has no episode of policy ${policy}`);
       player.choose(index);
     },
+    show: (view) => player.show(view), // one, ghost, grid or overlay
     setTheme: (name) => player.theme(name),
     poses: () => player.bodies.shown(),
+    drawn: () => player.shown.map((bodies) => bodies.shown()),
     destroy: () => player.destroy(),
   };
 }

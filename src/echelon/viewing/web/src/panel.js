@@ -4,7 +4,12 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const PLAY = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5v11l9-5.5z"/></svg>';
 const PAUSE = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 2.5h3v11H4zM9 2.5h3v11H9z"/></svg>';
 
-function element(tag, attributes = {}, ...children) {
+const KEYS = [
+  ["space", "play or pause"], [", .", "a frame back, on"], ["Home End", "first, last frame"], ["[ ]", "policy before, next"], ["v", "one, ghost, all"],
+  ["drag, arrows", "turn"], ["right drag, shift arrows", "shift"], ["wheel, + -", "zoom"], ["p", "plots"], ["f", "camera follows"], ["r", "first view"],
+];
+
+export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   made.append(...children);
@@ -33,6 +38,11 @@ export class Panel {
       replay.episodes.map((episode, index) => [index, episode.name]),
     );
     this.policy.hidden = replay.episodes.length < 2;
+    this.view = choice("view", [["one", "one policy"], ["ghost", "leader as ghost"], ["grid", "all side by side"], ["overlay", "all in one place"]]);
+    this.view.hidden = replay.episodes.length < 2;
+    this.plots = element("button", { type: "button", "aria-pressed": "true", title: "rewards, actions, distance to the leader (p)" }, "plots");
+    this.help = element("button", { type: "button", "aria-expanded": "false", title: "keys and mouse (?)" }, "?");
+    this.keys = element("div", { class: "er-keys", hidden: "" }, ...KEYS.map(([key, does]) => element("div", {}, element("kbd", {}, key), ` ${does}`)));
     this.follow = element("button", { type: "button", "aria-pressed": "false", title: "camera follows (f)" }, "follow");
     this.follow.hidden = replay.camera.follow === null;
     this.home = element("button", { type: "button", title: "first view (r)" }, "reset view");
@@ -44,10 +54,14 @@ export class Panel {
       this.slider,
       this.clock,
       this.policy,
+      this.view,
       this.speed,
       this.follow,
       this.home,
+      this.plots,
+      this.help,
     );
+    this.title = element("div", { class: "er-title" }, `${replay.task}, ${replay.algo}, iteration ${replay.iteration.toLocaleString("en")}`, element("small", {}, replay.run));
     this.playing(false);
   }
 
