@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import Browser, Page, browser  # noqa: F401  # a fixture
+from tiny import tiny
 from viewing.states import simulated
 
+from echelon.cli import main
 from echelon.runs.folder import RunFolder
+from echelon.runs.replays import read_replay, replay_path
+from echelon.training.loop import train
 from echelon.viewing.acting import Trained
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import record, to_replay
@@ -275,3 +280,22 @@ def test_a_replay_is_taken_off_the_page(browser: Browser, allegro: RunFolder, tm
         time.sleep(0.1)
         page.evaluate("1")
         assert page.errors == []
+
+
+def test_policies_through_their_training(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    """`record --checkpoint all`: every checkpoint's policies from the same start, as they were at that time."""
+    config = replace(tiny("CartpoleSwingup", tmp_path / "run", iterations=3), checkpoint_every=1)
+    folder = train(config)
+    page = tmp_path / "page.html"
+    assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(page)]) == 0
+    episodes = read_replay(replay_path(folder)).episodes
+    assert [(one.iteration, one.policy) for one in episodes] == [(i, k) for i in (1, 2, 3) for k in range(3)]
+    assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(tmp_path / "film.gif")]) == 2
+    with browser.page(page, 480, 400) as tab:
+        tab.wait_for("window.handle")
+        for iteration, expected in ((1, 1), (2.7, 2), (99, 3), (0, 1)):
+            tab.evaluate(f"handle.at({iteration}); handle.choose(2); handle.seek(9)")
+            (tape,) = record(Trained.load(folder, expected), "2")
+            assert np.abs(shown(tab)[:, :3] - tape.poses[9, :, :3]).max() < 1e-5
+        assert tab.evaluate("[...document.querySelector('[aria-label=policy]').options].length") == 3
+        assert tab.errors == []

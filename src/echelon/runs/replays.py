@@ -76,8 +76,10 @@ class Episode:
     outcome: Outcome | None = None
     """None in replays from before it was stored."""
     series: dict[str, np.ndarray] = field(default_factory=dict)
-    """`[frames]` each, by name: `reward`, its terms as `reward/NAME`, `action/0` and so on, and `kl`, how far the policy
-    is from the leader in that state."""
+    """`[frames]` each, by name: `reward`, its terms as `reward/NAME`, `action/0` and so on, and `kl`, how far the
+    policy is from the leader in that state."""
+    iteration: int | None = None
+    """Iterations its policy was trained for, in a replay of several checkpoints; None: the replay's."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Record an evaluation episode of each policy: poses for the browser, states for the renderer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -48,6 +48,8 @@ class Tape:
     """`[frames, bodies, 7]`"""
     series: dict[str, np.ndarray]
     """`[frames]` each, as in a replay's episode."""
+    iteration: int = 0
+    """Iterations its policy was trained for."""
 
 
 def record_replay(
@@ -67,7 +69,8 @@ def record_replay(
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
-    return tuple(_record(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    tapes = (_record(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    return tuple(replace(tape, iteration=trained.iteration) for tape in tapes)
 
 
 def _record(actor: Performer, name: str) -> Tape:
@@ -191,7 +194,7 @@ def _successes(step: Step) -> float:
 
 
 def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
-    """The tapes as a replay for the browser."""
+    """The tapes as a replay for the browser; they may be of several checkpoints, `trained` being the last."""
     first = tapes[0]
     return Replay(
         run=run,
@@ -214,6 +217,7 @@ def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) ->
                 poses=tape.poses,
                 outcome=tape.outcome,
                 series=tape.series,
+                iteration=tape.iteration,
             )
             for tape in tapes
         ),

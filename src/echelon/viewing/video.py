@@ -54,8 +54,7 @@ def require_packages(format: Format) -> None:
         if find_spec(module) is None:
             other = "--format html" if format == "gif" else "--format gif or html"
             raise UserError(
-                f"{format} films need the package {package}; install it with "
-                f"{install('video')}, or use {other}"
+                f"{format} films need the package {package}; install it with {install('video')}, or use {other}"
             )
 
 

@@ -38,10 +38,11 @@ export function mount(element, replay, options = {}) {
       player.seek(frame);
     },
     choose(policy) {
-      const index = replay.episodes.findIndex((episode) => episode.policy === policy);
-      if (index < 0) throw new Error(`the replay has no episode of policy ${policy}`);
+      const index = player.find(policy);
+      if (index === undefined) throw new Error(`the replay has no episode of policy ${policy}`);
       player.choose(index);
     },
+    at: (iteration) => player.at(iteration), // the newest policies trained for so many iterations
     show: (view) => player.show(view), // one, ghost, grid or overlay
     setTheme: (name) => player.theme(name),
     poses: () => player.bodies.shown(),

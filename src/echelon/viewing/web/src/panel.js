@@ -33,13 +33,11 @@ export class Panel {
       SPEEDS.map((speed) => [speed, `${speed}×`]),
     );
     this.speed.value = 1;
-    this.policy = choice(
-      "policy",
-      replay.episodes.map((episode, index) => [index, episode.name]),
-    );
-    this.policy.hidden = replay.episodes.length < 2;
+    this.policy = choice("policy", []);
+    const moments = [...new Set(replay.episodes.map((episode) => episode.iteration ?? replay.iteration))];
+    this.moment = choice("iterations of training", moments.map((iteration) => [iteration, `after ${iteration.toLocaleString("en")}`]));
+    this.moment.hidden = moments.length < 2;
     this.view = choice("view", [["one", "one policy"], ["ghost", "leader as ghost"], ["grid", "all side by side"], ["overlay", "all in one place"]]);
-    this.view.hidden = replay.episodes.length < 2;
     this.plots = element("button", { type: "button", "aria-pressed": "true", title: "rewards, actions, distance to the leader (p)" }, "plots");
     this.help = element("button", { type: "button", "aria-expanded": "false", title: "keys and mouse (?)" }, "?");
     this.keys = element("div", { class: "er-keys", hidden: "" }, ...KEYS.map(([key, does]) => element("div", {}, element("kbd", {}, key), ` ${does}`)));
@@ -53,6 +51,7 @@ export class Panel {
       this.play,
       this.slider,
       this.clock,
+      this.moment,
       this.policy,
       this.view,
       this.speed,
@@ -63,6 +62,12 @@ export class Panel {
     );
     this.title = element("div", { class: "er-title" }, `${replay.task}, ${replay.algo}, iteration ${replay.iteration.toLocaleString("en")}`, element("small", {}, replay.run));
     this.playing(false);
+  }
+
+  /** The policies there are, [index, name]. */
+  policies(options) {
+    this.policy.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+    this.policy.hidden = this.view.hidden = options.length < 2;
   }
 
   episode(episode) {

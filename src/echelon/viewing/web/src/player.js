@@ -42,15 +42,38 @@ export class Player {
     this._offset = new Vector3();
     this._moved = new Vector3();
     this.follow(replay.camera.follow !== null);
-    const wanted = replay.episodes.findIndex((episode) => episode.policy === (options.policy ?? replay.leader));
-    if (replay.bodies.some(isPath) && replay.episodes.length > 1) [this.view, this.panel.view.value] = ["overlay", "overlay"];
-    this.choose(Math.max(wanted, 0));
+    this.moments = [...new Set(replay.episodes.map((_, index) => this._iteration(index)))].sort((a, b) => a - b);
+    this.moment = this.moments.at(-1);
+    if (replay.bodies.some(isPath) && this.here().length > 1) [this.view, this.panel.view.value] = ["overlay", "overlay"];
+    this.at(this.moment, options.policy ?? replay.leader);
     this._listen();
     this.theme(options.theme);
     this._tick = this._tick.bind(this);
     this._request = requestAnimationFrame(this._tick);
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (options.autoplay ?? !still) this.play();
+  }
+
+  _iteration(index) {
+    return this.replay.episodes[index].iteration ?? this.replay.iteration;
+  }
+
+  /** Episodes of the chosen moment of training, as indices. */
+  here() {
+    return this.replay.episodes.map((_, index) => index).filter((index) => this._iteration(index) === this.moment);
+  }
+
+  /** The newest policies that were trained for so many iterations at most. */
+  at(iteration, policy = this.replay.episodes[this.index].policy) {
+    this.moment = this.moments.findLast((moment) => moment <= iteration) ?? this.moments[0];
+    this.panel.moment.value = this.moment;
+    this.panel.policies(this.here().map((index) => [index, this.replay.episodes[index].name]));
+    this.choose(this.find(policy) ?? this.here()[0]);
+  }
+
+  /** The episode of a policy at the chosen moment. */
+  find(policy) {
+    return this.here().find((index) => this.replay.episodes[index].policy === policy);
   }
 
   choose(index) {
@@ -74,21 +97,25 @@ export class Player {
   _bodies(index, tint = null) {
     const key = `${index} ${tint ? `${tint.colour} ${tint.opacity}` : ""}`;
     if (!this._made.has(key)) {
-      const made = new Bodies(this.replay.bodies, this.replay.episodes[index], tint, COLOURS[index % COLOURS.length]);
+      const made = new Bodies(this.replay.bodies, this.replay.episodes[index], tint, this._colour(index));
       this._made.set(key, made);
       this.stage.scene.add(made.root);
     }
     return this._made.get(key);
   }
 
+  _colour(index) {
+    return COLOURS[this.replay.episodes[index].policy % COLOURS.length];
+  }
+
   /** Who is on the stage. */
   _arrange() {
-    const leader = Math.max(0, this.replay.episodes.findIndex((episode) => episode.policy === this.replay.leader));
-    const everybody = this.replay.episodes.map((_, index) => index);
+    const everybody = this.here();
+    const leader = this.find(this.replay.leader) ?? everybody[0];
     if (this.view === "grid") this.shown = everybody.map((index) => this._bodies(index));
     else if (this.view === "overlay") {
       // The chosen one as it is, the others in their colours.
-      this.shown = everybody.map((index) => (index === this.index ? this.bodies : this._bodies(index, { colour: COLOURS[index % COLOURS.length], opacity: 0.55 })));
+      this.shown = everybody.map((index) => (index === this.index ? this.bodies : this._bodies(index, { colour: this._colour(index), opacity: 0.55 })));
     } else if (this.view === "ghost" && leader !== this.index) this.shown = [this.bodies, this._bodies(leader, { colour: "#7d8794", opacity: 0.35 })];
     else this.shown = [this.bodies];
     for (const made of this._made.values()) made.root.visible = this.shown.includes(made);
@@ -100,16 +127,16 @@ export class Player {
 
   /** Names over the pictures of a grid. */
   _label() {
-    const { episodes } = this.replay;
+    const episodes = this.here().map((index) => this.replay.episodes[index]);
     this._labels.hidden = this.view !== "grid";
     this.panel.caption.hidden = this.view === "grid";
     if (this.view !== "grid") return;
     const { columns, rows } = Stage.grid(episodes.length, this._view.clientWidth || 3, this._view.clientHeight || 2);
     this._labels.style.gridTemplate = `repeat(${rows}, 1fr) / repeat(${columns}, 1fr)`;
-    this._labels.replaceChildren(...episodes.map((episode, index) => {
+    this._labels.replaceChildren(...episodes.map((episode) => {
       const label = document.createElement("span");
       const mark = document.createElement("i");
-      mark.style.background = COLOURS[index % COLOURS.length];
+      mark.style.background = COLOURS[episode.policy % COLOURS.length];
       label.append(mark, `${episode.name} ${Number(episode.total_return.toPrecision(4)).toLocaleString("en")}`);
       return label;
     }));
@@ -245,6 +272,7 @@ export class Player {
     });
     on(panel.speed, "change", () => (this.speed = Number(panel.speed.value)));
     on(panel.policy, "change", () => this.choose(Number(panel.policy.value)));
+    on(panel.moment, "change", () => this.at(Number(panel.moment.value)));
     on(panel.view, "change", () => this.show(panel.view.value));
     on(panel.plots, "click", () => this.plots(this.timeline.root.hidden));
     on(panel.help, "click", () => this._help());
@@ -279,7 +307,9 @@ export class Player {
 
   /** Keys of the picture: arrows turn, with shift they shift, + and - zoom, space plays, comma and full stop step. */
   _key(event) {
-    const count = this.replay.episodes.length;
+    const here = this.here();
+    const count = here.length;
+    const place = here.indexOf(this.index);
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
     const acts = {
       " ": () => this.toggle(),
@@ -288,8 +318,8 @@ export class Player {
       "-": () => this.stage.zoom(1 / 0.9),
       ",": () => this.seek(Math.round(this.frame) - 1),
       ".": () => this.seek(Math.round(this.frame) + 1),
-      "[": () => this.choose((this.index + count - 1) % count),
-      "]": () => this.choose((this.index + 1) % count),
+      "[": () => this.choose(here[(place + count - 1) % count]),
+      "]": () => this.choose(here[(place + 1) % count]),
       Home: () => this.seek(0),
       End: () => this.seek(this.last),
       f: () => this.follow(!this.follows),

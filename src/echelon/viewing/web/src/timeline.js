@@ -10,8 +10,8 @@ export class Timeline {
   /** @param colours of policies by their place in the replay */
   constructor(replay, colours) {
     this.colours = colours;
+    this.policies = replay.episodes.map((episode) => episode.policy);
     this.series = replay.episodes.map((episode) => Object.fromEntries(Object.entries(episode.series ?? {}).map(([name, packed]) => [name, decodeSeries(packed)])));
-    this.names = replay.episodes.map((episode) => episode.name);
     this.known = this.series.some((one) => Object.keys(one).length);
     this.canvas = element("canvas", { role: "img", "aria-label": "Rewards, actions and distance to the leader along the episode; click to go there" });
     this.root = element("div", { class: "er-timeline" }, this.canvas);
@@ -42,7 +42,7 @@ export class Timeline {
   /** Rows of the picture: title, lines {values, colour, name}, or a map of actions. */
   rows() {
     const several = this.shown.length > 1;
-    const lines = (name) => this.shown.filter((i) => this.series[i][name]).map((i) => ({ values: this.series[i][name], colour: this.colours[i % this.colours.length] }));
+    const lines = (name) => this.shown.filter((i) => this.series[i][name]).map((i) => ({ values: this.series[i][name], colour: this.colours[this.policies[i] % this.colours.length] }));
     const [one] = this.shown;
     const terms = Object.keys(this.series[one] ?? {}).filter((name) => name.startsWith("reward/"));
     const actions = Object.keys(this.series[one] ?? {}).filter((name) => name.startsWith("action/"));
