@@ -117,7 +117,7 @@ def test_v_trace_of_impossible_rows_keeps_the_value() -> None:
 
 
 def test_off_policy_gae_by_hand() -> None:
-    # Ratios 3, 1, ½, 2 without an end, δ = ½, 2, 2, 6, γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
+    # Ratios 3, 1, ½, 2, δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
     log_ratio = torch.tensor([3.0, 1.0, 0.5, 2.0], dtype=torch.float64).log()[:, None].expand(-1, len(CASES))
     found = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
     assert found[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)

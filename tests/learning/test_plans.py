@@ -291,7 +291,7 @@ def test_vectors_that_nobody_reads_are_one_sentence(name: str, values: list[floa
 
 @pytest.mark.parametrize("length", [1, 4])
 def test_a_part_of_every_follower_is_as_much_as_one_and_another_one_each_time(length: int) -> None:
-    """Two minibatches of 24·8/2 rows, of which 4·8/2 of each of five followers: a fifth of them is borrowed, rounded."""
+    """Two minibatches of 24·8/2 rows, 4·8/2 of each of five followers: a fifth of those is borrowed, rounded."""
     plan = Plan(Layout(24, 6), 8, length, (BORROWS_OF_EACH,), minibatches=2)
     units = 4 * 8 // length // 2
     assert plan.blocks.sizes == [max(1, units // 5)] * 5

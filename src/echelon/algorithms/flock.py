@@ -27,7 +27,6 @@ from echelon.learning.objective import ActorLoss
 from echelon.learning.settings import entropy_ladder
 from echelon.rollout.layout import Layout
 
-
 TOLERANCE = 0.1
 """How far off ln d may be before anything is done about it."""
 
