@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-gpu format web clean
+.PHONY: help demo test test-gpu chaos format web clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train and evaluate a small run, and write its report (sets up .venv)"
 	@echo "make test      lint, types and tests (sets up .venv)"
 	@echo "make test-gpu  the tests that need a CUDA GPU"
+	@echo "make chaos     kill, starve, damage and mislead runs for an hour, and count what did not hold"
 	@echo "make format    let ruff rewrite the layout of the code"
 	@echo "make web       rebuild the replay's script for the browser (needs npm)"
 	@echo "make clean     remove .venv and caches"
@@ -35,6 +36,9 @@ test: $(VENV)/.installed
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -rs -m cuda
+
+chaos: $(VENV)/.installed
+	PYTHONPATH=tests $(BIN)/python -m chaos
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,58 @@
+"""Attack everything that a run depends on, and print what held: `make chaos`, or
+
+PYTHONPATH=tests python -m chaos                 every attack, as often as the table says
+PYTHONPATH=tests python -m chaos kills --tries 20 --seed 7
+PYTHONPATH=tests python -m chaos --sample        a few tries of each
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from chaos import checkpoints, disk, environments, flags, kills, pages
+
+ATTACKS = {
+    "kills": (kills.storm, 200, 6, "SIGKILL while a run starts, resumes, trains or saves"),
+    "kills-compare": (kills.grid, 10, 0, "SIGKILL of echelon compare"),
+    "disk": (disk.failing, 100, 3, "a disk that is full, read-only or broken"),
+    "moved": (disk.moved, 60, 3, "the run folder moved, deleted or replaced"),
+    "environments": (environments.faults, 150, 5, "an environment with bad numbers, shapes, types or exceptions"),
+    "checkpoints": (checkpoints.harmed, 200, 8, "checkpoints damaged or made up"),
+    "flags": (flags.fuzz, 816, 20, "absurd values of flags"),
+    "pages": (pages.injected, 10, 1, "scripts for names, in Chromium"),
+}
+"""The attack, its tries, those of a sample, and what it is."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("attacks", nargs="*", default=[], help=", ".join(ATTACKS))
+    parser.add_argument("--tries", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sample", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)  # or a child that is forked would wait for threads it does not have
+    failed = 0
+    print("| attack | tries | failures | seconds |\n|---|---|---|---|", flush=True)
+    for name in given.attacks or ATTACKS:
+        attack, many, few, words = ATTACKS[name]
+        tries = given.tries if given.tries is not None else few if given.sample else many
+        if tries == 0:
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+            outcome = attack(Path(place), tries, random.Random(f"{name} {given.seed}"))
+        seconds = time.monotonic() - began
+        print(f"| {words} | {outcome.tries} | {len(outcome.failures)} | {seconds:.0f} |", flush=True)
+        for failure in outcome.failures:
+            print(f"{name}: {failure}", file=sys.stderr, flush=True)
+        failed += len(outcome.failures)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Checkpoints that are damaged, mixed up, or made by somebody with valid checksums: one sentence, or a run that goes
+on from another one. Never a traceback, never numbers that are none."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos.attack import Child, Outcome, run_config
+from safetensors.torch import load, save
+
+from echelon.config import ALGORITHMS
+from echelon.evaluation.evaluate import evaluate
+from echelon.runs.checkpoint import STATE, TENSORS, _digest
+from echelon.runs.folder import RunFolder
+from echelon.training.loop import train
+
+Harm = Callable[[Path, random.Random], object]
+
+
+def _flip(path: Path, rng: random.Random) -> None:
+    file = path / rng.choice((TENSORS, STATE))
+    data = bytearray(file.read_bytes())
+    for _ in range(rng.randrange(1, 50)):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+
+
+def _cut(path: Path, rng: random.Random) -> None:
+    file = path / rng.choice((TENSORS, STATE))
+    os.truncate(file, rng.randrange(file.stat().st_size))
+
+
+def _swap(path: Path, rng: random.Random) -> None:
+    """One file of another checkpoint."""
+    others = [other for other in path.parent.iterdir() if other != path]
+    name = rng.choice((TENSORS, STATE))
+    shutil.copy(rng.choice(others) / name, path / name)
+
+
+def _replace(path: Path, rng: random.Random) -> None:
+    """A folder in the place of a file, or nothing."""
+    file = path / rng.choice((TENSORS, STATE))
+    file.unlink()
+    if rng.random() < 0.5:
+        file.mkdir()
+
+
+def _craft(path: Path, rng: random.Random) -> None:
+    """Change something of its content, and make the checksums right again."""
+    body = json.loads((path / STATE).read_text())["body"]
+    tensors = load((path / TENSORS).read_bytes())
+    if rng.random() < 0.5:
+        name = rng.choice(list(tensors))
+        x = tensors.pop(name)
+        if rng.random() < 0.7:
+            tensors[name] = rng.choice((x.flatten()[:1].clone(), x[None].contiguous(), x.double(), x.new_empty(0)))
+    else:
+        _mutate(body, rng)
+    data = save(tensors)
+    if isinstance(body.get("tensors"), dict):
+        body["tensors"] |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    (path / TENSORS).write_bytes(data)
+    (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
+
+
+STRANGE = (
+    None,
+    True,
+    -1,
+    2**70,
+    1e308,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    {"$tensor": "nowhere"},
+    {"$map": [[{}, 1]]},
+    {"$float": "x"},
+)
+
+
+def _mutate(body: Any, rng: random.Random) -> None:
+    """Put something strange in the place of something, at any depth."""
+    while True:
+        if isinstance(body, dict) and body:
+            key = rng.choice(list(body))
+        elif isinstance(body, list) and body:
+            key = rng.randrange(len(body))
+        else:
+            return
+        if not isinstance(body[key], dict | list) or not body[key] or rng.random() < 0.2:
+            body[key] = rng.choice(STRANGE)
+            return
+        body = body[key]
+
+
+HARMS: tuple[Harm, ...] = (_flip, _cut, _swap, _replace, _craft, _craft, _craft)
+
+
+def harmed(place: Path, tries: int, rng: random.Random) -> Outcome:
+    outcome = Outcome()
+    for number in range(tries):
+        algo, harm, how_many = rng.choice(ALGORITHMS), rng.choice(HARMS), rng.choice((1, 2, 9))
+        whole, run = place / f"{algo}-whole", place / str(number)
+        if not whole.exists():
+            Child(lambda whole=whole, algo=algo: train(run_config(whole, algo, iterations=12))).wait()
+        shutil.copytree(whole, run)
+        for path in sorted((run / "checkpoints").iterdir(), reverse=True)[:how_many]:
+            harm(path, rng)
+        what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({number})"
+        ended = Child(lambda run=run: evaluate(RunFolder.open(run), num_envs=1, device="cpu")).wait()
+        outcome.check(ended.in_words, f"{what}, evaluate: {ended.said}")
+        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo, iterations=15))).wait()
+        outcome.tries += 1
+        outcome.check(ended.in_words, f"{what}, train: {ended.said}")
+    return outcome
