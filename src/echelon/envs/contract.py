@@ -165,6 +165,16 @@ class Evolvable(Protocol):
 
 
 @runtime_checkable
+class Guarding(Protocol):
+    """Also implemented by an environment that keeps its first simulations that went wrong, to be looked at later."""
+
+    def take_faults(self) -> list[dict[str, Any]]:
+        """Those since the last call, as plain data with the number of the `environment` in each. Waits for the device;
+        called after a rollout that logged `quarantined`."""
+        ...
+
+
+@runtime_checkable
 class Adaptive(Protocol):
     """Also implemented by an environment with a curriculum: its difficulty follows the success of the policy."""
 

@@ -22,6 +22,7 @@ from echelon.errors import UserError
 from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
+from echelon.sim.faults import FaultLog
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -67,6 +68,7 @@ class MujocoTask(ABC, Generic[C]):
         self.device = device
         self.episode_length = config.episode_length
         self.engine: Engine = self._make_engine()
+        self._faults = FaultLog(self.engine)
         self.action_dim: int = self.engine.model.nu
         self.generator = torch.Generator(device).manual_seed(seed)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -173,7 +175,9 @@ class MujocoTask(ABC, Generic[C]):
         action = action.detach().clamp(-1.0, 1.0)
         overflow = self.engine.overflow.clone()
         self.engine.ctrl.copy_(self.control(action))
+        before = self._faults.before()
         self.engine.step(self.substeps)
+        self._faults.keep(before)
         self.clock += 1
         self.judge()
 
@@ -186,6 +190,10 @@ class MujocoTask(ABC, Generic[C]):
         final_obs = self.observe()
         self._begin(terminated | truncated)
         return Step(self.observe(), reward, terminated, truncated, final_obs, log)
+
+    def take_faults(self) -> list[dict[str, Any]]:
+        """The first simulations that were quarantined, those since the last call."""
+        return self._faults.take()
 
     def capturing(self) -> AbstractContextManager[None]:
         """Context entered while torch records steps as a CUDA graph."""

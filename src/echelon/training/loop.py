@@ -12,7 +12,7 @@ from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import Guarded, View, default_view
-from echelon.envs.contract import Configured, Env, MakeEnv, Stateful
+from echelon.envs.contract import Configured, Env, Guarding, MakeEnv, Stateful
 from echelon.envs.sources import source_of
 from echelon.errors import UserError, first_line
 from echelon.logging.metrics import MetricsWriter
@@ -20,6 +20,7 @@ from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.durable import write_durably
+from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.runs.json_lines import LineWriter
@@ -90,6 +91,8 @@ def train(
                 enough = ask(callbacks, metrics, view.message)
                 last = stop or enough is not None or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
+                if metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
+                    keep_faults(folder, trainer.iteration, env.take_faults(), trainer.layout.policy_id.tolist())
                 if result.kl_matrix is not None:
                     distances.write(trainer.iteration, session.env_steps, result.kl_matrix)
                 if result.takeovers:

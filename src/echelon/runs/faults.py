@@ -1,0 +1,56 @@
+"""`diagnostics/faults.json`: the first simulations of a run that went wrong, for `echelon replay-fault` to show."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from echelon.errors import UserError
+from echelon.runs.durable import replace_durably, writing
+from echelon.runs.folder import RunFolder
+
+FILE = "diagnostics/faults.json"
+MOST = 8
+"""Faults that a run keeps: the first ones, which later ones often follow from."""
+
+
+def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> None:
+    """Add faults to those of a run, as long as it has few. `policy_id` `[N]` says who drives each environment."""
+    path = folder.path / FILE
+    known = _read(folder)
+    found = [{"iteration": iteration, "policy": policy_id[one["environment"]]} | one for one in faults]
+    if not found or len(known) >= MOST:
+        return
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        replace_durably(path, json.dumps(_nulls((known + found)[:MOST])).encode())
+
+
+def read_faults(folder: RunFolder) -> list[dict[str, Any]]:
+    """The faults of a run; a `UserError` if there are none."""
+    found = _read(folder)
+    if not found:
+        raise UserError(f"{folder.path} has no simulation on record that went wrong")
+    return found
+
+
+def _read(folder: RunFolder) -> list[dict[str, Any]]:
+    path = folder.path / FILE
+    if not path.exists():
+        return []
+    try:
+        document = json.loads(path.read_text())
+        if isinstance(document, list) and all(isinstance(one, dict) for one in document):
+            return document
+    except (OSError, ValueError, RecursionError):
+        pass
+    raise UserError(f"{path} is not whole; remove it")
+
+
+def _nulls(value: Any) -> Any:
+    """Null for numbers that are not finite, which JSON lacks."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _nulls(item) for key, item in value.items()}
+    return [_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,61 @@
+"""The first simulations that went wrong: where they were, what they were asked to do, and which they are.
+
+Kept on the device without the host looking, so that steps can be recorded as a CUDA graph: every step writes all
+simulations into a table of a few rows, the last of which holds those that nobody needs.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from echelon.sim.contract import Engine
+
+KEPT = 8
+"""Faults that are kept: enough to look at, and small."""
+PARTS = ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat")
+"""What is kept of a simulation, as it was before the step."""
+
+
+class FaultLog:
+    """Remembers the first `KEPT` quarantined steps since it was made."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._shapes = [getattr(engine, name).shape[1:] for name in PARTS]
+        width = sum(shape.numel() for shape in self._shapes)
+        self._rows = torch.zeros(KEPT + 1, width, dtype=engine.qpos.dtype, device=engine.device)
+        self._ids = torch.zeros(KEPT + 1, dtype=torch.int64, device=engine.device)
+        self._count = torch.zeros((), dtype=torch.int64, device=engine.device)
+        self._every = torch.arange(engine.num_sims, device=engine.device)
+        self._taken = 0
+
+    def before(self) -> Tensor:
+        """`[N, W]`: all simulations before a step, their controls set."""
+        return torch.cat([getattr(self._engine, name).flatten(1).to(self._rows.dtype) for name in PARTS], dim=1)
+
+    def keep(self, before: Tensor) -> None:
+        """Take note of those that were quarantined in the step."""
+        bad = self._engine.bad
+        if bad.device.type == "cpu" and not bad.any():
+            return
+        place = bad.cumsum(0) - 1 + self._count
+        place = torch.where(bad & (place < KEPT), place, KEPT)
+        self._rows.index_copy_(0, place, before)
+        self._ids.index_copy_(0, place, self._every)
+        self._count.add_(bad.sum()).clamp_(max=KEPT)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Those that were not taken before, as plain data. Waits for the device."""
+        first, self._taken = self._taken, int(self._count)
+        if first == self._taken:
+            return []
+        fields: Any = self._engine.state_dict()["model"]
+        return [self._listed(row, fields) for row in range(first, self._taken)]
+
+    def _listed(self, row: int, fields: dict[str, Tensor]) -> dict[str, Any]:
+        number = int(self._ids[row])
+        parts = self._rows[row].cpu().split([shape.numel() for shape in self._shapes])
+        state = {name: x.view(shape).tolist() for name, x, shape in zip(PARTS, parts, self._shapes, strict=True)}
+        model = {name: x[number].cpu().tolist() for name, x in fields.items()}
+        return {"environment": number} | state | {"model": model}
