@@ -130,6 +130,13 @@ def test_a_number_that_is_none_stops_the_run_before_it_is_saved(tmp_path: Path, 
     assert all(x.isfinite().all() for x in state_of(folder)["model"].values())
 
 
+def test_the_last_observation_of_a_rollout_counts_as_well(tmp_path: Path) -> None:
+    """It is learned from in the next iteration only, and saved with this one."""
+    sentence = refused(tiny(tmp_path / "run", 9), at(24, put("observation policy", float("inf"))))
+    assert "is inf in environment 3, seen in iteration 6" in sentence
+    assert iterations_of(train(tiny(tmp_path / "run", 9), make_env=drift)) == list(range(1, 10))
+
+
 def test_a_huge_number_long_ago_is_seen_in_the_statistics(tmp_path: Path) -> None:
     """In an iteration that nobody looks at; the next checkpoint is not saved."""
     sentence = refused(tiny(tmp_path / "run", 9), at(18, put("observation policy", 1e30)))
@@ -201,6 +208,7 @@ WRONG = {
     "terminated must have the shape [6], not [1]": changed(terminated=lambda x: x[:1]),
     "terminated must be bool, not float32": changed(terminated=lambda x: x.float()),
     "truncated must have the shape [6], not []": changed(truncated=lambda x: x[0]),
+    "log height must have the shape [6], not [3]": changed(log=lambda log: log | {"height": log["height"][:3]}),
 }
 
 

@@ -30,7 +30,7 @@ from echelon.tasks import maker
 from echelon.training.callbacks import Callback, ask, until
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
-from echelon.training.soundness import diverged, require_finite
+from echelon.training.soundness import diverged, environment_fault, require_finite
 from echelon.training.trainer import Trainer
 
 
@@ -160,6 +160,8 @@ class _Session:
     def save(self, score: float) -> None:
         """Save what was learned, unless it is spoiled; what was logged until now is on the disk before."""
         state = self.state()
+        if self.trainer.selection is None and environment_fault(self.trainer):
+            raise diverged(self.trainer, "a run that goes on from there would learn from it", self.folder)
         if spoiled := unsound(state):
             raise diverged(self.trainer, f"{spoiled} is not finite", self.folder)
         for file in self.files:
