@@ -14,6 +14,7 @@ evaluation.json  what `echelon evaluate` found last
 
 import dataclasses
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +66,8 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's name."""
-        return self.path.resolve().name
+        """The run's name, as text: that of a folder may be any bytes."""
+        return os.fsencode(self.path.resolve().name).decode(errors="backslashreplace")
 
     @property
     def checkpoints(self) -> Path:
