@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from echelon.learning.advantages import gae, one_step, v_trace
+from echelon.learning.advantages import gae, off_policy_gae, one_step, v_trace
 from echelon.rollout.trajectory import Trajectory
 
 REWARD, VALUE = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 2.0, 8.0]
@@ -114,3 +114,18 @@ def test_v_trace_of_impossible_rows_keeps_the_value() -> None:
     found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
     # v_2 = V_2 = 2, so v_1 = 2 + ½·2 = 3.
     assert found.returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]
+
+
+def test_off_policy_gae_by_hand() -> None:
+    # Ratios 3, 1, ½, 2, δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
+    log_ratio = torch.tensor([3.0, 1.0, 0.5, 2.0], dtype=torch.float64).log()[:, None].expand(-1, len(CASES))
+    found = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
+    assert found[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)
+
+
+def test_off_policy_gae_lies_between_one_step_and_gae() -> None:
+    """All rows as likely, or none: at every kind of end."""
+    for ratio, wanted in ((0.0, expected(2)), (-1e4, expected(3)), (1e4, expected(2))):
+        log_ratio = torch.full((4, len(CASES)), ratio, dtype=torch.float64)
+        found = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-15)

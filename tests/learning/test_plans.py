@@ -9,12 +9,13 @@ import torch
 from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing
 
 from echelon.algorithms.cpo import PULL
-from echelon.algorithms.sapg import BORROWS
-from echelon.config import UpdateConfig
+from echelon.algorithms.sapg import BORROWS, BORROWS_OF_EACH
+from echelon.config import TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.learning.plans import Group, Plan, leader_from_all_followers
 from echelon.learning.settings import Settings
 from echelon.rollout.layout import Layout
+from echelon.training.trainer import make_layout, make_plan
 
 GROUPS = {"ppo": (), "sapg": (BORROWS,), "cpo": (BORROWS, PULL)}
 
@@ -286,3 +287,37 @@ def test_groups_that_cannot_be_are_one_sentence(groups: tuple[Group, ...], sente
 def test_vectors_that_nobody_reads_are_one_sentence(name: str, values: list[float], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_part_of_every_follower_is_as_much_as_one_and_another_one_each_time(length: int) -> None:
+    """Two minibatches of 24·8/2 rows, 4·8/2 of each of five followers: a fifth of those is borrowed, rounded."""
+    plan = Plan(Layout(24, 6), 8, length, (BORROWS_OF_EACH,), minibatches=2)
+    units = 4 * 8 // length // 2
+    assert plan.blocks.sizes == [max(1, units // 5)] * 5
+    generator, drawn, seen = torch.Generator().manual_seed(0), torch.tensor([1]), set()
+    for _ in range(40):
+        for minibatch in plan.shuffle(drawn, generator):
+            assert len(minibatch.evaluation) == 6 * units + 5 * max(1, units // 5)
+            borrowed = minibatch.evaluation[plan.columns["leader_borrows"]]
+            assert (borrowed.view(5, -1) // (units * 2) == torch.arange(5)[:, None] + 6).all()
+            shared = plan.sharing(drawn).share(minibatch.unit[None, :, None])[0, :, 0]
+            unit, _, _ = listing(plan, drawn)
+            assert shared.tolist() == unit[minibatch.evaluation].tolist()
+            seen.update(borrowed.tolist())
+    assert len(seen) == 5 * units * 2  # in time, every row
+
+
+def test_minibatches_in_rows_grow_in_number_with_the_environments() -> None:
+    counts = [make_plan(make_layout(config), config).minibatches for config in (in_rows(384), in_rows(1536))]
+    assert counts == [4, 16]  # 2·N·16 rows of CPO in minibatches of 3,072
+
+
+def test_minibatches_in_rows_are_as_many_as_divide() -> None:
+    """21 of 1,024 rows would not be of equal size: 16 are."""
+    config = in_rows(672, rows=1_024)
+    assert make_plan(make_layout(config), config).minibatches == 16
+
+
+def in_rows(num_envs: int, rows: int = 3_072) -> TrainConfig:
+    return TrainConfig(algo="cpo", num_envs=num_envs, update=UpdateConfig(horizon=16, minibatch_rows=rows))

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from echelon.commands.train import configure
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of, validate
 from echelon.errors import UserError
 from echelon.presets import FAMILIES, preset
+from echelon.presets.best import BEST
 from echelon.presets.variants import VARIANTS, apply_variants
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -49,6 +51,23 @@ CHANGES: dict[str, dict[str, Any]] = {
         "pull.normalise": True,
         "pull.beta": 0.005,
         "pull.temperature": 1.0,
+    },
+    "cpo_all": {
+        "algo": "cpo",
+        "adversary.coef": 0.0,
+        "update.kl_rows": "own",
+        "update.minibatches": 8,
+        "ensemble.advantage_scope": "centred",
+        "ensemble.borrow_from": "all",
+        "pull.normalise": True,
+        "pull.beta": 0.005,
+        "pull.temperature": 1.0,
+    },
+    "flock": {
+        "algo": "flock",
+        "update.kl_rows": "own",
+        "update.minibatches": 8,
+        "ensemble.advantage_scope": "centred",
     },
 }
 """Every variant's effect on AllegroHand, typed from the ablations it stands for."""
@@ -126,3 +145,29 @@ def test_a_wrong_name_gets_the_nearest(name: str, sentence: str) -> None:
     with pytest.raises(UserError) as caught:
         apply_variants(TrainConfig(), [name])
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("task", "flags", "expected"),
+    [
+        ("AllegroHand", [], ("ppo", ("ppo_x4",), 8, 0.001)),
+        ("AllegroHand", ["--preset", "paper"], ("cpo", (), None, 0.001)),
+        ("AllegroHand", ["--algo", "cpo"], ("cpo", ("no_adversary",), None, 0.0)),
+        ("AllegroHand", ["--algo=cpo", "--preset=paper"], ("cpo", (), None, 0.001)),
+        ("AllegroHand", ["--algo", "flock"], ("flock", (), 8, 0.001)),
+        ("AllegroHand", ["--variant", "no_pull"], ("cpo", ("no_pull",), None, 0.001)),
+        ("AllegroKukaThrow", [], ("cpo", (), None, 0.0)),
+        ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
+    ],
+)
+def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[str], expected: tuple) -> None:
+    """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
+    config = configure(task, flags)
+    assert (config.algo, config.variant, config.update.minibatches, config.adversary.coef) == expected
+    if config.algo == "flock":
+        assert (config.update.kl_rows, config.ensemble.advantage_scope) == ("own", "centred")
+
+
+def test_every_best_variant_is_one() -> None:
+    assert set(BEST) <= set(FAMILIES)
+    assert {name for names in BEST.values() for name in names} <= set(VARIANTS)

@@ -115,7 +115,7 @@ def test_joints_and_servos(model: mujoco.MjModel) -> None:
 
 
 def test_of_the_arm_only_the_wrist_touches_and_only_a_table(model: mujoco.MjModel) -> None:
-    shapes = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("SPHERE", "CAPSULE", "BOX")}
+    shapes = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("SPHERE", "CAPSULE", "BOX", "CYLINDER")}
     assert set(model.geom_type) == shapes
     touching = {model.geom(i).name for i in np.flatnonzero(model.geom_contype)}
     arm = {name for name in touching if not name.startswith("hand/")}

@@ -1,4 +1,4 @@
-"""Anymal: observations by index, rewards, commands, falls and starts of states put there by hand."""
+"""Anymal: torques, commands, falls and starts."""
 
 import math
 
@@ -27,77 +27,6 @@ def in_state(qpos: Tensor, qvel: Tensor, config: AnymalConfig | None = None) -> 
     env = put(begun(Anymal, config or AnymalConfig(), len(qpos)), qpos, qvel)
     env.kept["command"].zero_()
     return env
-
-
-def test_observation_by_index() -> None:
-    qpos, qvel = standing(2)
-    qpos[1, 3:7] = torch.tensor(LEFT)
-    qpos[1, 7:] += torch.linspace(-0.5, 0.6, 12)
-    qvel[:, :6] = torch.tensor((0.5, -1.0, 0.25, 1.0, 2.0, -4.0))
-    qvel[1, 6:] = torch.linspace(-20.0, 24.0, 12)
-    env = in_state(qpos, qvel)
-    env.kept["command"].copy_(torch.tensor((1.5, -0.5, 0.8)).expand(2, 3))
-    env.control(torch.linspace(-1.0, 1.0, 12).expand(2, 12))
-    obs = env.observe()["policy"]
-    assert obs.shape == (2, 48)
-    torch.testing.assert_close(obs[0, 0:3], torch.tensor((1.0, -2.0, 0.5)), **CLOSE)
-    torch.testing.assert_close(obs[1, 0:3], torch.tensor((-2.0, -1.0, 0.5)), **CLOSE)  # it looks along +y
-    torch.testing.assert_close(obs[:, 3:6], torch.tensor((0.25, 0.5, -1.0)).expand(2, 3))  # MuJoCo's is the body's
-    torch.testing.assert_close(obs[:, 6:9], torch.tensor((0.0, 0.0, -1.0)).expand(2, 3), **CLOSE)
-    torch.testing.assert_close(obs[:, 9:12], torch.tensor((3.0, -1.0, 0.2)).expand(2, 3))
-    torch.testing.assert_close(obs[0, 12:24], torch.zeros(12), **CLOSE)
-    torch.testing.assert_close(obs[1, 12:24], torch.linspace(-0.5, 0.6, 12), **CLOSE)
-    torch.testing.assert_close(obs[1, 24:36], torch.linspace(-1.0, 1.2, 12), **CLOSE)
-    torch.testing.assert_close(obs[:, 36:48], torch.linspace(-1.0, 1.0, 12).expand(2, 12))
-
-
-def test_observation_is_clipped() -> None:
-    qpos, qvel = standing(1)
-    qvel[0, 0], qvel[0, 6] = 4.0, -200.0
-    obs = in_state(qpos, qvel).observe()["policy"]
-    assert (obs[0, 0], obs[0, 24]) == (5.0, -5.0)
-
-
-def test_gravity_is_seen_from_the_base_unless_asked_for_the_papers() -> None:
-    qpos, qvel = standing(2)
-    qpos[:, 3:7] = torch.tensor(NOSE_DOWN)
-    # Nose down, gravity pulls forward in the base frame; the base's z-axis has tipped forward in the world.
-    forward, down = math.sin(0.2), -math.cos(0.2)
-    right = in_state(qpos, qvel).observe()["policy"][:, 6:9]
-    torch.testing.assert_close(right, torch.tensor((forward, 0.0, down)).expand(2, 3), **CLOSE)
-    papers = in_state(qpos, qvel, AnymalConfig(world_frame_gravity=True)).observe()["policy"][:, 6:9]
-    torch.testing.assert_close(papers, torch.tensor((-forward, 0.0, down)).expand(2, 3), **CLOSE)
-
-
-def test_reward_by_hand() -> None:
-    qpos, qvel = standing(5)
-    qpos[3, 3:7] = torch.tensor(LEFT)
-    qvel[:, 0], qvel[:, 5] = 1.0, 0.5
-    env = in_state(qpos, qvel)
-    env.kept["command"].copy_(
-        torch.tensor([(1.0, 0.0, 0.5), (0.5, 0.3, 0.5), (1.0, 0.0, -0.5), (0.0, -1.0, 0.5), (-2.0, 1.0, -1.0)])
-    )
-    env.engine.sensordata.zero_()
-    expected = [
-        0.03,
-        0.02 * math.exp(-(0.25 + 0.09) / 0.25) + 0.01,
-        0.02 + 0.01 * math.exp(-1.0 / 0.25),
-        0.03,  # looking along +y, moving along +x is moving to the right
-        0.02 * math.exp(-10.0 / 0.25) + 0.01 * math.exp(-2.25 / 0.25),
-    ]
-    torch.testing.assert_close(env.reward(torch.zeros(5, 12)), torch.tensor(expected), **CLOSE)
-    error = torch.tensor((0.0, math.sqrt(0.34), 0.0, 0.0, math.sqrt(10.0)))
-    torch.testing.assert_close(env.log()["tracking_error"], error, **CLOSE)
-
-
-def test_torque_costs_but_the_reward_is_never_negative() -> None:
-    qpos, qvel = standing(2)
-    env = in_state(qpos, qvel)
-    env.engine.sensordata.zero_()
-    env.engine.sensordata[0, 5:] = 10.0  # 12 · 100 · 5e-7 = 0.0006
-    env.engine.sensordata[1, 5:] = 80.0  # 12 · 6400 · 5e-7 = 0.0384, more than there is
-    torch.testing.assert_close(env.reward(torch.zeros(2, 12)), torch.tensor((0.0294, 0.0)), **CLOSE)
-    torch.testing.assert_close(env.log()["reward/torque"], torch.tensor((-0.0006, -0.0384)), **CLOSE)
 
 
 def test_the_torques_are_those_of_the_servos() -> None:

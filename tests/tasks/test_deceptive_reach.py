@@ -207,6 +207,21 @@ def test_settings_change_what_they_say() -> None:
     torch.testing.assert_close(coast(env).reward, torch.tensor([3.2]), **NEAR)
 
 
+def test_the_drawing_follows_the_points_and_has_the_walls_length() -> None:
+    env = make(3, wall_length=0.8)
+    drawing = env.drawing()
+    assert drawing is env.drawing()
+    env.reset()
+    for _ in range(4):
+        step = env.step(torch.tensor([[1.0, -1.0], [0.0, 1.0], [-1.0, 0.0]]))
+        torch.testing.assert_close(drawing.engine.qpos.float(), step.obs["policy"][:, :2])
+        places = drawing.engine.read("xpos")[:, drawing.engine.model.body("point").id]
+        torch.testing.assert_close(places[:, :2].float(), env.position.T)
+    wall = drawing.engine.model.geom("wall")
+    assert (wall.pos[0] - wall.size[0], wall.pos[0] + wall.size[0]) == pytest.approx((env.wall.left, env.wall.right))
+    assert wall.size[1] == env.wall.top
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

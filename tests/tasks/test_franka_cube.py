@@ -8,7 +8,7 @@ import pytest
 import torch
 from gpu import MARKS, needs_gpu
 from tasks.franka_script import successes
-from tasks.franka_states import CLOSE, CPU, HOME, grip, put
+from tasks.franka_states import CPU, HOME, put
 from tasks.states import begun, check_spread
 from tasks.test_operational_space import mujocos
 from torch import Tensor
@@ -187,17 +187,6 @@ def test_a_script_slides_the_cube_to_the_goal() -> None:
 BOTH = pytest.mark.parametrize(
     ("task", "config"), [(FrankaCubePush, FrankaCubePushConfig), (FrankaCubeStack, FrankaCubeStackConfig)]
 )
-
-
-@BOTH
-def test_observation_of_cube_goal_and_gripper(task: Any, config: Any) -> None:
-    env = begun(task, config(), 1)
-    put(env, torch.tensor([(0.1, -0.2, 1.05, 0.8, 0, 0, 0.6)]), torch.tensor([(-0.1, 0.1, 1.06)]))
-    expected = (0.0, 0.0, 0.6, 0.8, 0.1, -0.2, 1.05, -0.2, 0.3, 0.01, *grip(HOME).tolist())
-    obs = env.observe()["policy"]
-    assert obs.shape == (1, 19)
-    torch.testing.assert_close(obs[0, :13], torch.tensor(expected), **CLOSE)
-    torch.testing.assert_close(obs[0, 17:], torch.tensor((0.035, 0.035)))
 
 
 @BOTH

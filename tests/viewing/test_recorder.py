@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rollout.stub_env import DriftEnv
+from tiny import tiny
 from viewing.states import simulated
 
 from echelon.config import TaskConfig
@@ -67,6 +68,43 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
         assert tape.total_return == pytest.approx(total, abs=1e-5)
         assert len(tape.qpos) == (tape.length + 1) // 2
         assert tape.frame_s == pytest.approx(0.04)
+
+
+def test_rewards_actions_and_the_distance_to_the_leader_go_along(hopper: RunFolder, allegro: RunFolder) -> None:
+    """Rewards sum to the return, terms to the reward; the leader is at distance 0 from itself; a follower's distance
+    at the start is that of the two Gaussians, by the formula in float64."""
+    for tape in (*record(Trained.load(hopper), seed=5), *record(Trained.load(allegro), seed=5)):
+        assert all(len(values) == len(tape.poses) for values in tape.series.values())
+        assert tape.series["reward"].sum() == pytest.approx(tape.total_return, abs=1e-4)
+        terms = [values for name, values in tape.series.items() if name.startswith("reward/")]
+        assert not terms or np.sum(terms, axis=0) == pytest.approx(tape.series["reward"], abs=1e-5)
+        assert (tape.series["kl"] >= 0).all()
+        assert (tape.series["kl"] == 0).all() == (tape.name == "leader")
+    trained = Trained.load(hopper)
+    env = trained.make_env(1, CPU, 5)
+    obs, start = {"policy": env.reset()["policy"][None]}, torch.zeros(1, 1, dtype=torch.bool)
+    with torch.no_grad():
+        looks = [trained.model(obs, torch.tensor([k]), torch.zeros(1, trained.model.state_dim), start) for k in (0, 2)]
+    (mu, log_s), (mu_i, log_i) = ((x.mean[0, 0].double(), x.log_std[0].double()) for x in looks)
+    kl = (log_s - log_i + (torch.exp(2 * log_i) + (mu_i - mu) ** 2) / (2 * torch.exp(2 * log_s)) - 0.5).sum()
+    (tape,) = record(trained, "2", seed=5)
+    assert tape.series["kl"][0] == pytest.approx(kl.item(), rel=1e-3, abs=1e-7)
+    assert tape.series["action/0"][0] == pytest.approx(mu_i[0].clamp(-1, 1).item(), abs=1e-5)
+
+
+def test_the_path_of_a_point_is_recorded_from_above(tmp_path: Path) -> None:
+    """DeceptiveReach has no simulator: poses are the task's own positions, step by step."""
+    folder = train(tiny("DeceptiveReach", tmp_path / "reach", iterations=1))
+    (tape,) = record(Trained.load(folder), "1", seed=5)
+    actor = Performer(Trained.load(folder), 1, 5)
+    actor.reset()
+    point = tape.model.body("point").id
+    for place in tape.poses[:, point, :2]:
+        assert place == pytest.approx(actor.env.position[:, 0].numpy(), abs=1e-6)  # pyright: ignore
+        actor.step()
+    seen = camera(tape.model, tape.qpos[0])
+    assert (seen.eye[:2], seen.target[:2]) == ((0.0, 0.0), (0.0, 0.0))
+    assert record_replay(folder).bodies == ("world", "goal", "point")
 
 
 def test_the_goal_marker_is_recorded(allegro: RunFolder) -> None:

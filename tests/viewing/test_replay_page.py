@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import Browser, Page, browser  # noqa: F401  # a fixture
+from tiny import tiny
 from viewing.states import simulated
 
+from echelon.cli import main
 from echelon.runs.folder import RunFolder
+from echelon.runs.replays import read_replay, replay_path
+from echelon.training.loop import train
 from echelon.viewing.acting import Trained
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import record, to_replay
@@ -161,6 +166,47 @@ def test_keys_step_choose_and_play(hopping: Page) -> None:
     assert hopping.evaluate(BUTTON) == "play"
 
 
+def test_all_policies_move_on_one_clock(hopping: Page) -> None:
+    """Side by side, in one place, or with the leader as a ghost: every one is where it is alone."""
+    alone = []
+    for policy in range(3):
+        hopping.evaluate(f"handle.choose({policy}); handle.seek(7)")
+        alone.append(shown(hopping))
+    drawn = "handle.drawn().map((bodies) => bodies.map((body) => [...body.pos, ...body.quat]))"
+    for view, who in (("grid", [0, 1, 2]), ("overlay", [0, 1, 2]), ("ghost", [2, 0]), ("one", [2])):
+        hopping.evaluate(f"handle.show('{view}'); handle.choose(2); handle.seek(7)")
+        assert np.array(hopping.evaluate(drawn)) == pytest.approx(np.array([alone[policy] for policy in who]), abs=1e-9)
+    hopping.evaluate("handle.show('grid')")
+    labels = hopping.evaluate("[...document.querySelectorAll('.er-labels span')].map((label) => label.textContent)")
+    assert [label.rpartition(" ")[0] for label in labels] == ["leader", "follower 1", "follower 2"]
+    hopping.evaluate("handle.show('one')")
+
+
+def test_the_time_line_is_linked_to_the_picture(hopping: Page) -> None:
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("p")
+    hopping.wait_for("document.querySelector('.er-timeline canvas').clientWidth > 100")
+    box = hopping.evaluate(
+        "(b => [b.x, b.y, b.width, b.height])(document.querySelector('.er-timeline canvas').getBoundingClientRect())"
+    )
+    middle = box[0] + 74 + (box[2] - 74 - 8) / 2
+    for kind in ("mousePressed", "mouseReleased"):
+        hopping.mouse(kind, middle, box[1] + box[3] / 2)
+    assert hopping.evaluate("handle.frame()") == round((hopping.evaluate("handle.frames()") - 1) / 2)
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("p")
+    assert hopping.evaluate("document.querySelector('.er-timeline').hidden")
+
+
+def test_the_page_names_task_run_and_keys(hopping: Page) -> None:
+    assert hopping.evaluate("document.querySelector('.er-title').textContent") == "Hopper, cpo, iteration 1hopper"
+    hopping.evaluate("document.querySelector('canvas').focus()")
+    hopping.press("?")
+    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
+    hopping.press("?")
+    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
+
+
 def picture(page: Page, path: Path) -> np.ndarray:
     """The window once nothing in it moves any more: the camera's motion is damped, and a busy machine draws slowly."""
     image, before = pytest.importorskip("PIL.Image"), None
@@ -226,8 +272,30 @@ def test_a_replay_is_taken_off_the_page(browser: Browser, allegro: RunFolder, tm
     with browser.page(page_of(allegro, tmp_path / "hand.html"), 400, 640, dark=True, phone=True) as page:
         page.wait_for("window.handle")
         assert page.evaluate("document.documentElement.scrollWidth <= 400")
+        assert page.evaluate(
+            "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
+        )
         page.evaluate("handle.destroy()")
         assert page.evaluate("document.querySelectorAll('canvas, .echelon-replay').length") == 0
         time.sleep(0.1)
         page.evaluate("1")
         assert page.errors == []
+
+
+def test_policies_through_their_training(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    """`record --checkpoint all`: every checkpoint's policies from the same start, as they were at that time."""
+    config = replace(tiny("CartpoleSwingup", tmp_path / "run", iterations=3), checkpoint_every=1)
+    folder = train(config)
+    page = tmp_path / "page.html"
+    assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(page)]) == 0
+    episodes = read_replay(replay_path(folder)).episodes
+    assert [(one.iteration, one.policy) for one in episodes] == [(i, k) for i in (1, 2, 3) for k in range(3)]
+    assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(tmp_path / "film.gif")]) == 2
+    with browser.page(page, 480, 400) as tab:
+        tab.wait_for("window.handle")
+        for iteration, expected in ((1, 1), (2.7, 2), (99, 3), (0, 1)):
+            tab.evaluate(f"handle.at({iteration}); handle.choose(2); handle.seek(9)")
+            (tape,) = record(Trained.load(folder, expected), "2")
+            assert np.abs(shown(tab)[:, :3] - tape.poses[9, :, :3]).max() < 1e-5
+        assert tab.evaluate("[...document.querySelector('[aria-label=policy]').options].length") == 3
+        assert tab.errors == []

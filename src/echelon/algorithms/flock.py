@@ -4,12 +4,14 @@ The leader's loss is SAPG's with the rows of all followers, each under its own i
 where followers are far away, and nothing new where they are all alike. So each follower i is held at the distance d*_i
 that was asked for, by a term on its own states:
 
-    L_i = c · e_i · d_i / max(d_i, d*_i/10)      e_i = clamp(ln(d_i/d*_i), -1, 1), both factors of d_i without gradient
+    L_i = c · e_i · d_i / max(d_i, d*_i/10)      both factors of d_i without gradient
     d_i = E_s[ Σ (μ_i(s) - μ_leader(s))² / (2σ_leader²) ]
+    e_i = ln(d_i/d*_i), shortened by a tolerance of 0.1 and limited to ±1
 
 Its gradient pulls a follower that is too far and pushes one that is too near, in every optimizer step, by the logarithm
-of how far off it is. The leader's means are constants in it. d_i is the means' part of KL(π_i ‖ π_leader): sigmas have
-a bound of their own. There is no pull to weigh, no temperature and no discriminator; what is asked for is one distance.
+of how far off it is, and leaves it alone within the tolerance. The leader's means are constants in it. d_i is the
+means' part of KL(π_i ‖ π_leader): sigmas have a bound of their own. There is no pull to weigh, no temperature and no
+discriminator; what is asked for is one distance, or none.
 """
 
 import torch
@@ -25,6 +27,9 @@ from echelon.learning.objective import ActorLoss
 from echelon.learning.settings import entropy_ladder
 from echelon.rollout.layout import Layout
 
+TOLERANCE = 0.1
+"""How far off ln d may be before anything is done about it."""
+
 
 def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     """PPO's loss on everybody's own rows, the leader's on the followers', and the formation."""
@@ -36,7 +41,8 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
         return ActorLoss(terms)
     distance, asked = distances(batch), asked_of(batch)
     error = (distance.detach() / asked).log()
-    held = error.clamp(-1, 1) * distance / torch.maximum(distance.detach(), 0.1 * asked)
+    off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
+    held = off * distance / torch.maximum(distance.detach(), 0.1 * asked)
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]
     weighted = [n * x for n, x in zip(rows, held.unbind(1), strict=True)]

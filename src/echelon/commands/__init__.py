@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 COMMANDS = (
-    *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play"),
-    *("replay-fault", "bench", "export", "new-task", "env"),
+    *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play", "replay-fault"),
+    *("bench", "export", "new-task", "env"),
 )
 """Every command, in the order of the overview. Each is a module of this package."""
 

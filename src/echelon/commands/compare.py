@@ -142,12 +142,12 @@ def _asked_for(order: Order) -> "Iterator[TrainConfig]":
 
 def _resolve(config: "TrainConfig", flags: list[str]) -> "Resolved":
     from echelon.algorithms import find
-    from echelon.commands.train import names_envs
+    from echelon.commands.train import names_flag
     from echelon.training.resolve import resolve
 
     if find(config.algo).one_policy:  # --policies is meant for the others
         config = replace(config, policies=None)
-    return resolve(config, fit_envs=not names_envs(flags))
+    return resolve(config, fit_envs=not names_flag(flags, "--num-envs"))
 
 
 def evaluate_cell(cell: "Cell", logs: Path) -> str:

@@ -24,10 +24,10 @@ def run(arguments: list[str]) -> int:
         raise UserError("env takes check and a source, as in echelon env check gymnasium:Walker2d-v5")
     source, flags = arguments[1], arguments[2:]
 
-    from echelon.commands.train import configure, names_envs
+    from echelon.commands.train import configure, names_flag
 
     config = configure(source, flags)
-    num_envs = config.num_envs if names_envs(flags) else NUM_ENVS
+    num_envs = config.num_envs if names_flag(flags, "--num-envs") else NUM_ENVS
 
     from echelon.envs.inspection import inspect_env
     from echelon.tasks import maker

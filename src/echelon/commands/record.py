@@ -25,8 +25,8 @@ class RecordFlags:
     """Where to write it; into the run folder's replay/ unless given."""
     seed: int = 1000
     """Decides the episode. Every policy starts in the same state."""
-    checkpoint: Literal["newest", "best"] = "newest"
-    """Which checkpoint to show."""
+    checkpoint: Literal["newest", "best", "all"] = "newest"
+    """Which checkpoint to show; all of those that were kept, in a page: policies through their training."""
 
 
 def run(arguments: list[str]) -> int:
@@ -46,15 +46,23 @@ def run(arguments: list[str]) -> int:
 
         require_packages(format)
 
+    from echelon.runs.checkpoint import saved_iterations
     from echelon.runs.replays import replay_path, write_replay
     from echelon.viewing.acting import Trained
     from echelon.viewing.recorder import record, to_replay
 
-    trained = Trained.load(folder, given.checkpoint)
-    tapes = record(trained, given.policy, given.seed)
+    shown = saved_iterations(folder) if given.checkpoint == "all" else []
+    if given.checkpoint == "all" and format != "html":
+        raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
+    tapes: tuple[Tape, ...] = ()
+    for iteration in shown[:-1]:
+        tapes += record(Trained.load(folder, iteration), given.policy, given.seed)
+    trained = Trained.load(folder, "best" if given.checkpoint == "best" else "newest")
+    tapes += record(trained, given.policy, given.seed)
     out = Path(given.out) if given.out else folder.path / "replay" / f"{given.policy}.{format}"
     for tape in tapes:
-        print(f"{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
+        when = f"{tape.iteration:>7,}  " if len(shown) > 1 else ""
+        print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
     try:
         replay = to_replay(folder.name, trained, given.seed, tapes)
         if format == "html" or not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone

@@ -23,7 +23,8 @@ by where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, manisk
 mypackage.module:make for a function make(num_envs, device, seed).
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
-  --algo {ppo,pbt,sapg,cpo}  algorithm (default: cpo)
+  --algo NAME                ppo, pbt, sapg, cpo or flock (default: what was found best for TASK, else cpo)
+  --preset {best,paper}      what to start from (default: best)
   --variant NAME ...         named changes of the preset (echelon variants lists them)
   --policies M               one leader and M-1 followers, or M members of a population (default: 6)
   --num-envs N               environments simulated side by side
@@ -97,13 +98,14 @@ def resolve_flags(task: str, flags: list[str]) -> "Resolved":
     """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
     from echelon.training.resolve import resolve
 
-    return resolve(configure(task, flags), fit_envs=not names_envs(flags))
+    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"))
 
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
     from echelon.console.flags import joined, parse
     from echelon.presets import preset
+    from echelon.presets.best import best_variants
     from echelon.presets.variants import apply_variants
     from echelon.tasks import TASKS
 
@@ -114,7 +116,7 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
     config = parse(start, flags, prog, description)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
-    names = variants or config.variant
+    names = variants or config.variant or best_variants(config, algo_chosen=names_flag(flags, "--algo"))
     if not names:
         return config
     # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
@@ -122,6 +124,6 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
     return replace(parse(varied, flags, prog, description), variant=varied.variant)
 
 
-def names_envs(flags: list[str]) -> bool:
-    """Whether the user typed how many environments to simulate."""
-    return any(flag.split("=")[0].replace("_", "-") == "--num-envs" for flag in flags)
+def names_flag(flags: list[str], name: str) -> bool:
+    """Whether the user typed it."""
+    return any(flag.split("=")[0].replace("_", "-") == name for flag in flags)

@@ -235,6 +235,8 @@ class TrainConfig:
     """Arguments `name=value` for an environment that is not built in."""
     algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}")] = "cpo"
     """Algorithm."""
+    preset: Literal["best", "paper"] = "best"
+    """Settings to start from: the best this project has found for the task, or the paper's. A variant changes these."""
     variant: tuple[str, ...] = ()
     """Named changes of the preset, one after the other (`echelon variants` lists them). Flags win over them."""
     policies: int | None = None

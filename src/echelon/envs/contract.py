@@ -139,6 +139,15 @@ class Simulated(Protocol):
 
 
 @runtime_checkable
+class Drawable(Protocol):
+    """What an environment that is not simulated by an engine has besides if it can be looked at all the same."""
+
+    def drawing(self) -> Simulated:
+        """An engine whose simulations are put into the environment's states by every reset and step, from now on."""
+        ...
+
+
+@runtime_checkable
 class Capturable(Protocol):
     """Also implemented by an environment whose `step` can be captured as a CUDA graph.
 

@@ -77,6 +77,8 @@ def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
 
 
 NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
+CENTRED = {"update.kl_rows": "own", "ensemble.advantage_scope": "centred"}
+NORMALISED_PULL = {"pull.normalise": True, "pull.beta": 0.005, "pull.temperature": 1.0}
 
 VARIANTS: dict[str, Variant] = {
     # The paper's ablations.
@@ -121,14 +123,17 @@ VARIANTS: dict[str, Variant] = {
     # Where to start instead of the paper's settings: results/ensemble. Takes ppo_x4's number of steps: twice CPO's.
     "cpo_centred": Variant(
         "CPO with centred advantages, normalised pull, the KL rule on own rows, no adversary and twice the steps",
-        NO_ADVERSARY
-        | {
-            "update.kl_rows": "own",
-            "ensemble.advantage_scope": "centred",
-            "pull.normalise": True,
-            "pull.beta": 0.005,
-            "pull.temperature": 1.0,
-        },
+        NO_ADVERSARY | CENTRED | NORMALISED_PULL,
+        _minibatches(2, 2),
+    ),
+    "cpo_all": Variant(
+        "the same, and the leader borrows all rows of all followers",
+        NO_ADVERSARY | CENTRED | NORMALISED_PULL | {"ensemble.borrow_from": "all"},
+        _minibatches(2, 2),
+    ),
+    "flock": Variant(
+        "the leader borrows all rows of all followers, who keep the distance that is asked for, if any",
+        {"algo": "flock"} | CENTRED,
         _minibatches(2, 2),
     ),
 }
@@ -141,7 +146,7 @@ def apply_variants(config: TrainConfig, names: Sequence[str]) -> TrainConfig:
     An algorithm's name is a variant too: it selects the algorithm, and alone it needs no other name.
     """
     for name in names:
-        config = replace(config, algo=name) if name in ALGORITHMS else _find(name)(config)
+        config = _find(name)(config) if name in VARIANTS or name not in ALGORITHMS else replace(config, algo=name)
     return replace(config, variant=() if set(names) <= set(ALGORITHMS) else tuple(names))
 
 

@@ -30,7 +30,8 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.old_checkpoints import upgrade
 from echelon.runs.soundness import unsound
 
-Which = Literal["newest", "best"]
+Which = Literal["newest", "best"] | int
+"""Which checkpoint: a number is the iteration it was saved after."""
 FORMAT = 2
 """Format 1 is read too (`old_checkpoints.py`)."""
 TENSORS = "tensors.safetensors"
@@ -104,8 +105,11 @@ def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: 
 
 
 def load(folder: RunFolder, which: Which) -> Checkpoint:
-    """The newest or the best checkpoint; a `UserError` if there is none."""
-    found = load_best(folder) if which == "best" else load_newest(folder)
+    """The newest, the best, or that of an iteration; a `UserError` if there is none."""
+    if isinstance(which, int):
+        found = _first_whole(folder.checkpoints, lambda paths, skipped: _of(paths, which), warn_damaged)
+    else:
+        found = load_best(folder) if which == "best" else load_newest(folder)
     if found is None and any_saved(folder):
         raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run anew")
     if found is None:
@@ -117,6 +121,15 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
     if type(leader) is not int or not 0 <= leader < folder.config.num_policies:
         raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
     return found
+
+
+def saved_iterations(folder: RunFolder) -> list[int]:
+    """Iterations after which the checkpoints there are were saved, ascending."""
+    return sorted(int(path.name) for path in _candidates(folder.checkpoints))
+
+
+def _of(paths: list[Path], iteration: int) -> list[Path]:
+    return [path for path in paths if int(path.name) == iteration]
 
 
 def any_saved(folder: RunFolder) -> bool:

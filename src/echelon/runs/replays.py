@@ -11,7 +11,7 @@ import binascii
 import dataclasses
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +75,11 @@ class Episode:
     """`[frames, bodies, 7]`: x y z in metres, then w x y z."""
     outcome: Outcome | None = None
     """None in replays from before it was stored."""
+    series: dict[str, np.ndarray] = field(default_factory=dict)
+    """`[frames]` each, by name: `reward`, its terms as `reward/NAME`, `action/0` and so on, and `kl`, how far the
+    policy is from the leader in that state."""
+    iteration: int | None = None
+    """Iterations its policy was trained for, in a replay of several checkpoints; None: the replay's."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,9 @@ def read_replay(path: Path) -> Replay:
 def replay_json(replay: Replay) -> str:
     """The replay as JSON, as in the file and in a page."""
     document = {"format": FORMAT} | dataclasses.asdict(dataclasses.replace(replay, episodes=()))
+    document = _rounded(document)
     document["episodes"] = [_encoded(episode) for episode in replay.episodes]
-    return json.dumps(_rounded(document), allow_nan=False, separators=(",", ":"))
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def viewer_script() -> str:
@@ -146,10 +152,27 @@ def unpack(text: str, frames: int, bodies: int) -> np.ndarray:
     return np.cumsum(series, axis=1, dtype=np.int64).T.reshape(frames, bodies, 7) * UNITS
 
 
+def pack_series(values: np.ndarray) -> dict[str, Any]:
+    """`[frames]` as text, to a 65,535th of its range."""
+    low, high = float(np.min(values)), float(np.max(values))
+    steps = np.rint((np.asarray(values, np.float64) - low) / ((high - low) or 1.0) * 65535).astype("<u2")
+    planes = steps.view(np.uint8).reshape(-1, 2).T
+    text = base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)).decode()
+    return {"low": float(f"{low:.6g}"), "high": float(f"{high:.6g}"), "data": text}
+
+
+def unpack_series(packed: dict[str, Any]) -> np.ndarray:
+    """The inverse of `pack_series`."""
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
+    steps = np.ascontiguousarray(planes.reshape(2, -1).T).view("<u2").ravel()
+    return packed["low"] + steps / 65535 * (packed["high"] - packed["low"])
+
+
 def _encoded(episode: Episode) -> dict[str, Any]:
     """An episode as JSON data."""
-    plain = dataclasses.asdict(dataclasses.replace(episode, poses=np.empty(0)))
-    return plain | {"frames": len(episode.poses), "poses": pack(episode.poses)}
+    plain = _rounded(dataclasses.asdict(dataclasses.replace(episode, poses=np.empty(0), series={})))
+    series = {name: pack_series(values) for name, values in episode.series.items()}
+    return plain | {"frames": len(episode.poses), "poses": pack(episode.poses), "series": series}
 
 
 def _decoded(document: dict[str, Any]) -> Replay:
@@ -165,6 +188,7 @@ def _decoded(document: dict[str, Any]) -> Replay:
 
 def _episode(data: dict[str, Any], bodies: int) -> Episode:
     fields = dict(data)
+    fields["series"] = {name: unpack_series(one) for name, one in fields.get("series", {}).items()}
     poses = unpack(fields["poses"], fields.pop("frames"), bodies)
     geoms = tuple(Geom(**{name: _tuples(value) for name, value in geom.items()}) for geom in fields["geoms"])
     return Episode(**fields | {"poses": poses, "geoms": geoms})

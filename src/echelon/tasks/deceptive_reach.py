@@ -8,7 +8,8 @@
 | episode | up to 60 steps; reaching the goal terminates it |
 
 The straight path to the goal ends at the wall. A policy that follows the dense reward is stuck there, close to the
-goal; the path around either end of the wall leads through states with less reward. Pure torch, on any device.
+goal; the path around either end of the wall leads through states with less reward. Pure torch, on any device; a MuJoCo
+model of the arena is made only where the task is looked at.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,10 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from echelon import robots
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
+from echelon.sim.cpu import CpuEngine
 from echelon.tasks.settings import DeceptiveReachConfig
 
 
@@ -30,6 +33,22 @@ class Box(NamedTuple):
     right: float
     bottom: float
     top: float
+
+
+class Drawing:
+    """The arena as a MuJoCo model, in the states of an environment on a CPU."""
+
+    substeps = 1
+
+    def __init__(self, num_envs: int, wall_length: float) -> None:
+        model = robots.load("arena")
+        model.geom("wall").size[1] = 0.5 * wall_length
+        self.engine = CpuEngine(model, num_envs)
+        self._everything = torch.ones(num_envs, dtype=torch.bool)
+
+    def show(self, position: Tensor, velocity: Tensor) -> None:
+        """Put the points there, `[2, N]` each."""
+        self.engine.set_state(self._everything, position.T, velocity.T)
 
 
 class DeceptiveReach:
@@ -81,6 +100,7 @@ class DeceptiveReach:
         """`[N]`: steps of this episode that ended in the trap."""
         self.closest = torch.zeros(num_envs, device=device)
         """`[N]`: smallest distance to the goal in this episode."""
+        self._drawing: Drawing | None = None
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
@@ -124,6 +144,12 @@ class DeceptiveReach:
         final_obs = self.observe()
         self._begin(reached | truncated)
         return Step(self.observe(), reward, reached, truncated, final_obs, log)
+
+    def drawing(self) -> Drawing:
+        """An engine that shows the points; made when it is first asked for."""
+        if self._drawing is None:
+            self._drawing = Drawing(self.num_envs, self.config.wall_length)
+        return self._drawing
 
     def observe(self) -> Groups:
         """Position and velocity, `[N, 4]`."""
@@ -180,6 +206,8 @@ class DeceptiveReach:
         self.clock.masked_fill_(mask, 0)
         self.trapped_steps.masked_fill_(mask, 0.0)
         self.closest.masked_fill_(mask, torch.inf)
+        if self._drawing is not None:
+            self._drawing.show(self.position, self.velocity)
 
     def capturing(self) -> AbstractContextManager[None]:
         """Does nothing: torch captures its own kernels."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import torch
 
 from echelon.config import TrainConfig
-from echelon.envs.contract import Adaptive, Env, MakeEnv, Simulated, State, Step
+from echelon.diagnostics.divergence import gaussian_kl
+from echelon.envs.contract import Adaptive, Drawable, Env, MakeEnv, Simulated, State, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import load_model
-from echelon.models.actor_critic import ActorCritic
+from echelon.models.actor_critic import ActorCritic, Output
 from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
@@ -69,13 +70,28 @@ def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
     return build
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a policy is about to do."""
+
+    action: torch.Tensor
+    """`[A]`, at its mean."""
+    kl: float
+    """KL divergence from the policy to the leader in this state; 0 of the leader itself."""
+
+
 class Performer:
-    """One policy acting deterministically in one environment. Call `reset` first."""
+    """One policy acting in one environment, at its means unless `generator` is set. Call `reset` first."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
         self.env: Env = trained.make_env(1, CPU, seed)
+        self.generator: torch.Generator | None = None
+        """Set to sample actions."""
         self._model, self._policy = trained.model, policy
         self._player = Player(self.env, self._actor(policy))
+        self._leader = self._actor(trained.leader)
+        self._leads_from = torch.zeros_like(self._player.state)
+        """What the leader would remember, had it seen the same observations."""
 
     @property
     def policy(self) -> int:
@@ -92,7 +108,9 @@ class Performer:
 
     @property
     def simulated(self) -> Simulated:
-        """The environment, which must have an engine to be drawn."""
+        """What has an engine to be drawn: the environment, or its drawing."""
+        if isinstance(self.env, Drawable):
+            return self.env.drawing()
         if not isinstance(self.env, Simulated):
             raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
         return self.env
@@ -105,7 +123,25 @@ class Performer:
     def reset(self) -> None:
         """Start an episode."""
         self._player.reset()
+        self._leads_from.zero_()
+
+    @torch.no_grad()
+    def choice(self) -> Choice:
+        """What the policy would do now, and how far that is from what the leader would. Once before every step: the
+        leader's memory goes along."""
+        own = self._look(self._player.actor, self._player.state)
+        leader = self._look(self._leader, self._leads_from)
+        self._leads_from = leader.state
+        kl = gaussian_kl(own.mean[0], own.log_std, leader.mean[0], leader.log_std)
+        return Choice(own.mean[0, 0].clamp(-1, 1), float(kl))
+
+    def _look(self, actor: Actor, state: torch.Tensor) -> Output:
+        start = torch.zeros(1, 1, dtype=torch.bool)
+        return actor.model({name: x[None] for name, x in self._player.obs.items()}, actor.policy_id, state, start)
 
     def step(self) -> Step:
         """One control step. If it ends the episode, the environment has already started the next."""
-        return self._player.step()
+        step = self._player.step(self.generator)
+        if bool(step.terminated | step.truncated):
+            self._leads_from.zero_()
+        return step

@@ -1,6 +1,6 @@
 """Record an evaluation episode of each policy: poses for the browser, states for the renderer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -10,13 +10,17 @@ from echelon.envs.contract import MakeEnv, Step
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
-from echelon.viewing.acting import Performer, Trained
+from echelon.tasks.deceptive_reach import DeceptiveReach
+from echelon.viewing.acting import Choice, Performer, Trained
+from echelon.viewing.arena import arena, poses
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
 FRAMES_PER_SECOND = 30.0
 """Approximate frames per simulated second; a frame is a whole number of control steps."""
 MAX_RECORDING_S = 60.0
 """Simulated seconds after which a recording stops. Episodes whose time limit restarts at every goal can be long."""
+POINT_STEP_S = 0.05
+"""Seconds that a step of a point is shown for; the task itself has no unit of time."""
 SEED = 1000
 """The same default as `echelon evaluate`: episodes that were not seen in training."""
 
@@ -42,6 +46,10 @@ class Tape:
     """`[frames, mocap bodies, 7]`"""
     poses: np.ndarray
     """`[frames, bodies, 7]`"""
+    series: dict[str, np.ndarray]
+    """`[frames]` each, as in a replay's episode."""
+    iteration: int = 0
+    """Iterations its policy was trained for."""
 
 
 def record_replay(
@@ -61,7 +69,45 @@ def record_replay(
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
-    return tuple(record_episode(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    tapes = (_record(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    return tuple(replace(tape, iteration=trained.iteration) for tape in tapes)
+
+
+def _record(actor: Performer, name: str) -> Tape:
+    return record_path(actor, actor.env, name) if isinstance(actor.env, DeceptiveReach) else record_episode(actor, name)
+
+
+def record_path(actor: Performer, env: DeceptiveReach, name: str) -> Tape:
+    """Record the first episode of a point, which no engine simulates: a frame per step."""
+    model = arena(env)
+    places: list[list[float]] = []
+    series, total, successes = Series(), 0.0, 0.0
+    actor.reset()
+    while True:
+        places.append(env.position[:, 0].tolist())
+        choice = actor.choice()
+        step = actor.step()
+        series.add(choice, step, begins=True)
+        total += float(step.reward)
+        if bool(step.terminated | step.truncated):
+            break
+        successes = _successes(step)
+    qpos = np.array(places)
+    return Tape(
+        policy=actor.policy,
+        name=name,
+        model=model,
+        looks=Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba),
+        frame_s=POINT_STEP_S,
+        total_return=total,
+        length=len(places),
+        seconds=len(places) * POINT_STEP_S,
+        outcome="succeeded" if bool(step.terminated) else _outcome(step, successes),
+        qpos=qpos,
+        mocap=np.zeros((len(places), 0, 7)),
+        poses=poses(model, qpos),
+        series=series.arrays(),
+    )
 
 
 def record_episode(actor: Performer, name: str) -> Tape:
@@ -70,7 +116,8 @@ def record_episode(actor: Performer, name: str) -> Tape:
     stride = max(1, round(1 / (FRAMES_PER_SECOND * actor.control_s)))
     xpos, xquat = engine.read("xpos"), engine.read("xquat")
     markers = np.flatnonzero(engine.model.body_mocapid >= 0)
-    qpos, mocap, poses = [], [], []
+    qpos, mocap, bodies = [], [], []
+    series = Series()
     total, length, successes = 0.0, 0, 0.0
     actor.reset()  # after `read`, because it updates what was read
     looks = Looks.of(engine)
@@ -78,10 +125,12 @@ def record_episode(actor: Performer, name: str) -> Tape:
         if length % stride == 0:
             qpos.append(engine.qpos[0].numpy().copy())
             mocap.append(torch.cat((engine.mocap_pos[0], engine.mocap_quat[0]), dim=-1).numpy())
-            poses.append(torch.cat((xpos[0], xquat[0]), dim=-1).numpy())
+            bodies.append(torch.cat((xpos[0], xquat[0]), dim=-1).numpy())
             # Tasks move goal markers after the physics step, so their poses in `xpos` are one step old.
-            poses[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
+            bodies[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
+        choice, begins = actor.choice(), length % stride == 0
         step = actor.step()
+        series.add(choice, step, begins)
         total, length = total + float(step.reward), length + 1
         if bool(step.terminated | step.truncated) or length * actor.control_s >= MAX_RECORDING_S:
             break
@@ -98,8 +147,33 @@ def record_episode(actor: Performer, name: str) -> Tape:
         outcome=_outcome(step, successes),
         qpos=np.stack(qpos),
         mocap=np.stack(mocap),
-        poses=np.stack(poses),
+        poses=np.stack(bodies),
+        series=series.arrays(),
     )
+
+
+class Series:
+    """Rewards, actions and the distance to the leader along an episode, a value per frame: rewards are summed over the
+    control steps of a frame, the others are those at its beginning."""
+
+    def __init__(self) -> None:
+        self._frames: list[dict[str, float]] = []
+
+    def add(self, choice: Choice, step: Step, begins: bool) -> None:
+        """A control step, which may begin a frame."""
+        if begins:
+            actions = {f"action/{k}": float(x) for k, x in enumerate(choice.action)}
+            self._frames.append({"kl": choice.kl, **actions})
+        frame = self._frames[-1]
+        terms = {name: x for name, x in step.log.items() if name.startswith("reward/")}
+        for name, value in {"reward": step.reward, **terms}.items():
+            frame[name] = frame.get(name, 0.0) + float(value)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """`[frames]` by name."""
+        names = dict.fromkeys(name for frame in self._frames for name in frame)
+        found = {name: np.array([frame.get(name, 0.0) for frame in self._frames]) for name in names}
+        return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
 
 def _outcome(step: Step, successes: float) -> Outcome:
@@ -120,7 +194,7 @@ def _successes(step: Step) -> float:
 
 
 def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
-    """The tapes as a replay for the browser."""
+    """The tapes as a replay for the browser; they may be of several checkpoints, `trained` being the last."""
     first = tapes[0]
     return Replay(
         run=run,
@@ -142,6 +216,8 @@ def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) ->
                 geoms=primitives(tape.model, tape.looks),
                 poses=tape.poses,
                 outcome=tape.outcome,
+                series=tape.series,
+                iteration=tape.iteration,
             )
             for tape in tapes
         ),

@@ -100,6 +100,7 @@
     slider.value = state.moment;
     const text = `${Report.count(stepsNow())} environment steps`;
     clock.textContent = text;
+    Report.replayAt?.(stepsNow());
     slider.setAttribute("aria-valuetext", text);
     find("maps-figures").replaceChildren(...figures().map(figure));
     if (!shown().length) find("maps-figures").append(el("p", { class: "empty" }, "No run with this task and seed is shown."));

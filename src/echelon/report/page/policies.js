@@ -54,6 +54,13 @@
   const state = { run: replays[0].run };
   const title = el("span");
   find("replay-controls").append(Report.select("Run", () => shown().map((one) => [one.run, one.run]), () => state.run, (value) => { state.run = value; }), title);
+  /** Policies as they were after so many steps, where the replay has several checkpoints. */
+  Report.replayAt = (steps) => {
+    const run = data.runs[playing?.index];
+    if (handle && run && playing.replay.episodes.some((episode) => (episode.iteration ?? playing.replay.iteration) !== playing.replay.iteration)) {
+      handle.at((steps / run.envSteps) * run.iterations);
+    }
+  };
   Report.section("replay", () => {
     const one = shown().find((item) => item.run === state.run) ?? shown()[0];
     if (one === playing) return;

@@ -31,7 +31,7 @@ class AllegroKukaThrow(AllegroKuka[AllegroKukaThrowConfig]):
         ONE_ARM,
         marker="bucket",
         goals=Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7),
-        camera=((1.65, -1.3, 1.3), (0.25, 0.12, 0.55)),
+        camera=((1.8, -1.45, 1.4), (0.2, 0.12, 0.62)),
     )
 
 

@@ -64,7 +64,7 @@ ONE_ARM = Workplace(
     object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65)),
     goals=Volume((-0.4, 0.0, 0.68), (0.4, 0.35, 1.05)),
     marker="box",
-    camera=((1.25, -0.85, 1.15), (0.0, 0.33, 0.62)),
+    camera=((1.5, -1.1, 1.3), (0.0, 0.3, 0.7)),
 )
 TWO_ARMS = Workplace(
     bases=(((-1.1, 0.0, 0.0), math.pi / 2), ((1.1, 0.0, 0.0), -math.pi / 2)),
@@ -73,7 +73,7 @@ TWO_ARMS = Workplace(
     object_starts=Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65), side=0.35),
     goals=Volume((-0.2, -0.5, 0.68), (0.2, 0.5, 1.05), side=0.75),
     marker="box",
-    camera=((0.4, -2.35, 1.45), (0.0, 0.0, 0.56)),
+    camera=((0.5, -3.7, 1.75), (0.0, 0.0, 0.72)),
 )
 
 

@@ -1,11 +1,16 @@
 // The robot: one group per body, the body's primitives inside it, moved to the recorded poses.
 import {
   BoxGeometry,
+  BufferGeometry,
   CapsuleGeometry,
   Color,
   CylinderGeometry,
   DoubleSide,
+  EdgesGeometry,
   Group,
+  Line,
+  LineBasicMaterial,
+  LineSegments,
   Mesh,
   MeshStandardMaterial,
   PlaneGeometry,
@@ -41,10 +46,28 @@ export function isGround(geom) {
   return geom.type === "plane" && !(geom.size[0] > 0 && geom.size[1] > 0);
 }
 
-function mesh(geom) {
-  const [r, g, b, alpha] = geom.rgba;
+/** Markers of goals are drawn by their edges, so that nobody takes them for objects. */
+function outline(geom) {
+  const [r, g, b] = geom.rgba;
+  const shape = geometry(geom);
+  const colour = new Color().setRGB(r, g, b, SRGBColorSpace);
+  const found = new LineSegments(new EdgesGeometry(shape, 20), new LineBasicMaterial({ color: colour }));
+  found.add(new Mesh(shape, new MeshStandardMaterial({ color: colour, opacity: 0.16, transparent: true, depthWrite: false })));
+  return placed(found, geom);
+}
+
+function placed(found, geom) {
+  found.position.fromArray(geom.pos);
+  const [w, x, y, z] = geom.quat;
+  found.quaternion.set(x, y, z, w);
+  return found;
+}
+
+function mesh(geom, tint) {
+  const [r, g, b, own] = geom.rgba;
+  const alpha = tint ? own * tint.opacity : own;
   const material = new MeshStandardMaterial({
-    color: new Color().setRGB(r, g, b, SRGBColorSpace),
+    color: tint ? new Color(tint.colour) : new Color().setRGB(r, g, b, SRGBColorSpace),
     roughness: 0.62,
     metalness: 0.0,
     opacity: alpha,
@@ -55,26 +78,42 @@ function mesh(geom) {
   const found = new Mesh(geometry(geom), material);
   found.castShadow = alpha === 1;
   found.receiveShadow = true;
-  found.position.fromArray(geom.pos);
-  const [w, x, y, z] = geom.quat;
-  found.quaternion.set(x, y, z, w);
-  return found;
+  return placed(found, geom);
 }
 
+const GOAL = /goal|target/i;
+/** A body without a shape of its own to turn: its path is what one wants to see. */
+export const isPath = (name) => name === "point";
+
 export class Bodies {
-  /** @param names of the bodies @param episode of the replay */
-  constructor(names, episode) {
+  /** @param names of the bodies @param episode of the replay @param tint {colour, opacity}: drawn in one colour, as a ghost
+   * @param trail colour of its path */
+  constructor(names, episode, tint = null, trail = null) {
     this.names = names;
     this.frames = episode.frames;
     this.poses = decodePoses(episode.poses, episode.frames, names.length);
     this.root = new Group();
     this.groups = names.map(() => new Group());
     for (const group of this.groups) this.root.add(group);
-    for (const geom of episode.geoms) if (!isGround(geom)) this.groups[geom.body].add(mesh(geom));
+    for (const geom of episode.geoms) {
+      if (isGround(geom) || (tint && geom.body === 0)) continue;
+      const goal = GOAL.test(names[geom.body]);
+      if (!goal || !tint) this.groups[geom.body].add(goal ? outline(geom) : mesh(geom, tint));
+    }
+    names.forEach((name, body) => { if (isPath(name)) this.root.add(this._trail(body, trail ?? tint.colour)); });
     this._here = new Vector3();
     this._next = new Vector3();
     this._turn = new Quaternion();
     this._turned = new Quaternion();
+  }
+
+  /** The whole path of a body, as a line on the ground. */
+  _trail(body, colour) {
+    const points = Array.from({ length: this.frames }, (_, frame) => {
+      const at = (frame * this.names.length + body) * 7;
+      return new Vector3(this.poses[at], this.poses[at + 1], this.poses[at + 2]);
+    });
+    return new Line(new BufferGeometry().setFromPoints(points), new LineBasicMaterial({ color: new Color(colour) }));
   }
 
   /** Where a body is at a time counted in frames; between two of them, on the straight way. */

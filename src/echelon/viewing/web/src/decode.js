@@ -2,6 +2,13 @@
 // numbers, byte planes apart, deflated, in base64. Numbers of a frame lie side by side in the result.
 import { unzlibSync } from "fflate";
 
+/** A series along the frames, as `pack_series` writes it. @returns {Float64Array} */
+export function decodeSeries({ low, high, data }) {
+  const planes = unzlibSync(Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0)));
+  const count = planes.length / 2;
+  return Float64Array.from({ length: count }, (_, i) => low + ((planes[i] | (planes[i + count] << 8)) / 65535) * (high - low));
+}
+
 const UNITS = [1e-5, 1e-5, 1e-5, 1 / 32767, 1 / 32767, 1 / 32767, 1 / 32767];
 
 /** @returns {Float64Array} frames × bodies × 7: x y z, then w x y z. */

@@ -8,7 +8,7 @@ const STYLE_ID = "echelon-replay-style";
  * @param element to fill; give it a height
  * @param replay the parsed JSON
  * @param options theme: "light" or "dark" (else the page's), policy: shown first (else the leader), autoplay: true
- * @returns a handle: play, pause, seek(frame), choose(policy), setTheme(name), poses(), frame(), destroy()
+ * @returns a handle: play, pause, seek(frame), choose(policy), show(view), setTheme(name), poses(), frame(), destroy()
  */
 export function mount(element, replay, options = {}) {
   if (!document.getElementById(STYLE_ID)) {
@@ -38,12 +38,15 @@ export function mount(element, replay, options = {}) {
       player.seek(frame);
     },
     choose(policy) {
-      const index = replay.episodes.findIndex((episode) => episode.policy === policy);
-      if (index < 0) throw new Error(`the replay has no episode of policy ${policy}`);
+      const index = player.find(policy);
+      if (index === undefined) throw new Error(`the replay has no episode of policy ${policy}`);
       player.choose(index);
     },
+    at: (iteration) => player.at(iteration), // the newest policies trained for so many iterations
+    show: (view) => player.show(view), // one, ghost, grid or overlay
     setTheme: (name) => player.theme(name),
     poses: () => player.bodies.shown(),
+    drawn: () => player.shown.map((bodies) => bodies.shown()),
     destroy: () => player.destroy(),
   };
 }

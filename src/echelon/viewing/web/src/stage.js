@@ -119,6 +119,11 @@ export class Stage {
   resize(width, height) {
     if (!width || !height) return;
     this.renderer.setSize(width, height, false);
+    [this.width, this.height] = [width, height];
+    this._lens(width, height);
+  }
+
+  _lens(width, height) {
     this.camera.aspect = width / height;
     // On a narrow screen the field of view is kept across instead of down, or the robot would be cut off.
     const tangent = Math.tan((this.view.fovy * Math.PI) / 360) * Math.max(1, 1.2 / this.camera.aspect);
@@ -126,9 +131,44 @@ export class Stage {
     this.camera.updateProjectionMatrix();
   }
 
-  /** @returns whether the camera still moves, so that another picture is due. */
-  draw() {
+  /** Columns and rows for so many pictures side by side, as square as the window allows. */
+  static grid(count, width, height) {
+    const columns = Math.max(1, Math.min(count, Math.round(Math.sqrt((count * width) / (1.3 * height)))));
+    return { columns, rows: Math.ceil(count / columns) };
+  }
+
+  /** Draw the scene, or with `cells` {root, offset} one root in each part of the picture, the camera shifted by its offset.
+   * @returns whether the camera still moves, so that another picture is due. */
+  draw(cells = null) {
     const moving = this.controls.update();
+    if (!cells) {
+      this._light();
+      this.renderer.render(this.scene, this.camera);
+      return moving;
+    }
+    const { columns, rows } = Stage.grid(cells.length, this.width, this.height);
+    const [width, height] = [Math.floor(this.width / columns), Math.floor(this.height / rows)];
+    this._lens(width, height);
+    this.renderer.setScissorTest(true);
+    cells.forEach(({ root, offset }, i) => {
+      for (const other of cells) other.root.visible = other.root === root;
+      const [x, y] = [(i % columns) * width, this.height - (Math.floor(i / columns) + 1) * height];
+      this.renderer.setViewport(x, y, width - 1, height - 1);
+      this.renderer.setScissor(x, y, width - 1, height - 1);
+      this.move(offset);
+      this.camera.updateMatrixWorld();
+      this._light();
+      this.renderer.render(this.scene, this.camera);
+      this.move(offset.clone().negate());
+    });
+    this.renderer.setScissorTest(false);
+    this.renderer.setViewport(0, 0, this.width, this.height);
+    this._lens(this.width, this.height);
+    return moving;
+  }
+
+  /** Sun and ground go along with what is looked at. */
+  _light() {
     const target = this.controls.target;
     this.sun.target.position.copy(target);
     this.sun.position.copy(target).addScaledVector(SUN, this.distance * 2.5);
@@ -136,8 +176,6 @@ export class Stage {
       this.ground.position.x = Math.round(target.x / this.tile) * this.tile;
       this.ground.position.y = Math.round(target.y / this.tile) * this.tile;
     }
-    this.renderer.render(this.scene, this.camera);
-    return moving;
   }
 
   /** Turn around the target, in radians. */
