@@ -14,8 +14,9 @@ from echelon.config import ALGORITHMS
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
-MOST_S = 0.9
-"""The longest that a child lives: enough for a few iterations after it has resumed."""
+LONGEST_LIFE = 1.0
+"""Of a child, in times of an undisturbed run: so that kills come while it starts, resumes, trains and saves, and a run
+gets to its end after a few."""
 
 
 def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
@@ -24,25 +25,27 @@ def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
     share = -(-tries // len(ALGORITHMS))
     for algo in ALGORITHMS:
         whole = place / f"{algo}-whole"
+        began = time.monotonic()
         ended = Child(lambda algo=algo, whole=whole: train(run_config(whole, algo))).wait()
+        life = LONGEST_LIFE * (time.monotonic() - began)
         outcome.check(ended.code == 0, f"{algo}, undisturbed: {ended.said}")
         kills, number = 0, 0
         while kills < min(share, tries - outcome.tries + kills):
             run = place / f"{algo}-{number}"
             number += 1
-            kills += _one_run(run, algo, share - kills, outcome, rng)
+            kills += _one_run(run, algo, share - kills, life, outcome, rng)
             found = differences(RunFolder.open(run), RunFolder.open(whole))
             outcome.check(not found, f"{algo} after {kills} kills: {', '.join(found)}")
     return outcome
 
 
-def _one_run(run: Path, algo: str, most: int, outcome: Outcome, rng: random.Random) -> int:
+def _one_run(run: Path, algo: str, most: int, life: float, outcome: Outcome, rng: random.Random) -> int:
     """Kill a run again and again until it ends by itself, or `most` kills are done; how many they were."""
     kills = 0
     while True:
         child = Child(lambda: train(run_config(run, algo)))
         if kills < most:
-            time.sleep(rng.uniform(0, MOST_S))
+            time.sleep(rng.uniform(0, life))
             child.kill()
         ended = child.wait()
         if ended.code == 0:

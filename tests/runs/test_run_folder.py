@@ -195,6 +195,7 @@ def test_opening_a_missing_run_suggests_the_one_beside_it() -> None:
     Path("runs/Pendulum-cpo-s00").mkdir()  # nearer, but no run
     assert refusal(RunFolder.open, "runs/Pendulum-cp-s0").endswith("did you mean runs/Pendulum-cpo-s0?")
     assert refusal(RunFolder.open, "nowhere/at/all") == "there is no run folder nowhere/at/all"
+    assert refusal(RunFolder.open, "9" * 400) == f"there is no run folder {'9' * 400}"
 
 
 def test_opening_the_folder_above_suggests_a_run_in_it() -> None:

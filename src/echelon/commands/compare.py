@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.commands import INTERRUPTED
+from echelon.config.ranges import COUNT, require
 from echelon.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ def read_order(arguments: list[str]) -> Order:
             raise UserError(f"{name} is not a flag of echelon compare; did you mean {name}s?")
     if "--tasks" not in own:
         raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
-    variants = own.get("--variants", [])
+    variants, seeds = own.get("--variants", []), one_count(own, "--seeds", 5)
+    require("seeds", seeds, COUNT.up_to(10_000))
     return Order(
         tasks=_unique(own["--tasks"]),
         algos=_unique(own.get("--algos", [] if variants else list(ALGORITHMS))),
         variants=_unique(variants),
-        seeds=one_count(own, "--seeds", 5),
+        seeds=seeds,
         out=Path(one_value(own, "--out", "runs/compare")),
         score=one_value(own, "--score", "return"),
         flags=rest,

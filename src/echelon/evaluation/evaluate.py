@@ -16,6 +16,7 @@ from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
+from echelon.training.memory import require_room_for_envs
 from echelon.training.resolve import choose_device
 from echelon.training.trainer import make_model
 
@@ -64,12 +65,14 @@ def evaluate(
 ) -> Evaluation:
     """One episode in each of `num_envs` environments per policy, acting both ways. All meet the same starts: each has
     environments of its own, made with the same seed."""
-    require("num_envs", num_envs, COUNT)
+    require("num_envs", num_envs, COUNT.up_to(10**6))
     found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)
     make_env = make_env or maker(config)
     policies = complete(config).num_policies
+    one_step = replace(config.update, horizon=1)
+    require_room_for_envs(replace(config, num_envs=num_envs, update=one_step), make_env, where)
     scores: list[PolicyScore] = []
     for mode in ("deterministic", "sampled"):
         for policy in range(policies):

@@ -5,7 +5,6 @@ The task's settings stay plain data, so that no simulator has to be imported, an
 
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Iterable
@@ -192,8 +191,7 @@ def read_run(path: Path) -> Run:
     measured = len(distances)
     distances = [_with_nan(line) for line in distances if _is_square(line, config.num_policies)]
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None
-    name = os.fsencode(folder.name).decode(errors="backslashreplace")  # a name may be no text
-    run = Run(name, path, config, settings, _machine(document), columns, distances, colour=colour)
+    run = Run(folder.name, path, config, settings, _machine(document), columns, distances, colour=colour)
     try:
         run.evaluation = read_evaluation(folder, run.iterations)
         if run.evaluation is None and folder.evaluation.exists():

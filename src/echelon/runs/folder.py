@@ -14,6 +14,7 @@ evaluation.json  what `echelon evaluate` found last
 
 import dataclasses
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,8 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's name."""
-        return self.path.resolve().name
+        """The run's name, as text: that of a folder may be any bytes."""
+        return os.fsencode(self.path.resolve().name).decode(errors="backslashreplace")
 
     @property
     def checkpoints(self) -> Path:
@@ -160,8 +161,12 @@ class RunFolder:
     def open(path: str | Path) -> "RunFolder":
         """An existing run, to be read."""
         path = Path(path)
-        if not path.exists():
-            raise UserError(f"there is no run folder {path}{_nearest_run(path)}")
+        try:
+            exists, hint = path.exists(), _nearest_run(path)
+        except OSError:  # a name that is too long
+            exists, hint = False, ""
+        if not exists:
+            raise UserError(f"there is no run folder {path}{hint}")
         if not (path / CONFIG).is_file():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
         return RunFolder(path, _stored_config(path, _read_document(path)))

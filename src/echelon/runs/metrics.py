@@ -55,9 +55,9 @@ class MetricsLines(LineWriter):
             if block and (block_bytes >= LIVE_BYTES // 2 or left <= LIVE_BYTES // 2):
                 write_archive(self._archive, block)
                 block, block_bytes = [], 0
+        self.close()
         with writing(self.path):
             replace_durably(self.path, b"".join(rest))
-        self.close()
         super().append([])
 
 

@@ -28,12 +28,14 @@ SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "bad_all
 
 def require_room_for_envs(config: TrainConfig, make_env: MakeEnv, device: torch.device) -> None:
     """Raise a `UserError` if so many environments cannot be built on a CPU."""
-    free, before = available_bytes(), resident_bytes()
-    if config.num_envs < MANY_ENVS or device.type != "cpu" or free is None or before is None:
+    free = available_bytes()
+    if config.num_envs < MANY_ENVS or device.type != "cpu" or free is None:
         return
+    few = make_env(1, device, config.seed)  # what is loaded with the first one is no environment's
+    before = resident_bytes()
     env = make_env(PROBE_ENVS, device, config.seed)
-    each = max(0, (resident_bytes() or 0) - before) / PROBE_ENVS + COPIES * rollout_bytes(env, config, 1)
-    del env
+    each = max(0, resident_bytes() - before) / PROBE_ENVS + COPIES * rollout_bytes(env, config, 1)
+    del few, env
     gc.collect()
     if each * config.num_envs > free:
         raise _too_many(config, each * config.num_envs, free, int(0.8 * free / each))
@@ -89,10 +91,10 @@ def available_bytes() -> int | None:
     return min(found, default=None)
 
 
-def resident_bytes() -> int | None:
-    """Memory that this process has now."""
+def resident_bytes() -> int:
+    """Memory that this process has now; 0 where nobody says."""
     lines = [line for line in _lines("/proc/self/status") if line.startswith("VmRSS:")]
-    return 1024 * int(lines[0].split()[1]) if lines else None
+    return 1024 * int(lines[0].split()[1]) if lines else 0
 
 
 def _lines(path: str) -> list[str]:
@@ -103,7 +105,8 @@ def _lines(path: str) -> list[str]:
 
 
 def _too_many(config: TrainConfig, needed: float, free: int, fitting: int) -> UserError:
-    what = f"{config.num_envs:,} environments and a horizon of {config.update.horizon}"
+    horizon = config.update.horizon
+    what = f"{config.num_envs:,} environments" + (f" and a horizon of {horizon}" if horizon > 1 else "")
     advice = f"about {fitting:,} would fit" if fitting > config.num_policies else "make the horizon shorter"
     return UserError(f"{what} need about {_gib(needed)} of memory, and {_gib(free)} are free; {advice}")
 
