@@ -69,3 +69,17 @@ def test_the_last_iteration_ends_the_silence() -> None:
 def test_one_warning_does_not_silence_the_other() -> None:
     lines = ({"env/overflow": 25.0}, {"env/quarantined": 1.0}, {"iteration": 51, "env/overflow": 25.0})
     assert ["did not fit" in text for text in said(*lines)] == [True, False, True]
+
+
+def test_a_pull_that_is_turned_off_is_told_of() -> None:
+    """E[exp(x)] is at least 1 if E[x] is 0."""
+    assert not said({"pull/weight": 1.0}, {"pull/weight": 3.0})
+    (text,) = said({"pull/weight": 0.07}, {"pull/weight": 0.09})
+    assert "the pull's mean weight was 0.0700" in text
+    assert text.endswith("together with all others; --ensemble.advantage-scope centred would not turn it off")
+
+
+def test_a_leader_that_is_nothing_but_noise_is_told_of() -> None:
+    assert not said({"sigma/policy_0": 1.5})
+    (text,) = said({"sigma/policy_0": 2.0})
+    assert "the leader's sigma has reached its bound of 2 (--model.max-sigma)" in text

@@ -27,7 +27,7 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     if PULL.name not in batch.plan.columns:  # one policy: nobody to pull
         return ActorLoss(terms)
     weight = pull_weights(batch, config)
-    terms[PULL.name] = pull_term(batch, weight, config)
+    terms[PULL.name] = pull_term(batch, normalised(weight, batch) if config.pull.normalise else weight, config)
     at_cap = (weight >= config.pull.cap * (1 - 1e-6)).to(weight.dtype).mean((0, 2))
     return ActorLoss(terms, {"pull/weight": weight.mean((0, 2)), "pull/at_cap": at_cap})
 
@@ -36,9 +36,11 @@ def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
     """w = min(exp(Â_i/λ_f), cap) `[L, G, pulls]`; without gradient, as advantages are data."""
     pull = config.pull
     advantage = batch.advantage[..., batch.columns(PULL.name)]
-    weight = pull_weight(advantage if pull.use_advantage else advantage * 0, pull.temperature, pull.cap)
-    if not pull.normalise:
-        return weight
+    return pull_weight(advantage if pull.use_advantage else advantage * 0, pull.temperature, pull.cap)
+
+
+def normalised(weight: Tensor, batch: Batch) -> Tensor:
+    """Weights divided by their mean, each follower's by its own: then β alone is the pull's strength."""
     each = weight.unflatten(2, (batch.plan.layout.each - 1, -1))  # the leader's rows, once for every follower
     return (each / each.mean((0, 3), keepdim=True)).flatten(2)
 

@@ -1,4 +1,4 @@
-"""Warnings about lost contacts and diverged simulations, with what to do about them."""
+"""Warnings about lost contacts, diverged simulations and settings that work against learning, with what to do."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,18 +8,20 @@ from echelon.console.wording import figure
 
 LOST_CONTACTS_LIMIT = 1e-3
 """Share of environment steps that may lose contacts or constraints without a warning."""
+WEAK_PULL = 0.98
+"""The mean of exp(Â/λ) is at least 1 where Â has mean 0, but for chance."""
 WARNING_INTERVAL = 50
 """Iterations between two warnings of the same kind."""
 
 
 class TroubleWatch:
-    """Checks every iteration's metrics for contacts or constraints that did not fit the engine's buffers, and for
-    simulations that diverged."""
+    """Checks every iteration's metrics for contacts or constraints that did not fit the engine's buffers, for
+    simulations that diverged, for a pull that is turned off, and for actions that are nothing but noise."""
 
     def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
         self._steps = config.steps_per_iteration
-        self._next_overflow = self._next_quarantine = self._next_broken = 0.0
+        self._next_overflow = self._next_quarantine = self._next_broken = self._next_pull = self._next_noise = 0.0
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""
 
@@ -27,6 +29,8 @@ class TroubleWatch:
         """Check one iteration. After the `last` one, pending quarantines are reported at once."""
         self._look_for_overflow(metrics)
         self._look_for_quarantine(metrics, last)
+        self._look_for_weak_pull(metrics)
+        self._look_for_noise(metrics)
 
     def tell_of_broken(self, iteration: int, member: int, donor: int) -> None:
         """Report a member of a population that was not finite, at most once per `WARNING_INTERVAL` iterations."""
@@ -65,6 +69,29 @@ class TroubleWatch:
             "replay-fault shows the first ones"
         )
         self._quarantined = 0.0
+
+    def _look_for_weak_pull(self, metrics: Mapping[str, float]) -> None:
+        weight, iteration = metrics.get("pull/weight", 1.0), metrics["iteration"]
+        if weight >= WEAK_PULL or iteration < self._next_pull or not self._config.pull.beta:
+            return
+        self._next_pull = iteration + WARNING_INTERVAL
+        together = self._config.ensemble.advantage_scope == "global"
+        why = "are normalised together with all others; --ensemble.advantage-scope centred would not turn it off"
+        self._say(
+            f"WARNING: in iteration {iteration:.0f} the pull's mean weight was {figure(weight)}, which followers that "
+            f"drift need above 1: advantages on the leader's rows {why if together else 'are not centred'}"
+        )
+
+    def _look_for_noise(self, metrics: Mapping[str, float]) -> None:
+        bound, sigma, iteration = self._config.model.max_sigma, metrics.get("sigma/policy_0", 0.0), metrics["iteration"]
+        if bound is None or sigma < 0.99 * bound or iteration < self._next_noise:
+            return
+        self._next_noise = iteration + WARNING_INTERVAL
+        self._say(
+            f"WARNING: in iteration {iteration:.0f} the leader's sigma has reached its bound of {bound:g} "
+            "(--model.max-sigma): it is paid for noise more than for what it learns; lower --update.entropy-coef or "
+            "entropy-scale"
+        )
 
     def _advice(self) -> str:
         """The flags that double the buffers, if the task has such settings."""
