@@ -3,7 +3,7 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,6 +15,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step
+from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line
 
 NO_LIMIT = 1000
@@ -58,8 +59,15 @@ class GymnasiumEnv:
         else:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
+        self._show(getattr(env, "envs", []))
         blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
         self.obs_spec = {name: x.shape[1] for name, x in self._groups(blank).items()}
+
+    def _show(self, envs: Sequence[Any]) -> None:
+        """One environment on MuJoCo is `Simulated`, so that it can be recorded and played."""
+        inside = envs[0].unwrapped if len(envs) == 1 else None
+        if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
+            self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; the first time from the seed."""
