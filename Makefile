@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-gpu chaos format web clean
+.PHONY: help demo test test-gpu chaos format web site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make chaos     kill, starve, damage and mislead runs for an hour, and count what did not hold"
 	@echo "make format    let ruff rewrite the layout of the code"
 	@echo "make web       rebuild the replay's script for the browser (needs npm)"
+	@echo "make site      build the site from docs/ into site/"
 	@echo "make clean     remove .venv and caches"
 
 # The stamp is newer than both files exactly when the environment was built from them.
@@ -48,6 +49,10 @@ WEB := src/echelon/viewing/web
 
 web:
 	cd $(WEB) && npm ci --no-fund --no-audit && npm run build
+
+site: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(WEB)/node_modules .pytest_cache .ruff_cache .hypothesis

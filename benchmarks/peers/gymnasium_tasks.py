@@ -1,7 +1,7 @@
 """PPO on Gymnasium's MuJoCo tasks, here and in Stable-Baselines3: equal steps, environments, networks and batches.
 
     pip install -e '.[gymnasium]' stable-baselines3
-    python benchmarks/peers/gymnasium_tasks.py --tasks Walker2d-v5 HalfCheetah-v5 --seeds 3 --steps 500000 --out F.json
+    python benchmarks/peers/gymnasium_tasks.py --seeds 3 --steps 500000 --out FILE.json
 
 Both act in 16 environments for 128 steps, learn for 10 passes from 32 minibatches of 64 rows with a network of two
 hidden layers of 64, and normalise observations and rewards. All else is each library's own: ours moves its rate by the

@@ -35,6 +35,8 @@ commands:
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract
+  import-config FILE         translate the settings of rsl_rl, rl_games, skrl or Stable-Baselines3
+  doctor                     show what is installed, and how to install what is missing
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """

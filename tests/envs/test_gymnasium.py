@@ -128,6 +128,7 @@ def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     lines = live("gymnasium:Walker2d-v5", tmp_path / "walker", "--num-envs", "8", "--update.minibatches", "4")
     assert lines[-1]["return/leader"] == lines[-1]["return/leader"]  # not NaN: episodes have ended
+    assert cli.main(["record", str(tmp_path / "walker"), "--format", "html"]) == 0
 
 
 def test_a_dict_of_observations_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:

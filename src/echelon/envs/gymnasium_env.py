@@ -3,7 +3,7 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,6 +15,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step
+from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line
 
 NO_LIMIT = 1000
@@ -47,6 +48,7 @@ class GymnasiumEnv:
     def __init__(self, env: VectorEnv, device: torch.device, seed: int = 0) -> None:
         self.env, self.num_envs, self.device = env, env.num_envs, device
         self._seed: int | None = seed
+        self._on_cpu = device.type == "cpu"
         self._same_step = env.metadata.get("autoreset_mode") == AutoresetMode.SAME_STEP
         self.episode_length: int = getattr(env.spec, "max_episode_steps", None) or NO_LIMIT
         space = env.single_action_space
@@ -58,8 +60,15 @@ class GymnasiumEnv:
         else:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
+        self._show(getattr(env, "envs", []))
         blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
         self.obs_spec = {name: x.shape[1] for name, x in self._groups(blank).items()}
+
+    def _show(self, envs: Sequence[Any]) -> None:
+        """One environment on MuJoCo is `Simulated`, so that it can be recorded and played."""
+        inside = envs[0].unwrapped if len(envs) == 1 else None
+        if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
+            self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; the first time from the seed."""
@@ -80,11 +89,15 @@ class GymnasiumEnv:
             now = self._groups(obs)
         else:
             now = final_obs = self._groups(obs)
-        figures = (torch.from_numpy(x).to(self.device) for x in (np.float32(reward), terminated, truncated))
-        return Step(now, *figures, final_obs=final_obs)
+        reward = self._tensor(np.asarray(reward, np.float32))
+        return Step(now, reward, self._tensor(terminated), self._tensor(truncated), final_obs)
+
+    def _tensor(self, x: np.ndarray) -> Tensor:
+        """On the device. Calls that do nothing are left out: between steps of a simulator each is slow."""
+        return torch.from_numpy(x) if self._on_cpu else torch.from_numpy(x).to(self.device)
 
     def _action(self, action: Tensor) -> np.ndarray:
-        x = action.cpu().numpy()
+        x = (action if self._on_cpu else action.cpu()).numpy()
         if isinstance(self._space, spaces.Discrete):
             return x.argmax(1) + self._space.start
         return x.reshape(self.num_envs, *self._space.shape).astype(self._space.dtype)
@@ -95,7 +108,7 @@ class GymnasiumEnv:
             parts = {name: _flat(space[name], obs[name]) for name in ("policy", "critic") if name in space.spaces}
         else:
             parts = {"policy": _flat(space, obs)}
-        return {name: torch.from_numpy(x).to(self.device) for name, x in parts.items()}
+        return {name: self._tensor(x) for name, x in parts.items()}
 
     def _final(self, now: Groups, info: Mapping[str, Any], done: np.ndarray) -> Groups:
         """Observations before a reset within the same step, which lie in `info` where an episode ended."""
@@ -107,7 +120,7 @@ class GymnasiumEnv:
             [info["final_obs"][row] for row in rows],
             create_empty_array(self.env.single_observation_space, len(rows)),
         )
-        index = torch.from_numpy(rows).to(self.device)
+        index = self._tensor(rows)
         return {name: now[name].index_copy(0, index, x) for name, x in self._groups(last).items()}
 
 

@@ -19,10 +19,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from echelon import robots
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
-from echelon.sim.cpu import CpuEngine
 from echelon.tasks.settings import DeceptiveReachConfig
 
 
@@ -41,6 +39,9 @@ class Drawing:
     substeps = 1
 
     def __init__(self, num_envs: int, wall_length: float) -> None:
+        from echelon import robots  # with MuJoCo, which only a look at the task needs
+        from echelon.sim.cpu import CpuEngine
+
         model = robots.load("arena")
         model.geom("wall").size[1] = 0.5 * wall_length
         self.engine = CpuEngine(model, num_envs)

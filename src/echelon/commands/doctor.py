@@ -1,0 +1,83 @@
+"""`echelon doctor`: what is installed, what it runs on, and what is missing for what."""
+
+import platform
+import shlex
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+
+from echelon.errors import UserError, install
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that Echelon can do if packages are there."""
+
+    name: str
+    modules: dict[str, str]
+    """Names of distributions by the modules they bring."""
+    extra: str
+
+
+PARTS = (
+    Part("built-in tasks on a CPU", {"mujoco.batch": "mujoco"}, "mujoco"),
+    Part("built-in tasks on CUDA", {"mujoco_warp": "mujoco-warp", "warp": "warp-lang"}, "gpu"),
+    Part("films (mp4, gif)", {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "video"),
+    Part("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
+    Part("Weights & Biases", {"wandb": "wandb"}, "wandb"),
+    Part("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
+    Part("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
+    Part("playground:NAME", {"mujoco_playground": "playground"}, "playground"),
+    Part("maniskill:NAME", {"mani_skill": "mani_skill"}, "maniskill"),
+)
+
+
+def run(arguments: list[str]) -> int:
+    """Look, and print a line for each."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        print("usage: echelon doctor\n\nShow what is installed, what it runs on, and how to install what is missing.")
+        return 0
+    if arguments:
+        raise UserError(f"echelon doctor takes no arguments, but got {shlex.join(arguments)}")
+
+    from echelon import __version__
+
+    print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
+    print(machine())
+    for part in PARTS:
+        print(status(part))
+    return 0
+
+
+def machine() -> str:
+    """torch, and where it computes."""
+    import torch
+
+    if not torch.cuda.is_available():
+        built = "no CUDA GPU is seen" if torch.version.cuda else "built without CUDA"
+        return f"torch {torch.__version__}: on the CPU, {torch.get_num_threads()} threads; {built}"
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    names = ", ".join(f"{gpu.name} ({gpu.total_memory / 2**30:.0f} GiB)" for gpu in gpus)
+    return f"torch {torch.__version__}, CUDA {torch.version.cuda}: {names}"
+
+
+def status(part: Part) -> str:
+    """Whether a part works, by which versions, or what to type so that it does."""
+    missing = [name for module, name in part.modules.items() if not is_there(module)]
+    if missing:
+        return f"  no   {part.name:<24} {install(part.extra)}"
+    return f"  yes  {part.name:<24} {', '.join(f'{name} {version(name)}' for name in part.modules.values())}"
+
+
+def is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"

@@ -1,0 +1,147 @@
+"""Settings of other libraries in ours, from files as they write them."""
+
+from pathlib import Path
+
+import pytest
+
+from echelon import cli
+from echelon.config import TrainConfig
+from echelon.config.checks import settings_of
+from echelon.config.peers import PEERS, translate
+from echelon.errors import UserError
+
+RSL_RL = """
+seed: 42
+num_steps_per_env: 24
+max_iterations: 1500
+empirical_normalization: false
+policy: {class_name: ActorCritic, init_noise_std: 1.0, actor_hidden_dims: [512, 256, 128], activation: elu}
+algorithm:
+  value_loss_coef: 1.0
+  use_clipped_value_loss: true
+  clip_param: 0.2
+  entropy_coef: 0.005
+  num_learning_epochs: 5
+  num_mini_batches: 4
+  learning_rate: 1.0e-3
+  schedule: adaptive
+  gamma: 0.99
+  lam: 0.95
+  desired_kl: 0.01
+  max_grad_norm: 1.0
+device: !!python/object/apply:torch.device ['cuda:0']
+"""
+RL_GAMES = """
+params:
+  seed: 7
+  network: {mlp: {units: [256, 128], activation: elu}, rnn: {name: lstm, units: 64}}
+  config:
+    num_actors: 4096
+    horizon_length: 16
+    seq_length: 8
+    minibatch_size: 16384
+    mini_epochs: 4
+    e_clip: 0.1
+    critic_coef: 4
+    lr_schedule: adaptive
+    kl_threshold: 0.016
+    learning_rate: 5e-4
+    reward_shaper: {scale_value: 0.01}
+    normalize_input: True
+"""
+SKRL = """
+agent: {rollouts: 32, learning_epochs: 8, mini_batches: 8, discount_factor: 0.98, lambda: 0.9, ratio_clip: 0.3,
+        value_loss_scale: 2.0, learning_rate_scheduler: KLAdaptiveLR,
+        learning_rate_scheduler_kwargs: {kl_threshold: 0.01}}
+"""
+ZOO = """
+{n_envs: 16, n_timesteps: !!float 1e6, n_steps: 128, batch_size: 64, n_epochs: 10, vf_coef: 0.5, learning_rate: 3e-4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "said"),
+    [
+        (
+            RSL_RL,
+            "--algo ppo --seed 42 --update.horizon 24 --iterations 1500 --model.hidden 512 256 128 "
+            "--update.critic-coef 2.0 --update.clip 0.2 --update.entropy-coef 0.005 --update.mini-epochs 5 "
+            "--update.minibatches 4 --update.learning-rate 0.001 --update.rate-schedule minibatch "
+            "--update.discount 0.99 --update.gae-lambda 0.95 --update.kl-threshold 0.01 --update.grad-norm 1.0",
+            [
+                "settings of rsl_rl",
+                "policy.init_noise_std: sigma starts at 1",
+                "not translated: policy.class_name, device",
+            ],
+        ),
+        (
+            RL_GAMES,  # 4096 · 16 / 16384 minibatches
+            "--algo ppo --seed 7 --model.hidden 256 128 --model.lstm 64 --num-envs 4096 --update.horizon 16 "
+            "--update.sequence 8 --update.mini-epochs 4 --update.clip 0.1 --update.critic-coef 4.0 "
+            "--update.rate-schedule mini_epoch --update.kl-threshold 0.016 --update.learning-rate 0.0005 "
+            "--update.reward-scale 0.01 --update.minibatches 4",
+            ["settings of rl_games", "normalize_input: observations, values and advantages are always normalised"],
+        ),
+        (
+            SKRL,
+            "--algo ppo --update.horizon 32 --update.mini-epochs 8 --update.minibatches 8 --update.discount 0.98 "
+            "--update.gae-lambda 0.9 --update.clip 0.3 --update.critic-coef 4.0 --update.rate-schedule mini_epoch "
+            "--update.kl-threshold 0.01",
+            ["settings of skrl"],
+        ),
+        (
+            ZOO,  # 16 · 128 / 64 minibatches
+            "--algo ppo --num-envs 16 --env-steps 1000000 --update.horizon 128 --update.mini-epochs 10 "
+            "--update.critic-coef 1.0 --update.learning-rate 0.0003 --update.minibatches 32 "
+            "--update.rate-schedule fixed",
+            ["settings of Stable-Baselines3"],
+        ),
+    ],
+    ids=["rsl_rl", "rl_games", "skrl", "sb3"],
+)
+def test_files_as_they_write_them(
+    text: str, expected: str, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("yaml")
+    file = tmp_path / "agent.yaml"
+    file.write_text(text)
+    assert cli.main(["import-config", str(file)]) == 0
+    lines = capsys.readouterr().out
+    flags = next(line for line in lines.splitlines() if line.startswith("echelon train TASK "))
+    found = flags.removeprefix("echelon train TASK ").split(" --")
+    assert sorted(found) == sorted(expected.split(" --"))
+    assert all(words in lines for words in said)
+
+
+def test_every_name_of_ours_is_a_setting() -> None:
+    ours = {name for peer in PEERS for name, _ in peer.names.values()}
+    assert ours <= set(settings_of(TrainConfig()))
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"none of params\.config\.e_clip"):
+        translate({"lr": 1})
+    with pytest.raises(UserError, match=r"learning_rate is 'lin_3e-4', which cannot be read as update\.learning_rate"):
+        translate({"n_steps": 8, "learning_rate": "lin_3e-4"})
+    file = tmp_path / "x.json"
+    for text, sentence in (("{", "is not JSON"), ("[]", "holds no settings")):
+        file.write_text(text)
+        assert cli.main(["import-config", str(file)]) == 2
+        assert sentence in capsys.readouterr().err
+    assert cli.main(["import-config", str(tmp_path / "nothing.yaml")]) == 2
+    assert "cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for what is there, and the command for what is not."""
+    from echelon.commands import doctor
+
+    assert cli.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("echelon ")
+    assert "\ntorch " in said
+    assert "  yes  built-in tasks on a CPU  mujoco " in said
+    monkeypatch.setattr(doctor, "find_spec", lambda module: None)
+    assert cli.main(["doctor"]) == 0
+    assert "  no   mjlab:NAME               pip install 'echelon-rl[mjlab]'\n" in capsys.readouterr().out
+    assert cli.main(["doctor", "now"]) == 2
