@@ -193,3 +193,26 @@ def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
     assert {rollout.mean.dtype, rollout.value.dtype, rollout.log_prob.dtype, after.dtype} == {torch.float32}
     assert torch.isfinite(after).all()
     assert not after.equal(before)
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_blocks_may_change_their_sizes_during_a_run(lstm: int) -> None:
+    """6, 6, 6 become 10, 4, 4: environments 6 to 9, 12 and 13 change hands, without memory, in episodes of nobody."""
+    first = drifting(small_config("cpo", 3, lstm, num_envs=18))
+    for _ in range(2):
+        first.iterate()
+    finished = first.collector.episodes.finished.clone()
+    state = first.collector.rollout.state[-1].clone()
+    second = first.resized((10, 4, 4))
+    moved = torch.tensor([6 <= env < 10 or 12 <= env < 14 for env in range(18)])
+    assert second.layout.policy_id.bincount().tolist() == [10, 4, 4]
+    assert second.iteration == 2
+    assert second.collector.episodes.mixed.equal(moved)
+    assert second.collector.episodes.finished.equal(finished & ~moved)
+    assert second.collector.rollout.state[-1].equal(state * ~moved[:, None])
+    for name, x in first.model.state_dict().items():
+        assert second.model.state_dict()[name].equal(x), name
+    metrics = second.iterate().metrics
+    assert second.iteration == 3
+    assert all(math.isfinite(value) for name, value in metrics.items() if name.startswith(("loss/", "kl/")))
+    assert second.plan.blocks.units == ((10, 4, 4) if lstm else (60, 24, 24))

@@ -1,5 +1,8 @@
 """The live view: the environment's state reaches the viewer at the asked pace, and the page is served."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import mujoco
 import numpy as np
 import pytest
@@ -8,12 +11,22 @@ import torch
 pytest.importorskip("mujoco.studio.web_viewer", reason="this MuJoCo has no web viewer")
 
 from mujoco.studio import messages, sim
+from tiny import tiny
 
 from echelon.envs.contract import Env
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
+from echelon.training.loop import train
 from echelon.viewing.acting import Trained
-from echelon.viewing.live import EpisodeSnapshot, PolicyEvent, Simulation
+from echelon.viewing.live import (
+    CheckpointEvent,
+    CommandEvent,
+    EpisodeSnapshot,
+    PolicyEvent,
+    PushEvent,
+    SamplingEvent,
+    Simulation,
+)
 from echelon.viewing.recorder import record
 
 
@@ -80,6 +93,51 @@ def test_a_chosen_policy_begins_an_episode(hopper: RunFolder, hopping: Simulatio
         event = messages.ResetEvent() if begin == hopping.on_reset else messages.LoadModelEvent(path="other.xml")
         assert begin(event) is True  # or the viewer would load the other model
         assert (hopping.episode, hopping.steps) == (before + 1, 0)
+
+
+def test_actions_are_sampled_when_asked(hopping: Simulation) -> None:
+    """The same start and policy, another course; and back at the means, the recorded one."""
+    courses = []
+    for sampled in (False, True, False):
+        hopping.on_sampling(SamplingEvent(sampled))
+        assert hopping.snapshot(0.0).sampled == sampled
+        hopping.engine.qvel.zero_()
+        hopping.step(hopping.handle.data)
+        courses.append(hopping.total_return)
+    assert len(set(courses)) == 3
+    assert hopping.snapshot(0.0).terms[0][0] == "reward"  # the hopper's task tells no terms
+
+
+def test_a_checkpoint_is_chosen(tmp_path: Path) -> None:
+    folder = train(replace(tiny("Hopper", tmp_path / "run", iterations=2), checkpoint_every=1))
+    start = Simulation(Trained.load(folder), 1, 5, folder)
+    start.handle = Handle(start.model())
+    start.step(start.handle.data)
+    start.on_checkpoint(CheckpointEvent(1))
+    assert (start.iteration, start.episode, start.steps) == (1, 2, 0)
+    again = Simulation(Trained.load(folder, 1), 1, 5)
+    again.actor.env.load_state_dict(start.actor.env.state_dict())  # the second episode's start
+    for state in (start, again):
+        state.actor._player.obs = state.actor.env.observe()  # pyright: ignore[reportAttributeAccessIssue]
+    assert torch.equal(start.actor.choice().action, again.actor.choice().action)
+
+
+def test_commands_and_pushes_reach_a_robot_that_walks(tmp_path: Path) -> None:
+    """The command is what the robot sees; the push, its weight for a tenth of a second, is over after that."""
+    folder = train(tiny("Anymal", tmp_path / "anymal", iterations=1))
+    start = Simulation(Trained.load(folder), 0, 5)
+    start.handle = Handle(start.model())
+    start.on_command(CommandEvent((0.5, -0.25, 0.1)))
+    start.on_push(PushEvent(1.0))
+    body, weight = start.engine.model.body("base").id, float(start.engine.model.body_mass.sum()) * 9.81
+    steps = round(0.1 / start.actor.control_s)
+    for _ in range(steps):
+        start.step(start.handle.data)
+        assert start.engine.xfrc_applied[0, body, 1] == pytest.approx(weight)
+    start.step(start.handle.data)
+    assert not start.engine.xfrc_applied.any()
+    assert start.snapshot(0.0).command == pytest.approx((0.5, -0.25, 0.1))
+    assert {name for name, _ in start.snapshot(0.0).terms} == {"linear", "angular", "torque"}
 
 
 def test_the_next_episode_begins_by_itself(hopping: Simulation) -> None:

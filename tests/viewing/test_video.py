@@ -141,5 +141,5 @@ def test_a_mistake_of_the_drawing_process_is_told(
 def test_the_extra_is_named(format: video.Format, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL"}[package]
     monkeypatch.setattr(video, "find_spec", lambda name: None if name == module else True)
-    with pytest.raises(UserError, match=rf"{package}; install it with pip install 'echelon\[video\]'"):
+    with pytest.raises(UserError, match=rf"{package}; install it with pip install 'echelon-rl\[video\]'"):
         video.require_packages(format)

@@ -130,12 +130,16 @@ def plan_cells(order: Order) -> "list[Cell]":
 
 
 def _asked_for(order: Order) -> "Iterator[TrainConfig]":
-    """The settings of every algorithm and variant on every task."""
+    """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
     from echelon.commands.train import configure
+    from echelon.config import ALGORITHMS
 
     for task in order.tasks:
         for algo in order.algos:
-            yield configure(task, [*order.flags, "--algo", algo])
+            if algo in ALGORITHMS:
+                yield configure(task, order.flags, [algo])
+            else:  # registered, or none
+                yield configure(task, [*order.flags, "--algo", algo])
         for variant in order.variants:
             yield configure(task, order.flags, variant.split("+"))
 

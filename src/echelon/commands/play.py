@@ -18,7 +18,9 @@ class PlayFlags:
     seed: int = 1000
     """Decides the episodes."""
     checkpoint: Literal["newest", "best"] = "newest"
-    """Which checkpoint to show."""
+    """Which checkpoint to show; the page can change it."""
+    sampled: bool = False
+    """Sample actions instead of acting at the means; the page can change it."""
 
 
 def run(arguments: list[str]) -> int:
@@ -40,5 +42,5 @@ def run(arguments: list[str]) -> int:
     from echelon.viewing.acting import Trained
     from echelon.viewing.live import play
 
-    play(Trained.load(folder, given.checkpoint), given.policy, given.seed, given.port)
+    play(folder, Trained.load(folder, given.checkpoint), given.policy, given.seed, given.port, given.sampled)
     return 0

@@ -116,12 +116,14 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
     config = parse(start, flags, prog, description)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
-    names = variants or config.variant or best_variants(config, algo_chosen=names_flag(flags, "--algo"))
+    named = variants or config.variant
+    names = named or best_variants(config, algo_chosen=names_flag(flags, "--algo"))
     if not names:
         return config
     # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
     varied = apply_variants(config, names)
-    return replace(parse(varied, flags, prog, description), variant=varied.variant)
+    final = parse(varied, flags, prog, description)
+    return replace(final, variant=varied.variant, preset="paper" if named else final.preset)
 
 
 def names_flag(flags: list[str], name: str) -> bool:

@@ -146,6 +146,13 @@ class Collector:
         self.rollout.start[-1, block] = True
         self.episodes.inherit(donor, policy)
 
+    def hand_over(self, moved: Tensor) -> None:
+        """Environments `[N]` that another policy drives from now on go on where they are, without the old one's memory;
+        their current episodes count for nobody."""
+        self.rollout.state[-1] *= ~moved[:, None]
+        self.rollout.start[-1] |= moved
+        self.episodes.hand_over(moved)
+
     def state_dict(self) -> State:
         rollout = self.rollout
         return {

@@ -45,6 +45,11 @@ class Episodes:
             self.last = torch.zeros(len(self.names), self.layout.num_envs, device=self.current.device)
             self.sums = torch.zeros(len(self.step_names), self.layout.num_envs, device=self.current.device)
 
+    def hand_over(self, moved: Tensor) -> None:
+        """Environments `[N]` have another policy, which has finished no episode there yet."""
+        self.mixed |= moved
+        self.finished &= ~moved
+
     def begin(self) -> None:
         """A new rollout: per-step quantities are averaged from here."""
         self.sums.zero_()

@@ -45,12 +45,15 @@ MAY_CHANGE = (
     "fuse",
     "checkpoint_every",
     "keep_checkpoints",
+    "preset",
+    "envs_per_policy",
     "wandb",
     "diagnostics",
     "env.contacts",
     "env.constraints",
 )
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
+Environments that `envs_per_policy` gives to another policy go on where they are.
 
 A run that was trained on one kind of device cannot go on on another; its checkpoint says which, so `device` is not
 compared here.

@@ -1,7 +1,7 @@
 """One iteration of training, and everything a run is made of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -196,6 +196,7 @@ class Trainer:
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
             "generator": self.generator.get_state(),
             "interface": interface_of(self.env),
+            "policy_id": self.layout.policy_id,
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -215,6 +216,14 @@ class Trainer:
         else:
             self.collector.reset()
         self.generator.set_state(state["generator"].cpu())
+        if "policy_id" in state:  # not kept by older versions, whose blocks never changed
+            self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
+
+    def resized(self, sizes: Sequence[int]) -> "Trainer":
+        """The same run with other numbers of environments for its policies; its graphs are recorded anew."""
+        other = Trainer(self.env, replace(self.config, envs_per_policy=tuple(sizes)))
+        other.load_state_dict(self.state_dict())
+        return other
 
 
 def make_layout(config: TrainConfig, device: torch.device | str = "cpu") -> Layout:

@@ -90,6 +90,7 @@ class Performer:
         self._model, self._policy = trained.model, policy
         self._player = Player(self.env, self._actor(policy))
         self._leader = self._actor(trained.leader)
+        """Whom the policy is compared with."""
         self._leads_from = torch.zeros_like(self._player.state)
         """What the leader would remember, had it seen the same observations."""
 
@@ -101,6 +102,11 @@ class Performer:
     @policy.setter
     def policy(self, policy: int) -> None:
         self._policy, self._player.actor = policy, self._actor(policy)
+
+    def use(self, trained: Trained) -> None:
+        """Act by the policies of another checkpoint from now on."""
+        self._model = trained.model
+        self._player.actor, self._leader = self._actor(self._policy), self._actor(trained.leader)
 
     def _actor(self, policy: int) -> Actor:
         each = self._model.policies // self._model.networks

@@ -2,11 +2,13 @@
 
 The viewer has two sides that exchange messages: the simulation, which runs here in the main thread, and the page's
 interface, which runs in a thread of the viewer. Pause, speed, camera and pushing bodies with the mouse are the
-viewer's; choosing a policy and starting an episode are added here.
+viewer's; choosing policy, checkpoint and way of acting, reward terms, commands, pushes by a button and new episodes are
+added here.
 """
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +20,15 @@ from mujoco.studio.dear_imgui import dear_imgui as imgui
 from mujoco.studio.web import web_server
 
 from echelon.errors import UserError
+from echelon.runs.checkpoint import saved_iterations
+from echelon.runs.folder import RunFolder
+from echelon.tasks.anymal import Anymal
 from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.guard import Guard
-from echelon.viewing.scene import Looks, camera
+from echelon.viewing.scene import Looks, camera, followed
 
+PUSH_S = 0.1
+"""Seconds that a push by the button lasts."""
 MAX_LAG_S = 0.2
 """Seconds a simulation may lag behind the clock and still catch up."""
 
@@ -31,6 +38,34 @@ class PolicyEvent(messages.Event):
     """Message from the page: choose a policy."""
 
     policy: int
+
+
+@dataclass(frozen=True)
+class SamplingEvent(messages.Event):
+    """Message from the page: sample actions, or act at the means."""
+
+    sampled: bool
+
+
+@dataclass(frozen=True)
+class CheckpointEvent(messages.Event):
+    """Message from the page: show the policies of another checkpoint."""
+
+    iteration: int
+
+
+@dataclass(frozen=True)
+class CommandEvent(messages.Event):
+    """Message from the page: where to go, for a robot that follows commands."""
+
+    command: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PushEvent(messages.Event):
+    """Message from the page: push the robot sideways, left or right of the picture."""
+
+    side: float
 
 
 @dataclass(frozen=True)
@@ -46,13 +81,25 @@ class EpisodeSnapshot(messages.Snapshot):
     episode: int
     seconds: float
     total_return: float
+    iteration: int
+    sampled: bool
+    terms: tuple[tuple[str, float], ...]
+    """Reward terms of the last step by name, where the task tells them; the whole reward otherwise."""
+    command: tuple[float, ...]
+    """Velocity the robot is told to go at; empty for one that follows none."""
 
 
 class Simulation(plugin.SimPlugin):
     """Steps the environment at the speed set in the page, and passes its state to the viewer."""
 
-    def __init__(self, trained: Trained, policy: int, seed: int) -> None:
+    def __init__(self, trained: Trained, policy: int, seed: int, folder: RunFolder | None = None) -> None:
         self.actor = Performer(trained, policy, seed)
+        self._folder, self._seed = folder, seed
+        self.iteration = trained.iteration
+        self.terms: dict[str, float] = {}
+        self.command: tuple[float, ...] | None = None
+        """Set by the page; until then the task draws it."""
+        self._kick, self._kick_steps = 0.0, 0
         self.engine = self.actor.simulated.engine
         self.paused = False
         self.speed = 1.0
@@ -75,11 +122,18 @@ class Simulation(plugin.SimPlugin):
 
     def step(self, data: mujoco.MjData) -> None:
         """One control step, with the forces of the mouse; a new episode starts when one ends."""
-        push = np.asarray(data.xfrc_applied)
+        push = np.array(data.xfrc_applied)
+        if self._kick_steps and (body := followed(self.engine.model)) is not None:
+            push[body, 1] += self._kick
+            self._kick_steps -= 1
         if push.any() or self._pushed:
             self.engine.xfrc_applied[0] = torch.from_numpy(push)
             self._pushed = bool(push.any())
+        if self.command is not None and isinstance(self.actor.env, Anymal):
+            self.actor.env.kept["command"][0] = torch.tensor(self.command)
         step = self.actor.step()
+        terms = {name.removeprefix("reward/"): float(x) for name, x in step.log.items() if name.startswith("reward/")}
+        self.terms = terms or {"reward": float(step.reward)}
         self.steps, self.total_return = self.steps + 1, self.total_return + float(step.reward)
         if bool(step.terminated | step.truncated):
             self._count()
@@ -117,8 +171,49 @@ class Simulation(plugin.SimPlugin):
         self._seen = self.episode
         self.show(self.handle.data)
         seconds = self.steps * self.actor.control_s
-        self.handle.send_to_viewer(EpisodeSnapshot(self.actor.policy, self.episode, seconds, self.total_return))
+        self.handle.send_to_viewer(self.snapshot(seconds))
         time.sleep(0.002)  # let the page's thread run
+
+    def snapshot(self, seconds: float) -> EpisodeSnapshot:
+        """What the page is told of the episode."""
+        env = self.actor.env
+        told = tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else ()
+        return EpisodeSnapshot(
+            policy=self.actor.policy,
+            episode=self.episode,
+            seconds=seconds,
+            total_return=self.total_return,
+            iteration=self.iteration,
+            sampled=self.actor.generator is not None,
+            terms=tuple(self.terms.items()),
+            command=told,
+        )
+
+    @messages.handler
+    def on_sampling(self, event: SamplingEvent) -> bool:
+        self.actor.generator = torch.Generator().manual_seed(self._seed) if event.sampled else None
+        return True
+
+    @messages.handler
+    def on_checkpoint(self, event: CheckpointEvent) -> bool:
+        assert self._folder is not None, "only a run has other checkpoints to choose"
+        trained = Trained.load(self._folder, event.iteration)
+        self.actor.use(trained)
+        self.iteration = trained.iteration
+        self._begin()
+        return True
+
+    @messages.handler
+    def on_command(self, event: CommandEvent) -> bool:
+        self.command = event.command
+        return True
+
+    @messages.handler
+    def on_push(self, event: PushEvent) -> bool:
+        """A tenth of a second at the robot's own weight changes its speed by about a metre per second."""
+        weight = float(self.engine.model.body_mass.sum()) * 9.81
+        self._kick, self._kick_steps = event.side * weight, max(1, round(PUSH_S / self.actor.control_s))
+        return True
 
     @messages.handler
     def on_policy(self, event: PolicyEvent) -> bool:
@@ -155,12 +250,17 @@ class Simulation(plugin.SimPlugin):
 
 
 class PolicyWindow(plugin.ViewerPlugin):
-    """The window `Policy`: choose which policy acts, and see its return."""
+    """The window `Policy`: choose which policy acts, how, at which moment of its training; see its rewards; command and
+    push it."""
 
-    def __init__(self, trained: Trained, start: Simulation) -> None:
-        self._trained = trained
+    def __init__(self, trained: Trained, start: Simulation, iterations: Sequence[int] = ()) -> None:
+        self._trained, self._iterations = trained, list(iterations)
+        env = start.actor.env
+        config = env.config if isinstance(env, Anymal) else None
+        self._limits = (config.max_forward, config.max_sideways, config.max_turn) if config else ()
+        self._stands = followed(start.engine.model) is not None
         self._view = camera(start.engine.model, start.engine.qpos[0].numpy())
-        self._now = EpisodeSnapshot(start.actor.policy, start.episode, 0.0, 0.0)
+        self._now = start.snapshot(0.0)
 
     @messages.handler(priority=0)  # after the viewer's own handlers, which frame the whole model
     def on_model(self, event: messages.PostModelEvent) -> None:
@@ -181,18 +281,43 @@ class PolicyWindow(plugin.ViewerPlugin):
     def on_build_gui(self, _: messages.BuildGuiEvent) -> None:
         config, now = self._trained.config, self._now
         imgui.SetNextWindowPos(imgui.Vec2(16, 84), int(imgui.Cond.FirstUseEver))
-        imgui.SetNextWindowSize(imgui.Vec2(250, 150), int(imgui.Cond.FirstUseEver))
+        imgui.SetNextWindowSize(imgui.Vec2(270, 330), int(imgui.Cond.Appearing))
         if imgui.Begin("Policy")[0]:
-            imgui.TextUnformatted(f"{config.task}, {config.algo}, iteration {self._trained.iteration:,}")
+            imgui.TextUnformatted(f"{config.task}, {config.algo}, iteration {now.iteration:,}")
             names = [self._trained.name(policy) for policy in range(self._trained.model.policies)]
             changed, policy = imgui.Combo("##policy", now.policy, names)
             if changed:
                 self.viewer.send_to_sim(PolicyEvent(policy))
+            if len(self._iterations) > 1 and now.iteration in self._iterations:
+                moments = [f"after {iteration:,} iterations" for iteration in self._iterations]
+                changed, place = imgui.Combo("##checkpoint", self._iterations.index(now.iteration), moments)
+                if changed:
+                    self.viewer.send_to_sim(CheckpointEvent(self._iterations[place]))
+            changed, sampled = imgui.Checkbox("sampled actions", now.sampled)
+            if changed:
+                self.viewer.send_to_sim(SamplingEvent(sampled))
             if imgui.Button("new episode"):
                 self.viewer.send_to_sim(EpisodeEvent())
             imgui.TextUnformatted(f"episode {now.episode}, {now.seconds:.1f} s")
             imgui.TextUnformatted(f"return {now.total_return:.1f}")
+            for name, value in now.terms:
+                imgui.TextUnformatted(f"  {name} {value:+.4f}")
+            self._steer()
         imgui.End()
+
+    def _steer(self) -> None:
+        """Sliders of a command, and buttons that push."""
+        now = self._now
+        for k, (name, limit) in enumerate(zip(("forward", "sideways", "turn"), self._limits, strict=False)):
+            changed, value = imgui.SliderFloat(name, now.command[k], -limit, limit)
+            if changed:
+                self.viewer.send_to_sim(CommandEvent((*now.command[:k], value, *now.command[k + 1 :])))
+        if self._stands:
+            if imgui.Button("push left"):
+                self.viewer.send_to_sim(PushEvent(1.0))
+            imgui.SameLine()
+            if imgui.Button("push right"):
+                self.viewer.send_to_sim(PushEvent(-1.0))
 
 
 class LocalViewer(web_viewer.WebViewer):
@@ -222,15 +347,17 @@ def _print_link(port: int, token: str) -> None:
     print(f"Open {link}\nOnly this link opens the viewer, on this machine. Ctrl-C ends it.", flush=True)
 
 
-def play(trained: Trained, policies: str, seed: int, port: int) -> None:
+def play(folder: RunFolder, trained: Trained, policies: str, seed: int, port: int, sampled: bool = False) -> None:
     """Show a policy until the viewer is closed or Ctrl-C, and print where."""
     (policy,) = trained.chosen(policies)
-    start = Simulation(trained, policy, seed)
+    start = Simulation(trained, policy, seed, folder)
+    start.on_sampling(SamplingEvent(sampled))
+    iterations = saved_iterations(folder)
     page = app.App(app.Config(show_options=False, show_inspector=False, show_toolbar=True))
     config = viewer_protocol.ViewerConfig(title=f"Echelon: {trained.config.task}", gfx="web", http_port=port)
 
     def serve(endpoint: object) -> None:
-        viewer = LocalViewer(config, endpoint, plugins=[page, PolicyWindow(trained, start)])
+        viewer = LocalViewer(config, endpoint, plugins=[page, PolicyWindow(trained, start, iterations)])
         viewer_protocol.run_viewer_loop(viewer)
 
     try:

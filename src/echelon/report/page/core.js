@@ -98,8 +98,12 @@ Report.key = (method) =>
     Report.svg("line", { x1: 0, y1: 5, x2: 24, y2: 5, "stroke-dasharray": Report.dash(method) }));
 Report.swatch = (colour) => Report.el("span", { class: `swatch ${colour}`, "aria-hidden": "true" });
 
-/** A method's name beside its colour. */
-Report.named = (method) => [Report.swatch(Report.colour(method)), Report.data.methods[method].name];
+/** A method's name beside its colour, or where colours come twice its line. */
+Report.named = (method) => {
+  const { methods } = Report.data;
+  const twice = new Set(methods.map(({ colour }) => colour)).size < methods.length;
+  return twice ? [Report.key(method), ` ${methods[method].name}`] : [Report.swatch(Report.colour(method)), methods[method].name];
+};
 
 /** Buttons of which one is pressed. */
 Report.segments = (label, options, get, set) => {

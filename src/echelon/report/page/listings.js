@@ -42,7 +42,9 @@
   const COLLAPSE_FROM = 13;
   find("runs-all").open = data.runs.length < COLLAPSE_FROM;
   find("runs-all").querySelector("summary").textContent = `All ${data.runs.length} runs`;
+  find("runs-all").addEventListener("toggle", () => Report.refresh("runs"));
   Report.section("runs", () => {
+    if (!find("runs-all").open) return; // Many rows that nobody looks at.
     const evaluated = (run, mode) => run.evaluation?.[mode][run.evaluation.leader]?.[data.score] ?? NaN;
     const number = (value, off) => ({ value, content: Report.figure(value), off });
     const any = Report.visible().some((run) => run.evaluation);

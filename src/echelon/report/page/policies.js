@@ -33,8 +33,8 @@
     };
     const measured = (mode, policy) => evaluation?.[mode][policy]?.["return/leader"] ?? NaN;
     const number = (value) => ({ value, content: Report.figure(value) });
-    const columns = [{ title: "Policy", text: true }, { title: "Training return" }, ...(evaluation ? [{ title: "Evaluated, deterministic" }, { title: "Evaluated, sampled" }] : []),
-      ...(last ? [{ title: "KL to the leader" }, { title: "Nearest to it" }] : [])];
+    const columns = [{ title: "Policy", text: true }, { title: "In training" }, ...(evaluation ? [{ title: "Evaluated" }, { title: "Sampled" }] : []),
+      ...(last ? [{ title: "KL to leader" }, { title: "Nearest" }] : [])];
     Report.table("policies-table", columns, Array.from({ length: policies }, (_, policy) => {
       const row = last?.slice(policy * policies, (policy + 1) * policies).map((value, k) => (k === policy || value === null ? Infinity : value));
       const nearest = row ? row.indexOf(Math.min(...row)) : -1;
