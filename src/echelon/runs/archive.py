@@ -10,21 +10,21 @@ import gzip
 import io
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from echelon.errors import first_line
 from echelon.runs.durable import replace_durably, writing
 
-Table = tuple[list[str], list[list[str]]]
-"""Names, and a row of cells for each iteration."""
+Table = tuple[list[str], list[str]]
+"""Names, and a row for each iteration, its cells not taken apart yet: most readers want a few."""
 
 
 def write_archive(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Store lines of metrics in a file of their own, named after the first."""
     names = list(dict.fromkeys(name for line in lines for name in line))
-    rows = ([_cell(line[name]) if name in line else "" for name in names] for line in lines)
+    rows = (",".join(_cell(line[name]) if name in line else "" for name in names) for line in lines)
     _write(folder / f"{lines[0]['iteration']:08d}.csv.gz", names, rows)
 
 
@@ -36,9 +36,19 @@ def read_archives(folder: Path) -> Iterator[Table]:
             yield table
 
 
-def archived_line(names: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
+def archived_line(names: Sequence[str], row: str) -> dict[str, Any]:
     """A row as the line that it was; NaN where a value was not finite."""
-    return {name: _value(cell) for name, cell in zip(names, row, strict=True) if cell}
+    return {name: _value(cell) for name, cell in zip(names, row.split(","), strict=True) if cell}
+
+
+def archived_columns(
+    names: Sequence[str], rows: Sequence[str], wanted: Callable[[str], object]
+) -> dict[str, list[float]]:
+    """The columns whose names are wanted; NaN where a cell is empty."""
+    chosen = {place: name for place, name in enumerate(names) if wanted(name)}
+    last = max(chosen, default=0)
+    cells = [row.split(",", last + 1) for row in rows]
+    return {name: [float(row[place] or "nan") for row in cells] for place, name in chosen.items()}
 
 
 def last_archived(folder: Path) -> dict[str, Any] | None:
@@ -58,7 +68,8 @@ def drop_archived_after(folder: Path, completed: int) -> None:
                 path.unlink()
             continue
         names, rows = _read(path) or ([], [])
-        kept = [row for row in rows if int(row[names.index("iteration")]) <= completed]
+        done = archived_columns(names, rows, "iteration".__eq__).get("iteration", [])
+        kept = [row for row, iteration in zip(rows, done, strict=True) if iteration <= completed]
         if len(kept) < len(rows):
             _write(path, names, kept)
         return
@@ -73,9 +84,10 @@ def _read(path: Path) -> Table | None:
     try:
         with gzip.open(path, "rt", newline="") as file:
             names = next(csv.reader([file.readline()]))
-            rows = [row.split(",") for row in file.read().splitlines()]
+            rows = file.read().splitlines()
         place = names.index("iteration")
-        if rows and all(len(row) == len(names) and row[place].isdigit() for row in rows):
+        whole = (row.count(",") == len(names) - 1 and row.split(",", place + 1)[place].isdigit() for row in rows)
+        if rows and all(whole):
             return names, rows
         reason = "its rows are not whole"
     except (OSError, EOFError, zlib.error, ValueError, StopIteration) as error:
@@ -84,10 +96,10 @@ def _read(path: Path) -> Table | None:
     return None
 
 
-def _write(path: Path, names: Sequence[str], rows: Iterable[list[str]]) -> None:
+def _write(path: Path, names: Sequence[str], rows: Iterable[str]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(name.replace("\n", " ") for name in names)
-    text.writelines(",".join(row) + "\n" for row in rows)
+    text.writelines(f"{row}\n" for row in rows)
     with writing(path):
         path.parent.mkdir(exist_ok=True)
         replace_durably(path, gzip.compress(text.getvalue().encode(), 6, mtime=0))

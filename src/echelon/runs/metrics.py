@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from echelon.runs.archive import archived_line, drop_archived_after, last_archived, read_archives, write_archive
+from echelon.runs.archive import (
+    archived_columns,
+    archived_line,
+    drop_archived_after,
+    last_archived,
+    read_archives,
+    write_archive,
+)
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import LineWriter, read_lines, scan
@@ -78,7 +85,10 @@ def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> d
     """
     path = folder.path if isinstance(folder, RunFolder) else Path(folder)
     live = read_lines(path / FILE, warn=True)
-    parts = [_archived_columns(names, rows, wanted) for names, rows in read_archives(path / ARCHIVE)]
+    parts = []
+    for names, rows in read_archives(path / ARCHIVE):
+        found = archived_columns(names, rows, lambda name: _chosen(name, wanted))
+        parts.append({name: np.array(values) for name, values in found.items()})
     begin = parts[-1]["iteration"][-1] if parts else 0
     live = [line for line in live if line["iteration"] > begin]
     if live:
@@ -89,11 +99,6 @@ def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> d
     return {
         name: np.concatenate([part.get(name, gap) for part, gap in zip(parts, missing, strict=True)]) for name in names
     }
-
-
-def _archived_columns(names: list[str], rows: list[list[str]], wanted: Callable[[str], object]) -> dict[str, Column]:
-    chosen = [(place, name) for place, name in enumerate(names) if _chosen(name, wanted)]
-    return {name: np.array([float(row[place] or "nan") for row in rows]) for place, name in chosen}
 
 
 def _chosen(name: str, wanted: Callable[[str], object]) -> bool:
