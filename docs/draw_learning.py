@@ -1,6 +1,9 @@
-"""Draw docs/images/learning.png from results/learning: what each task's leader learned, against the wall clock.
+"""Draw what each task's leader learned, from results/learning.
 
-python docs/draw_learning.py
+    python docs/draw_learning.py
+
+`docs/images/learning.png` is against the wall clock, `docs/images/beside_paper.png` against environment steps, beside
+points that were read off the paper's curves (results/paper).
 """
 
 import csv
@@ -8,9 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "learning"
+PAPER = ROOT / "results" / "paper" / "points.csv"
+COLOURS = {"cpo": "#D55E00", "ppo": "#666666"}
+"""Of the paper's points; ours are blue."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +45,67 @@ PANELS = (
 COLUMNS = 3
 
 
-def read(panel: Panel) -> tuple[list[float], list[float], float]:
-    """Minutes, values, and millions of environment steps in all."""
-    with (RESULTS / panel.task / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    minutes = [float(row["wall_s"]) / 60 for row in rows]
-    return minutes, [float(row[panel.metric]) for row in rows], float(rows[-1]["env_steps"]) / 1e6
+def rows_of(task: str) -> list[dict[str, str]]:
+    with (RESULTS / task / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
 
 
-def main() -> None:
-    rows = -(-len(PANELS) // COLUMNS)
+def grid(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with so many axes, the rest hidden."""
+    rows = -(-count // COLUMNS)
     figure, axes = plt.subplots(rows, COLUMNS, figsize=(4 * COLUMNS, 2.9 * rows), layout="constrained")
-    for axis in axes.flat[len(PANELS) :]:
+    for axis in axes.flat[count:]:
         axis.set_visible(False)
-    for axis, panel in zip(axes.flat, PANELS, strict=False):
-        minutes, values, steps = read(panel)
-        axis.plot(minutes, values, color="#0072B2", linewidth=2)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes.flat[:count])
+
+
+def against_the_clock() -> Figure:
+    figure, axes = grid(len(PANELS))
+    for axis, panel in zip(axes, PANELS, strict=True):
+        rows = rows_of(panel.task)
+        values = [float(row[panel.metric]) for row in rows]
+        axis.plot([float(row["wall_s"]) / 60 for row in rows], values, color="#0072B2", linewidth=2)
         if panel.aim is not None:
             axis.axhline(panel.aim, color="#999999", linestyle=":", linewidth=1.5)
-        axis.set_title(f"{panel.task}, {steps:.0f} M steps", loc="left", fontsize=11)
+        axis.set_title(f"{panel.task}, {float(rows[-1]['env_steps']) / 1e6:.0f} M steps", loc="left", fontsize=11)
         axis.set_xlabel("minutes")
         axis.set_ylabel(panel.label)
         axis.set_xlim(left=0)
         axis.set_ylim(bottom=min(0, min(values)))
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(ROOT / "docs" / "images" / "learning.png", dpi=120)
+    return figure
+
+
+def beside_the_paper() -> Figure:
+    with PAPER.open() as file:
+        points = list(csv.DictReader(file))
+    tasks = list(dict.fromkeys(point["task"] for point in points))
+    figure, axes = grid(len(tasks))
+    for axis, task in zip(axes, tasks, strict=True):
+        metric = next(point["metric"] for point in points if point["task"] == task)
+        rows = rows_of(task)
+        steps = [float(row["env_steps"]) / 1e9 for row in rows]
+        axis.plot(
+            steps, [float(row[f"{metric}/leader"]) for row in rows], color="#0072B2", linewidth=2, label="ours, CPO"
+        )
+        for algo, colour in COLOURS.items():
+            theirs = [point for point in points if (point["task"], point["algo"]) == (task, algo)]
+            if theirs:
+                places = [float(point["env_steps_G"]) for point in theirs]
+                values = [float(point["value"]) for point in theirs]
+                axis.plot(places, values, "o:", color=colour, markerfacecolor="none", label=f"paper, {algo.upper()}")
+        axis.set_title(task, loc="left", fontsize=11)
+        axis.set_xlabel("10⁹ environment steps")
+        axis.set_ylabel(f"{metric} per episode")
+        axis.set_xlim(left=0)
+        axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def main() -> None:
+    for name, figure in (("learning", against_the_clock()), ("beside_paper", beside_the_paper())):
+        figure.savefig(ROOT / "docs" / "images" / f"{name}.png", dpi=120)
 
 
 if __name__ == "__main__":

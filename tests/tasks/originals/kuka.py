@@ -103,7 +103,8 @@ class KukaOriginal:
         out_of_time = (self.clock >= LAST[self.name]) & ~ended
         terms |= {"flag: terminated": ended, "flag: truncated": out_of_time, "flag: success": reached}
         terms["count: successes"] = self.successes.copy()
-        self.begin_again(seen, reached, ended | out_of_time)
+        diverged = seen.log["quarantined"] > 0  # which the original has no word for; a new episode follows
+        self.begin_again(seen, reached & ~diverged, ended | out_of_time | diverged)
         return terms
 
     def begin_again(self, seen: Moment, reached: Array, ended: Array) -> None:

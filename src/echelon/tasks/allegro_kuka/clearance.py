@@ -35,10 +35,10 @@ class Hands:
         self._radii = torch.tensor(np.array(radii), dtype=torch.float32, device=engine.device)
         self._position, self._frame = engine.read("geom_xpos"), engine.read("geom_xmat")
 
-    def balls(self) -> Tensor:
-        """`[N, P, 3]`: their centres in the world."""
-        position = self._position[:, self._geoms].float()
-        frame = self._frame[:, self._geoms].float().reshape(*position.shape, 3)
+    def balls(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """`[N, P, 3]`: their centres in the world, in these environments."""
+        position = self._position[rows][:, self._geoms].float()
+        frame = self._frame[rows][:, self._geoms].float().reshape(*position.shape, 3)
         return position + (frame @ self._offsets[:, :, None])[..., 0]
 
     def meet(self, balls: Tensor, pose: Tensor, scales: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ class AllegroKuka(MujocoTask[C]):
         kept = self.kept
         self._update_observed_progress(self._everything)
         self.tolerance.advance(kept["last_successes"])
-        seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
+        self._seen = seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
         terms, reached = self.progress.pay(seen, self.tolerance.value, self.config)
         self._reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
         self._reached = reached & ~self.engine.bad
@@ -153,7 +153,7 @@ class AllegroKuka(MujocoTask[C]):
         config = self.config
         failed = self._fallen()
         if config.hand_distance is not None:
-            failed |= self.reach().amax(dim=1) > config.hand_distance
+            failed |= self._seen.reach.amax(dim=1) > config.hand_distance
         return failed | (self.kept["successes"] >= config.max_successes)
 
     def reward(self, action: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class AllegroKuka(MujocoTask[C]):
         return {
             "lifted": lifted,
             "held": self.held().float(),
-            "distance": self.distance(),
+            "distance": self._seen.distance,
             "best_distance": self.progress.best_distance,
             "tolerance": self.tolerance.value.expand(self.num_envs),
             "episode/successes": successes,
@@ -191,13 +191,12 @@ class AllegroKuka(MujocoTask[C]):
 
     def _clear_hands(self, mask: Tensor) -> None:
         """Draw another place for objects that were put into a hand, as often as `REDRAWS`."""
-        others = [self.draws.starts() for _ in range(REDRAWS)]
-        if self.device.type == "cpu" and not mask.any():  # to save time; on CUDA looking would cost more
-            return
-        balls = self.hands.balls()
-        for other in others:
-            inside = self.hands.meet(balls, self.engine.qpos[:, :7].float(), self.scales)
-            self._place_object(mask & inside, other)
+        # On a CPU only the rows that count are looked at; on CUDA shapes are fixed.
+        rows = mask.nonzero()[:, 0] if self.device.type == "cpu" else slice(None)
+        balls, inside = self.hands.balls(rows), torch.zeros_like(mask)
+        for _ in range(REDRAWS):
+            inside[rows] = self.hands.meet(balls, self.engine.qpos[rows, :7].float(), self.scales[rows])
+            self._place_object(mask & inside, self.draws.starts())
 
     def _new_goals(self, mask: Tensor) -> None:
         """Draw new goals in the environments of `mask [N]`, and move the markers there."""
