@@ -136,12 +136,17 @@ def test_a_run_that_does_not_say_how_to_make_its_environment(tmp_path: Path) -> 
         evaluate(RunFolder.open(folder.path), 2, device="cpu")
 
 
-def test_entry_points_are_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_entry_points_are_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What an installed package registers is a task like any other."""
     monkeypatch.setattr(sources, "registered", lambda: {"mypole": "envs.own_task:Pole"})
     assert preset("mypole") == replace(Pole.preset, task="mypole", source="mypole")
     monkeypatch.chdir(tmp_path)
     assert run("train", "mypole", "--device", "cpu", "--iterations", "1") == 0
+    capsys.readouterr()
+    assert run("tasks") == 0
+    assert re.search(r"^  mypole +from envs\.own_task:Pole$", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(UserError, match=r"mypol is not a task; did you mean mypole\?"):
         preset("mypol")
 

@@ -17,8 +17,11 @@ def run(arguments: list[str]) -> int:
 
 
 def task_list() -> str:
-    """A line per task."""
+    """A line per task; those of other packages, which register them, last."""
+    from echelon.envs.sources import registered
     from echelon.tasks import TASKS
 
-    width = max(map(len, TASKS))
-    return "".join(f"  {name:<{width}}  {TASKS[name].description}\n" for name in TASKS)
+    lines = {name: TASKS[name].description for name in TASKS}
+    lines |= {name: f"from {place}" for name, place in registered().items()}
+    width = max(map(len, lines))
+    return "".join(f"  {name:<{width}}  {text}\n" for name, text in lines.items())
