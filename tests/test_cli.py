@@ -275,7 +275,7 @@ def test_variants_by_name(capsys: pytest.CaptureFixture[str], stand_ins: StandIn
     """One after the other; the run is named after them."""
     text = output(capsys, *T, "--variant", "no_pull", "policies_4")
     expected = VARIANTS["policies_4"](VARIANTS["no_pull"](PRESET))
-    assert stand_ins.trained == [replace(expected, variant=("no_pull", "policies_4"))]
+    assert stand_ins.trained == [replace(expected, variant=("no_pull", "policies_4"), preset="paper")]
     assert "The run is in runs/Pendulum-no_pull+policies_4-s0" in text
 
 
