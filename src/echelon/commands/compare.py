@@ -163,7 +163,7 @@ def evaluate_cell(cell: "Cell", logs: Path) -> str:
 
     def found() -> "Evaluated | None":
         try:
-            return read_evaluation(RunFolder.open(cell.path), cell.config.num_iterations)
+            return read_evaluation(RunFolder(cell.path, cell.config), cell.config.num_iterations)
         except UserError:  # damaged, so it is written anew
             return None
 
