@@ -1,5 +1,6 @@
 """Which runs are one method, what methods are called, and which of them differ in one setting only."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,16 @@ def test_methods_are_algorithms_unless_settings_differ(tmp_path: Path) -> None:
     assert methods[0].on("Hopper") == [other_task]
     longer = read(tmp_path / "c", seed=7, planned=50)
     assert [method.name for method in group_runs([*plain, longer])] == ["CPO"]
+
+
+def test_settings_that_an_older_run_lacks_had_their_defaults(tmp_path: Path) -> None:
+    """A run from before a setting existed, and one that came from another preset with the same values, are alike."""
+    paths = [write_run(tmp_path, seed=seed, iterations=2) for seed in (0, 1)]
+    document = json.loads((paths[0] / "config.json").read_text())
+    del document["config"]["pull"]["temperature"]
+    document["config"]["preset"] = "paper"
+    (paths[0] / "config.json").write_text(json.dumps(document))
+    assert [method.name for method in group_runs([read_run(path) for path in paths])] == ["CPO"]
 
 
 def test_names_say_only_what_differs_and_of_what(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def _for_compare(exhibit: "Exhibit", words: list[str]) -> list[str]:
     def given(flag: str) -> bool:
         return any(word.partition("=")[0] == flag for word in words)
 
-    words = [*words, "--variants", *exhibit.methods]
+    words = [*words, "--preset", "paper", "--variants", *exhibit.methods]
     words += [] if given("--tasks") else ["--tasks", *exhibit.tasks]
     return words if given("--out") else [*words, "--out", "runs/paper"]
 

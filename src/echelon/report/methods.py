@@ -9,7 +9,7 @@ from echelon.config import ALGORITHMS
 from echelon.report.reading import Run
 from echelon.runs.folder import MAY_CHANGE
 
-NOT_THE_METHOD = ("task", "seed", *MAY_CHANGE)
+NOT_THE_METHOD = ("task", "seed", "preset", *MAY_CHANGE)
 """Settings, and groups of settings, in which two runs of one method may differ."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from echelon.config import TrainConfig, from_dict
+from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.config.checks import check_ranges
 from echelon.errors import UserError, first_line
 from echelon.runs.distances import read_distances
@@ -254,7 +254,7 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
         check_ranges(config)
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
-    return config, _leaves(stored)
+    return config, _leaves(to_dict(config)) | _leaves(stored)  # older runs lack newer settings: they had the defaults
 
 
 def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:
