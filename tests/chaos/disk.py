@@ -17,7 +17,8 @@ from echelon.tasks import make
 from echelon.training.loop import train
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EDQUOT)
-OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (os, "write"), (Path, "mkdir"))
+OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
+"""Of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
 
 
 def _undisturbed(place: Path, algo: str, outcome: Outcome) -> RunFolder:
