@@ -1,7 +1,7 @@
 """The first simulations that went wrong: where they were, what they were asked to do, and which they are.
 
-Kept on the device without the host looking, so that steps can be recorded as a CUDA graph: every step writes all
-simulations into a table of a few rows, the last of which holds those that nobody needs.
+Kept on the device without the host looking, so that steps can be recorded as a CUDA graph: every step writes a few
+simulations, bad or not, into a table whose last row holds those that nobody needs.
 """
 
 from typing import Any
@@ -27,7 +27,9 @@ class FaultLog:
         self._rows = torch.zeros(KEPT + 1, width, dtype=engine.qpos.dtype, device=engine.device)
         self._ids = torch.zeros(KEPT + 1, dtype=torch.int64, device=engine.device)
         self._count = torch.zeros((), dtype=torch.int64, device=engine.device)
-        self._every = torch.arange(engine.num_sims, device=engine.device)
+        self._rank = torch.arange(engine.num_sims, 0, -1, device=engine.device)
+        """Highest for the first simulation, and never 0."""
+        self._slots = torch.arange(min(KEPT, engine.num_sims), device=engine.device)
         self._taken = 0
 
     def before(self) -> Tensor:
@@ -39,10 +41,10 @@ class FaultLog:
         bad = self._engine.bad
         if bad.device.type == "cpu" and not bad.any():
             return
-        place = bad.cumsum(0) - 1 + self._count
-        place = torch.where(bad & (place < KEPT), place, KEPT)
-        self._rows.index_copy_(0, place, before)
-        self._ids.index_copy_(0, place, self._every)
+        first = torch.where(bad, self._rank, 0).topk(len(self._slots))
+        place = torch.where(first.values > 0, self._count + self._slots, KEPT).clamp(max=KEPT)
+        self._rows.index_copy_(0, place, before.index_select(0, first.indices))
+        self._ids.index_copy_(0, place, first.indices)
         self._count.add_(bad.sum()).clamp_(max=KEPT)
 
     def take(self) -> list[dict[str, Any]]:
