@@ -64,7 +64,7 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield Playing(process, found[0].strip(), int(found[1]), found[2])
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(120) == 0, log.read_text()  # a browser that is still open is waited for
 
 
 def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunFolder) -> None:
