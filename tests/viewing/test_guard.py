@@ -54,7 +54,13 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
     log = tmp_path_factory.mktemp("play") / "log"
     command = [sys.executable, "-m", "echelon.cli", "play", str(hopper.path)]
     with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | {"MUJOCO_GL": ""})
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"MUJOCO_GL": ""},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # else ignored, in the background
+        )
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"http://localhost:(\d+)/\?token=([\w-]{32})\n", log.read_text())):
@@ -64,7 +70,7 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield Playing(process, found[0].strip(), int(found[1]), found[2])
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 0, log.read_text()  # a browser that is still open is waited for
+        assert process.wait(60) == 0, log.read_text()
 
 
 def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunFolder) -> None:
