@@ -85,11 +85,7 @@ def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: py
     selection.write(SETTINGS)
     runs = [_separate(trainer, i) for i in range(3)]
     passes = recorded(trainer, monkeypatch)
-    for _ in range(10):
-        passes.clear()
-        trainer.iterate()
-        for i, run in enumerate(runs):
-            follow(run, i, trainer, passes)
+    iterate_together(trainer, runs, passes, 10)
     assert_same_runs(trainer, runs)
     taken = [10 * run.config.update.mini_epochs * 2 for run in runs]
     assert trainer.update.optimizer.steps.tolist() == [run.update.optimizer.steps.item() for run in runs] == taken
@@ -112,6 +108,15 @@ def _separate(trainer: Trainer, index: int) -> Trainer:
     run = Trainer(DriftEnv(ENVS, critic=True), replace(config, algo="ppo", policies=1, num_envs=ENVS, update=update))
     run.model.load_state_dict(member(trainer.model, index))
     return run
+
+
+def iterate_together(whole: Trainer, runs: list[Trainer], passes: list[list[Minibatch]], iterations: int) -> None:
+    """The whole trains, and after every iteration each run on its part of the same data; `passes` are recorded."""
+    for _ in range(iterations):
+        passes.clear()
+        whole.iterate()
+        for index, run in enumerate(runs):
+            follow(run, index, whole, passes)
 
 
 def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch]]) -> None:
@@ -219,9 +224,5 @@ def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.
     for index, run in enumerate(alone):
         run.model.load_state_dict(member(both.model, index))
     passes = recorded(both, monkeypatch)
-    for _ in range(4):
-        passes.clear()
-        both.iterate()
-        for index, run in enumerate(alone):
-            follow(run, index, both, passes)
+    iterate_together(both, alone, passes, 4)
     assert_same_runs(both, alone)

@@ -4,17 +4,22 @@ import dataclasses
 
 import pytest
 
-from echelon.config import UpdateConfig
+from echelon.config import EnsembleConfig, UpdateConfig
 from echelon.logging.trouble import TroubleWatch
 from echelon.presets import preset
 
 
-def said(*metrics: dict[str, float], contacts: int | None = 20, last: bool = False) -> list[str]:
+def said(
+    *metrics: dict[str, float], contacts: int | None = 20, last: bool = False, scope: str = "centred"
+) -> list[str]:
     """What is said of these iterations' metrics, at 1,000 environment steps an iteration; `last` ends the run."""
     task, sentences = preset("Hopper"), []
     env = dataclasses.replace(task.env, contacts=contacts, constraints=contacts and 3 * contacts)
     watch = TroubleWatch(
-        dataclasses.replace(task, num_envs=100, env=env, update=UpdateConfig(horizon=10)), sentences.append
+        dataclasses.replace(
+            task, num_envs=100, env=env, update=UpdateConfig(horizon=10), ensemble=EnsembleConfig(advantage_scope=scope)
+        ),
+        sentences.append,
     )
     for place, line in enumerate(metrics, start=1):
         watch.look({"iteration": place} | line, last=last and place == len(metrics))
@@ -75,8 +80,8 @@ def test_a_pull_that_is_turned_off_is_told_of() -> None:
     """E[exp(x)] is at least 1 if E[x] is 0."""
     assert not said({"pull/weight": 1.0}, {"pull/weight": 3.0})
     (text,) = said({"pull/weight": 0.07}, {"pull/weight": 0.09})
-    assert "the pull's mean weight was 0.0700" in text
-    assert text.endswith("together with all others; --ensemble.advantage-scope centred would not turn it off")
+    assert "the pull's mean weight was 0.0700, which centred advantages cannot give" in text
+    assert not said({"pull/weight": 0.07}, scope="global")  # the paper's presets: known, and in the pages
 
 
 def test_a_leader_that_is_nothing_but_noise_is_told_of() -> None:

@@ -45,18 +45,19 @@ def read(path: Path) -> dict[str, Any]:
         text = path.read_text()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        if path.suffix == ".json":
-            data = json.loads(text)
-        else:
-            import yaml
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no text file") from None
+    import yaml
 
-            # Isaac Lab writes Python objects into its files; only their plain values matter.
-            yaml.SafeLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
-            data = yaml.safe_load(text)
-    except ValueError as error:
+    class PlainLoader(yaml.SafeLoader):
+        """Isaac Lab writes Python objects into its files; only their plain values matter."""
+
+    PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+    try:
+        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, PlainLoader)
+    except json.JSONDecodeError as error:
         raise UserError(f"{path} is not JSON: {first_line(error)}") from None
-    except Exception as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
         raise UserError(f"{path} is not YAML: {first_line(error)}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} holds no settings")

@@ -123,7 +123,7 @@ class EnsembleConfig:
     """What SAPG and CPO add: how a policy learns from rows that another one collected."""
 
     borrow_from: Literal["one", "part_of_each", "all"] = "one"
-    """Whose rows the leader borrows: a drawn follower's, as many but a part of every follower's, or all."""
+    """Whose rows the leader borrows: a drawn follower's, as many of all together, or all; a flock's always all."""
     estimator: Literal["td", "gae", "vtrace"] = "td"
     """Targets on borrowed rows, by the borrower's values: one-step TD, GAE as far as it would go on, or V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"

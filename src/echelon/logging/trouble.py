@@ -71,15 +71,15 @@ class TroubleWatch:
         self._quarantined = 0.0
 
     def _look_for_weak_pull(self, metrics: Mapping[str, float]) -> None:
+        """Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0."""
         weight, iteration = metrics.get("pull/weight", 1.0), metrics["iteration"]
-        if weight >= WEAK_PULL or iteration < self._next_pull or not self._config.pull.beta:
+        centred = self._config.ensemble.advantage_scope != "global"
+        if weight >= WEAK_PULL or iteration < self._next_pull or not centred:
             return
         self._next_pull = iteration + WARNING_INTERVAL
-        together = self._config.ensemble.advantage_scope == "global"
-        why = "are normalised together with all others; --ensemble.advantage-scope centred would not turn it off"
         self._say(
-            f"WARNING: in iteration {iteration:.0f} the pull's mean weight was {figure(weight)}, which followers that "
-            f"drift need above 1: advantages on the leader's rows {why if together else 'are not centred'}"
+            f"WARNING: in iteration {iteration:.0f} the pull's mean weight was {figure(weight)}, which centred "
+            "advantages cannot give: something is wrong with them; please report it"
         )
 
     def _look_for_noise(self, metrics: Mapping[str, float]) -> None:
