@@ -74,7 +74,10 @@ class Stateful(Protocol):
     """What an environment has besides if a resumed run is to continue to the bit. Without it, episodes begin anew."""
 
     def state_dict(self) -> State:
-        """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators."""
+        """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators.
+
+        Empty where that cannot be had: episodes then begin anew as without it.
+        """
         ...
 
     def load_state_dict(self, state: State) -> None:

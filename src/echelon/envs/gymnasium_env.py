@@ -3,7 +3,7 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -14,10 +14,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
-from echelon.envs.contract import Env, Groups, Step
+from echelon.envs import gymnasium_state
+from echelon.envs.contract import Env, Groups, State, Step
 from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line
 
+Read = Callable[[Any], np.ndarray]
+"""From a batch of observations of some space to a group's array, always a new one."""
 NO_LIMIT = 1000
 """Control steps that evaluation waits for an episode where the environment has no time limit."""
 
@@ -30,7 +33,8 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, *, processes
         if spec.entry_point is None and spec.vector_entry_point is not None:
             env = gymnasium.make_vec(name, num_envs, "vector_entry_point", **args)
         else:
-            same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
+            # Observations are copied when they are read, so the vector environment need not do it as well.
+            same_step = {"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False}
             env = gymnasium.make_vec(name, num_envs, kind, vector_kwargs=same_step, **args)
     except (gymnasium.error.Error, TypeError) as error:
         raise UserError(f"gymnasium cannot make {name}: {first_line(error)}") from None
@@ -61,8 +65,9 @@ class GymnasiumEnv:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
         self._show(getattr(env, "envs", []))
+        self._readers = _readers(env.single_observation_space)
         blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
-        self.obs_spec = {name: x.shape[1] for name, x in self._groups(blank).items()}
+        self.obs_spec = {name: x.shape[1] for name, x in self._read(blank).items()}
 
     def _show(self, envs: Sequence[Any]) -> None:
         """One environment on MuJoCo is `Simulated`, so that it can be recorded and played."""
@@ -74,23 +79,35 @@ class GymnasiumEnv:
         """Start a new episode in every environment; the first time from the seed."""
         obs, _ = self.env.reset(seed=self._seed)
         self._seed = None
-        return self._groups(obs)
+        return self._groups(self._read(obs))
 
     def step(self, action: Tensor) -> Step:
         """Advance all environments by one control step."""
         obs, reward, terminated, truncated, info = self.env.step(self._action(action))
-        done, final_obs = terminated | truncated, None
+        now = self._read(obs)
+        last = now
         if self._same_step:
-            now = self._groups(obs)
-            final_obs = self._final(now, info, done)
-        elif done.any():  # they would be reset in the next step, whose action would then count for nothing
-            final_obs = self._groups(obs)
-            obs, _ = self.env.reset(options={"reset_mask": done})
-            now = self._groups(obs)
-        else:
-            now = final_obs = self._groups(obs)
-        reward = self._tensor(np.asarray(reward, np.float32))
-        return Step(now, reward, self._tensor(terminated), self._tensor(truncated), final_obs)
+            if "final_obs" in info:
+                last = self._before_reset(now, info["final_obs"], terminated | truncated)
+        elif (done := terminated | truncated).any():  # the next step would reset them, and its action count for nothing
+            now = self._read(self.env.reset(options={"reset_mask": done})[0])
+        groups = self._groups(now)
+        return Step(
+            groups,
+            self._tensor(np.asarray(reward, np.float32)),
+            self._tensor(terminated),
+            self._tensor(truncated),
+            groups if last is now else self._groups(last),
+        )
+
+    def state_dict(self) -> State:
+        """Of environments that are plain data or on MuJoCo, in this process; empty of others."""
+        return gymnasium_state.save(self.env)
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what `state_dict` returned."""
+        gymnasium_state.load(self.env, state)
+        self._seed = None
 
     def _tensor(self, x: np.ndarray) -> Tensor:
         """On the device. Calls that do nothing are left out: between steps of a simulator each is slow."""
@@ -100,38 +117,52 @@ class GymnasiumEnv:
         x = (action if self._on_cpu else action.cpu()).numpy()
         if isinstance(self._space, spaces.Discrete):
             return x.argmax(1) + self._space.start
-        return x.reshape(self.num_envs, *self._space.shape).astype(self._space.dtype)
+        return x.reshape(self.num_envs, *self._space.shape).astype(self._space.dtype, copy=False)
 
-    def _groups(self, obs: Any) -> Groups:
+    def _read(self, obs: Any) -> dict[str, np.ndarray]:
+        return {name: read(obs) for name, read in self._readers.items()}
+
+    def _groups(self, arrays: dict[str, np.ndarray]) -> Groups:
+        return {name: self._tensor(x) for name, x in arrays.items()}
+
+    def _before_reset(self, now: dict[str, np.ndarray], final: Any, done: np.ndarray) -> dict[str, np.ndarray]:
+        """Observations before a reset within the same step, of those whose episode ended."""
+        rows = done.nonzero()[0]
+        ended = [final[row] for row in rows]
         space = self.env.single_observation_space
-        if isinstance(space, spaces.Dict) and "policy" in space.spaces:
-            parts = {name: _flat(space[name], obs[name]) for name in ("policy", "critic") if name in space.spaces}
+        if isinstance(space, spaces.Box):
+            batch: Any = np.stack(ended)
         else:
-            parts = {"policy": _flat(space, obs)}
-        return {name: self._tensor(x) for name, x in parts.items()}
-
-    def _final(self, now: Groups, info: Mapping[str, Any], done: np.ndarray) -> Groups:
-        """Observations before a reset within the same step, which lie in `info` where an episode ended."""
-        if "final_obs" not in info:
-            return now
-        rows = np.flatnonzero(done)
-        last = concatenate(
-            self.env.single_observation_space,
-            [info["final_obs"][row] for row in rows],
-            create_empty_array(self.env.single_observation_space, len(rows)),
-        )
-        index = self._tensor(rows)
-        return {name: now[name].index_copy(0, index, x) for name, x in self._groups(last).items()}
+            batch = concatenate(space, ended, create_empty_array(space, len(rows)))
+        last = {}
+        for name, read in self._readers.items():
+            last[name] = now[name].copy()
+            last[name][rows] = read(batch)
+        return last
 
 
-def _flat(space: spaces.Space, x: Any) -> np.ndarray:
-    """A batch of observations as float32 `[N, D]`."""
-    if isinstance(space, spaces.Dict):
-        return np.concatenate([_flat(part, x[name]) for name, part in space.spaces.items()], axis=1)
-    if isinstance(space, spaces.Tuple):
-        return np.concatenate([_flat(part, item) for part, item in zip(space.spaces, x, strict=True)], axis=1)
+def _readers(space: spaces.Space) -> dict[str, Read]:
+    """What makes each group of an observation."""
+    if isinstance(space, spaces.Dict) and "policy" in space.spaces:
+        return {name: _part(name, _flat(space[name])) for name in ("policy", "critic") if name in space.spaces}
+    return {"policy": _flat(space)}
+
+
+def _part(name: Any, read: Read) -> Read:
+    return lambda x: read(x[name])
+
+
+def _flat(space: spaces.Space) -> Read:
+    """Observations as float32 `[N, D]`. Made once for a space: what is asked of it in every step is the copy alone."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        parts = [_part(name, _flat(part)) for name, part in named]
+        return lambda x: np.concatenate([read(x) for read in parts], axis=1)
     if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[np.asarray(x) - space.start]
+        one_hot, start = np.eye(int(space.n), dtype=np.float32), space.start
+        return lambda x: one_hot[np.asarray(x) - start]
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return np.array(x, dtype=np.float32).reshape(len(x), -1)
+        if len(space.shape or ()) == 1:
+            return lambda x: np.array(x, dtype=np.float32)
+        return lambda x: np.array(x, dtype=np.float32).reshape(len(x), -1)
     raise UserError(f"observations are Box, Discrete, MultiBinary, Dict or Tuple spaces, not {type(space).__name__}")

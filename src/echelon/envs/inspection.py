@@ -154,10 +154,10 @@ def _repeats(env: Env, twin: Env, seed: int, findings: Findings) -> None:
 def _state(play: _Play, findings: Findings) -> None:
     """Whether a saved state continues as if nothing had happened."""
     env = play.env
-    if not isinstance(env, Stateful):
+    state = env.state_dict() if isinstance(env, Stateful) else {}
+    if not isinstance(env, Stateful) or not state:
         findings.notes.append("it has no state_dict: a resumed run goes on with fresh episodes, not to the bit")
         return
-    state = env.state_dict()
     if wrong := _unstorable(state):
         findings.problems.append(f"state_dict has {wrong}; a checkpoint stores tensors, numbers, strings and mappings")
         return

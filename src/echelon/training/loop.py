@@ -279,7 +279,7 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
     if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
         raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
-    if not isinstance(trainer.env, Stateful):
+    if not isinstance(trainer.env, Stateful) or not found.state["trainer"]["env"]:
         view.message(
             "the environment keeps no state (state_dict), so its episodes begin anew: "
             "learning goes on, but not to the bit"
