@@ -4,7 +4,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from echelon.errors import UserError
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.grid import Cell
+    from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
     from echelon.report.reading import Evaluated
     from echelon.training.resolve import Resolved
@@ -31,10 +34,14 @@ the report. The same command goes on where it stopped; what is done is not done 
   --seeds N            seeds 0 to N-1 (default: 5)
   --out DIR            folder of the run folders (default: runs/compare)
   --score NAME         what decides which is better: return, successes, ... (default: return)
+  --on ray             train on the Ray cluster of this machine, or on one elsewhere: --on ray://head:10001
+  --per-gpu N          most runs that share a GPU of the cluster, if their memory fits, which is measured (default: 4)
+  --cpus N             CPUs that each run reserves in the cluster (default: 1 beside a GPU, else all of a node)
 
+With --on, DIR must be a folder that all machines share. A node may go and another come: its runs go on elsewhere.
 All other flags are those of echelon train, for every run: --env-steps 5000000 --num-envs 512 --update.clip 0.1
 """
-COMPARE_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score")
+COMPARE_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score", "--on", "--per-gpu", "--cpus")
 SET_PER_RUN = ("--algo", "--seed", "--task", "--variant")
 """Flags of `echelon train` that the grid sets for each run."""
 
@@ -52,6 +59,10 @@ class Order:
     score: str
     flags: list[str]
     """For `echelon train`."""
+    on: str | None = None
+    """A Ray cluster; None for this machine."""
+    per_gpu: int | None = None
+    cpus: int | None = None
 
 
 def run(arguments: list[str]) -> int:
@@ -60,16 +71,17 @@ def run(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     order = read_order(arguments)
-    cells = plan_cells(order)
     logs = order.out / "logs"
 
     from echelon import grid
 
-    try:
-        failed = grid.run(cells, logs, finished=lambda cell: evaluate_cell(cell, logs))
-    except KeyboardInterrupt:
-        print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'compare', *arguments])}")
-        return INTERRUPTED
+    with cluster_of(order) as cluster:
+        cells = plan_cells(order, None if cluster is None else cluster.device)
+        try:
+            failed = grid.run(cells, logs, cluster=cluster, finished=partial(evaluate_cell, logs=logs))
+        except KeyboardInterrupt:
+            print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'compare', *arguments])}")
+            return INTERRUPTED
     failures = {cell.path: failed[cell.name] for cell in cells if cell.name in failed}
 
     from echelon.report.write import read_contents, write_report
@@ -93,27 +105,53 @@ def read_order(arguments: list[str]) -> Order:
         raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
     variants, seeds = own.get("--variants", []), one_count(own, "--seeds", 5)
     require("seeds", seeds, COUNT.up_to(10_000))
+    on = one_value(own, "--on", "") or None
+    for name in ("--per-gpu", "--cpus"):
+        if name in own and on is None:
+            raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
+    out = Path(one_value(own, "--out", "runs/compare"))
     return Order(
         tasks=_unique(own["--tasks"]),
         algos=_unique(own.get("--algos", [] if variants else list(ALGORITHMS))),
         variants=_unique(variants),
         seeds=seeds,
-        out=Path(one_value(own, "--out", "runs/compare")),
+        out=out.absolute() if on else out,  # nodes work in other folders
         score=one_value(own, "--score", "return"),
         flags=rest,
+        on=on,
+        per_gpu=one_count(own, "--per-gpu", 1) if "--per-gpu" in own else None,
+        cpus=one_count(own, "--cpus", 1) if "--cpus" in own else None,
     )
 
 
-def plan_cells(order: Order) -> "list[Cell]":
+@contextmanager
+def cluster_of(order: Order) -> "Iterator[RayCluster | None]":
+    """The cluster that was asked for, while the grid needs it; None for this machine."""
+    if order.on is None:
+        yield None
+        return
+    from echelon.grid.cluster import MOST_PER_GPU, RayCluster, require_address
+
+    require_address(order.on)
+    for _ in _asked_for(order):
+        pass  # mistakes are told before Ray is waited for
+    cluster = RayCluster(order.on, per_gpu=order.per_gpu or MOST_PER_GPU, cpus=order.cpus)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def plan_cells(order: Order, elsewhere: str | None = None) -> "list[Cell]":
     """Every cell, first seeds first, so that a grid that is stopped early still compares. Anything that cannot work is
-    told before the first one starts."""
+    told before the first one starts. `elsewhere` is the device of a cluster that will train them."""
     from echelon.grid import Cell
     from echelon.runs.folder import CONFIG, RunFolder
 
     notes: dict[str, None] = {}
     configs: dict[str, TrainConfig] = {}
     for config in _asked_for(order):
-        resolved = _resolve(config, order.flags)
+        resolved = _resolve(config, order.flags, elsewhere)
         configs[f"{config.task}-{config.method}"] = resolved.config
         notes |= dict.fromkeys(f"{config.task}, {config.method}: {note}" for note in resolved.notes)
     cells = [
@@ -144,14 +182,18 @@ def _asked_for(order: Order) -> "Iterator[TrainConfig]":
             yield configure(task, order.flags, variant.split("+"))
 
 
-def _resolve(config: "TrainConfig", flags: list[str]) -> "Resolved":
+def _resolve(config: "TrainConfig", flags: list[str], elsewhere: str | None) -> "Resolved":
     from echelon.algorithms import find
     from echelon.commands.train import names_flag
     from echelon.training.resolve import resolve
 
     if find(config.algo).one_policy:  # --policies is meant for the others
         config = replace(config, policies=None)
-    return resolve(config, fit_envs=not names_flag(flags, "--num-envs"))
+    if elsewhere == "cpu" and config.device == "cuda":
+        raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
+    if elsewhere is not None and config.device != "auto":
+        elsewhere = config.device
+    return resolve(config, fit_envs=not names_flag(flags, "--num-envs"), elsewhere=elsewhere)
 
 
 def evaluate_cell(cell: "Cell", logs: Path) -> str:

@@ -25,6 +25,7 @@ PARTS = (
     Part("films (mp4, gif)", {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "video"),
     Part("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
     Part("Weights & Biases", {"wandb": "wandb"}, "wandb"),
+    Part("compare --on ray", {"ray": "ray"}, "ray"),
     Part("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
     Part("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
     Part("playground:NAME", {"mujoco_playground": "playground"}, "playground"),

@@ -91,6 +91,8 @@ def _own_flags(flags: list[str]) -> tuple[bool, str, list[str]]:
     for word in words:
         if word.partition("=")[0] in ("--algos", "--variants", "--score"):
             raise UserError(f"{word.partition('=')[0]} is not a flag of echelon paper: the exhibit decides that")
+        if word.partition("=")[0] in ("--on", "--per-gpu", "--cpus"):
+            raise UserError(f"{word.partition('=')[0]} is not a flag of echelon paper; echelon compare has it")
     return "--plan" in flags, column, words
 
 

@@ -13,6 +13,8 @@ from echelon.runs.lock import Held
 
 HELD = 75
 """Exit code if another process trains the cell, as of two grids on one folder: to be tried again later."""
+INTERRUPTED = 130
+"""Exit code after a signal upon which the state was saved."""
 
 
 def main(file: Path) -> int:
@@ -32,7 +34,7 @@ def main(file: Path) -> int:
         print(f"echelon: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     return 0
 
 

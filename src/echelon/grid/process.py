@@ -13,23 +13,38 @@ from pathlib import Path
 
 from echelon.config import to_dict
 from echelon.grid.cells import Cell
-from echelon.grid.child import HELD
+from echelon.grid.child import HELD, INTERRUPTED
+from echelon.presets import stored_config
 from echelon.runs.durable import replace_durably, writing
 
 SAVING_TIME_S = 120.0
 """Time a cell has to finish its iteration before it is killed."""
 
 
-class CellProcess:
-    """A cell that is being trained."""
+def write_settings(cell: Cell, logs: Path) -> Path:
+    """`NAME.json` in the folder `logs`: what the process of a cell reads, with the command its run folder will name."""
+    settings = logs / f"{cell.name}.json"
+    document = {"command": sys.argv, "config": to_dict(cell.config)}
+    with writing(settings):
+        replace_durably(settings, json.dumps(document, indent=2).encode())
+    return settings
 
-    def __init__(self, cell: Cell, logs: Path) -> None:
-        """Start it. In the folder `logs`, `NAME.json` is what it reads, and `NAME.log` gets what it prints."""
+
+def read_settings(settings: Path) -> Cell:
+    """The cell whose settings were written there."""
+    return Cell(settings.stem, stored_config(json.loads(settings.read_text())["config"]))
+
+
+class CellProcess:
+    """A cell that is being trained on this machine."""
+
+    node = ""
+
+    def __init__(self, cell: Cell, logs: Path, settings: Path | None = None) -> None:
+        """Start it. It reads `settings`, or what is written for it now. In the folder `logs`, `NAME.log` gets what it
+        prints."""
         self._log = logs / f"{cell.name}.log"
-        settings = logs / f"{cell.name}.json"
-        document = {"command": sys.argv, "config": to_dict(cell.config)}  # the command that its run folder will name
-        with writing(settings):
-            replace_durably(settings, json.dumps(document, indent=2).encode())
+        settings = settings or write_settings(cell, logs)
         with self._log.open("ab") as out:
             # In a session of its own, so that Ctrl-C reaches it once, through its parent.
             self._process = subprocess.Popen(
@@ -47,6 +62,12 @@ class CellProcess:
     def held(self) -> bool:
         """Whether it ended because another process trains the cell."""
         return self._process.returncode == HELD
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it ended by a signal."""
+        code = self._process.returncode
+        return code is not None and (code < 0 or code == INTERRUPTED)
 
     def failure(self) -> str:
         """How it ended, and the last thing it said."""

@@ -22,6 +22,8 @@ class GridProgress:
     def __init__(self, cells: Sequence[Cell], workers: int = 1) -> None:
         self.cells = cells
         self.running: list[Cell] = []
+        self.nodes: dict[str, str] = {}
+        """The machines of running cells, by their names; an empty one is this machine."""
         self.failed: dict[str, str] = {}
         """Why, by the name of the cell."""
         self._workers = workers
@@ -30,6 +32,12 @@ class GridProgress:
     def finish(self, cell: Cell) -> None:
         """`cell` is done."""
         self._done[cell.name] = pace(cell)
+
+    def leave(self, cell: Cell) -> None:
+        """`cell` trains no longer."""
+        self.nodes.pop(cell.name, None)
+        if cell in self.running:
+            self.running.remove(cell)
 
     def state(self, cell: Cell) -> str:
         if cell.name in self._done:
@@ -49,19 +57,21 @@ class GridProgress:
         known += [(cell, pace(cell)) for cell in self.running]
         left = [expected_seconds(cell, known) for cell in self.cells if self.state(cell) == "left"]
         left += [expected_seconds(cell, known) * (1 - trained_share(cell)) for cell in self.running]
-        return math.fsum(left) / max(1, min(self._workers, len(left)))
+        return math.fsum(left) / max(1, min(max(self._workers, len(self.running)), len(left)))
 
     def headline(self) -> str:
         """All of it in one line."""
         failed = f", {self.number('failed')} failed" if self.failed else ""
+        nodes = {node for node in self.nodes.values() if node}
+        where = f" on {len(nodes)} node{'s' if len(nodes) > 1 else ''}" if nodes else ""
         return (
-            f"{self.number('done')} of {len(self.cells)} done{failed}, {self.number('running')} running, "
+            f"{self.number('done')} of {len(self.cells)} done{failed}, {self.number('running')} running{where}, "
             f"{self.number('left')} left, time left {duration(self.seconds_left)}"
         )
 
     def running_lines(self) -> list[str]:
         """Where each running cell stands."""
-        return [_running_line(cell) for cell in self.running]
+        return [_running_line(cell, self.nodes.get(cell.name, "")) for cell in self.running]
 
 
 def trained_share(cell: Cell) -> float:
@@ -69,10 +79,10 @@ def trained_share(cell: Cell) -> float:
     return min(1.0, cell.newest().get("iteration", 0) / cell.config.num_iterations)
 
 
-def _running_line(cell: Cell) -> str:
+def _running_line(cell: Cell, node: str) -> str:
     """Where a running cell stands."""
     newest = cell.newest()
-    parts = [f"{cell.name}: {trained_share(cell):4.0%}"]
+    parts = [f"{cell.name}{f' on {node}' if node else ''}: {trained_share(cell):4.0%}"]
     if isinstance(newest.get("return/leader"), float):
         parts.append(f"return {figure(newest['return/leader'])}")
     if isinstance(newest.get("fps/total"), float):

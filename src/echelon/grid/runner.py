@@ -1,16 +1,17 @@
 """Train the cells of a grid; what is done is not done again."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from echelon.errors import UserError
 from echelon.grid.cells import Cell
-from echelon.grid.process import CellProcess
+from echelon.grid.pool import Finished, Job, LocalPool, Pool
 from echelon.grid.progress import GridProgress, GridView, choose_grid_view
 from echelon.runs.lock import is_held
 
-POLL_S = 0.25
+if TYPE_CHECKING:
+    from echelon.grid.cluster import RayCluster
 
 
 def run(
@@ -18,35 +19,40 @@ def run(
     logs: Path,
     *,
     workers: int = 1,
+    cluster: "RayCluster | None" = None,
     make_view: Callable[[GridProgress], GridView] = choose_grid_view,
-    finished: Callable[[Cell], str | None] | None = None,
+    finished: Finished | None = None,
 ) -> dict[str, str]:
-    """Train every cell that is not done yet, `workers` at a time; why cells failed, by their names.
+    """Train every cell that is not done yet, `workers` at a time, or as many as fit into `cluster`; why cells failed,
+    by their names.
 
-    `logs` is a folder for each cell's settings and output. `finished` is called in this process with every cell that is
-    done, those of an earlier call first; what it returns is said beside the cell's name. A cell that fails is marked
-    and the others go on. On an interrupt the running cells save their state and end; the same call goes on from there.
+    `logs` is a folder for each cell's settings and output. `finished` is called with every cell that is done, those of
+    an earlier call first: in this process, or on a node of the cluster. What it returns is said beside the cell's name.
+    A cell that fails is marked and the others go on. On an interrupt the running cells save their state and end; the
+    same call goes on from there.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{logs} cannot be written: {error.strerror}; choose another folder") from None
+    finished = finished or _say_nothing
+    pool = LocalPool(logs, workers, finished) if cluster is None else cluster.pool(logs, finished)
     progress = GridProgress(cells, workers)
-    _Grid(progress, logs, workers, make_view(progress), finished or (lambda cell: None)).run()
+    _Grid(progress, pool, make_view(progress)).run()
     return progress.failed
 
 
-class _Grid:
-    """The cells that wait, and the processes of those that train."""
+def _say_nothing(cell: Cell) -> None: ...
 
-    def __init__(
-        self, progress: GridProgress, logs: Path, workers: int, view: GridView, finished: Callable[[Cell], str | None]
-    ) -> None:
-        self._progress, self._logs, self._workers = progress, logs, workers
-        self._view, self._finished = view, finished
+
+class _Grid:
+    """The cells that wait, and the jobs of those that train."""
+
+    def __init__(self, progress: GridProgress, pool: Pool, view: GridView) -> None:
+        self._progress, self._pool, self._view = progress, pool, view
         self._done_before = [cell for cell in progress.cells if progress.state(cell) == "done"]
         self._waiting = [cell for cell in progress.cells if progress.state(cell) != "done"]
-        self._processes: dict[str, CellProcess] = {}
+        self._jobs: dict[str, tuple[Cell, Job]] = {}
         self._held: set[str] = set()
         """Cells that were said to be held by another process."""
 
@@ -54,23 +60,27 @@ class _Grid:
         self._view.begin()
         try:
             for cell in self._done_before:
-                self._finished(cell)
-            while self._waiting or self._processes:
+                self._pool.finish(cell)
+            while self._waiting or self._jobs:
                 self._start_cells()
+                self._show_nodes()
                 self._view.tick()
-                time.sleep(POLL_S)
+                self._pool.watch()
+                for text in self._pool.news():
+                    self._view.message(text)
                 self._collect_cells()
         except BaseException:
             self._stop()
             raise
         finally:
+            self._pool.close()
             self._view.stop()
 
     def _start_cells(self) -> None:
-        """Start waiting cells, in order, while there are workers for them."""
+        """Start waiting cells, in order, while there is room for them."""
         for cell in list(self._waiting):
-            if len(self._processes) >= self._workers:
-                return
+            if not self._pool.has_room(cell, len(self._jobs)):
+                continue
             if is_held(cell.path):  # by another grid, or by a process of one that was killed and is still saving
                 self._tell_held(cell)
                 continue
@@ -78,22 +88,35 @@ class _Grid:
             if cell.done:  # by that process
                 self._end(cell, None)
                 continue
-            self._view.message(f"{cell.name} goes on" if cell.newest() else f"{cell.name} starts")
-            self._processes[cell.name] = CellProcess(cell, self._logs)
-            self._progress.running.append(cell)
+            self._jobs[cell.name] = cell, self._pool.start(cell)
+
+    def _show_nodes(self) -> None:
+        """Say which cells have begun to train, and which have lost their machine."""
+        nodes, running = self._progress.nodes, self._progress.running
+        for cell, job in self._jobs.values():
+            node = job.node
+            if node is None:
+                if cell in running:
+                    running.remove(cell)
+                    self._view.message(f"{cell.name} lost its node {nodes.pop(cell.name)} and goes on elsewhere")
+            elif nodes.get(cell.name) != node:
+                on = f" on {node}" if node else ""
+                self._view.message(f"{cell.name} goes on{on}" if cell.newest() else f"{cell.name} starts{on}")
+                nodes[cell.name] = node
+                if cell not in running:
+                    running.append(cell)
 
     def _collect_cells(self) -> None:
-        """Take in the cells whose process has ended."""
-        for cell in list(self._progress.running):
-            process = self._processes[cell.name]
-            if process.ended():
-                del self._processes[cell.name]
-                self._progress.running.remove(cell)
-                if process.held and not cell.done:  # another grid was faster
+        """Take in the cells whose job has ended."""
+        for cell, job in list(self._jobs.values()):
+            if job.ended():
+                del self._jobs[cell.name]
+                self._progress.leave(cell)
+                if job.held and not cell.done:  # another grid was faster
                     self._tell_held(cell)
                     self._waiting.append(cell)
                 else:
-                    self._end(cell, None if cell.done else process.failure())
+                    self._end(cell, None if cell.done else job.failure())
 
     def _tell_held(self, cell: Cell) -> None:
         if cell.name not in self._held:
@@ -106,12 +129,13 @@ class _Grid:
             self._view.message(f"{cell.name} failed: {failure}")
             return
         self._progress.finish(cell)
-        said = self._finished(cell)
+        said = self._pool.finish(cell)
         self._view.message(f"{cell.name} is done{f': {said}' if said else ''}")
 
     def _stop(self) -> None:
         """Let all running cells save their state and end."""
-        for process in self._processes.values():
-            process.ask_to_stop()
-        for process in self._processes.values():
-            process.wait()
+        jobs = [job for _, job in self._jobs.values()]
+        for job in jobs:
+            job.ask_to_stop()
+        for job in jobs:
+            job.wait()

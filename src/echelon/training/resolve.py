@@ -42,13 +42,14 @@ class Resolved:
         return torch.device(self.config.device)
 
 
-def resolve(config: TrainConfig, *, fit_envs: bool = False) -> Resolved:
+def resolve(config: TrainConfig, *, fit_envs: bool = False, elsewhere: str | None = None) -> Resolved:
     """Settle what `config` leaves open, and raise a `UserError` for the first thing in it that cannot work.
 
     `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
+    `elsewhere` is the device, `cpu` or `cuda`, if another machine will train; this one may have no GPU.
     """
     validate(config)
-    device = choose_device(config.device).type
+    device = elsewhere or choose_device(config.device).type
     config, notes = replace(config, device=device), []  # pyright: ignore[reportArgumentType]  # cpu or cuda
     if config.precision == "bf16" and device == "cpu":
         raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
@@ -62,8 +63,8 @@ def resolve(config: TrainConfig, *, fit_envs: bool = False) -> Resolved:
             notes += [note] if note else []
     if note := _few_environments(config):
         notes.append(note)
-    try:
-        plan = make_plan(make_layout(config, device), config)  # before a run folder exists that cannot be trained
+    try:  # before a run folder exists that cannot be trained
+        plan = make_plan(make_layout(config, "cpu" if elsewhere else device), config)
     except UserError as error:
         raise UserError(f"{error}{_other_minibatches(config)}") from None
     return Resolved(config, plan, tuple(notes))
