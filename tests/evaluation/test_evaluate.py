@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gpu import MARKS
 from rollout.stub_env import DriftEnv, ScriptedEnv
 
+from echelon.algorithms import complete
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
 from echelon.envs.contract import Env, Groups
 from echelon.errors import UserError
@@ -15,10 +17,12 @@ from echelon.evaluation import evaluate as module
 from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate, load_model
 from echelon.models.actor_critic import ActorCritic
 from echelon.presets import preset
+from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.tasks import make, maker
 from echelon.training.loop import train
+from echelon.training.trainer import make_model
 
 POLICIES = 3
 
@@ -109,7 +113,7 @@ def test_a_policys_score_does_not_depend_on_who_is_scored_beside_it(drifting: Ru
         env = drift(7 * len(policies), torch.device("cpu"), 0)
         model = load_model(env, drifting.config, found.state["trainer"]["model"])
         ids = torch.tensor(policies).repeat_interleave(7)
-        results.append(module._first_episodes(env, model, ids, "deterministic", seed=0))
+        results.append(module._first_episodes(env, Actor(model, ids), lambda: None))
     for name, x in results[0].items():
         for other in results[1:]:
             torch.testing.assert_close(other[name][:7], x, rtol=1e-5, atol=1e-6)
@@ -160,6 +164,26 @@ def test_every_policy_meets_the_same_starts(cartpole: RunFolder) -> None:
     assert all(torch.equal(start["policy"], starts[0]["policy"]) for start in starts)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=MARKS)])
+@pytest.mark.parametrize(("algo", "lstm"), [("cpo", 0), ("cpo", 5), ("pbt", 0)])
+def test_side_by_side_is_what_one_after_another_is(tmp_path: Path, algo: str, lstm: int, device: str) -> None:
+    """The first is for GPUs, the second for the rest; both meet the same starts and the same noise."""
+    config = complete(replace(run_config(tmp_path, lstm), algo=algo))
+    env = make("CartpoleSwingup", config.env, 1, torch.device("cpu"), 0)
+    torch.manual_seed(1)
+    model = make_model(env, config)
+    for x in model.parameters():
+        x.data += 0.3 * torch.randn_like(x)  # policies that differ
+    given = (config, {"model": model.state_dict()}, POLICIES, 4, torch.device(device), 5)
+    expected, found = module.one_after_another(*given, maker(config)), module.side_by_side(*given)
+    assert found.keys() == expected.keys()
+    for key, figures in expected.items():
+        for name, x in figures.items():
+            torch.testing.assert_close(found[key][name], x, rtol=1e-4, atol=1e-5 if device == "cpu" else 1e-3)
+    returns = torch.stack([figures["return"] for figures in expected.values()])
+    assert len(returns.unique()) == 2 * POLICIES * 4  # each policy, mode and start its own
+
+
 @pytest.mark.parametrize(("longest", "expected", "taken"), [(None, [20.0, 20.0], 20), (90, [40.0, 70.0], 80)])
 def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: list[float], taken: int) -> None:
     """Episodes of 40 and 70 steps beyond a clock of 20: counted whole, and then it stops, at the next look."""
@@ -170,7 +194,7 @@ def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: l
     if longest is not None:
         env.longest_episode = longest
     model = ActorCritic(env.obs_spec, 1, 1, ModelConfig(hidden=(4,)))
-    figures = module._first_episodes(env, model, torch.zeros(2, dtype=torch.int64), "deterministic", seed=0)
+    figures = module._first_episodes(env, Actor(model, torch.zeros(2, dtype=torch.int64)), lambda: None)
     assert figures["length"].tolist() == expected
     assert env.t == taken
 

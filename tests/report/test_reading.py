@@ -1,5 +1,6 @@
 """What a report makes of run folders, broken ones above all."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_maps_of_another_size_are_left_out(tmp_path: Path) -> None:
         file.write('{"env_steps": 5, "kl": [[0, 1], [1, 0]]}\n[1]\n{"env_steps": 5}\nnonsense\n')
         file.write('{"env_steps": 5, "kl": [[0, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1]]}\n')
     assert len(read_run(path).distances) == 2
+
+
+def test_of_many_maps_the_first_the_middle_and_the_last_are_kept(tmp_path: Path) -> None:
+    path = write_run(tmp_path, iterations=12)
+    line = {"kl": [[0.0] * 6] * 6}
+    steps = range(0, 1001)
+    text = "".join(json.dumps({"iteration": k, "env_steps": k} | line) + "\n" for k in steps)
+    (path / "diagnostics" / "kl.jsonl").write_text(text)
+    kept = [found["env_steps"] for found in read_run(path).distances]
+    assert (len(kept), kept[0], kept[30], kept[60]) == (61, 0, 500, 1000)
+    assert {b - a for a, b in itertools.pairwise(kept)} == {16, 17}  # 1000 / 60 = 16.7
 
 
 def test_folders_that_are_no_runs_are_named(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_older_lines_move_to_files_that_zcat_shows(folder: RunFolder) -> None:
     assert folder.metrics.stat().st_size <= 1100
     files = sorted((folder.path / "metrics").iterdir())
     assert len(files) > 5
+    assert min(len(gzip.decompress(file.read_bytes()).splitlines()) for file in files) > 5  # none of a single row
     head, first, *_ = gzip.decompress(files[0].read_bytes()).decode().splitlines()
     assert head == 'iteration,env_steps,"a,b",bad,ess'
     assert first == "1,100,1.0,nan,"

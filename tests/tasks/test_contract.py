@@ -135,6 +135,20 @@ def test_same_seed_same_trajectory(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", FAMILIES)
+def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
+    """Three blocks are three times what one environment of that size does, through resets, goals and pushes."""
+    config = dataclasses.replace(tasks.info(task).config(), episode_length=8)
+    alone = tasks.make(task, config, NUM_ENVS, CPU, 3)
+    blocks = tasks.make(task, config, 3 * NUM_ENVS, CPU, 3, blocks=3)
+    assert torch.equal(blocks.reset()["policy"], alone.reset()["policy"].repeat(3, 1))
+    for action in actions(alone, 20):
+        expected, found = alone.step(action), blocks.step(action.repeat(3, 1))
+        assert torch.equal(found.terminated | found.truncated, (expected.terminated | expected.truncated).repeat(3))
+        for x, y in ((found.reward[:, None], expected.reward[:, None]), (found.obs["policy"], expected.obs["policy"])):
+            torch.testing.assert_close(x, y.repeat(3, 1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", FAMILIES)
 def test_state_dict_goes_on_to_the_bit(task: str) -> None:
     env = make(task, seed=1, episode_length=30, spread_clocks=True)
     env.reset()

@@ -17,7 +17,6 @@ from echelon.report.payload import (
     ADVERSARY,
     AXES,
     COUPLING,
-    chosen_maps,
     leader_metrics,
     settings_table,
     throughput,
@@ -131,7 +130,7 @@ def _run_curves(contents: Contents) -> Iterable[Row]:
 def _maps(contents: Contents) -> Iterable[Row]:
     yield ("run", "env_steps", "from", "to", "kl", "nearest")
     for run in contents.runs:
-        for line in chosen_maps(run):
+        for line in run.distances:
             for i, row in enumerate(line["kl"]):
                 others = [j for j in range(len(row)) if j != i]
                 nearest = min(others, key=lambda j: (math.isnan(row[j]), row[j]), default=-1)

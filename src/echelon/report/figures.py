@@ -66,9 +66,10 @@ def write_figures(contents: Contents, folder: Path, width: float) -> int:
 def save_figure(figure: Figure, path: Path) -> None:
     """Write `path` with the endings png, pdf and svg."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # laid out once for all of them
     for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
         figure.savefig(path.with_name(f"{path.name}.{suffix}"), dpi=200, metadata=dates)
-        figure.set_layout_engine("none")  # The others reuse the layout computed for the PNG.
 
 
 def _figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
@@ -234,7 +235,7 @@ def _kl_maps(mapped: list[tuple[Method, list[Run]]], width: float) -> Figure:
 def _mean_map(runs: list[Run], moment: int) -> np.ndarray:
     """Matrix at the start (0), halfway (1) or the end (2) of training, averaged over runs."""
     chosen = [run.distances[round(moment * (len(run.distances) - 1) / 2)] for run in runs]
-    return np.mean([np.array(line["kl"], dtype=np.float64) for line in chosen], axis=0)
+    return np.mean([line["kl"] for line in chosen], axis=0)
 
 
 def _draw_map(axes: Any, matrix: np.ndarray, norm: LogNorm) -> Any:

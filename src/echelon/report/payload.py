@@ -16,8 +16,6 @@ from echelon.report.palette import DASHES, looks
 from echelon.report.reading import Run
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
-MAX_KL_MAPS = 60
-"""KL maps per run in the page."""
 POLICY_POINTS = 150
 """Points of each policy's curve; fewer than a run's, because there are many."""
 COUPLING = ("is_deviation", "ess", "kl/follower_to_leader", "nearest_is_leader")
@@ -120,19 +118,11 @@ def _is_population(run: Run) -> bool:
     return "objective/policy_0" in run.columns
 
 
-def chosen_maps(run: Run, frames: int = MAX_KL_MAPS) -> list[dict[str, Any]]:
-    """At most `frames` KL matrices, evenly spread over training, with the first and the last."""
-    last = len(run.distances) - 1
-    chosen = {round(i * last / max(1, frames - 1)) for i in range(frames)} if last >= 0 else ()
-    return [run.distances[i] for i in sorted(chosen)]
-
-
 def _maps(run: Run) -> dict[str, Any]:
     """KL matrices, flattened row by row."""
-    lines = chosen_maps(run)
     return {
-        "steps": [line["env_steps"] for line in lines],
-        "maps": [_rounded(np.array(line["kl"], dtype=np.float64).ravel(), 3) for line in lines],
+        "steps": [line["env_steps"] for line in run.distances],
+        "maps": [_rounded(line["kl"].ravel(), 3) for line in run.distances],
     }
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ REPORT = "report.html"
 
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last share of its iterations, at least one."""
+
+MAX_KL_MAPS = 61
+"""KL maps of a run in the report."""
 
 PARALLEL_FROM = 12
 """Number of runs from which on reading them in several processes saves time."""
@@ -81,7 +85,7 @@ class Run:
     columns: dict[str, Column]
     """Metrics `[lines]` by name, NaN where a line has none."""
     distances: list[dict[str, Any]]
-    """KL matrices, oldest first."""
+    """KL matrices `[M, M]` with the steps at which they were measured, oldest first: `MAX_KL_MAPS` at most."""
     notes: list[str] = field(default_factory=list)
     colour: int | None = None
     """Its algorithm's place in the palette, if that has one."""
@@ -171,7 +175,7 @@ def read_run(path: Path) -> Run:
     document = _document(path)
     config, settings = _config(path, document["config"])
     folder = RunFolder(path, config)
-    with warnings.catch_warnings(record=True) as damage:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             columns = read_columns(folder, REPORTED_METRICS.fullmatch)
@@ -188,8 +192,10 @@ def read_run(path: Path) -> Run:
     if config.policies is None:
         config = replace(config, policies=policies_of_old_run(config.algo))
     settings["policies"] = config.policies
-    measured = len(distances)
-    distances = [_with_nan(line) for line in distances if _is_square(line, config.num_policies)]
+    measured = [_measured(line, config.num_policies) for line in distances]
+    distances = [line for line in measured if line is not None]
+    damaged = len(measured) - len(distances)
+    distances = _spread_evenly(distances, MAX_KL_MAPS)  # all of a long run's would slow down whatever allocates
     colour = document.get("colour") if isinstance(document.get("colour"), int) else None
     run = Run(folder.name, path, config, settings, _machine(document), columns, distances, colour=colour)
     try:
@@ -198,12 +204,12 @@ def read_run(path: Path) -> Run:
             run.notes.append("evaluated, but not at its end, so not scored by that")
     except UserError as error:
         run.notes.append(str(error))
-    if damage:
-        run.notes.append(f"{len(damage)} damaged lines of metrics.jsonl were skipped")
+    if warned:
+        run.notes.append(f"{len(warned)} damaged lines of metrics.jsonl were skipped")
     if not known.all():
         run.notes.append(f"{np.sum(~known)} lines of metrics.jsonl without environment steps were skipped")
-    if len(distances) < measured:
-        run.notes.append(f"{measured - len(distances)} damaged lines of kl.jsonl were skipped")
+    if damaged:
+        run.notes.append(f"{damaged} damaged lines of kl.jsonl were skipped")
     if not np.isfinite(run.columns.get("gradient_steps", np.array(math.nan))).all():
         run.columns.pop("gradient_steps", None)  # a run of an older version, perhaps resumed by this one
         run.notes.append("from before gradient steps were logged, so not among the curves over them")
@@ -279,22 +285,28 @@ def _machine(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_square(line: Any, policies: int) -> bool:
-    """Whether a line of `kl.jsonl` holds a matrix of the run's size, of numbers or null."""
-    matrix = line.get("kl") if isinstance(line, dict) else None
-    return (
-        isinstance(matrix, list)
-        and len(matrix) == policies
-        and all(isinstance(row, list) and len(row) == policies for row in matrix)
-        and all(x is None or (isinstance(x, int | float) and abs(x) < math.inf) for row in matrix for x in row)
-        and isinstance(line.get("env_steps"), int)
-        and 0 <= line["env_steps"] < 2**53
-    )
+def _measured(line: dict[str, Any], policies: int) -> dict[str, Any] | None:
+    """A line of `kl.jsonl` with its matrix as an array, NaN for null, which stands for a KL that is not finite; None if
+    it holds no matrix of the run's size."""
+    matrix, steps = line.get("kl"), line.get("env_steps")
+    if not isinstance(steps, int) or not 0 <= steps < 2**53 or not isinstance(matrix, list) or len(matrix) != policies:
+        return None
+    if any(not isinstance(row, list) or len(row) != policies for row in matrix):
+        return None
+    if not {type(x) for row in matrix for x in row} <= {int, float, NoneType}:
+        return None
+    try:
+        array = np.array(matrix, dtype=np.float64)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return None if np.isinf(array).any() else line | {"kl": array}
 
 
-def _with_nan(line: dict[str, Any]) -> dict[str, Any]:
-    """NaN for null, which stands for a KL that is not finite."""
-    return line | {"kl": [[math.nan if x is None else x for x in row] for row in line["kl"]]}
+def _spread_evenly(lines: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """At most so many, an odd number: the first, the middle and the last are among them."""
+    if len(lines) <= most:
+        return lines
+    return [lines[round(i * (len(lines) - 1) / (most - 1))] for i in range(most)]
 
 
 def _tell_apart(runs: list[Run]) -> None:

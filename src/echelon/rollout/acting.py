@@ -68,13 +68,17 @@ class Player:
         self.obs = self.env.reset()
         self.state.zero_()
 
-    @torch.no_grad()
     def step(self, generator: torch.Generator | None = None) -> Step:
         """One control step, at the policies' means, or sampled with a generator."""
         noise = None
         if generator is not None:
             shape = (self.env.num_envs, self.env.action_dim)
             noise = torch.randn(shape, generator=generator, device=self.env.device)
+        return self.act(noise)
+
+    @torch.no_grad()
+    def act(self, noise: Tensor | None) -> Step:
+        """One control step, `noise` `[N, A]` standard deviations from the policies' means."""
         decision = self.actor.decide(self.obs, self.state, noise)
         step = self.env.step(self._bounded(decision.action))
         goes_on = ~(step.terminated | step.truncated)

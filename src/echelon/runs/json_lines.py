@@ -8,7 +8,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -101,19 +101,7 @@ def plain(value: Any) -> Any:
     return float(f"{number:.7g}") if math.isfinite(number) else None
 
 
-def scan(path: Path, warn: bool = False) -> Iterator[tuple[bytes, Line | None]]:
-    """The file's lines, as they are and parsed; None where one is damaged."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            line = _parsed(raw)
-            if warn and line is None and raw.strip() and raw.endswith(b"\n"):
-                warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
-            yield raw, line
-
-
-def _parsed(raw: bytes) -> Line | None:
+def parse_line(raw: bytes) -> Line | None:
     """A parsed line, or None if it is damaged or was cut short."""
     try:
         line: Any = json.loads(raw) if raw.endswith(b"\n") else None
@@ -121,3 +109,15 @@ def _parsed(raw: bytes) -> Line | None:
         return None
     whole = isinstance(line, dict) and isinstance(line.get("iteration"), int)
     return line if whole and not isinstance(line["iteration"], bool) and 0 <= line["iteration"] < 2**53 else None
+
+
+def scan(path: Path, warn: bool = False, parse: Callable[[bytes], Any] = parse_line) -> Iterator[tuple[bytes, Any]]:
+    """The file's lines, as they are and parsed; None where one is damaged."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            line = parse(raw)
+            if warn and line is None and raw.strip() and raw.endswith(b"\n"):
+                warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
+            yield raw, line

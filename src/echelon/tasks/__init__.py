@@ -21,7 +21,14 @@ class TaskClass(Protocol):
     """The constructor of a task. `config` is an instance of the task's own config class."""
 
     def __call__(
-        self, config: Any, num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
+        self,
+        config: Any,
+        num_envs: int,
+        device: "torch.device",
+        seed: int,
+        *,
+        spread_clocks: bool = False,
+        blocks: int = 1,
     ) -> "Env": ...
 
 
@@ -90,9 +97,14 @@ def info(task: str) -> TaskInfo:
     return TASKS[task]
 
 
+def built_in(config: "TrainConfig") -> bool:
+    """Whether a run's environments are those of a task of this package."""
+    return config.source is None and config.task in TASKS
+
+
 def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
     """What builds the environments of a run: its task's, or those of another source."""
-    if config.source is None and config.task in TASKS:
+    if built_in(config):
         return partial(make, config.task, config.env, spread_clocks=spread_clocks)
 
     from echelon.envs import sources
@@ -101,11 +113,19 @@ def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
 
 
 def make(
-    task: str, config: "TaskConfig", num_envs: int, device: "torch.device", seed: int, *, spread_clocks: bool = False
+    task: str,
+    config: "TaskConfig",
+    num_envs: int,
+    device: "torch.device",
+    seed: int,
+    *,
+    spread_clocks: bool = False,
+    blocks: int = 1,
 ) -> "Env":
     """`num_envs` copies of a task.
 
-    `spread_clocks` starts first episodes at random times of their clock: for training, not for evaluation.
+    `spread_clocks` starts first episodes at random times of their clock: for training, not for evaluation. The copies
+    are `blocks` of equal size, in each of which the same happens by chance.
     """
     known = info(task)
     if known.mujoco:
@@ -113,4 +133,4 @@ def make(
             require_package(package, task, "mujoco")
     if not isinstance(config, known.config):
         raise UserError(f"{task} takes its settings as {known.config.__name__}, not {type(config).__name__}")
-    return known.task(config, num_envs, device, seed, spread_clocks=spread_clocks)
+    return known.task(config, num_envs, device, seed, spread_clocks=spread_clocks, blocks=blocks)

@@ -81,6 +81,7 @@ class DeceptiveReach:
         seed: int,
         *,
         spread_clocks: bool = False,
+        blocks: int = 1,
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
@@ -102,7 +103,7 @@ class DeceptiveReach:
         self.closest = torch.zeros(num_envs, device=device)
         """`[N]`: smallest distance to the goal in this episode."""
         self._drawing: Drawing | None = None
-        self._spread_clocks = spread_clocks
+        self._spread_clocks, self._blocks = spread_clocks, blocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
         self._start = torch.tensor(self.start, device=device)[:, None]
@@ -201,7 +202,8 @@ class DeceptiveReach:
     def _begin(self, mask: Tensor) -> None:
         """Start an episode in the environments of `mask [N]`. Starts are drawn for all, so that shapes are fixed."""
         spread = self.config.start_spread
-        noise = torch.empty_like(self.position).uniform_(-spread, spread, generator=self.generator)
+        noise = torch.empty(2, self.num_envs // self._blocks, device=self.device)
+        noise = noise.uniform_(-spread, spread, generator=self.generator).repeat(1, self._blocks)
         self.position.copy_(torch.where(mask, self._start + noise, self.position))
         self.velocity.masked_fill_(mask, 0.0)
         self.clock.masked_fill_(mask, 0)

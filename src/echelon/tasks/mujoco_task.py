@@ -23,6 +23,7 @@ from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
+from echelon.tasks.chance import Chance
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -45,7 +46,7 @@ class MujocoTask(ABC, Generic[C]):
 
     With `spread_clocks`, `reset()` starts episodes at random times of their clock, so that they are not all truncated
     at the same step: otherwise each iteration of training would see only one phase of the episode. Evaluation leaves
-    it off, because it shortens first episodes.
+    it off, because it shortens first episodes. With `blocks`, every so many environments meet the same chance.
     """
 
     substeps: ClassVar[int]
@@ -58,7 +59,14 @@ class MujocoTask(ABC, Generic[C]):
     obs_spec: dict[str, int]
 
     def __init__(
-        self, config: C, num_envs: int, device: torch.device, seed: int, *, spread_clocks: bool = False
+        self,
+        config: C,
+        num_envs: int,
+        device: torch.device,
+        seed: int,
+        *,
+        spread_clocks: bool = False,
+        blocks: int = 1,
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
@@ -71,6 +79,7 @@ class MujocoTask(ABC, Generic[C]):
         self._faults = FaultLog(self.engine)
         self.action_dim: int = self.engine.model.nu
         self.generator = torch.Generator(device).manual_seed(seed)
+        self.chance = Chance(self.generator, num_envs, blocks)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
         """`[N]`: control steps since the episode began."""
         self.totals: dict[str, Tensor] = {}
@@ -161,7 +170,7 @@ class MujocoTask(ABC, Generic[C]):
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Random numbers `[N, *columns]` from the task's generator."""
-        return torch.empty(self.num_envs, *columns, device=self.device).uniform_(low, high, generator=self.generator)
+        return self.chance.uniform(low, high, *columns)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; returns observations by group."""

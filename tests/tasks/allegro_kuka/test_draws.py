@@ -8,6 +8,7 @@ from tasks.states import check_spread
 from echelon import tasks
 from echelon.tasks.allegro_kuka import objects
 from echelon.tasks.allegro_kuka.draws import Draws
+from echelon.tasks.chance import Chance
 
 COUNT = 6000
 SCALES = torch.tensor((objects.shuffled(objects.small(), objects.big(), objects.sticks()) * 7)[:COUNT])
@@ -15,7 +16,7 @@ SCALES = torch.tensor((objects.shuffled(objects.small(), objects.big(), objects.
 
 def drawing(task: str) -> Draws:
     place, config = tasks.info(task).task.place, tasks.info(task).config()
-    return Draws(place, SCALES, config.keypoints > 1, torch.Generator().manual_seed(0))
+    return Draws(place, SCALES, config.keypoints > 1, Chance(torch.Generator().manual_seed(0), len(SCALES)))
 
 
 @pytest.mark.parametrize(

@@ -48,13 +48,14 @@ def shuffled(*classes: Sequence[Scales]) -> list[Scales]:
     return ordered
 
 
-def give(engine: Engine, objects: Sequence[Scales], geoms: Sequence[str]) -> tuple[Tensor, Tensor]:
+def give(engine: Engine, objects: Sequence[Scales], geoms: Sequence[str], each: int = 0) -> tuple[Tensor, Tensor]:
     """Give the body `object` of simulation i the size and mass of the i-th of `objects`, repeating the list as needed.
 
-    `geoms` are resized. Returns scales `[N, 3]` and masses `[N]`.
+    `geoms` are resized. After `each` simulations, if given, the list begins again. Returns scales `[N, 3]` and masses
+    `[N]`.
     """
     table = torch.tensor(objects, dtype=torch.float64)
-    scales = table[torch.arange(engine.num_sims) % len(table)].to(engine.device)
+    scales = table[torch.arange(engine.num_sims) % (each or engine.num_sims) % len(table)].to(engine.device)
     sides = EDGE * scales
     mass = DENSITY * sides.prod(dim=1)
     square = sides.square()

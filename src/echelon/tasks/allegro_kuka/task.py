@@ -57,15 +57,15 @@ class AllegroKuka(MujocoTask[C]):
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
         sized = ("object", "goal") if self.place.marker == "box" else ("object",)
-        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized)
+        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized, self.chance.each)
         """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
         self.arms = Arms(self.engine, self.place, config.relative_arm, step)
         self.hands = Hands(self.engine)
         self.keypoints = Keypoints(self.scales, config.keypoints)
-        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.generator)
+        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.chance)
         self.goals = Goals(num_envs, device)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
-        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.generator)
+        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.chance)
         self.tolerance = Tolerance(config, device)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
