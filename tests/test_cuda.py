@@ -89,7 +89,7 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
         optimizer.rate.fill_(5e-4)
         for moment in (optimizer.mean, optimizer.square, optimizer.steps):
             moment.zero_()
-        metrics = trainer.update.run(given, targets, drawn, trainer.generator)
+        metrics = trainer.update.summary(trainer.update.run(given, targets, drawn, trainer.generator))
         results.append((targets, metrics, dict(trainer.model.named_parameters())))
     (targets_cpu, metrics_cpu, model_cpu), (targets_cuda, metrics_cuda, model_cuda) = results
     torch.testing.assert_close(targets_cuda.advantage.cpu(), targets_cpu.advantage, rtol=1e-4, atol=1e-5)

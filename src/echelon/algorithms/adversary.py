@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from echelon.config import TrainConfig
 from echelon.device.fusion import fused
+from echelon.device.randomness import Source, draw
 from echelon.envs.contract import Env, State
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
@@ -37,16 +38,15 @@ class Adversary:
         self._score = fused(self._log_likelihood, layout.device, enabled=config.fuse)
         self._train = fused(self._guess, layout.device, enabled=config.fuse)
 
-    def __call__(
-        self, rollout: Rollout, model: ActorCritic, generator: torch.Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, rollout: Rollout, model: ActorCritic, generator: Source) -> tuple[Tensor, dict[str, Tensor]]:
         """The followers' extra reward `[T, N]`, scored before the discriminator learns from the same rows."""
         inputs = self.inputs(rollout, model)
         reward = self.reward(inputs)
         metrics = self.learn(inputs, generator)
         leaders = self.layout.networks * self.layout.sizes[LEADER]  # environments whose reward is zero
         share = self.layout.num_envs / (self.layout.num_envs - leaders)
-        return reward, metrics | {"adversary/reward": reward.mean() * share}
+        mean = reward.unflatten(1, (self.layout.networks, -1)).mean((0, 2))
+        return reward, metrics | {"adversary/reward": mean * share}
 
     def inputs(self, rollout: Rollout, model: ActorCritic) -> Tensor:
         """Normalised observation and raw action `[T, N, D+A]`."""
@@ -74,29 +74,34 @@ class Adversary:
         labels = self.labels.expand(inputs.shape[:2])[..., None]
         return nn.functional.log_softmax(self.logits(inputs), dim=-1).gather(2, labels).squeeze(2)
 
-    def learn(self, inputs: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """One shuffled pass of cross-entropy on logits."""
+    def learn(self, inputs: Tensor, generator: Source) -> dict[str, Tensor]:
+        """One shuffled pass of cross-entropy on logits; metrics `[G]`."""
         networks = self.layout.networks
         rows = inputs.unflatten(1, (networks, -1)).transpose(0, 1).flatten(1, 2)  # [G, T·n, D+A]
         labels = self.labels.unflatten(0, (networks, -1)).repeat(1, inputs.shape[0])
-        order = torch.rand(labels.shape, generator=generator, device=labels.device).argsort(dim=1)
+
+        def sample(one: torch.Generator, count: int) -> Tensor:
+            return torch.rand((count, labels.shape[1]), generator=one, device=labels.device)
+
+        order = draw(generator, networks, sample).argsort(dim=1)
         size = labels.shape[1] // self.minibatches
         losses, hits = [], []
         for chosen in order[:, : size * self.minibatches].chunk(self.minibatches, dim=1):
             loss, hit = self._train(rows, labels, chosen)
-            self.optimizer.step(loss)
-            losses.append(loss.detach() / networks)
+            self.optimizer.step(loss.sum())
+            losses.append(loss.detach())
             hits.append(hit)
-        return {"adversary/loss": torch.stack(losses).mean(), "adversary/accuracy": torch.stack(hits).mean()}
+        return {"adversary/loss": torch.stack(losses).mean(0), "adversary/accuracy": torch.stack(hits).mean(0)}
 
     def _guess(self, rows: Tensor, labels: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-entropy on some rows `[G, n]`, summed over networks, and the share of them that is recognised."""
+        """Cross-entropy on some rows `[G, n]` of each network, and the share of them that is recognised: `[G]`."""
         networks, truth = len(labels), labels.gather(1, chosen)
         first = torch.arange(networks, device=rows.device)[:, None] * rows.shape[1]
         inputs = rows.flatten(0, 1).index_select(0, (first + chosen).flatten())
         logits, truth = self.logits(inputs[None])[0], truth.flatten()
-        hit = (logits.detach().argmax(-1) == truth).float().mean()
-        return nn.functional.cross_entropy(logits, truth) * networks, hit
+        hit = (logits.detach().argmax(-1) == truth).float()
+        loss = nn.functional.cross_entropy(logits, truth, reduction="none")
+        return loss.view(networks, -1).mean(1), hit.view(networks, -1).mean(1)
 
     def state_dict(self) -> State:
         return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}

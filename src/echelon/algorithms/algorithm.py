@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
+from echelon.device.randomness import Source
 from echelon.envs.contract import Env, State
 from echelon.learning.batch import Batch
 from echelon.learning.objective import ActorLoss
@@ -23,10 +23,9 @@ from echelon.rollout.layout import Layout
 class ExtraReward(Protocol):
     """A reward that policies get besides the environment's, on the rows they collected."""
 
-    def __call__(
-        self, rollout: Rollout, model: ActorCritic, generator: torch.Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The reward `[T, N]` and 0-d metrics, at the parameters that collected the rollout. Recorded as a graph."""
+    def __call__(self, rollout: Rollout, model: ActorCritic, generator: Source) -> tuple[Tensor, dict[str, Tensor]]:
+        """The reward `[T, N]` and metrics, 0-d or `[G]`, at the parameters that collected the rollout. Recorded as a
+        graph. Random numbers come by `echelon.device.randomness.draw`."""
         ...
 
     def state_dict(self) -> State: ...

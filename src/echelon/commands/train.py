@@ -33,6 +33,7 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --until METRIC>=VALUE      stop earlier, as in return/leader>=500
   --from RUN                 begin with the networks of another run
   --seed SEED                decides everything random (default: 0)
+  --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
@@ -47,6 +48,7 @@ def run(arguments: list[str]) -> int:
         print(USAGE + task_list(), end="")
         return 0
     task, flags = split_task(arguments, "train")
+    seeds, flags = split_seeds(flags, f"echelon train {task}")
     resolved = resolve_flags(task, flags)
     for note in resolved.notes:
         print(note)
@@ -54,23 +56,26 @@ def run(arguments: list[str]) -> int:
     from echelon.console.view import choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
+    from echelon.training.seeds import train_seeds
 
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
     try:
-        folder = train(resolved, view)
+        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
     except KeyboardInterrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
         return INTERRUPTED
     finally:
         view.stop()
-    print(f"\nThe run is in {folder.path}, after {duration(time.monotonic() - started)}.")
+    first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
+    where = f"The runs are in {first} to {last}" if seeds else f"The run is in {first}"
+    print(f"\n{where}, after {spent}.")
     for what, words in (
-        ("score it", ["evaluate", str(folder.path)]),
-        ("watch it", ["play", str(folder.path)]),
-        ("record it", ["record", str(folder.path)]),
-        ("report it", ["report", str(folder.path), "--open"]),
+        ("score it", ["evaluate", first]),
+        ("watch it", ["play", first]),
+        ("record it", ["record", first]),
+        ("report it", ["report", *(str(folder.path) for folder in folders), "--open"]),
     ):
         print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
@@ -92,6 +97,27 @@ def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
     if not source:
         raise UserError(f"the task comes first, as in echelon {command} CartpoleSwingup {arguments[0]}")
     return source, flags
+
+
+def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
+    """The seeds that `--seeds` names, none without it, and the other flags."""
+    from echelon.config.checks import RANGES
+    from echelon.config.ranges import require
+    from echelon.console.flags import split_flags
+
+    if not names_flag(flags, "--seeds"):
+        return [], flags
+    given, rest = split_flags(flags, ("--seeds",), prog)
+    words = given["--seeds"]
+    if names_flag(rest, "--seed"):
+        raise UserError("--seed and --seeds were both given; leave one of them out")
+    if not all(word.isdecimal() for word in words):
+        raise UserError(f"--seeds takes how many (--seeds 8) or which (--seeds 1 2 3), not {' '.join(words)}")
+    numbers = [int(word) for word in words]
+    if len(numbers) > 1:
+        return numbers, rest
+    require("seeds", numbers[0], RANGES["seeds"])
+    return list(range(numbers[0])), rest
 
 
 def resolve_flags(task: str, flags: list[str]) -> "Resolved":

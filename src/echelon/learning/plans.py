@@ -25,6 +25,7 @@ from itertools import accumulate, groupby, islice, pairwise
 import torch
 from torch import Tensor
 
+from echelon.device.randomness import Source, draw
 from echelon.errors import UserError
 from echelon.models.sharing import DRAWN, Blocks, Pair, Sharing
 from echelon.rollout.layout import LEADER, Layout
@@ -174,7 +175,7 @@ class Plan:
             f"{self.minibatches} equal minibatches; num_envs {fits} would"
         )
 
-    def shuffle(self, drawn: Tensor, generator: torch.Generator) -> Iterator[Minibatch]:
+    def shuffle(self, drawn: Tensor, generator: Source) -> Iterator[Minibatch]:
         """A fresh random cut into minibatches; `drawn` `[G]` is the follower of each network that is borrowed from."""
         orders = self._orders(generator)
         network = torch.arange(self.layout.networks, device=drawn.device)[:, None, None]
@@ -197,16 +198,19 @@ class Plan:
         for k in range(self.minibatches):
             yield Minibatch(unit[k], evaluation[k])
 
-    def _orders(self, generator: torch.Generator) -> list[Tensor]:
+    def _orders(self, generator: Source) -> list[Tensor]:
         """For each policy of a network a random order of its units, cut into minibatches: `[G, minibatches, n]`."""
         orders: list[Tensor] = []
         networks, device = self.layout.networks, self.layout.device
         for size, alike in groupby(self.layout.sizes):
             count, units = len(list(alike)), self.chunks * size
-            if networks == count == 1:
-                order = torch.randperm(units, generator=generator, device=device).view(1, 1, -1)
-            else:  # all at once
-                order = torch.rand((networks, count, units), generator=generator, device=device).argsort(dim=-1)
+
+            def sample(one: torch.Generator, networks: int, count: int = count, units: int = units) -> Tensor:
+                if networks == count == 1:
+                    return torch.randperm(units, generator=one, device=device).view(1, 1, -1)
+                return torch.rand((networks, count, units), generator=one, device=device).argsort(dim=-1)
+
+            order = draw(generator, networks, sample)
             orders += order.unflatten(2, (self.minibatches, -1)).unbind(1)
         return orders
 

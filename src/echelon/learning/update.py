@@ -1,6 +1,6 @@
 """The gradient steps of one iteration: gather, evaluate, loss, backward, clip, Adam, KL, rate. All on the device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.config import TrainConfig
 from echelon.device.fusion import fused
+from echelon.device.randomness import Source
 from echelon.envs.checks import MAX_STATISTIC
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data, Gathered
@@ -53,8 +54,8 @@ class Update:
         self.evaluate = fused(self._evaluate, device, enabled=config.fuse)
         self._measure = fused(self._distances, device, enabled=config.fuse)
 
-    def run(self, rollout: Rollout, targets: Targets, drawn: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Train on one rollout; metrics averaged over the steps taken, as 0-d tensors on the device."""
+    def run(self, rollout: Rollout, targets: Targets, drawn: Tensor, generator: Source) -> dict[str, Tensor]:
+        """Train on one rollout; metrics `[G]`, averaged over the steps that each network took, on the device."""
         schedule = self.config.update.rate_schedule
         value, returns = merge_values(self.model.value_norm, targets.value, targets.returns)
         data = self.data(rollout, replace(targets, value=value, returns=returns), drawn)
@@ -85,10 +86,12 @@ class Update:
         return Data(self.plan, rollout, targets, drawn, self.model, self.settings)
 
     def _means(self, names: list[str], steps: Tensor, taken: Tensor | None) -> dict[str, Tensor]:
-        """Metrics `[steps, names, G]` averaged over the steps each network took; of several networks, the mean of all
-        and a few of each."""
+        """Metrics `[steps, names, G]` averaged over the steps each network took: `[G]` each."""
         means = steps.mean(0) if taken is None else torch.where(taken[:, None], steps, 0.0).sum(0) / taken.sum(0)
-        found = dict(zip(names, means.unbind(), strict=True)) | {"lr": self.optimizer.rate.clone()}
+        return dict(zip(names, means.unbind(), strict=True)) | {"lr": self.optimizer.rate.clone()}
+
+    def summary(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """0-d metrics of the run: the mean over its networks, and of several networks a few of each."""
         each = {name: found[name] for name in ("kl/own", "grad_norm")} if self.plan.layout.networks > 1 else {}
         by_network = {f"{name}/policy_{i}": x for name, values in each.items() for i, x in enumerate(values)}
         return {name: x.mean() for name, x in found.items()} | by_network

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.config import UpdateConfig
 from echelon.device.fusion import fused
+from echelon.device.randomness import Source, draw
 from echelon.envs.checks import require_observations, require_step
 from echelon.envs.contract import Env, Groups, State, Step, bounded
 from echelon.models.actor_critic import ActorCritic
@@ -39,7 +40,7 @@ class Collector:
         model: ActorCritic,
         layout: Layout,
         config: UpdateConfig,
-        generator: torch.Generator,
+        generator: Source,
         *,
         fuse: bool = False,
     ) -> None:
@@ -92,7 +93,7 @@ class Collector:
     def _act(self, t: int, cuts: list["_Cut"]) -> None:
         rollout = self.rollout
         obs = {name: x[t] for name, x in rollout.obs.items()}
-        noise = torch.randn(rollout.action[t].shape, generator=self.generator, device=rollout.action.device)
+        noise = draw(self.generator, self.env.num_envs, self._noise)
         decision = self.decide(obs, rollout.state[t], noise)
         rollout.action[t], rollout.mean[t] = decision.action, decision.mean
         rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
@@ -108,6 +109,9 @@ class Collector:
         self._store_obs(t + 1, step.obs)
         rollout.start[t + 1] = done
         rollout.state[t + 1] = decision.state * (~done).unsqueeze(-1)
+
+    def _noise(self, generator: torch.Generator, envs: int) -> Tensor:
+        return torch.randn((envs, self.env.action_dim), generator=generator, device=self.env.device)
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
         """See to it that rows cut by the time limit are bootstrapped.

@@ -6,6 +6,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from echelon.device.randomness import Source, draw
 from echelon.errors import UserError
 
 LEADER = 0
@@ -78,10 +79,14 @@ class Layout:
         rows = self.first_env[drawn][:, None] + torch.arange(self.sizes[1], device=self.device)
         return x.index_select(dim, rows.flatten())
 
-    def draw_followers(self, generator: torch.Generator) -> Tensor:
+    def draw_followers(self, generator: Source) -> Tensor:
         """A follower of every network `[G]`, drawn on the device; nobody in particular where there is none."""
         high = max(self.each, 2)
-        within = torch.randint(1, high, (self.networks,), generator=generator, device=self.device)
+
+        def sample(one: torch.Generator, networks: int) -> Tensor:
+            return torch.randint(1, high, (networks,), generator=one, device=self.device)
+
+        within = draw(generator, self.networks, sample)
         return self._network * self.each + within
 
     def ids(self, within: int, rows: int) -> Tensor:

@@ -125,11 +125,11 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
 
 def saved_iterations(folder: RunFolder) -> list[int]:
     """Iterations after which the checkpoints there are were saved, ascending."""
-    return sorted(int(path.name) for path in _candidates(folder.checkpoints))
+    return sorted({_iteration(path) for path in _candidates(folder.checkpoints)})
 
 
 def _of(paths: list[Path], iteration: int) -> list[Path]:
-    return [path for path in paths if int(path.name) == iteration]
+    return [path for path in paths if _iteration(path) == iteration]
 
 
 def any_saved(folder: RunFolder) -> bool:

@@ -242,9 +242,9 @@ def _warm_start(trainer: Trainer, run: str, view: View) -> None:
     view.message(f"started from the networks of {run} after iteration {found.iteration}")
 
 
-def _resume(trainer: Trainer, folder: RunFolder, view: View) -> float:
-    """Load the newest whole checkpoint, if there is one; seconds the run has taken so far."""
-    found = checkpoint.load_newest(folder, view.message)
+def _resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None = None) -> float:
+    """Load the newest whole checkpoint, if there is one, or that of an iteration; seconds the run has taken so far."""
+    found = checkpoint.load_newest(folder, view.message) if iteration is None else checkpoint.load(folder, iteration)
     if found is None and folder.lost_checkpoints and not checkpoint.any_saved(folder):
         raise UserError(
             f"{folder.path} has logged iterations but no checkpoint is left, and training anew would overwrite them; "

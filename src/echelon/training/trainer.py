@@ -13,6 +13,7 @@ from echelon.config import TrainConfig
 from echelon.device.capture import Captured
 from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused, fuses
+from echelon.device.randomness import Source, generators_of
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Capturable, Env, State, Stateful, interface_of
@@ -56,8 +57,10 @@ class Trainer:
     On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
     """
 
-    def __init__(self, env: Env, config: TrainConfig, plan: Plan | None = None) -> None:
-        """`plan` is what `config` resolves to; made here unless given."""
+    def __init__(
+        self, env: Env, config: TrainConfig, plan: Plan | None = None, generator: Source | None = None
+    ) -> None:
+        """`plan` is what `config` resolves to, `generator` what its seed does; made here unless given."""
         self.env, self.config = env, (config := complete(config))
         self.algorithm = find(config.algo)
         device = env.device
@@ -67,9 +70,9 @@ class Trainer:
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            self.model = make_model(env, config).to(device)
+            self.model = make_model(env, config, self.layout).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
-        self.generator = torch.Generator(device).manual_seed(config.seed)
+        self.generator = generator or torch.Generator(device).manual_seed(config.seed)
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
             self.model,
@@ -97,10 +100,11 @@ class Trainer:
         """`run` as a graph. What acts can only be one if the environment can."""
         env, config = self.env, self.config
         if not acts:
-            return Captured(run, env.device, (self.generator,), enabled=config.capture)
+            return Captured(run, env.device, generators_of(self.generator), enabled=config.capture)
         if not isinstance(env, Capturable):
             return Captured(run, env.device, enabled=False)
-        return Captured(run, env.device, (self.generator, env.generator), env.capturing, enabled=config.capture)
+        generators = generators_of(self.generator, env.generator)
+        return Captured(run, env.device, generators, env.capturing, enabled=config.capture)
 
     def iterate(self) -> Iteration:
         """One rollout and all updates on it. The host reads from the device once, at the end."""
@@ -163,11 +167,15 @@ class Trainer:
         """All gradient steps on the rollout; names and values of the iteration's metrics."""
         prepared, rollout = self._prepared, self.collector.rollout
         assert prepared is not None
-        metrics = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
+        found = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
-        scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
-        metrics |= scores | self._policy_metrics()
+        metrics = self._metrics(found)
         return list(metrics), torch.stack([x.float() for x in metrics.values()])
+
+    def _metrics(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What is logged, 0-d each; `found` is that of the update, of each network."""
+        scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
+        return self.update.summary(found) | scores | self._policy_metrics()
 
     def _measure(self, rollout: Rollout) -> Distances | None:
         every = self.config.diagnostics.every
@@ -194,7 +202,7 @@ class Trainer:
             "selection": self.selection.state_dict() if self.selection else {},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
-            "generator": self.generator.get_state(),
+            "generator": self._own_generator.get_state(),
             "interface": interface_of(self.env),
             "policy_id": self.layout.policy_id,
         }
@@ -215,9 +223,14 @@ class Trainer:
             self.env.load_state_dict(state["env"])
         else:
             self.collector.reset()
-        self.generator.set_state(state["generator"].cpu())
+        self._own_generator.set_state(state["generator"].cpu())
         if "policy_id" in state:  # not kept by older versions, whose blocks never changed
             self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
+
+    @property
+    def _own_generator(self) -> torch.Generator:
+        (generator,) = generators_of(self.generator)
+        return generator
 
     def resized(self, sizes: Sequence[int]) -> "Trainer":
         """The same run with other numbers of environments for its policies; its graphs are recorded anew."""
@@ -247,15 +260,16 @@ def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     )
 
 
-def make_model(env: Env, config: TrainConfig) -> ActorCritic:
+def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> ActorCritic:
     """The networks of a run, for an environment like the one it is trained in."""
-    policies = complete(config).num_policies
+    policies = layout.policies if layout else complete(config).num_policies
+    networks = layout.networks if layout else find(config.algo).networks(policies)
     return ActorCritic(
         env.obs_spec,
         env.action_dim,
         policies,
         config.model,
-        networks=find(config.algo).networks(policies),
+        networks=networks,
         bf16=config.precision == "bf16",
     )
 

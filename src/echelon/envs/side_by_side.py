@@ -1,0 +1,63 @@
+"""Several environments of one kind as one: their copies lie one environment after another."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+from echelon.device.randomness import Generators
+from echelon.envs.contract import Bounded, Capturable, Env, Groups, Step
+
+
+class SideBySide:
+    """Each keeps its own random numbers, curriculum and state, which are saved by itself: see `envs`."""
+
+    def __init__(self, envs: Sequence[Env]) -> None:
+        self.envs, first = list(envs), envs[0]
+        self.num_envs = sum(env.num_envs for env in envs)
+        self.action_dim, self.obs_spec, self.device = first.action_dim, first.obs_spec, first.device
+        self.episode_length = first.episode_length
+        # Only where they have them: these make it `Bounded` and `Capturable`.
+        if isinstance(first, Bounded):
+            self.action_low, self.action_high = first.action_low, first.action_high
+        self._capturable = [env for env in envs if isinstance(env, Capturable)]
+        if len(self._capturable) == len(envs):
+            self.generator = Generators(tuple(env.generator for env in self._capturable))
+            self.capturing = self._capturing
+
+    def reset(self) -> Groups:
+        return _joined([env.reset() for env in self.envs])
+
+    def step(self, action: Tensor) -> Step:
+        shares = action.split([env.num_envs for env in self.envs])
+        steps = [env.step(share) for env, share in zip(self.envs, shares, strict=True)]
+        finals = [step.final_obs for step in steps if step.final_obs is not None]
+        return Step(
+            obs=_joined([step.obs for step in steps]),
+            reward=torch.cat([step.reward for step in steps]),
+            terminated=torch.cat([step.terminated for step in steps]),
+            truncated=torch.cat([step.truncated for step in steps]),
+            final_obs=_joined(finals) if len(finals) == len(steps) else None,
+            log={name: self._logged(name, steps) for name in steps[0].log},
+        )
+
+    def _logged(self, name: str, steps: Sequence[Step]) -> Tensor:
+        """What was logged under a name, `[N]`, also where it holds for all copies of an environment."""
+        parts = []
+        for env, step in zip(self.envs, steps, strict=True):
+            x = step.log[name]
+            x = x if isinstance(x, Tensor) else torch.full((), float(x), device=self.device)
+            parts.append(x.to(self.device).expand(env.num_envs))
+        return torch.cat(parts)
+
+    @contextmanager
+    def _capturing(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for env in self._capturable:
+                stack.enter_context(env.capturing())
+            yield
+
+
+def _joined(groups: Sequence[Groups]) -> Groups:
+    return {name: torch.cat([group[name] for group in groups]) for name in groups[0]}

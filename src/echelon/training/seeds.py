@@ -1,0 +1,202 @@
+"""Several seeds of one run in one process: each has the folder, metrics and checkpoints of a run by itself.
+
+The loop is that of `loop.py`, once for all seeds: iterate, then log and save each.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from echelon.algorithms import find
+from echelon.config import TrainConfig
+from echelon.config.checks import RANGES, check_ranges
+from echelon.config.ranges import require
+from echelon.console.interrupt import Interrupt
+from echelon.console.view import Guarded, View, default_view
+from echelon.envs.contract import Guarding, MakeEnv
+from echelon.envs.sources import source_of
+from echelon.errors import UserError
+from echelon.logging.metrics import MetricsWriter
+from echelon.logging.trouble import TroubleWatch
+from echelon.runs import checkpoint
+from echelon.runs.distances import DistanceWriter
+from echelon.runs.faults import keep_faults
+from echelon.runs.folder import RunFolder
+from echelon.tasks import maker
+from echelon.training.loop import _complete, _resume, _say_what_is_missing, _Session, _warm_start, set_up_torch
+from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
+from echelon.training.resolve import Resolved, resolve
+from echelon.training.soundness import require_finite
+from echelon.training.stacked import StackedTrainer, require_no_selection
+from echelon.training.trainer import Iteration, Trainer
+
+
+def train_seeds(
+    config: TrainConfig | Resolved, seeds: Sequence[int], view: View | None = None, make_env: MakeEnv | None = None
+) -> list[RunFolder]:
+    """Train as `config` says with each of several seeds, side by side; the folder of each seed's run.
+
+    `num_envs` are those of a seed. With `out`, the folders are `seed_3` and so on inside it; else each is named as the
+    run of that seed alone would be. The same call resumes all of them where they stopped together.
+    """
+    view = Guarded(view or default_view())
+    resolved = config if isinstance(config, Resolved) else resolve(config)
+    config = resolved.config
+    _require_stackable(config, seeds)
+    if make_env is not None and config.source is None:
+        config = replace(config, source=source_of(make_env))
+    set_up_torch(config)
+    colour = find(config.algo).colour
+    folders = [RunFolder.create_or_resume(of_seed(config, seed), colour) for seed in seeds]
+    make_env = make_env or maker(config, spread_clocks=True)
+    everything = replace(config, num_envs=len(seeds) * config.num_envs)
+    with told_if_full(everything):
+        require_room_for_envs(everything, make_env, resolved.device)
+        envs = [make_env(config.num_envs, resolved.device, seed) for seed in seeds]
+        for index, env in enumerate(envs):
+            _, folders[index] = _complete(folders[index].config, folders[index], env)
+        require_room_for_training(envs[0], everything)
+        trainer = StackedTrainer(envs, folders[0].config, seeds, resolved.plan)
+    for run, folder in zip(trainer.runs, folders, strict=True):
+        run.config = folder.config  # with the seed's own folder
+    at = _common_iteration(folders, view)
+    pairs = list(zip(trainer.runs, folders, strict=True))
+    if at is None and any(checkpoint.any_saved(folder) for folder in folders):
+        before = [_start_over(run, view) for run in trainer.runs]
+    else:
+        before = [_resume(run, folder, view, at) for run, folder in pairs]
+    trainer.take_in()
+    view.start(config, folders[0], config.num_iterations, trainer.iteration)
+    view.message(f"{len(seeds)} seeds side by side, in {folders[0].path} to {folders[-1].path}; means of all are shown")
+    try:
+        with ExitStack() as stack, Interrupt() as interrupt:
+            runs = [_Seed(*one, view, stack) for one in zip(trainer.runs, folders, before, strict=True)]
+            while trainer.iteration < config.num_iterations:
+                with told_if_full(everything):
+                    results = trainer.iterate_each()
+                metrics = [one.log_iteration(result) for one, result in zip(runs, results, strict=True)]
+                view.update(_shown(metrics))
+                if trainer.iteration == runs[0].session.first:
+                    _say_what_is_missing(trainer, view)
+                stop = interrupt.asked or view.gone
+                last = stop or trainer.iteration == config.num_iterations
+                due = last or trainer.iteration % config.checkpoint_every == 0
+                trainer.hand_out()
+                for one, result in zip(runs, results, strict=True):
+                    one.look(result, last)
+                for one, result in zip(runs, results, strict=True) if due else ():
+                    one.session.save(one.trainer.score(result.metrics))
+                if last:
+                    view.message(f"where the time went:\n{trainer.timers.table()}")
+                if stop:
+                    view.message(f"interrupted: iteration {trainer.iteration} of every seed is saved")
+                    raise KeyboardInterrupt
+    finally:
+        view.stop()
+    return folders
+
+
+def of_seed(config: TrainConfig, seed: int) -> TrainConfig:
+    """The settings of one seed's run."""
+    return replace(config, seed=seed, out=str(Path(config.out) / f"seed_{seed}") if config.out else None)
+
+
+class _Seed:
+    """One seed's run in its folder."""
+
+    def __init__(
+        self, trainer: Trainer, folder: RunFolder, seconds_before: float, view: View, stack: ExitStack
+    ) -> None:
+        self.trainer, self.folder, self.view = trainer, folder, view
+        self.log = stack.enter_context(MetricsWriter(folder, trainer.iteration))
+        if self.log.gap:
+            self.say(f"WARNING: {self.log.gap}")
+        self.distances = DistanceWriter(folder, trainer.iteration)
+        self.session = _Session(trainer, folder, seconds_before, (self.log.lines, self.distances))
+        self.trouble = TroubleWatch(folder.config, self.say)
+        self._metrics: dict[str, float] = {}
+
+    def say(self, text: str) -> None:
+        self.view.message(f"seed {self.folder.config.seed}: {text}")
+
+    def log_iteration(self, result: Iteration) -> dict[str, float]:
+        trainer = self.trainer
+        self._metrics = self.session.clock() | result.metrics | trainer.timers.metrics()
+        self.log.write(self._metrics)
+        return self._metrics
+
+    def look(self, result: Iteration, last: bool) -> None:
+        """Stop if something is wrong; keep what was measured."""
+        trainer, env = self.trainer, self.trainer.env
+        require_finite(trainer, self._metrics, self.folder)
+        self.session.require_folder()
+        self.trouble.look(self._metrics, last)
+        if self._metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
+            keep_faults(self.folder, trainer.iteration, env.take_faults(), trainer.layout.policy_id.tolist())
+        if result.kl_matrix is not None:
+            self.distances.write(trainer.iteration, self.session.env_steps, result.kl_matrix)
+
+
+def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
+    """Raise a `UserError` for what several seeds in one process cannot have."""
+    require("seeds", len(seeds), RANGES["seeds"])
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
+    for seed in seeds:
+        check_ranges(replace(config, seed=seed))
+    require_no_selection(config)
+    if config.until is not None:
+        raise UserError("--until stops one run, and seeds that train side by side end together; leave one of both out")
+    if config.wandb != "off":
+        raise UserError("--wandb takes one run of a process; leave it out, or train the seeds one after another")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
+
+
+def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
+    """The newest iteration that every seed has a whole checkpoint of; None where training starts from nothing.
+
+    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more.
+    """
+    saved = [checkpoint.saved_iterations(folder) for folder in folders]
+    common = [i for i in sorted(set.intersection(*map(set, saved)), reverse=True) if _whole(folders, i, view)]
+    at = common[0] if common else None
+    for folder, iterations in zip(folders, saved, strict=True):
+        if sum(at is None or i > at for i in iterations) > 1:
+            behind = min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
+            raise UserError(
+                f"{folder.path} is ahead of {behind.path}, so they cannot go on side by side; train each alone, with "
+                "--seed and --out, or start anew with another --out"
+            )
+    return at
+
+
+def _whole(folders: Sequence[RunFolder], iteration: int, view: View) -> bool:
+    """Whether every seed's checkpoint of an iteration can be used."""
+    try:
+        for folder in folders:
+            checkpoint.load(folder, iteration)
+    except UserError as error:
+        view.message(f"iteration {iteration} was skipped: {error}")
+        return False
+    return True
+
+
+def _start_over(run: Trainer, view: View) -> float:
+    """From nothing, because the first save of all seeds did not come to its end."""
+    if run.config.start_from:
+        _warm_start(run, run.config.start_from, view)
+    return 0.0
+
+
+def _shown(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What a person sees: the mean over the seeds, and how fast all of them are together."""
+    result: dict[str, float] = {}
+    for name in metrics[0]:
+        known = [one[name] for one in metrics if math.isfinite(one[name])]
+        mean = sum(known) / len(known) if known else math.nan
+        result[name] = mean * len(metrics) if name.startswith("fps/") else mean
+    return result

@@ -1,0 +1,133 @@
+"""`--seeds`: every seed has a run folder like any other, equal to that of a run by itself, and all resume together."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import tiny
+from training.test_trainer import assert_same
+
+from echelon.cli import main
+from echelon.config import DiagnosticsConfig, TrainConfig
+from echelon.errors import UserError
+from echelon.evaluation.evaluate import evaluate
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
+from echelon.training.loop import train
+from echelon.training.seeds import train_seeds
+
+SEEDS = (2, 0, 5)
+PAIR = (2, 0)
+
+
+def short(out: Path, iterations: int = 6, algo: str = "cpo", lstm: int = 0) -> TrainConfig:
+    config = tiny("CartpoleSwingup", out, algo, lstm, iterations=iterations, checkpoint_every=2)
+    return replace(config, diagnostics=DiagnosticsConfig(every=3), adversary=replace(config.adversary, coef=0.1))
+
+
+def newest(folder: RunFolder) -> dict[str, Any]:
+    found = checkpoint.load(folder, "newest")
+    return found.state["trainer"]
+
+
+@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("cpo", 4)])
+def test_each_seeds_folder_is_that_of_a_run(algo: str, lstm: int, tmp_path: Path) -> None:
+    """Settings, metrics and networks; what is computed in float32 agrees to 1e-5 after a few iterations."""
+    folders = train_seeds(short(tmp_path / "all", 4, algo, lstm), SEEDS)
+    for seed, folder in zip(SEEDS, folders, strict=True):
+        assert folder.path == tmp_path / "all" / f"seed_{seed}"
+        alone = train(replace(short(tmp_path / f"alone_{seed}", 4, algo, lstm), seed=seed))
+        assert replace(folder.config, out="") == replace(alone.config, out="")
+        ours, theirs = newest(folder), newest(alone)
+        assert set(ours) == set(theirs)
+        for name, x in theirs["model"].items():
+            torch.testing.assert_close(ours["model"][name], x, rtol=1e-5, atol=1e-5, msg=name)
+        assert ours["generator"].equal(theirs["generator"])
+        assert ours["env"]["generator"].equal(theirs["env"]["generator"])
+        lines = zip(read_metrics(folder), read_metrics(alone), strict=True)
+        for found, expected in lines:
+            timed = ("time/", "fps/", "wall_s")
+            for name in (name for name in expected if not name.startswith(timed)):
+                assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
+        kl = [
+            [json.loads(line)["iteration"] for line in (one.diagnostics / "kl.jsonl").read_text().splitlines()]
+            for one in (folder, alone)
+            if algo != "ppo"
+        ]
+        assert kl in ([], [[1, 4], [1, 4]])
+        assert checkpoint.saved_iterations(folder) == checkpoint.saved_iterations(alone)
+    assert len(evaluate(folders[1], num_envs=2).scores) == (2 if algo == "ppo" else 6)
+
+
+def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tmp_path: Path) -> None:
+    whole = train_seeds(short(tmp_path / "whole"), PAIR)
+    parts = train_seeds(short(tmp_path / "parts", 4), PAIR)
+    shutil.rmtree(parts[1].checkpoints / "00000004")  # as if killed after the first seed was saved
+    lines = [len(read_metrics(folder)) for folder in parts]
+    assert lines == [4, 4]
+    train_seeds(short(tmp_path / "parts"), PAIR)
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert_same(newest(ours), newest(theirs))
+        for found, expected in zip(read_metrics(ours), read_metrics(theirs), strict=True):
+            assert found["iteration"] == expected["iteration"]
+            assert found["loss/actor"] == expected["loss/actor"]
+
+
+def test_a_kill_during_the_first_save_of_all_starts_over(tmp_path: Path) -> None:
+    whole = train_seeds(short(tmp_path / "whole", 2), PAIR)
+    parts = train_seeds(short(tmp_path / "parts", 2), PAIR)
+    for folder in parts[1:]:
+        shutil.rmtree(folder.checkpoints / "00000002")
+    train_seeds(short(tmp_path / "parts", 2), PAIR)
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert_same(newest(ours), newest(theirs))
+        assert len(read_metrics(ours)) == 2
+
+
+def test_a_seed_that_went_on_alone_is_left_as_it_is(tmp_path: Path) -> None:
+    folders = train_seeds(short(tmp_path / "all", 2), PAIR)
+    train(replace(folders[0].config, iterations=6))
+    with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_0, so they cannot go on side by side"):
+        train_seeds(short(tmp_path / "all", 6), PAIR)
+    assert len(read_metrics(folders[0])) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "seeds", "sentence"),
+    [
+        ({}, (1, 1), "--seeds names a seed twice: 1 1"),
+        ({}, (-1, 1), "--seed must be within 0 and"),
+        ({"until": "return/leader>=5"}, (0, 1), "--until stops one run"),
+        ({"algo": "pbt"}, (0, 1), "pbt chooses between its members by itself"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_before_anything_is_written(
+    changes: dict[str, Any], seeds: tuple[int, ...], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        train_seeds(replace(short(tmp_path / "all"), **changes), seeds)
+    assert not (tmp_path / "all").exists()
+
+
+def test_the_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """How many, or which; without --out each folder has the name it would have alone."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["CartpoleSwingup", "--algo", "ppo", "--num-envs", "4", "--iterations", "1", "--update.minibatches", "1"]
+    assert main(["train", *flags, "--seeds", "2"]) == 0
+    assert main(["train", *flags, "--seeds", "4", "7", "--out", "mine"]) == 0
+    runs = sorted(str(path.parent) for path in Path().rglob("config.json"))
+    assert runs == ["mine/seed_4", "mine/seed_7", "runs/CartpoleSwingup-ppo-s0", "runs/CartpoleSwingup-ppo-s1"]
+    capsys.readouterr()
+    for words, sentence in (
+        (["--seeds", "0"], "--seeds must be at least 1, not 0"),
+        (["--seeds", "a"], "--seeds takes how many (--seeds 8) or which (--seeds 1 2 3), not a"),
+        (["--seeds"], "--seeds needs a value"),
+        (["--seeds", "2", "--seed", "1"], "--seed and --seeds were both given; leave one of them out"),
+    ):
+        assert main(["train", *flags, *words]) == 2
+        assert capsys.readouterr().err == f"echelon: {sentence}\n"
