@@ -38,7 +38,7 @@ NEVER = {
 }
 ONLY = {
     "report": {"runs", "config", "errors"},
-    "tasks": {"sim", "robots", "envs", "config", "errors"},
+    "tasks": {"sim", "robots", "envs", "config", "errors", "device"},
     "sim": {"robots", "envs", "errors", "device"},
     "robots": {"errors"},
     "envs": {"config", "errors"},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from echelon.runs.metrics import read_metrics
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train
+    from echelon.training.seeds import train_seeds
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ _PLACES = {
     "echelon.runs.metrics": ("read_metrics",),
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train",),
+    "echelon.training.seeds": ("train_seeds",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -61,6 +63,7 @@ __all__ = [
     "read_metrics",
     "register",
     "train",
+    "train_seeds",
     "until",
 ]
 

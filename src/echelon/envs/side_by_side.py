@@ -1,30 +1,24 @@
 """Several environments of one kind as one: their copies lie one environment after another."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from echelon.device.randomness import Generators
-from echelon.envs.contract import Bounded, Capturable, Env, Groups, Step
+from echelon.envs.contract import Bounded, Env, Groups, Step
 
 
 class SideBySide:
-    """Each keeps its own random numbers, curriculum and state, which are saved by itself: see `envs`."""
+    """Each keeps its own random numbers, curriculum and state, which it saves by itself. Stepped one after another, and
+    never as a part of a CUDA graph."""
 
     def __init__(self, envs: Sequence[Env]) -> None:
         self.envs, first = list(envs), envs[0]
         self.num_envs = sum(env.num_envs for env in envs)
         self.action_dim, self.obs_spec, self.device = first.action_dim, first.obs_spec, first.device
         self.episode_length = first.episode_length
-        # Only where they have them: these make it `Bounded` and `Capturable`.
         if isinstance(first, Bounded):
             self.action_low, self.action_high = first.action_low, first.action_high
-        self._capturable = [env for env in envs if isinstance(env, Capturable)]
-        if len(self._capturable) == len(envs):
-            self.generator = Generators(tuple(env.generator for env in self._capturable))
-            self.capturing = self._capturing
 
     def reset(self) -> Groups:
         return _joined([env.reset() for env in self.envs])
@@ -50,13 +44,6 @@ class SideBySide:
             x = x if isinstance(x, Tensor) else torch.full((), float(x), device=self.device)
             parts.append(x.to(self.device).expand(env.num_envs))
         return torch.cat(parts)
-
-    @contextmanager
-    def _capturing(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for env in self._capturable:
-                stack.enter_context(env.capturing())
-            yield
 
 
 def _joined(groups: Sequence[Groups]) -> Groups:

@@ -3,6 +3,7 @@
 A task's module is imported when the task is asked for, so naming the tasks costs nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -25,7 +26,7 @@ class TaskClass(Protocol):
         config: Any,
         num_envs: int,
         device: "torch.device",
-        seed: int,
+        seed: Any,
         *,
         spread_clocks: bool = False,
         blocks: int = 1,
@@ -112,17 +113,22 @@ def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
     return sources.maker(config, spread_clocks=spread_clocks)
 
 
+def makes_shares(config: "TrainConfig") -> bool:
+    """Whether several seeds can share the environments of one task: those that are built in, on MuJoCo."""
+    return config.source is None and config.task in TASKS and TASKS[config.task].mujoco
+
+
 def make(
     task: str,
     config: "TaskConfig",
     num_envs: int,
     device: "torch.device",
-    seed: int,
+    seed: "int | Sequence[int]",
     *,
     spread_clocks: bool = False,
     blocks: int = 1,
 ) -> "Env":
-    """`num_envs` copies of a task.
+    """`num_envs` copies of a task. Several seeds share those of a task on MuJoCo.
 
     `spread_clocks` starts first episodes at random times of their clock: for training, not for evaluation. The copies
     are `blocks` of equal size, in each of which the same happens by chance.

@@ -1,26 +1,43 @@
 """Random numbers for all environments of a task."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+from echelon.device.randomness import Source, draw, generators_of
 
 
 class Chance:
     """Draws a row for each of `num_envs` environments. Those of `blocks` of equal size are the same in every block, so
-    that different policies can be compared in equal circumstances, side by side."""
+    that different policies can be compared in equal circumstances, side by side. Of several generators, each draws for
+    as many environments."""
 
-    def __init__(self, generator: torch.Generator, num_envs: int, blocks: int = 1) -> None:
-        self.generator, self.blocks, self.each = generator, blocks, num_envs // blocks
+    def __init__(self, generator: Source, num_envs: int, blocks: int = 1) -> None:
+        generators = generators_of(generator)
+        self.generator, self.blocks, self.device = generator, blocks, generators[0].device
+        self.seeds, self.each = len(generators), num_envs // blocks // len(generators)
+        """How many there are, and environments that one draws for."""
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """`[N, *columns]`, evenly distributed."""
-        return self._everywhere(self._empty(columns).uniform_(low, high, generator=self.generator))
+        return self._everywhere(columns, lambda x, generator: x.uniform_(low, high, generator=generator))
 
     def normal(self, *columns: int) -> Tensor:
         """`[N, *columns]`, of mean 0 and deviation 1."""
-        return self._everywhere(self._empty(columns).normal_(generator=self.generator))
+        return self._everywhere(columns, lambda x, generator: x.normal_(generator=generator))
 
-    def _empty(self, columns: tuple[int, ...]) -> Tensor:
-        return torch.empty(self.each, *columns, device=self.generator.device)
+    def whole(self, low: int, high: int) -> Tensor:
+        """`[N]`, whole numbers below `high`. Of blocks, each draws its own."""
 
-    def _everywhere(self, drawn: Tensor) -> Tensor:
+        def sample(generator: torch.Generator, rows: int) -> Tensor:
+            return torch.empty(rows, dtype=torch.int64, device=self.device).random_(low, high, generator=generator)
+
+        return draw(self.generator, self.blocks * self.seeds * self.each, sample)
+
+    def _everywhere(self, columns: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
+        def sample(generator: torch.Generator, rows: int) -> Tensor:
+            return fill(torch.empty(rows, *columns, device=self.device), generator)
+
+        drawn = draw(self.generator, self.seeds * self.each, sample)
         return drawn if self.blocks == 1 else drawn.repeat(self.blocks, *[1] * (drawn.dim() - 1))

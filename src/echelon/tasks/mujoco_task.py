@@ -8,7 +8,7 @@ step and used where an episode ended. That makes a step capturable as a CUDA gra
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -17,6 +17,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from echelon.device.randomness import Generators
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine
@@ -56,6 +57,8 @@ class MujocoTask(ABC, Generic[C]):
     mutable: ClassVar[tuple[str, ...]] = ()
     """Reward weights that may differ between members of a population; only for tasks with another objective than the
     return."""
+    curriculum: ClassVar[tuple[str, ...]] = ()
+    """Names of `kept` that all environments of a seed have in common: 0-d, or `[S]` of several seeds."""
     obs_spec: dict[str, int]
 
     def __init__(
@@ -63,11 +66,12 @@ class MujocoTask(ABC, Generic[C]):
         config: C,
         num_envs: int,
         device: torch.device,
-        seed: int,
+        seed: int | Sequence[int],
         *,
         spread_clocks: bool = False,
         blocks: int = 1,
     ) -> None:
+        """Several seeds share the environments equally; `echelon.tasks.shares` takes them apart."""
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         config.check()
@@ -78,14 +82,17 @@ class MujocoTask(ABC, Generic[C]):
         self.engine: Engine = self._make_engine()
         self._faults = FaultLog(self.engine)
         self.action_dim: int = self.engine.model.nu
-        self.generator = torch.Generator(device).manual_seed(seed)
+        seeds = [seed] if isinstance(seed, int) else list(seed)
+        generators = tuple(torch.Generator(device).manual_seed(number) for number in seeds)
+        self.generator = generators[0] if len(seeds) == 1 else Generators(generators)
         self.chance = Chance(self.generator, num_envs, blocks)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
         """`[N]`: control steps since the episode began."""
         self.totals: dict[str, Tensor] = {}
         """Sums over the episode, `[N]` each; zeroed when an episode starts, saved with the state."""
         self.kept: dict[str, Tensor] = {}
-        """Other state of the task between steps, `[N, ...]` each; saved with the state, reset by `begin`."""
+        """Other state of the task between steps, `[N, ...]` each, or one of each seed where `curriculum` names it;
+        saved with the state, reset by `begin`."""
         self.reward_scales = {
             name: torch.full((num_envs,), float(getattr(config, name)), device=device) for name in self.mutable
         }
@@ -176,7 +183,7 @@ class MujocoTask(ABC, Generic[C]):
         """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
-            self.clock.random_(0, self.episode_length, generator=self.generator)
+            self.clock.copy_(self.chance.whole(0, self.episode_length))
         return self.observe()
 
     def step(self, action: Tensor) -> Step:
@@ -218,14 +225,13 @@ class MujocoTask(ABC, Generic[C]):
         self.begin(mask)
 
     def state_dict(self) -> State:
-        """Simulator, clocks, `totals`, `kept` and random generator."""
+        """Simulator, clocks, `totals`, `kept` and random generator; of several seeds, shares save theirs."""
         return {
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
             "totals": {name: total.clone() for name, total in self.totals.items()},
             "kept": {name: value.clone() for name, value in self.kept.items()},
-            "generator": self.generator.get_state(),
-        }
+        } | ({"generator": self.generator.get_state()} if isinstance(self.generator, torch.Generator) else {})
 
     def load_state_dict(self, state: State) -> None:
         """Restore what `state_dict` returned."""
@@ -236,4 +242,5 @@ class MujocoTask(ABC, Generic[C]):
             total.copy_(saved["totals"][name])
         for name, value in self.kept.items():
             value.copy_(saved["kept"][name])
-        self.generator.set_state(saved["generator"].cpu())
+        if isinstance(self.generator, torch.Generator):
+            self.generator.set_state(saved["generator"].cpu())

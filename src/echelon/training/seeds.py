@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from echelon.algorithms import find
 from echelon.config import TrainConfig
@@ -16,7 +19,8 @@ from echelon.config.checks import RANGES, check_ranges
 from echelon.config.ranges import require
 from echelon.console.interrupt import Interrupt
 from echelon.console.view import Guarded, View, default_view
-from echelon.envs.contract import Guarding, MakeEnv
+from echelon.envs.contract import Env, Guarding, MakeEnv
+from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
 from echelon.errors import UserError
 from echelon.logging.metrics import MetricsWriter
@@ -25,7 +29,7 @@ from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder
-from echelon.tasks import maker
+from echelon.tasks import make, maker, makes_shares
 from echelon.training.loop import _complete, _resume, _say_what_is_missing, _Session, _warm_start, set_up_torch
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, resolve
@@ -51,15 +55,13 @@ def train_seeds(
     set_up_torch(config)
     colour = find(config.algo).colour
     folders = [RunFolder.create_or_resume(of_seed(config, seed), colour) for seed in seeds]
-    make_env = make_env or maker(config, spread_clocks=True)
     everything = replace(config, num_envs=len(seeds) * config.num_envs)
     with told_if_full(everything):
-        require_room_for_envs(everything, make_env, resolved.device)
-        envs = [make_env(config.num_envs, resolved.device, seed) for seed in seeds]
+        whole, envs = _environments(config, seeds, make_env, resolved.device)
         for index, env in enumerate(envs):
             _, folders[index] = _complete(folders[index].config, folders[index], env)
         require_room_for_training(envs[0], everything)
-        trainer = StackedTrainer(envs, folders[0].config, seeds, resolved.plan)
+        trainer = StackedTrainer(envs, folders[0].config, seeds, resolved.plan, whole)
     for run, folder in zip(trainer.runs, folders, strict=True):
         run.config = folder.config  # with the seed's own folder
     at = _common_iteration(folders, view)
@@ -97,6 +99,22 @@ def train_seeds(
     finally:
         view.stop()
     return folders
+
+
+def _environments(
+    config: TrainConfig, seeds: Sequence[int], make_env: MakeEnv | None, device: torch.device
+) -> tuple[Env, Sequence[Env]]:
+    """All environments as one, and those of each seed."""
+    everything = replace(config, num_envs=len(seeds) * config.num_envs)
+    one = make_env or maker(config, spread_clocks=True)
+    require_room_for_envs(everything, one, device)
+    if make_env is None and makes_shares(config) and len(seeds) > 1:
+        from echelon.tasks.shares import shares  # with MuJoCo
+
+        task: Any = make(config.task, config.env, everything.num_envs, device, seeds, spread_clocks=True)
+        return task, shares(task)
+    envs = [one(config.num_envs, device, seed) for seed in seeds]
+    return SideBySide(envs), envs
 
 
 def of_seed(config: TrainConfig, seed: int) -> TrainConfig:

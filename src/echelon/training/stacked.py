@@ -36,9 +36,14 @@ class StackedTrainer(Trainer):
     """
 
     def __init__(
-        self, envs: Sequence[Env], config: TrainConfig, seeds: Sequence[int], plan: Plan | None = None
+        self,
+        envs: Sequence[Env],
+        config: TrainConfig,
+        seeds: Sequence[int],
+        plan: Plan | None = None,
+        whole: Env | None = None,
     ) -> None:
-        """`plan` is that of a run by itself."""
+        """`plan` is that of a run by itself; `whole` steps all `envs` at once, if anything does."""
         require_no_selection(config)
         self.runs = [Trainer(env, replace(config, seed=seed), plan) for env, seed in zip(envs, seeds, strict=True)]
         one, count = self.runs[0].layout, len(self.runs)
@@ -46,7 +51,9 @@ class StackedTrainer(Trainer):
             count * one.num_envs, count * one.policies, one.device, networks=count * one.networks, sizes=one.sizes
         )
         generators = Generators(generators_of(*(run.generator for run in self.runs)))
-        super().__init__(SideBySide(envs), self.runs[0].config, make_plan(layout, self.runs[0].config), generators)
+        super().__init__(
+            whole or SideBySide(envs), self.runs[0].config, make_plan(layout, self.runs[0].config), generators
+        )
         self._stack_networks()
         self._share_rollout()
         self._share_scores()

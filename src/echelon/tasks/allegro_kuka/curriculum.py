@@ -1,4 +1,4 @@
-"""The success tolerance, one for all environments, which shrinks as they succeed."""
+"""The success tolerance, one for all environments of a seed, which shrinks as they succeed."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,11 @@ class Tolerance:
     number of successes per episode is high enough. All is computed on the device.
     """
 
-    def __init__(self, config: AllegroKukaConfig, device: torch.device) -> None:
+    def __init__(self, config: AllegroKukaConfig, device: torch.device, seeds: int = 1) -> None:
         self.config = config
-        self.value = torch.full((), config.tolerance, device=device)
-        self.steps = torch.zeros((), dtype=torch.int64, device=device)
+        self._shape = () if seeds == 1 else (seeds,)
+        self.value = torch.full(self._shape, config.tolerance, device=device)
+        self.steps = torch.zeros(self._shape, dtype=torch.int64, device=device)
         """Control steps since the tolerance last changed."""
         self.fixed = False
         """Whether it no longer changes, for evaluation."""
@@ -25,7 +26,8 @@ class Tolerance:
             return
         config = self.config
         self.steps += 1
-        due = (self.steps >= config.tolerance_interval) & (last_successes.mean() >= config.tolerance_successes)
+        successes = last_successes.view(*self._shape, -1).mean(-1)
+        due = (self.steps >= config.tolerance_interval) & (successes >= config.tolerance_successes)
         smaller = (config.tolerance_shrink * self.value).clamp(config.target_tolerance, config.tolerance)
         self.value.copy_(torch.where(due, smaller, self.value))
         self.steps.masked_fill_(due, 0)
@@ -36,5 +38,10 @@ class Tolerance:
         The progress of the tolerance counts from 0 to 1; successes count in full only at the target.
         """
         start, target = self.config.tolerance, self.config.target_tolerance
-        gained = (start - self.value) / (start - target) if start > target else torch.ones_like(self.value)
-        return gained + torch.where(self.value > target, 0.01, 1.0) * successes
+        value = self.of_each(len(successes))
+        gained = (start - value) / (start - target) if start > target else torch.ones_like(value)
+        return gained + torch.where(value > target, 0.01, 1.0) * successes
+
+    def of_each(self, num_envs: int) -> Tensor:
+        """`[N]`: that of each environment."""
+        return self.value.view(-1, 1).expand(-1, num_envs // self.value.numel()).reshape(-1)

@@ -19,7 +19,7 @@ class Pushes:
     """
 
     def __init__(self, num_envs: int, scale: float, step: float, chance: Chance) -> None:
-        device = chance.generator.device
+        device = chance.device
         self.scale, self.decay, self._chance = scale, DECAY_PER_SECOND**step, chance
         self.force = torch.zeros(num_envs, 3, device=device)
         self.chance = torch.zeros(num_envs, device=device)

@@ -51,6 +51,7 @@ class AllegroKuka(MujocoTask[C]):
     substeps = scene.SUBSTEPS
     place: ClassVar[scene.Workplace]
     objective = "objective"
+    curriculum = ("tolerance", "tolerance_steps")
 
     def prepare(self) -> None:
         config, num_envs, device = self.config, self.num_envs, self.device
@@ -66,7 +67,7 @@ class AllegroKuka(MujocoTask[C]):
         self.goals = Goals(num_envs, device)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
         self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.chance)
-        self.tolerance = Tolerance(config, device)
+        self.tolerance = Tolerance(config, device, self.chance.seeds)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
         self.obs_spec = {"policy": self._width()}
@@ -143,7 +144,7 @@ class AllegroKuka(MujocoTask[C]):
         self._update_observed_progress(self._everything)
         self.tolerance.advance(kept["last_successes"])
         self._seen = seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
-        terms, reached = self.progress.pay(seen, self.tolerance.value, self.config)
+        terms, reached = self.progress.pay(seen, self.tolerance.of_each(self.num_envs), self.config)
         self._reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
         self._reached = reached & ~self.engine.bad
         kept["successes"] += self._reached
@@ -168,7 +169,7 @@ class AllegroKuka(MujocoTask[C]):
             "held": self.held().float(),
             "distance": self._seen.distance,
             "best_distance": self.progress.best_distance,
-            "tolerance": self.tolerance.value.expand(self.num_envs),
+            "tolerance": self.tolerance.of_each(self.num_envs),
             "episode/successes": successes,
             "episode/lifted": self.totals["lifted"],
             "episode/fell": (self._fallen() & ~self.engine.bad).float(),
