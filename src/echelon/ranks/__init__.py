@@ -1,0 +1,6 @@
+"""Processes that train one run together, each on its own GPU with its own share of the environments."""
+
+from echelon.ranks.ranks import ALONE, Ranks
+from echelon.ranks.together import Together
+
+__all__ = ["ALONE", "Ranks", "Together"]
