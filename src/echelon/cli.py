@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from echelon import __version__
 from echelon.commands import COMMANDS, INTERRUPTED, command
-from echelon.errors import UserError, nearest
+from echelon.errors import SaidElsewhere, UserError, nearest
 
 OVERVIEW = """\
 usage: echelon COMMAND ...
@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return _dispatch(arguments)
+    except SaidElsewhere:
+        return 2
     except UserError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2

@@ -1,9 +1,10 @@
 """Processes that stay and train one case after another together, and one process that does the same alone."""
 
+import math
 import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,11 +13,13 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from ranks.left_out import LEFT_OUT
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.ranks import ALONE, Together
+from echelon.ranks import ALONE
+from echelon.ranks.together import Together
 from echelon.rollout.layout import Layout
 from echelon.training.trainer import Trainer, make_layout
 
@@ -84,23 +87,30 @@ class Trained:
 
     state: dict[str, Tensor]
     metrics: list[dict[str, float]]
+    kl: list[list[list[float]] | None]
     takeovers: int
+
+    def differs(self, other: "Trained") -> list[str]:
+        """Names of metrics that differ by more than float32 rounds."""
+        pairs = zip(self.metrics, other.metrics, strict=True)
+        wrong = {name for a, b in pairs for name in a.keys() | b.keys() if not _close(a.get(name), b.get(name))}
+        return sorted(wrong | ({"kl matrix"} if not _close(self.kl, other.kl) else set()))
 
     def apart(self, other: "Trained") -> float:
         """The largest difference between what two runs have learned, relative to the tensor it is in."""
         assert self.state.keys() == other.state.keys()
         found = [
-            float((x - other.state[name]).abs().max() / (1 + x.abs().max())) for name, x in self.state.items() if x.numel()
+            float((x - other.state[name]).abs().max() / (1 + x.abs().max()))
+            for name, x in self.state.items()
+            if x.numel()
         ]
         assert all(x == x for x in found)
         return max(found)
 
 
-def train_together(config: TrainConfig, left_out: Sequence[tuple[str, Any]] = ()) -> Trained:
-    """This rank's part of a run; some functions may be replaced, to leave something out."""
-    with in_double(), ExitStack() as stack:
-        for where, what in left_out:
-            stack.enter_context(patch(where, what))
+def train_together(config: TrainConfig, left_out: str = "nothing") -> Trained:
+    """This rank's part of a run, perhaps with something that it forgets to exchange."""
+    with in_double(), patch(*LEFT_OUT[left_out]):
         ranks = Together()
         mine = places(make_layout(config, ranks=ALONE), ranks.size)[ranks.rank]
         return trained(Trainer(drift(mine), config, ranks=ranks))
@@ -112,12 +122,16 @@ def train_alone(config: TrainConfig, size: int) -> Trained:
         layout = make_layout(config)
         trainer = Trainer(drift(torch.arange(config.num_envs)), config)
         ranks = [_Member(size, rank) for rank in range(size)]
-        chance = Chance(trainer, [Trainer(drift(mine), config, ranks=rank) for mine, rank in zip(places(layout, size), ranks, strict=True)])
+        chance = Chance(
+            trainer,
+            [Trainer(drift(mine), config, ranks=rank) for mine, rank in zip(places(layout, size), ranks, strict=True)],
+        )
         trainer.common = torch.Generator().manual_seed(config.seed)
         trainer.generator = trainer.collector.generator = chance  # pyright: ignore[reportAttributeAccessIssue]
         trainer.plan._orders = chance.orders  # pyright: ignore[reportAttributeAccessIssue]
-        with patch.object(torch, "randn", chance.instead_of(torch.randn, chance.noise)), patch.object(
-            torch, "rand", chance.instead_of(torch.rand, chance.discriminator_order)
+        with (
+            patch.object(torch, "randn", chance.instead_of(torch.randn, chance.noise)),
+            patch.object(torch, "rand", chance.instead_of(torch.rand, chance.discriminator_order)),
         ):
             return trained(trainer)
 
@@ -134,7 +148,17 @@ def trained(trainer: Trainer) -> Trained:
     trainer.model.log_std.data.normal_(-0.3, 0.2, generator=torch.Generator().manual_seed(1))
     results = [trainer.iterate() for _ in range(ITERATIONS)]
     takeovers = sum(len(result.takeovers) for result in results)
-    return Trained(_flat(trainer.learned()), [result.metrics for result in results], takeovers)
+    return Trained(
+        _flat(trainer.learned()), [result.metrics for result in results], [x.kl_matrix for x in results], takeovers
+    )
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-6) or (math.isnan(a) and math.isnan(b)) or a == b
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Tensor]:

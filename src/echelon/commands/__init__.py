@@ -16,6 +16,9 @@ COMMANDS = (
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it."""
 
+PREEMPTED = 75
+"""Exit code after SIGTERM or SIGUSR1, once everything is saved: EX_TEMPFAIL of sysexits.h, to be started again."""
+
 
 def command(name: str) -> Callable[[list[str]], int]:
     """What runs the command of that name."""

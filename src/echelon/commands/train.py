@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from echelon.commands import INTERRUPTED
+from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.tasks import task_list
 from echelon.errors import UserError
+from echelon.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
@@ -47,25 +48,33 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE + task_list(), end="")
         return 0
-    task, flags = split_task(arguments, "train")
-    seeds, flags = split_seeds(flags, f"echelon train {task}")
-    resolved = resolve_flags(task, flags)
-    for note in resolved.notes:
-        print(note)
+    from echelon.ranks.joining import join
 
-    from echelon.console.view import choose_view
+    ranks = join()
+    resolved, seeds = ranks.attempt(lambda: _read(arguments, ranks))
+
+    from echelon.console.interrupt import Preempted
+    from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
 
+    if not ranks.first:
+        try:
+            train(resolved, NullView())
+        except KeyboardInterrupt as interrupt:
+            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+        return 0
+    for note in resolved.notes:
+        print(note)
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
     try:
         folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
-        return INTERRUPTED
+        return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
     finally:
         view.stop()
     first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
@@ -80,6 +89,13 @@ def run(arguments: list[str]) -> int:
         print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
+
+
+def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int]]":
+    """What to train, and the seeds that `--seeds` names."""
+    task, flags = split_task(arguments, "train")
+    seeds, flags = split_seeds(flags, f"echelon train {task}")
+    return resolve_flags(task, flags, ranks), seeds
 
 
 def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
@@ -120,11 +136,11 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     return list(range(numbers[0])), rest
 
 
-def resolve_flags(task: str, flags: list[str]) -> "Resolved":
+def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolved":
     """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
     from echelon.training.resolve import resolve
 
-    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"))
+    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"), ranks=ranks)
 
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":

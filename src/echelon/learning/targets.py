@@ -131,7 +131,7 @@ def _judge(
         each = log_ratio.unflatten(1, (layout.networks, -1)).transpose(0, 1).flatten(1)
         clip = settings.at("clip", layout.ids(learner, 1), value.dtype)
         ranks = layout.ranks
-        worth = _ess(each, ranks) if ensemble.borrow_worth == "ess" else 1 - ranks.mean(_outside(each, clip))
+        worth = _ess(each, ranks) if ensemble.borrow_worth == "ess" else 1 - _outside(each, clip, ranks)
     return _Rows(value[:-1], off.advantage, off.returns, ratio, worth)
 
 
@@ -142,10 +142,10 @@ def _ess(log_ratio: Tensor, ranks: Ranks) -> Tensor:
     return first.square() / second
 
 
-def _outside(log_ratio: Tensor, clip: float | Tensor) -> Tensor:
+def _outside(log_ratio: Tensor, clip: float | Tensor, ranks: Ranks) -> Tensor:
     """Share of each network's rows outside 1 ± ε: `[G, n]` to `[G]`."""
     limit = clip[:, None] if isinstance(clip, Tensor) and clip.dim() else clip
-    return (log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1)
+    return ranks.mean((log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1))
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:
@@ -207,9 +207,7 @@ def _standardise(x: Tensor, ranks: Ranks) -> Tensor:
 
 
 @torch.no_grad()
-def merge_values(
-    normaliser: Normaliser, value: Tensor, returns: Tensor, ranks: Ranks = ALONE
-) -> tuple[Tensor, Tensor]:
+def merge_values(normaliser: Normaliser, value: Tensor, returns: Tensor, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
     """Old values and returns `[L, G, S]` in the critic's units, as the reference does it: the statistics take in the
     old values, then the returns; the values are normalised in between and the returns afterwards."""
 

@@ -14,11 +14,11 @@ MOST = 8
 """Faults that a run keeps: the first ones, which later ones often follow from."""
 
 
-def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> None:
-    """Add faults to those of a run, as long as it has few. `policy_id` `[N]` says who drives each environment."""
+def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+    """Add faults to those of a run, as long as it has few. Each has the `policy` that drove it."""
     path = folder.path / FILE
     known = _read(folder)
-    found = [{"iteration": iteration, "policy": policy_id[one["environment"]]} | one for one in faults]
+    found = [{"iteration": iteration} | one for one in faults]
     if not found or len(known) >= MOST:
         return
     with writing(path):

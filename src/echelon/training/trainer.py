@@ -16,7 +16,7 @@ from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.randomness import Source, generators_of
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Capturable, Env, State, Stateful, interface_of
+from echelon.envs.contract import Capturable, Env, Shared, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
@@ -77,6 +77,8 @@ class Trainer:
         self.plan = plan or make_plan(make_layout(config, device, ranks), config)
         self.layout = self.plan.layout
         self.ranks = ranks = self.layout.ranks
+        if isinstance(env, Shared):
+            env.join(ranks.mean)
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
@@ -263,6 +265,11 @@ class Trainer:
         (generator,) = generators_of(self.generator)
         return generator
 
+    def share(self) -> None:
+        """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
+        learned = self.learned()
+        self.ranks.copy_first_(_tensors([learned[name] for name in ("model", "optimizer", "extra_reward")]))
+
     def resized(self, sizes: Sequence[int]) -> "Trainer":
         """The same run with other numbers of environments for its policies; its graphs are recorded anew."""
         other = Trainer(self.env, replace(self.config, envs_per_policy=tuple(sizes)), ranks=self.ranks)
@@ -304,6 +311,14 @@ def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> A
         networks=networks,
         bf16=config.precision == "bf16",
     )
+
+
+def _tensors(value: object) -> list[Tensor]:
+    """All of them in nested state."""
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [x for part in parts for x in _tensors(part)]
 
 
 def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:
