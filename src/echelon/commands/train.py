@@ -68,7 +68,8 @@ def run(arguments: list[str]) -> int:
     for note in resolved.notes:
         print(note)
     view, started = choose_view(), time.monotonic()
-    command = shlex.join(["echelon", "train", *arguments])
+    command = shlex.join(["train", *arguments])
+    command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
         folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
     except KeyboardInterrupt as interrupt:
@@ -95,6 +96,8 @@ def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int]]":
     """What to train, and the seeds that `--seeds` names."""
     task, flags = split_task(arguments, "train")
     seeds, flags = split_seeds(flags, f"echelon train {task}")
+    if seeds and ranks.size > 1:
+        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
     return resolve_flags(task, flags, ranks), seeds
 
 

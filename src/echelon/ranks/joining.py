@@ -16,14 +16,13 @@ def join() -> Ranks:
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         return ALONE
-    missing = [name for name in NEEDED if name not in os.environ]
-    numbers = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
-    if missing or not all(number.isdigit() for number in numbers):
-        what = f"{', '.join(missing)} is missing" if missing else f"they are {', '.join(numbers)}"
-        raise UserError(
-            f"WORLD_SIZE is {size}, so this is one of several processes, but RANK, WORLD_SIZE and LOCAL_RANK must be "
-            f"numbers and {what}; start it by torchrun"
-        )
+    if missing := [name for name in NEEDED if name not in os.environ]:
+        are = "is" if len(missing) == 1 else "are"
+        raise UserError(f"WORLD_SIZE is {size}, but {', '.join(missing)} {are} missing; start it by torchrun")
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        value = os.environ[name]
+        if not value.isdigit() or (name != "WORLD_SIZE" and int(value) >= int(size)):
+            raise UserError(f"{name} is {value!r}, not a number below {size}; start it by torchrun")
 
     import torch.distributed as dist
 
@@ -33,5 +32,6 @@ def join() -> Ranks:
         try:
             dist.init_process_group("gloo", timeout=PATIENCE)
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"rank {numbers[0]} of {size} did not find the others ({first_line(error)})") from None
-    return Together(int(numbers[2]))
+            rank = os.environ["RANK"]
+            raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
+    return Together(int(os.environ["LOCAL_RANK"]))

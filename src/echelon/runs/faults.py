@@ -26,6 +26,11 @@ def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, An
         replace_durably(path, json.dumps(_nulls((known + found)[:MOST])).encode())
 
 
+def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:
+    """Faults with the policy of each; `policy_id` `[N]` says who drives each environment."""
+    return [{"policy": policy_id[fault["environment"]]} | fault for fault in faults]
+
+
 def read_faults(folder: RunFolder) -> list[dict[str, Any]]:
     """The faults of a run; a `UserError` if there are none."""
     found = _read(folder)

@@ -20,6 +20,7 @@ from echelon.errors import UserError
 from echelon.ranks.joining import join
 from echelon.runs import checkpoint
 from echelon.runs.durable import write_durably
+from echelon.runs.faults import with_policies
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import LineWriter
 from echelon.runs.lock import still_ours
@@ -175,8 +176,7 @@ def _keep_faults(trainer: Trainer, record: NoRecord) -> None:
     """Write down simulations that went wrong, of all ranks, with the policy of each."""
     found: list[dict[str, Any]] = []
     if isinstance(trainer.env, Guarding):
-        policies = trainer.layout.policy_id.tolist()
-        found = [{"policy": policies[fault["environment"]]} | fault for fault in trainer.env.take_faults()]
+        found = with_policies(trainer.env.take_faults(), trainer.layout.policy_id.tolist())
     everywhere = [fault for rank in trainer.ranks.gather(found) for fault in rank]
     trainer.ranks.attempt(lambda: record.faults(trainer.iteration, everywhere))
 

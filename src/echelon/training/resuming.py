@@ -75,7 +75,7 @@ def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, path: 
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
     if not same:
         view.message(
-            f"it was saved by {_ranks(found.ranks)} and goes on on {_ranks(trainer.ranks.size)}, so its episodes begin "
+            f"{_ranks(found.ranks)} saved it and {_ranks(trainer.ranks.size)} will train it now, so its episodes begin "
             "anew: learning goes on, but not to the bit"
         )
     elif not isinstance(trainer.env, Stateful) or not found.state["trainer"]["env"]:

@@ -27,7 +27,7 @@ from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
-from echelon.runs.faults import keep_faults
+from echelon.runs.faults import keep_faults, with_policies
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
 from echelon.training.loop import _complete, _say_what_is_missing, _Session, set_up_torch
@@ -154,7 +154,8 @@ class _Seed:
         self.session.require_folder()
         self.trouble.look(self._metrics, last)
         if self._metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
-            keep_faults(self.folder, trainer.iteration, with_policies(env.take_faults(), trainer.layout.policy_id))
+            found = with_policies(env.take_faults(), trainer.layout.policy_id.tolist())
+            keep_faults(self.folder, trainer.iteration, found)
         if result.kl_matrix is not None:
             self.distances.write(trainer.iteration, self.session.env_steps, result.kl_matrix)
 
