@@ -65,7 +65,7 @@ LEFT_OUT: dict[str, tuple[str, Any]] = {
         f"{PACKAGE}.models.actor_critic.ActorCritic.merge_observations",
         lambda self, obs, ranks: MERGE(self, obs),
     ),
-    "drawn follower": (f"{TOGETHER}.common_generator", lambda self, own, seed: own),
+    "drawn follower": (f"{TOGETHER}.common_generator", lambda self, own, seed, device: own),
     "mean weight of the pull": (f"{PACKAGE}.learning.batch.Batch.ranks", ALONE),
     "distances of a flock": (f"{PACKAGE}.learning.batch.Batch.ranks", ALONE),
     "gradient of the discriminator": (f"{PACKAGE}.learning.optimizer.Adam.step", discriminator),

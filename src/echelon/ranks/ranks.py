@@ -45,8 +45,8 @@ class Ranks:
         """What this rank's environments, noise and shuffling are seeded with in a run of that seed."""
         return seed
 
-    def common_generator(self, own: "torch.Generator", seed: int) -> "torch.Generator":
-        """For what all ranks must draw alike; `own` is this rank's generator for everything else."""
+    def common_generator(self, own: T, seed: int, device: "torch.device") -> "T | torch.Generator":
+        """For what all ranks must draw alike; `own` is what this rank draws everything else from."""
         return own
 
     # Of tensors, without the host looking. Sum, mean and max may be used in compiled functions, all in CUDA graphs.

@@ -89,8 +89,8 @@ class Together(Ranks):
         # Hashed, because environments often seed their copies with seed + 1, seed + 2 and so on: no other rank's.
         return int(np.random.SeedSequence((seed, self.rank)).generate_state(1)[0])
 
-    def common_generator(self, own: torch.Generator, seed: int) -> torch.Generator:
-        return torch.Generator(own.device).manual_seed(seed)
+    def common_generator(self, own: T, seed: int, device: torch.device) -> T | torch.Generator:
+        return torch.Generator(device).manual_seed(seed)
 
     def sum(self, x: Tensor) -> Tensor:
         return _compiled_sum(x) if torch.compiler.is_compiling() else _sum(x)

@@ -85,7 +85,7 @@ class Trainer:
             self.model = make_model(env, config, self.layout).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
-        self.common = ranks.common_generator(self.generator, config.seed)
+        self.common = ranks.common_generator(self.generator, config.seed, device)
         """For what all ranks must draw alike."""
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
@@ -220,7 +220,7 @@ class Trainer:
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
             "selection": self.selection.state_dict() if self.selection else {},
             "interface": interface_of(self.env),
-            **({} if self.common is self.generator else {"common": self.common.get_state()}),
+            **({} if self.common is self.generator else {"common": _only(self.common).get_state()}),
         }
 
     def own_state(self) -> State:
@@ -228,7 +228,7 @@ class Trainer:
         return {
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
-            "generator": self._own_generator.get_state(),
+            "generator": _only(self.generator).get_state(),
             "policy_id": self.layout.policy_id,
         }
 
@@ -248,7 +248,7 @@ class Trainer:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
         if "common" in state and self.common is not self.generator:
-            self.common.set_state(state["common"].cpu())
+            _only(self.common).set_state(state["common"].cpu())
 
     def load_own_state(self, state: Any) -> None:
         self.collector.load_state_dict(state["collector"])
@@ -256,14 +256,9 @@ class Trainer:
             self.env.load_state_dict(state["env"])
         else:
             self.collector.reset()
-        self._own_generator.set_state(state["generator"].cpu())
+        _only(self.generator).set_state(state["generator"].cpu())
         if "policy_id" in state:  # not kept by older versions, whose blocks never changed
             self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
-
-    @property
-    def _own_generator(self) -> torch.Generator:
-        (generator,) = generators_of(self.generator)
-        return generator
 
     def share(self) -> None:
         """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
@@ -311,6 +306,12 @@ def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> A
         networks=networks,
         bf16=config.precision == "bf16",
     )
+
+
+def _only(source: Source) -> torch.Generator:
+    """The generator of one run."""
+    (generator,) = generators_of(source)
+    return generator
 
 
 def _tensors(value: object) -> list[Tensor]:
