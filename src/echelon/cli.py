@@ -32,6 +32,7 @@ commands:
   play RUN [flags]           show a policy live in the browser
   replay-fault RUN [flags]   show simulations that went wrong, in 3D
   bench TASK [flags]         show where an iteration's time goes
+  plan TASK --gpus R         how long a run would take on many GPUs, and how to use them
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract
