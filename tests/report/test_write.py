@@ -21,7 +21,7 @@ from echelon.report.figures import _panels
 from echelon.report.page_file import page
 from echelon.report.payload import payload, policy_metrics
 from echelon.report.reading import read_run
-from echelon.report.tables import _tex
+from echelon.report.tables import Entry, Table, _tex, latex, markdown
 from echelon.report.write import read_contents, write_report
 
 
@@ -68,6 +68,14 @@ def test_tables_for_papers(written: Written) -> None:
     assert "CartpoleSwingup: evaluated at the end of training. Hopper: training return." in text
     assert _tex("50 % of a_b · {x}") == r"50 \% of a\_b $\cdot$ \{x\}"
     assert "| Hopper | SAPG | 0.895" in (folder / "coupling.md").read_text()
+
+
+def test_a_name_is_text_in_every_table() -> None:
+    """One of several lines would end the comment that a caption is, and the next be LaTeX."""
+    table = Table(["", "a"], [[Entry("x\n\n\\input{y}"), Entry("<b>|")]], "On x\n\\input{y}.")
+    assert latex(table).splitlines()[0] == r"% On x \input{y}."
+    assert latex(table).splitlines()[5] == r"x \textbackslash{}input\{y\} & <b>| \\"
+    assert markdown(table).splitlines()[2] == r"| x \input{y} | &lt;b>\| |"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX: apt-get install texlive-latex-recommended")

@@ -255,7 +255,8 @@ def _aggregate(contents: Contents, width: float) -> Figure:
     style = {method.name: look for method, look in zip(contents.methods, looks(contents.methods), strict=True)}
     figure = Figure(figsize=(width, max(1.5, 0.22 * len(found) + 0.8)), layout="constrained")
     intervals, profile = figure.subplots(1, 2)
-    levels = np.linspace(0, max(1.0, *(one.interval.high for one in found)), 201)
+    highest = max(np.nanmax((1.0, one.iqm, one.interval.high)) for one in found)
+    levels = np.linspace(0, highest, 201)
     for place, one in enumerate(found):
         look = style[one.method]
         colour = COLOURS[look.colour]

@@ -90,6 +90,6 @@
     const pairs = Report.tasks().map((task) => [Report.scores(a, task), Report.scores(b, task)]).filter(([ours, theirs]) => ours.length && theirs.length);
     return pairs.length ? { probability: stats.meanImprovement(pairs.flat()), strata: pairs.flat() } : null;
   };
-  /** 95 % interval by resampling; undefined until it is computed. */
-  Report.interval = (name, strata) => Report.slowly(name, strata, `${name} ${JSON.stringify(strata)}`);
+  /** 95 % interval by resampling; undefined until it is computed, null where one run each leaves nothing to resample. */
+  Report.interval = (name, strata) => (strata.every((values) => values.length < 2) ? null : Report.slowly(name, strata, `${name} ${JSON.stringify(strata)}`));
 })();
