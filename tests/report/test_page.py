@@ -345,8 +345,8 @@ def test_one_run_each_is_no_proof(browser: Browser, tmp_path: Path) -> None:
         (said,) = texts(page, "#summary")
         assert said.startswith("PPO and CPO have the highest mean return on 1 of 2 tasks each.")
         assert page.evaluate("document.querySelectorAll('#improvement-table strong').length") == 0
-        assert texts(page, "#improvement-table td small") == ["one run each"] * 2
-        assert texts(page, "#aggregate-table td small") == ["one run each"] * 2
+        assert texts(page, "#improvement-table td small") == ["too few runs"] * 2
+        assert texts(page, "#aggregate-table td small") == ["too few runs"] * 2
         assert page.evaluate("document.getElementById('reach').hidden")
         assert page.evaluate("document.getElementById('throughput').hidden")
 

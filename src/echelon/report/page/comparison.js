@@ -62,7 +62,7 @@
       svg("line", { class: "half", x1: 0, x2: 160, y1: 9, y2: 9 }),
       interval ? svg("line", { x1: x(interval[0]), x2: x(interval[1]), y1: 9, y2: 9 }) : "", svg("circle", { cx: x(value), cy: 9, r: 5 }));
   };
-  const rangeText = (interval) => (interval ? `${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}` : interval === null ? "one run each" : "…");
+  const rangeText = (interval) => (interval ? `${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}` : interval === null ? "too few runs" : "…");
   Report.section("aggregate", () => {
     const [found, tasks] = [Report.aggregates(), Report.contested()];
     const left = Report.methods().filter((method) => !found.some((one) => one.method === method)).map((method) => data.methods[method].name);
@@ -102,7 +102,7 @@
       const found = a === b ? null : Report.improvement(a, b);
       if (!found) return { value: NaN, content: a === b ? "" : "–", off: true };
       const first = a < b ? found : Report.improvement(b, a); // Each pair is resampled once.
-      const drawn = Report.interval("improvement", first.strata);
+      const drawn = first.tested ? Report.interval("improvement", first.strata) : null;
       const interval = drawn && (a < b ? drawn : [1 - drawn[1], 1 - drawn[0]]);
       const sure = interval && (interval[0] > 0.5 || interval[1] < 0.5);
       const text = found.probability.toFixed(2);
