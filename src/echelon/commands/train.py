@@ -58,7 +58,6 @@ def run(arguments: list[str]) -> int:
     from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
-    from echelon.training.seeds import train_seeds
 
     if not ranks.first:
         code = 0
@@ -74,7 +73,12 @@ def run(arguments: list[str]) -> int:
     command = shlex.join(["train", *arguments])
     command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
-        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
+        if seeds:
+            from echelon.training.seeds import train_seeds
+
+            folders = train_seeds(resolved, seeds, view)
+        else:
+            folders = [train(resolved, view)]
     except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
