@@ -57,8 +57,9 @@ def _exchange(act: Callable[[], object]) -> None:
     try:
         act()
     except (RuntimeError, ValueError) as error:
+        why = "" if "by peer" in str(error) else f" ({first_line(error)})"
         lost = UserError if dist.get_rank() == 0 else SaidElsewhere
-        raise lost(f"another rank has ended, so this one cannot go on ({first_line(error)})") from None
+        raise lost(f"another rank has ended, so this one cannot go on{why}") from None
 
 
 class Together(Ranks):
