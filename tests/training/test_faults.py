@@ -288,10 +288,12 @@ def saved(out: Path) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
-def test_a_terminal_that_hangs_up_saves(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [("SIGHUP", 130), ("SIGUSR1", 75)])
+def test_a_terminal_that_hangs_up_and_a_cluster_that_warns_save(number: str, code: int, tmp_path: Path) -> None:
+    """The exit code tells a cluster to start it again."""
     child = start(tmp_path / "run", stdout=subprocess.DEVNULL)
-    child.send_signal(signal.SIGHUP)
-    assert child.wait(60) == 130
+    child.send_signal(getattr(signal, number))
+    assert child.wait(60) == code
     assert saved(tmp_path / "run")
 
 

@@ -22,6 +22,7 @@ usage: echelon train TASK [flags]
 Train TASK, or resume its run: the same command goes on where it stopped. An environment that is not built in is named
 by where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
 mypackage.module:make for a function make(num_envs, device, seed).
+torchrun --nproc-per-node 8 -m echelon train TASK [flags] trains one run on eight GPUs.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
   --algo NAME                ppo, pbt, sapg, cpo or flock (default: what was found best for TASK, else cpo)
@@ -57,27 +58,35 @@ def run(arguments: list[str]) -> int:
     from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
-    from echelon.training.seeds import train_seeds
 
     if not ranks.first:
+        code = 0
         try:
             train(resolved, NullView())
         except KeyboardInterrupt as interrupt:
-            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
-        return 0
+            code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+        ranks.leave()
+        return code
     for note in resolved.notes:
         print(note)
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["train", *arguments])
     command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
-        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
+        if seeds:
+            from echelon.training.seeds import train_seeds
+
+            folders = train_seeds(resolved, seeds, view)
+        else:
+            folders = [train(resolved, view)]
     except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
+        ranks.leave()
         return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
     finally:
         view.stop()
+    ranks.leave()
     first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
     where = f"The runs are in {first} to {last}" if seeds else f"The run is in {first}"
     print(f"\n{where}, after {spent}.")

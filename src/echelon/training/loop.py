@@ -81,6 +81,8 @@ def _train(resolved: Resolved, view: Guarded, make_env: MakeEnv | None, callback
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
     view.start(config, folder, config.num_iterations, trainer.iteration)
+    if ranks.size > 1:
+        view.message(f"{ranks.size} ranks, each with {env.num_envs} of the environments")
     try:
         record = ranks.attempt(lambda: Record(trainer, folder, view) if ranks.first else NoRecord())
         with record, Interrupt() as interrupt:
