@@ -58,6 +58,7 @@ RANGES: dict[str, Range] = {
     "pbt.mutation_low": FACTOR,
     "pbt.mutation_high": FACTOR,
     "pbt.discount_high": FACTOR,
+    "islands.every": COUNT,
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT.up_to(10**7),
 }
