@@ -35,8 +35,7 @@ NEVER = {
     "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
     "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning"},
     "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
-    "islands": SIMULATION
-    | {"cli", "commands", "training", "evaluation", "report", "viewing", "grid", "bench", "console"},
+    "islands": SIMULATION | PROGRAM - {"islands"},
     "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench", "presets"},
 }
 ONLY = {
