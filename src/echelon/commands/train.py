@@ -121,8 +121,7 @@ def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
 
 def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     """The seeds that `--seeds` names, none without it, and the other flags."""
-    from echelon.config.checks import RANGES
-    from echelon.config.ranges import require
+    from echelon.config.ranges import SEEDS, require
     from echelon.console.flags import split_flags
 
     if not names_flag(flags, "--seeds"):
@@ -136,7 +135,7 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     numbers = [int(word) for word in words]
     if len(numbers) > 1:
         return numbers, rest
-    require("seeds", numbers[0], RANGES["seeds"])
+    require("seeds", numbers[0], SEEDS)
     return list(range(numbers[0])), rest
 
 

@@ -217,8 +217,7 @@ class IslandsConfig:
     """Runs on different machines that take over each other's networks, by the rules of `pbt`."""
 
     place: str | None = None
-    """Folder that all islands see, or an address of an object store such as s3://bucket/place; this run is an island
-    if it is given."""
+    """Folder or address (s3://bucket/place) where islands meet; this run is one if it is given."""
     name: str | None = None
     """The island's name, unlike all others; the run folder's unless given."""
     every: int = 20_000_000
