@@ -36,6 +36,7 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --from RUN                 begin with the networks of another run
   --seed SEED                decides everything random (default: 0)
   --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
+  --islands.place PLACE      exchange networks with other runs in a shared folder or object store
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
@@ -129,8 +130,7 @@ def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
 
 def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     """The seeds that `--seeds` names, none without it, and the other flags."""
-    from echelon.config.checks import RANGES
-    from echelon.config.ranges import require
+    from echelon.config.ranges import SEEDS, require
     from echelon.console.flags import split_flags
 
     if not names_flag(flags, "--seeds"):
@@ -144,7 +144,7 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     numbers = [int(word) for word in words]
     if len(numbers) > 1:
         return numbers, rest
-    require("seeds", numbers[0], RANGES["seeds"])
+    require("seeds", numbers[0], SEEDS)
     return list(range(numbers[0])), rest
 
 

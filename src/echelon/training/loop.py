@@ -28,6 +28,7 @@ from echelon.runs.soundness import unsound
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, ask, until
+from echelon.training.exchange import settle_on_island
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.record import NoRecord, Record
 from echelon.training.resolve import Resolved, choose_device, resolve
@@ -80,6 +81,7 @@ def _train(resolved: Resolved, view: Guarded, make_env: MakeEnv | None, callback
     env = ranks.attempt(lambda: env or _build(resolved, config, make_env))
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
+    island = ranks.attempt(lambda: settle_on_island(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     if ranks.size > 1:
         view.message(f"{ranks.size} ranks, each with {env.num_envs} of the environments")
@@ -105,6 +107,8 @@ def _train(resolved: Resolved, view: Guarded, make_env: MakeEnv | None, callback
                     _keep_faults(trainer, record)
                 if last or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
+                if island is not None:
+                    island.after(trainer.iteration, result.metrics, result.takeovers, last=last)
                 if last:
                     view.message(f"where the time went:\n{trainer.timers.table()}")
                 if wish >= Wish.STOP:
