@@ -12,7 +12,8 @@ TESTS = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "attack", ["kills", "kills-ranks", "disk", "moved", "environments", "checkpoints", "flags", "pages"]
+    "attack",
+    ["kills", "kills-ranks", "disk", "moved", "environments", "checkpoints", "flags", "flags-readers", "pages"],
 )
 def test_it_holds(attack: str) -> None:
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
