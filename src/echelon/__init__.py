@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from echelon.algorithms import Algorithm, register
     from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
     from echelon.console.view import NullView, PlainView
-    from echelon.envs.contract import Env, Step
+    from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
     from echelon.evaluation.evaluate import evaluate
     from echelon.export.policy import load_policy
@@ -26,7 +26,7 @@ _PLACES = {
     "echelon.algorithms": ("Algorithm", "register"),
     "echelon.config": ("ModelConfig", "TaskConfig", "TrainConfig", "UpdateConfig"),
     "echelon.console.view": ("NullView", "PlainView"),
-    "echelon.envs.contract": ("Env", "Step"),
+    "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),
     "echelon.evaluation.evaluate": ("evaluate",),
     "echelon.export.policy": ("load_policy",),
@@ -44,6 +44,7 @@ _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 __all__ = [
     "Algorithm",
     "Env",
+    "Image",
     "ModelConfig",
     "NullView",
     "PlainView",
