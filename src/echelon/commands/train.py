@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: echelon train TASK [flags]
        echelon train --env SOURCE [flags]
+       echelon train --resume RUN [flags]
 
-Train TASK, or resume its run: the same command goes on where it stopped. An environment that is not built in is named
-by where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
+Train TASK, or resume its run: the same command goes on where it stopped. With --resume the folder alone will do, and
+flags change the run's settings from here on, which is written down. An environment that is not built in is named by
+where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
 mypackage.module:make for a function make(num_envs, device, seed).
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
@@ -47,9 +49,13 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE + task_list(), end="")
         return 0
-    task, flags = split_task(arguments, "train")
-    seeds, flags = split_seeds(flags, f"echelon train {task}")
-    resolved = resolve_flags(task, flags)
+    seeds: list[int] = []
+    resolved = resume_flags(arguments)
+    change = resolved is not None
+    if resolved is None:
+        task, flags = split_task(arguments, "train")
+        seeds, flags = split_seeds(flags, f"echelon train {task}")
+        resolved = resolve_flags(task, flags)
     for note in resolved.notes:
         print(note)
 
@@ -61,7 +67,7 @@ def run(arguments: list[str]) -> int:
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
     try:
-        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view)]
+        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view, change=change)]
     except KeyboardInterrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
@@ -118,6 +124,27 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
         return numbers, rest
     require("seeds", numbers[0], RANGES["seeds"])
     return list(range(numbers[0])), rest
+
+
+def resume_flags(arguments: list[str]) -> "Resolved | None":
+    """What `echelon train --resume RUN FLAGS` trains: the run's own settings, changed by flags. None without it."""
+    if not names_flag(arguments, "--resume"):
+        return None
+    from echelon.config import from_dict, to_dict
+    from echelon.console.flags import one_value, parse, split_flags
+    from echelon.presets import preset
+    from echelon.runs.folder import RunFolder
+    from echelon.training.resolve import resolve
+
+    given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
+    folder = RunFolder.open(one_value(given, "--resume", ""))
+    for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+        if names_flag(flags, flag):
+            raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
+    stored = folder.config
+    start = from_dict(preset(stored.source or stored.task), to_dict(stored))
+    config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
+    return resolve(replace(config, out=str(folder.path)))
 
 
 def resolve_flags(task: str, flags: list[str]) -> "Resolved":

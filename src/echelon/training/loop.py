@@ -18,6 +18,7 @@ from echelon.errors import UserError, first_line
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
+from echelon.runs.changes import described
 from echelon.runs.distances import DistanceWriter
 from echelon.runs.durable import write_durably
 from echelon.runs.faults import keep_faults
@@ -39,11 +40,16 @@ def train(
     view: View | None = None,
     make_env: MakeEnv | None = None,
     callbacks: Sequence[Callback] = (),
+    *,
+    change: bool = False,
 ) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
     Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are asked after every
     iteration (`echelon.training.callbacks`).
+
+    With `change`, a stored run goes on with settings that differ from its own, as far as they can; what changed is
+    written down.
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
@@ -54,7 +60,9 @@ def train(
     if make_env is not None and config.source is None:
         config = dataclasses.replace(config, source=source_of(make_env))
     set_up_torch(config)
-    folder = RunFolder.create_or_resume(config, find(config.algo).colour)
+    if change and find(config.algo).selection is not None:
+        raise UserError("settings of a population cannot be changed in its run: members have values of their own")
+    folder = RunFolder.create_or_resume(config, find(config.algo).colour, change=change)
     make_env = make_env or maker(config, spread_clocks=True)
     callbacks = [*callbacks, *([until(config.until)] if config.until else [])]
     with told_if_full(config):
@@ -64,6 +72,7 @@ def train(
         require_room_for_training(env, config)
         trainer = Trainer(env, config, resolved.plan)
     seconds_before = _resume(trainer, folder, view)
+    _take_changes(trainer, folder, view)
     view.start(config, folder, config.num_iterations, trainer.iteration)
     try:
         with MetricsWriter(folder, trainer.iteration) as log, Interrupt() as interrupt:
@@ -219,6 +228,17 @@ def _say_what_is_missing(trainer: Trainer, view: View) -> None:
             "the environment gives no final_obs: where its time limit ends an episode, the value of the state before "
             "the last step is used instead"
         )
+
+
+def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
+    """Say what is changed from here on. The learning rate lies in the checkpoint, where the KL rule has moved it, so a
+    new one is set; again if the run comes back to a checkpoint from before."""
+    for changed in folder.take_changes(trainer.iteration):
+        if changed["iteration"] < trainer.iteration:
+            continue
+        if changed["setting"] == "update.learning_rate":
+            trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
+        view.message(f"changed: {described(changed)}")
 
 
 def _begin_genealogy(trainer: Trainer, folder: RunFolder) -> GenealogyWriter:
