@@ -54,7 +54,7 @@ class StandIns:
             raise UserError(f"{task} is not a task{nearest(task, [PRESET.task]) or '; echelon tasks lists them'}")
         return PRESET
 
-    def train(self, resolved: Resolved, view: Any = None, *, change: bool = False) -> RunFolder:
+    def train(self, resolved: Resolved, view: Any = None, *, callbacks: Any = (), change: bool = False) -> RunFolder:
         config = resolved.config
         self.trained.append(config)
         if self.fails_with is not None:

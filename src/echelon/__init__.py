@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from echelon.console.view import NullView, PlainView
     from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
+    from echelon.evaluation.during import evaluate_every
     from echelon.evaluation.evaluate import evaluate
     from echelon.export.policy import load_policy
     from echelon.presets import preset
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
+    from echelon.viewing.during import film_every
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,7 @@ _PLACES = {
     "echelon.console.view": ("NullView", "PlainView"),
     "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),
+    "echelon.evaluation.during": ("evaluate_every",),
     "echelon.evaluation.evaluate": ("evaluate",),
     "echelon.export.policy": ("load_policy",),
     "echelon.presets": ("preset",),
@@ -38,6 +41,7 @@ _PLACES = {
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train",),
     "echelon.training.seeds": ("train_seeds",),
+    "echelon.viewing.during": ("film_every",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -57,6 +61,8 @@ __all__ = [
     "UserError",
     "apply_variants",
     "evaluate",
+    "evaluate_every",
+    "film_every",
     "load_policy",
     "make",
     "no_better_for",

@@ -12,6 +12,7 @@ from echelon.errors import UserError
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
+    from echelon.training.callbacks import Looking
     from echelon.training.resolve import Resolved
 
 USAGE = """\
@@ -34,6 +35,8 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --env-steps S              the same in environment steps
   --until METRIC>=VALUE      stop earlier, as in return/leader>=500
   --from RUN                 begin with the networks of another run
+  --evaluate-every K         score all policies every K iterations, into evaluations.jsonl of the run
+  --film-every K             film the leader every K iterations, into films/ of the run
   --seed SEED                decides everything random (default: 0)
   --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
   --device {auto,cpu,cuda}   where to train (default: auto)
@@ -49,13 +52,16 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE + task_list(), end="")
         return 0
+    callbacks, words = looks(arguments)
     seeds: list[int] = []
-    resolved = resume_flags(arguments)
+    resolved = resume_flags(words)
     change = resolved is not None
     if resolved is None:
-        task, flags = split_task(arguments, "train")
+        task, flags = split_task(words, "train")
         seeds, flags = split_seeds(flags, f"echelon train {task}")
         resolved = resolve_flags(task, flags)
+    if seeds and callbacks:
+        raise UserError("--evaluate-every and --film-every look at one run; leave them out with --seeds")
     for note in resolved.notes:
         print(note)
 
@@ -67,7 +73,8 @@ def run(arguments: list[str]) -> int:
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["echelon", "train", *arguments])
     try:
-        folders = train_seeds(resolved, seeds, view) if seeds else [train(resolved, view, change=change)]
+        one = None if seeds else train(resolved, view, callbacks=callbacks, change=change)
+        folders = train_seeds(resolved, seeds, view) if one is None else [one]
     except KeyboardInterrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
@@ -86,6 +93,30 @@ def run(arguments: list[str]) -> int:
         print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
+
+
+def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
+    """What `--evaluate-every` and `--film-every` ask for, and all other words."""
+    from echelon.console.flags import one_count, split_flags
+
+    names = ("--evaluate-every", "--film-every")
+    if not any(names_flag(arguments, name) for name in names):
+        return [], arguments
+    place = [] if arguments[0].startswith("-") else arguments[:1]
+    given, rest = split_flags(arguments[len(place) :], names, "echelon train")
+    found: list[Looking] = []
+    if names[0] in given:
+        from echelon.evaluation.during import evaluate_every
+
+        found.append(evaluate_every(one_count(given, names[0], 1)))
+    if names[1] in given:
+        from echelon.errors import require_package
+
+        require_package("mujoco", names[1], "mujoco")
+        from echelon.viewing.during import film_every
+
+        found.append(film_every(one_count(given, names[1], 1)))
+    return found, [*place, *rest]
 
 
 def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:

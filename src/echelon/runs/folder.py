@@ -10,6 +10,7 @@ tensorboard/
 wandb/           where --wandb asks for it
 replay/          recorded episodes, and films of them
 evaluation.json  what `echelon evaluate` found last
+evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
 """
 
 import dataclasses

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 import torch
@@ -28,7 +29,7 @@ from echelon.runs.json_lines import LineWriter
 from echelon.runs.lock import still_ours
 from echelon.runs.soundness import unsound
 from echelon.tasks import maker
-from echelon.training.callbacks import Callback, ask, until
+from echelon.training.callbacks import Callback, Looking, ask, look, until
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.soundness import diverged, environment_fault, require_finite
@@ -39,14 +40,14 @@ def train(
     config: TrainConfig | Resolved,
     view: View | None = None,
     make_env: MakeEnv | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback | Looking] = (),
     *,
     change: bool = False,
 ) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
     Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are asked after every
-    iteration (`echelon.training.callbacks`).
+    iteration (`echelon.training.callbacks`); evaluations and films are callbacks, too.
 
     With `change`, a stored run goes on with settings that differ from its own, as far as they can; what changed is
     written down.
@@ -63,8 +64,10 @@ def train(
     if change and find(config.algo).selection is not None:
         raise UserError("settings of a population cannot be changed in its run: members have values of their own")
     folder = RunFolder.create_or_resume(config, find(config.algo).colour, change=change)
-    make_env = make_env or maker(config, spread_clocks=True)
-    callbacks = [*callbacks, *([until(config.until)] if config.until else [])]
+    given_env, make_env = make_env, make_env or maker(config, spread_clocks=True)
+    looking = [one for one in callbacks if isinstance(one, Looking)]
+    asked = [one for one in callbacks if not isinstance(one, Looking)]
+    asked += [until(config.until)] if config.until else []
     with told_if_full(config):
         require_room_for_envs(config, make_env, resolved.device)
         env = make_env(config.num_envs, resolved.device, config.seed)
@@ -82,13 +85,14 @@ def train(
             genealogy = _begin_genealogy(trainer, folder)
             session = _Session(trainer, folder, seconds_before, (log.lines, distances, genealogy))
             trouble = TroubleWatch(config, view.message)
+            figures: dict[str, float] = {}
             while trainer.iteration < config.num_iterations:
                 try:
                     with told_if_full(config):
                         result = trainer.iterate()
                 except FloatingPointError as error:
                     raise diverged(trainer, str(error), folder) from None
-                metrics = session.clock() | result.metrics | trainer.timers.metrics()
+                metrics = session.clock() | result.metrics | trainer.timers.metrics() | figures
                 log.write(metrics)
                 view.update(metrics)
                 if trainer.iteration == session.first:
@@ -97,7 +101,7 @@ def train(
                 session.require_folder()
                 # Looked at once: one that comes later is for the next iteration.
                 stop = interrupt.asked or view.gone
-                enough = ask(callbacks, metrics, view.message)
+                enough = ask(asked, metrics, view.message)
                 last = stop or enough is not None or trainer.iteration == config.num_iterations
                 trouble.look(metrics, last)
                 if metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
@@ -110,8 +114,12 @@ def train(
                             trouble.tell_of_broken(trainer.iteration, one.member, one.donor)
                     takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
                     genealogy.write(trainer.iteration, session.env_steps, takeovers)
-                if last or trainer.iteration % config.checkpoint_every == 0:
+                due = [one for one in looking if not stop and (last or trainer.iteration % one.every == 0)]
+                if last or due or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
+                if due:
+                    with session.paused():
+                        figures |= look(due, folder, given_env, view)
                 if last:
                     view.message(f"where the time went:\n{trainer.timers.table()}")
                 if stop:
@@ -158,6 +166,15 @@ class _Session:
             "fps/collect": self.steps / seconds["collect"].seconds,
             "fps/update": self.steps / seconds["update"].seconds,
         }
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What takes place here is not training, so its time does not count."""
+        began = time.perf_counter()
+        yield
+        spent = time.perf_counter() - began
+        self.last += spent
+        self.began += spent
 
     def state(self) -> dict[str, object]:
         return {
