@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
     from echelon.viewing.during import film_every
+    from echelon.viewing.notebook import replay
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ _PLACES = {
     "echelon.training.loop": ("train",),
     "echelon.training.seeds": ("train_seeds",),
     "echelon.viewing.during": ("film_every",),
+    "echelon.viewing.notebook": ("replay",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -69,6 +71,7 @@ __all__ = [
     "preset",
     "read_metrics",
     "register",
+    "replay",
     "train",
     "train_seeds",
     "until",
@@ -77,6 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: torch alone takes seconds."""
+    if name == "presets":
+        return import_module("echelon.presets")
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'echelon' has no attribute {name!r}")
     return getattr(import_module(_PLACE_OF[name]), name)
