@@ -5,8 +5,8 @@
     cp examples/deploy_allegro_hand.py deployed/
     cd deployed && python deploy_allegro_hand.py policy.onnx hand.mjb --episodes 256
 
-What is observed, what an action does, goals, successes and ends of episodes are those of docs/tasks/allegro_hand.md with
-its default settings. `python benchmarks/deployment.py RUN` does all of this and compares with `echelon evaluate`.
+What is observed, what an action does, goals, successes and ends of episodes are those of docs/tasks/allegro_hand.md,
+by default. `python benchmarks/deployment.py RUN` does all of this and compares with `echelon evaluate`.
 """
 
 import argparse
