@@ -41,6 +41,7 @@ ONLY = {
     "tasks": {"sim", "robots", "envs", "config", "errors", "device"},
     "sim": {"robots", "envs", "errors", "device"},
     "robots": {"errors"},
+    "ranks": {"errors"},
     "envs": {"config", "errors"},
     "config": {"errors"},
     "device": set(),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from echelon import __version__
 from echelon.commands import COMMANDS, INTERRUPTED, command
-from echelon.errors import UserError, nearest
+from echelon.errors import SaidElsewhere, UserError, nearest
 
 OVERVIEW = """\
 usage: echelon COMMAND ...
@@ -32,6 +32,7 @@ commands:
   play RUN [flags]           show a policy live in the browser
   replay-fault RUN [flags]   show simulations that went wrong, in 3D
   bench TASK [flags]         show where an iteration's time goes
+  plan TASK --gpus R         how long a run would take on many GPUs, and how to use them
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return _dispatch(arguments)
+    except SaidElsewhere:
+        return 2
     except UserError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2

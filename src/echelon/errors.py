@@ -9,6 +9,10 @@ class UserError(Exception):
     """A mistake of the caller's. The message is one sentence; the command line prints it without a traceback."""
 
 
+class SaidElsewhere(UserError):
+    """A mistake that another process tells the user about, so that this one ends without a word."""
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that looks most like `word`, or None when none is close."""
     by_lower = {name.lower(): name for name in known}

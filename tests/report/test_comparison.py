@@ -175,6 +175,12 @@ def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:
     assert found["CPO", "PPO"].interval.low == pytest.approx(0.5)  # B lost throughout, with probability 1/16 or more
 
 
+def test_one_run_against_several_has_no_interval(tmp_path: Path) -> None:
+    found = improvements(contents(tmp_path, {("A", "ppo"): [1], ("A", "cpo"): [3, 4, 5]}))
+    assert [one.probability for one in found] == [0.0, 1.0]
+    assert all(math.isnan(bound) for one in found for bound in one.interval)
+
+
 def test_steps_to_reach_the_final_score_of_another(tmp_path: Path) -> None:
     """The mean of cpo rises by 1 per 100 steps to 10, ppo's by 0.5 to 5: reached at 500 of 2000."""
     table = reach_table(contents(tmp_path, {("A", "ppo"): [5], ("A", "cpo"): [10]}))

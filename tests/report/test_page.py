@@ -333,6 +333,24 @@ def test_stopped_runs_score_where_they_stand(browser: Browser, tmp_path: Path) -
         assert texts(page, "#scores-table tbody td") == before
 
 
+def test_one_run_each_is_no_proof(browser: Browser, tmp_path: Path) -> None:
+    """Two tasks, one run of each method, none finished: no interval, nothing bold, no method ahead, no empty tables."""
+    levels = {("A", "ppo"): 100.0, ("A", "cpo"): 50.0, ("B", "ppo"): 50.0, ("B", "cpo"): 100.0}
+    paths = [write_run(tmp_path, m, task=t, iterations=30, planned=99, level=x) for (t, m), x in levels.items()]
+    for path in paths:
+        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        kept = [{name: x for name, x in line.items() if not name.startswith(("fps", "time"))} for line in lines]
+        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    with show(browser, paths, tmp_path / "page") as page:
+        (said,) = texts(page, "#summary")
+        assert said.startswith("PPO and CPO have the highest mean return on 1 of 2 tasks each.")
+        assert page.evaluate("document.querySelectorAll('#improvement-table strong').length") == 0
+        assert texts(page, "#improvement-table td small") == ["too few runs"] * 2
+        assert texts(page, "#aggregate-table td small") == ["too few runs"] * 2
+        assert page.evaluate("document.getElementById('reach').hidden")
+        assert page.evaluate("document.getElementById('throughput').hidden")
+
+
 def test_the_headline_counts_tasks_that_were_contested(browser: Browser, tmp_path: Path) -> None:
     paths = [write_run(tmp_path, "cpo", task=task, seed=s, iterations=9) for task in "ABCD" for s in range(2)]
     paths += [write_run(tmp_path, "ppo", task=task, seed=s, iterations=9) for task in "AB" for s in range(2)]
@@ -411,7 +429,9 @@ def test_a_link_shows_what_its_sender_saw(browser: Browser, page: Page, written:
         assert other.evaluate("document.getElementById('shown').textContent") == "19 of 20 shown"
         assert other.evaluate("document.documentElement.dataset.theme") == "dark"
         assert "gradient steps" in texts(other, "#curves-charts text")
-    with browser.page(f"{written.page.resolve().as_uri()}#hidden=x,99&axis=nonsense&at=-1&section=nowhere") as other:
+    with browser.page(
+        f"{written.page.resolve().as_uri()}#hidden=x,99,50-99999999999&axis=nonsense&at=-1&section=nowhere"
+    ) as other:
         assert texts(other, "#shown") == ["20"]
         assert other.errors == []
 
@@ -423,6 +443,9 @@ def test_tables_and_charts_are_copied_and_saved(page: Page) -> None:
         page.click(f"#scores-table .export button:nth-of-type({number})")
         page.wait_for("Report.exported")
         assert page.evaluate("Report.exported").startswith(start)
+    cells = json.dumps([[{"text": text} for text in ("=1+1", "-2+3", "-2.5 ± 0.1", "<b>|", 'a,"b"')]])
+    assert page.evaluate(f"Report.formats.CSV({cells})") == "'=1+1,'-2+3,-2.5 ± 0.1,<b>|," + '"a,""b"""'
+    assert "| &lt;b>\\| |" in page.evaluate(f"Report.formats.Markdown({cells})")
     page.click("#curves-charts .export button:nth-of-type(1)")
     page.wait_for("Report.exported.startsWith('<svg')")
     drawing = page.evaluate("Report.exported")

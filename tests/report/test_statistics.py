@@ -24,6 +24,11 @@ def test_interquartile_mean_by_hand(scores: list[float], expected: float) -> Non
     assert interquartile_mean(scores) == pytest.approx(expected)
 
 
+def test_one_run_each_has_no_interval() -> None:
+    assert np.isnan(bootstrap_interval([3.0], [4.0])).all()
+    assert np.isfinite(bootstrap_interval([3.0], [4.0, 5.0])).all()
+
+
 def test_interquartile_mean_pools_its_strata() -> None:
     """[0, 10, 20, 30] and [1, 2, 3, 4] sorted: 0 1 | 2 3 4 10 | 20 30, hence 19/4."""
     assert interquartile_mean([0.0, 10.0, 20.0, 30.0], [1.0, 2.0, 3.0, 4.0]) == pytest.approx(4.75)

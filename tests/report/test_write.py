@@ -5,23 +5,26 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib import rc_context
 from report.conftest import ODD, Written
 from report.synthetic import write_run
 
-from echelon.config import AdversaryConfig
+from echelon.config import AdversaryConfig, TrainConfig
 from echelon.errors import UserError
+from echelon.report import figures
 from echelon.report.comparison import score_table
 from echelon.report.figures import _panels
 from echelon.report.page_file import page
 from echelon.report.payload import payload, policy_metrics
 from echelon.report.reading import read_run
-from echelon.report.tables import _tex
+from echelon.report.tables import Entry, Table, _tex, latex, markdown
 from echelon.report.write import read_contents, write_report
 
 
@@ -32,20 +35,20 @@ def rows(written: Written, name: str) -> list[dict[str, str]]:
 
 def test_every_figure_is_there_for_paper_and_screen(written: Written) -> None:
     """One statistic a file, all tasks together and each alone."""
-    figures = written.page.parent / "figures"
+    folder = written.page.parent / "figures"
     curves = {f"curves_env_steps_{statistic}" for statistic in ("mean", "iqm")}
     curves |= {f"{name}_{task}" for name in curves for task in ("CartpoleSwingup", "Hopper")}
     names = curves | {"curves_wall_s_mean", "curves_gradient_steps_mean", "is_deviation", "ess", "adversary_loss"}
     names |= {"kl_follower_to_leader", "kl_maps_CartpoleSwingup", "kl_maps_Hopper", "aggregate", "policies"}
     endings = ("png", "pdf", "svg")
-    assert {path.name for path in figures.iterdir()} == {
+    assert {path.name for path in folder.iterdir()} == {
         f"{name}.{end}" for name in {*names, "throughput"} for end in endings
     }
-    for path in figures.glob("*.pdf"):
+    for path in folder.glob("*.pdf"):
         text = path.read_bytes()
         assert b"/Type3" not in text
         assert b"/CIDFontType2" in text  # TrueType
-    size = ElementTree.parse(figures / "curves_env_steps_mean.svg").getroot().get("width")
+    size = ElementTree.parse(folder / "curves_env_steps_mean.svg").getroot().get("width")
     assert size == "396pt"  # 5.5 inches
 
 
@@ -54,6 +57,29 @@ def test_panels_wrap(tasks: int, width: float, columns: int) -> None:
     figure, panels = _panels(tasks, width, 1.3)
     assert (len(panels), figure.get_figwidth()) == (tasks, width)
     assert panels[0].get_gridspec().ncols == columns
+
+
+def test_long_names_stay_off_the_panels_and_numbers_are_plain(tmp_path: Path) -> None:
+    """Twelve variants of two settings in a narrow column."""
+    base = TrainConfig().update
+    paths = [
+        write_run(tmp_path, "sapg", iterations=12, update=replace(base, learning_rate=rate, horizon=steps)).rename(
+            tmp_path / f"{rate} {steps}"
+        )
+        for rate in (1e-4, 2e-4, 3e-4, 4e-4)
+        for steps in (8, 16, 32)
+    ]
+    with rc_context(figures.STYLE):
+        curves = figures.method_curves(read_contents(paths, "return"), "return/leader", 3.25)
+        ((_, maps),) = figures.kl_figures(read_contents(paths[:1], "return"), 3.25)
+        assert curves is not None
+        curves.draw_without_rendering()
+        maps.savefig(tmp_path / "maps.svg")
+    (legend,) = curves.legends
+    box = legend.get_window_extent()
+    assert not box.overlaps(curves.axes[0].get_tightbbox())
+    assert 0 <= box.x0 < box.x1 <= curves.bbox.x1
+    assert "mathdefault" not in (tmp_path / "maps.svg").read_text()
 
 
 def test_tables_for_papers(written: Written) -> None:
@@ -68,6 +94,14 @@ def test_tables_for_papers(written: Written) -> None:
     assert "CartpoleSwingup: evaluated at the end of training. Hopper: training return." in text
     assert _tex("50 % of a_b · {x}") == r"50 \% of a\_b $\cdot$ \{x\}"
     assert "| Hopper | SAPG | 0.895" in (folder / "coupling.md").read_text()
+
+
+def test_a_name_is_text_in_every_table() -> None:
+    """One of several lines would end the comment that a caption is, and the next be LaTeX."""
+    table = Table(["", "a"], [[Entry("x\n\n\\input{y}"), Entry("<b>|")]], "On x\n\\input{y}.")
+    assert latex(table).splitlines()[0] == r"% On x \input{y}."
+    assert latex(table).splitlines()[5] == r"x \textbackslash{}input\{y\} & <b>| \\"
+    assert markdown(table).splitlines()[2] == r"| x \input{y} | &lt;b>\| |"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX: apt-get install texlive-latex-recommended")

@@ -35,7 +35,7 @@ class Adversary:
         self.network, *others = (_perceptron(widths) for _ in range(layout.networks))
         stack(self.network, others)
         self.network.to(layout.device)
-        self.optimizer = Adam(self.network.parameters(), config.update.learning_rate)
+        self.optimizer = Adam(self.network.parameters(), config.update.learning_rate, ranks=layout.ranks)
         self._score = fused(self._log_likelihood, layout.device, enabled=config.fuse)
         self._train = fused(self._guess, layout.device, enabled=config.fuse)
 

@@ -42,7 +42,7 @@ def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
 def normalised(weight: Tensor, batch: Batch) -> Tensor:
     """Weights divided by their mean, each follower's by its own: then β alone is the pull's strength."""
     each = weight.unflatten(2, (batch.plan.layout.each - 1, -1))  # the leader's rows, once for every follower
-    return (each / each.mean((0, 3), keepdim=True)).flatten(2)
+    return (each / batch.ranks.mean(each.mean((0, 3), keepdim=True))).flatten(2)
 
 
 def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:

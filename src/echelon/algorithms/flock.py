@@ -40,14 +40,15 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     if "distance" not in batch.settings.vectors:
         return ActorLoss(terms)
     distance, asked = distances(batch), asked_of(batch)
-    error = (distance.detach() / asked).log()
+    found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
+    error = (found / asked).log()
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
-    held = off * distance / torch.maximum(distance.detach(), 0.1 * asked)
+    held = off * distance / torch.maximum(found, 0.1 * asked)
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]
     weighted = [n * x for n, x in zip(rows, held.unbind(1), strict=True)]
     terms["formation"] = config.formation.strength * total(torch.stack(weighted, dim=1)[None])
-    metrics = {f"distance/policy_{k + 1}": distance[:, k].detach() for k in range(distance.shape[1])}
+    metrics = {f"distance/policy_{k + 1}": found[:, k] for k in range(found.shape[1])}
     return ActorLoss(terms, metrics | {"distance/error": error.abs().mean(1)})
 
 

@@ -74,7 +74,7 @@ class Population:
         layout = self.parts.layout
         objectives = [metrics[f"objective/policy_{i}"] for i in range(layout.policies)]
         self.leader = ranked(objectives)[0]
-        steps = iteration * self.parts.config.update.horizon * layout.envs
+        steps = iteration * self.parts.config.update.horizon * layout.envs * layout.ranks.size
         takeovers = self.evolution.replace_broken(steps, objectives, self.start()) if BROKEN in objectives else []
         for takeover in takeovers:
             self.apply(takeover)

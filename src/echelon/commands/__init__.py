@@ -9,12 +9,15 @@ from importlib import import_module
 
 COMMANDS = (
     *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play", "replay-fault"),
-    *("bench", "export", "new-task", "env", "import-config", "doctor"),
+    *("bench", "plan", "export", "new-task", "env", "import-config", "doctor"),
 )
 """Every command, in the order of the overview. Each is a module of this package."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it."""
+
+PREEMPTED = 75
+"""Exit code after SIGTERM or SIGUSR1, once everything is saved: EX_TEMPFAIL of sysexits.h, to be started again."""
 
 
 def command(name: str) -> Callable[[list[str]], int]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from echelon.commands import INTERRUPTED
+from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.tasks import task_list
 from echelon.errors import UserError
+from echelon.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
@@ -52,33 +53,35 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE + task_list(), end="")
         return 0
-    callbacks, words = looks(arguments)
-    seeds: list[int] = []
-    resolved = resume_flags(words)
-    change = resolved is not None
-    if resolved is None:
-        task, flags = split_task(words, "train")
-        seeds, flags = split_seeds(flags, f"echelon train {task}")
-        resolved = resolve_flags(task, flags)
-    if seeds and callbacks:
-        raise UserError("--evaluate-every and --film-every look at one run; leave them out with --seeds")
-    for note in resolved.notes:
-        print(note)
+    from echelon.ranks.joining import join
 
-    from echelon.console.view import choose_view
+    ranks = join()
+    resolved, seeds, looking, change = ranks.attempt(lambda: _read(arguments, ranks))
+
+    from echelon.console.interrupt import Preempted
+    from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
 
+    if not ranks.first:
+        try:
+            train(resolved, NullView(), callbacks=looking, change=change)
+        except KeyboardInterrupt as interrupt:
+            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+        return 0
+    for note in resolved.notes:
+        print(note)
     view, started = choose_view(), time.monotonic()
-    command = shlex.join(["echelon", "train", *arguments])
+    command = shlex.join(["train", *arguments])
+    command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
-        one = None if seeds else train(resolved, view, callbacks=callbacks, change=change)
+        one = None if seeds else train(resolved, view, callbacks=looking, change=change)
         folders = train_seeds(resolved, seeds, view) if one is None else [one]
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
-        return INTERRUPTED
+        return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
     finally:
         view.stop()
     first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
@@ -93,6 +96,21 @@ def run(arguments: list[str]) -> int:
         print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
     print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
     return 0
+
+
+def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[Looking], bool]":
+    """What to train, the seeds that `--seeds` names, what looks at the run, and whether its settings may change."""
+    looking, words = looks(arguments)
+    resumed = resume_flags(words, ranks)
+    if resumed is not None:
+        return resumed, [], looking, True
+    task, flags = split_task(words, "train")
+    seeds, flags = split_seeds(flags, f"echelon train {task}")
+    if seeds and ranks.size > 1:
+        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
+    if seeds and looking:
+        raise UserError("--evaluate-every and --film-every look at one run; leave them out with --seeds")
+    return resolve_flags(task, flags, ranks), seeds, looking, False
 
 
 def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
@@ -117,6 +135,27 @@ def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
 
         found.append(film_every(one_count(given, names[1], 1)))
     return found, [*place, *rest]
+
+
+def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
+    """What `echelon train --resume RUN FLAGS` trains: the run's own settings, changed by flags. None without it."""
+    if not names_flag(arguments, "--resume"):
+        return None
+    from echelon.config import from_dict, to_dict
+    from echelon.console.flags import one_value, parse, split_flags
+    from echelon.presets import preset
+    from echelon.runs.folder import RunFolder
+    from echelon.training.resolve import resolve
+
+    given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
+    folder = RunFolder.open(one_value(given, "--resume", ""))
+    for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+        if names_flag(flags, flag):
+            raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
+    stored = folder.config
+    start = from_dict(preset(stored.source or stored.task), to_dict(stored))
+    config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
+    return resolve(replace(config, out=str(folder.path)), ranks=ranks)
 
 
 def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
@@ -157,32 +196,11 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     return list(range(numbers[0])), rest
 
 
-def resume_flags(arguments: list[str]) -> "Resolved | None":
-    """What `echelon train --resume RUN FLAGS` trains: the run's own settings, changed by flags. None without it."""
-    if not names_flag(arguments, "--resume"):
-        return None
-    from echelon.config import from_dict, to_dict
-    from echelon.console.flags import one_value, parse, split_flags
-    from echelon.presets import preset
-    from echelon.runs.folder import RunFolder
-    from echelon.training.resolve import resolve
-
-    given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
-    folder = RunFolder.open(one_value(given, "--resume", ""))
-    for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
-        if names_flag(flags, flag):
-            raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
-    stored = folder.config
-    start = from_dict(preset(stored.source or stored.task), to_dict(stored))
-    config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
-    return resolve(replace(config, out=str(folder.path)))
-
-
-def resolve_flags(task: str, flags: list[str]) -> "Resolved":
+def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolved":
     """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
     from echelon.training.resolve import resolve
 
-    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"))
+    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"), ranks=ranks)
 
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":

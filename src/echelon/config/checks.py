@@ -28,7 +28,7 @@ RANGES: dict[str, Range] = {
     "update.horizon": COUNT.up_to(10**5),
     "update.sequence": COUNT.up_to(10**5),
     "update.mini_epochs": COUNT.up_to(1000),
-    "update.minibatch_envs": POSITIVE.up_to(10**6),
+    "update.minibatch_envs": Range(low=1e-7).up_to(10**6),  # a row of the most environments
     "update.minibatch_rows": COUNT,
     "update.minibatches": COUNT.up_to(10**6),
     "update.discount": SHARE,

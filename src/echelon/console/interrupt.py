@@ -1,18 +1,26 @@
-"""Ctrl-C, SIGTERM and a terminal that hangs up end a run between two iterations, so that nothing is lost."""
+"""Ctrl-C, SIGTERM, SIGUSR1 and a terminal that hangs up end a run between two iterations, so that nothing is lost."""
 
 import signal
 import threading
 from types import FrameType, TracebackType
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+REQUEUE = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+"""What a cluster sends before it takes a machine away."""
+SIGNALS = [*REQUEUE, *(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))]
+
+
+class Preempted(KeyboardInterrupt):
+    """A run was told to end by whoever runs the machine, not by its user: it is to be started again elsewhere."""
 
 
 class Interrupt:
-    """While entered, the first SIGINT, SIGTERM or SIGHUP sets `asked`; a second SIGINT interrupts at once, as usual,
-    and any further one is ignored."""
+    """While entered, the first of the signals sets `asked`; a second SIGINT interrupts at once, as usual, and any
+    further one is ignored."""
 
     def __init__(self) -> None:
         self.asked = False
+        self.requeue = False
+        """Whether it was a cluster that asked."""
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Interrupt":
@@ -31,4 +39,6 @@ class Interrupt:
         if self.asked and number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # until this is left: what ends now need not be interrupted
             raise KeyboardInterrupt
+        if not self.asked:
+            self.requeue = number in REQUEUE
         self.asked = True

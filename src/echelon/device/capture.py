@@ -6,7 +6,7 @@ its state in tensors that it updates in place, and never reads a value on the ho
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 
@@ -29,9 +29,11 @@ class Captured(Generic[T]):
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
         *,
         enabled: bool = True,
+        mode: Literal["global", "thread_local"] = "global",
     ) -> None:
+        """`mode` says whose calls may spoil a recording: those of all threads, or of this one."""
         self._run, self._generators, self._around = run, tuple(generators), around
-        self._enabled = enabled and device.type == "cuda"
+        self._enabled, self._mode = enabled and device.type == "cuda", mode
         self._stream = torch.cuda.Stream(device) if self._enabled else None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: list[T] = []
@@ -63,6 +65,6 @@ class Captured(Generic[T]):
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=self._stream), self._around():
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=self._mode), self._around():
             self._result.append(self._run())
         return graph

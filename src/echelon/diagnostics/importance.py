@@ -19,6 +19,8 @@ follower rows only, ESS / n = exp(-2 d).
 import torch
 from torch import Tensor
 
+from echelon.ranks import ALONE, Ranks
+
 
 def is_deviation(log_w: Tensor) -> Tensor:
     """Mean of |1 - w| over rows; the paper takes all rows of all followers and none of the leader's.
@@ -28,12 +30,14 @@ def is_deviation(log_w: Tensor) -> Tensor:
     return torch.expm1(log_w.double()).abs().mean().to(log_w.dtype)
 
 
-def ess_rate(log_w: Tensor) -> Tensor:
-    """Effective share of the rows, (Σw)² / (n Σw²); the paper takes the rows of all policies, the leader's with w = 1.
+def ess_rate(log_w: Tensor, ranks: Ranks = ALONE) -> Tensor:
+    """Effective share of all ranks' rows, (Σw)² / (n Σw²); the paper takes the rows of all policies, the leader's with
+    w = 1.
 
     `log_w` is `[...]`, the result a scalar in its dtype, between 1/n and 1. A common factor of all weights cancels, so
     the largest is taken out before the exponential, and no weight overflows.
     """
     log_w64 = log_w.double()
-    w = torch.exp(log_w64 - log_w64.max())
-    return (w.sum().square() / (w.numel() * w.square().sum())).to(log_w.dtype)
+    w = torch.exp(log_w64 - ranks.max(log_w64.max()))
+    first, second = ranks.sum(torch.stack((w.sum(), w.square().sum()))).unbind()
+    return (first.square() / (ranks.size * w.numel() * second)).to(log_w.dtype)

@@ -45,9 +45,10 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
 
     A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
-    never changes what is learned.
+    never changes what is learned. Several ranks share the states between them.
     """
-    rows = layout.spread_rows(rollout.horizon, states)  # [M, S]
+    ranks = layout.ranks
+    rows = layout.spread_rows(rollout.horizon, -(-states // ranks.size))  # [M, S]
     flat = rows.flatten()
     networks = layout.networks
     # Every network looks at all states.
@@ -63,4 +64,5 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     mean = torch.stack(means, dim=1).flatten(0, 1).transpose(0, 1)  # [M of the states, M of the policy, S, A]
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
     log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
-    return Distances(kl_matrix(mean, model.log_std), ess_rate(log_w), is_deviation(log_w[1:]), networks == 1)
+    kl, deviation = ranks.mean(kl_matrix(mean, model.log_std)), ranks.mean(is_deviation(log_w[1:]))
+    return Distances(kl, ess_rate(log_w, ranks), deviation, networks == 1)

@@ -228,5 +228,20 @@ class Adaptive(Protocol):
         ...
 
 
+@runtime_checkable
+class Shared(Protocol):
+    """Also implemented by an environment whose copies have something in common that changes, such as a curriculum: in a
+    run on several ranks it must be the same on all of them."""
+
+    def join(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """From now on, average what decides over all ranks too: `mean` gives the mean of their tensors, and the host
+        does not wait. All ranks step together, so all call it equally often."""
+        ...
+
+    def go_on_from(self, state: State) -> None:
+        """Take what the copies have in common from the `state` of an instance with another number of them."""
+        ...
+
+
 MakeEnv = Callable[[int, torch.device, int], Env]
 """Builds an environment from `num_envs`, device and seed."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.models.actor_critic import Output
+from echelon.ranks import Ranks
 
 
 @dataclass
@@ -49,6 +50,11 @@ class Batch:
     def policy_id(self) -> Tensor:
         """`[G, B]` the learning policy."""
         return self.plan.policy_id
+
+    @property
+    def ranks(self) -> Ranks:
+        """For a loss that is no sum over rows: all ranks' minibatches together are one."""
+        return self.plan.layout.ranks
 
     def columns(self, group: str) -> slice:
         """A group's evaluations; none where nobody learns from anybody."""

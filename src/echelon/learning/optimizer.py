@@ -11,6 +11,7 @@ from torch.optim.adam import adam
 from echelon.device.fusion import fused
 from echelon.envs.contract import State
 from echelon.models.flat import aligned_slices
+from echelon.ranks import ALONE, Ranks
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
@@ -22,15 +23,21 @@ class Adam:
     network's global norm and stepping are then a handful of operations, however many layers there are. PyTorch's fused
     kernel does the stepping, or with `fuse`, where there is a compiler, all of it is compiled: that kernel gives 65,536
     numbers to each multiprocessor, so with a network of this size most have nothing to do.
+
+    Of several ranks, each has the gradient of its own rows, and all step down the mean of them.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], rate: float, *, fuse: bool = False) -> None:
-        self._parameters = list(parameters)
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], rate: float, *, fuse: bool = False, ranks: Ranks = ALONE
+    ) -> None:
+        self._parameters, self.ranks = list(parameters), ranks
         first = self._parameters[0].detach()
         self.networks = first.shape[0]
         slices, length = aligned_slices(p[0].numel() for p in self._parameters)
         self.flat = first.new_zeros(self.networks, length)
-        self.gradient = torch.zeros_like(self.flat)
+        self._exchanged = self.flat.new_zeros(self.flat.numel() + self.networks)
+        """The gradient, and room for a number of each network that ranks exchange with it."""
+        self.gradient = self._exchanged[: -self.networks].view_as(self.flat)
         self._gradients: list[Tensor] = []
         for p, place in zip(self._parameters, slices, strict=True):
             values = self.flat[:, place].unflatten(1, p.shape[1:])
@@ -47,12 +54,17 @@ class Adam:
         """One step of every network down its gradient of `loss`, its global norm clipped to `clip_norm`, a number or
         one of each; returns the norms `[G]` before clipping. Networks that are not `active` `[G]` stay as they are."""
         self.backward(loss)
+        self.ranks.mean_(self._exchanged)
         return self.descend(clip_norm, active)
 
     def backward(self, loss: Tensor) -> None:
         """The gradient of `loss`, and of nothing before it."""
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         torch._foreach_copy_(self._gradients, gradients)  # pyright: ignore[reportPrivateImportUsage]
+
+    def exchange(self, rider: Tensor) -> Tensor:
+        """Replace the gradient by the mean of all ranks'; returns that of `rider` `[G]`, which goes with it."""
+        return self.ranks.mean_with(self._exchanged, rider)
 
     def _descend(self, clip_norm: float | Tensor = math.inf, active: Tensor | None = None) -> Tensor:
         """One step down the gradient that is there."""
@@ -77,7 +89,7 @@ class Adam:
             [],
             [self.steps[network]],
             fused=True,
-            found_inf=None if active is None else (~active).to(self.steps.dtype),
+            found_inf=None if active is None else (~active).float(),
             amsgrad=False,
             beta1=BETAS[0],
             beta2=BETAS[1],

@@ -163,16 +163,18 @@ class Plan:
         return all(self.chunks * size % self.minibatches == 0 for size in self.layout.sizes)
 
     def _check_divides(self) -> None:
-        layout = self.layout
+        layout, ranks = self.layout, self.layout.ranks.size
         if self._divides:
             return
         count = self._count([1] * layout.each)  # of blocks that are even, however large
-        step = layout.policies * (count // math.gcd(count, self.chunks))
-        below = layout.num_envs // step * step
+        step = layout.policies * (count // math.gcd(count, self.chunks)) * ranks
+        total = layout.num_envs * ranks
+        below = total // step * step
         fits = " or ".join(str(n) for n in (below, below + step) if n > 0)
+        where = f" on each of {ranks} ranks" if ranks > 1 else ""
         raise UserError(
-            f"{layout.num_envs} environments of {layout.policies} policies do not split into "
-            f"{self.minibatches} equal minibatches; num_envs {fits} would"
+            f"{total} environments of {layout.policies} policies do not split into "
+            f"{self.minibatches} equal minibatches{where}; num_envs {fits} would"
         )
 
     def shuffle(self, drawn: Tensor, generator: Source) -> Iterator[Minibatch]:

@@ -16,6 +16,7 @@ from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic, Projected
 from echelon.models.normaliser import Normaliser
 from echelon.models.sharing import Pair
+from echelon.ranks import ALONE, Ranks
 from echelon.rollout.buffer import Rollout
 
 
@@ -29,7 +30,7 @@ class Targets:
     centre: Tensor
     """Where the clip interval lies: 1, or on borrowed rows π_learner,old / π_collector,old."""
     worth: Tensor | None = None
-    """`[pairs, G]` what each pair's rows are worth to the learner, if they are weighed."""
+    """`[pairs, G]` what each pair's rows, on all ranks, are worth to the learner, if they are weighed."""
 
 
 @dataclass
@@ -129,20 +130,22 @@ def _judge(
     if ensemble.borrow_worth != "equal":
         each = log_ratio.unflatten(1, (layout.networks, -1)).transpose(0, 1).flatten(1)
         clip = settings.at("clip", layout.ids(learner, 1), value.dtype)
-        worth = _ess(each) if ensemble.borrow_worth == "ess" else 1 - _outside(each, clip)
+        ranks = layout.ranks
+        worth = _ess(each, ranks) if ensemble.borrow_worth == "ess" else 1 - _outside(each, clip, ranks)
     return _Rows(value[:-1], off.advantage, off.returns, ratio, worth)
 
 
-def _ess(log_ratio: Tensor) -> Tensor:
+def _ess(log_ratio: Tensor, ranks: Ranks) -> Tensor:
     """Effective share of each network's rows, (Σr)²/(n·Σr²): `[G, n]` to `[G]`. The largest is taken out first."""
-    ratio = (log_ratio - log_ratio.amax(1, keepdim=True)).exp()
-    return ratio.mean(1).square() / ratio.square().mean(1)
+    ratio = (log_ratio - ranks.max(log_ratio.amax(1, keepdim=True))).exp()
+    first, second = ranks.mean(torch.stack((ratio.mean(1), ratio.square().mean(1)))).unbind()
+    return first.square() / second
 
 
-def _outside(log_ratio: Tensor, clip: float | Tensor) -> Tensor:
+def _outside(log_ratio: Tensor, clip: float | Tensor, ranks: Ranks) -> Tensor:
     """Share of each network's rows outside 1 ± ε: `[G, n]` to `[G]`."""
     limit = clip[:, None] if isinstance(clip, Tensor) and clip.dim() else clip
-    return (log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1)
+    return ranks.mean((log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1))
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:
@@ -159,21 +162,22 @@ def _step_first(x: Tensor, plan: Plan, borrowed: Rollout) -> Tensor:
 def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     """Zero mean and unit (unbiased) deviation over the whole plan of a network, each group, or each policy of each
     group; `centred` takes each policy's mean away within a group and divides by the group's deviation."""
+    standardise, centre = (partial(change, ranks=plan.layout.ranks) for change in (_standardise, _centre))
     if scope == "global":
-        return _standardise(advantage)
+        return standardise(advantage)
     own, *borrowed = advantage.split(plan.sizes, dim=2)
     if scope == "group":
-        return torch.cat([_standardise(part) for part in (own, *borrowed)], dim=2)
+        return torch.cat([standardise(part) for part in (own, *borrowed)], dim=2)
     # Own rows lie chunk by chunk over all environments, so a policy's are not contiguous.
     layout = plan.layout
     blocks = own.unflatten(2, (plan.chunks, layout.envs)).split(layout.sizes, dim=3)
-    change = _standardise if scope == "policy" else _centre
+    change = standardise if scope == "policy" else centre
     own = torch.cat([change(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
     pairs = advantage[:, :, plan.sizes[0] :].split(plan.pair_sizes, dim=2) if plan.pairs else ()
     changed = torch.cat([own, *(change(part) for part in pairs)], dim=2)
     if scope == "policy":
         return changed
-    return torch.cat([_standardise(part) for part in changed.split(plan.sizes, dim=2)], dim=2)
+    return torch.cat([standardise(part) for part in changed.split(plan.sizes, dim=2)], dim=2)
 
 
 @torch.no_grad()
@@ -192,25 +196,24 @@ def weigh(plan: Plan, advantage: Tensor, worth: Tensor | None) -> Tensor:
     return torch.cat([own, *pairs], dim=2)
 
 
-def _centre(x: Tensor) -> Tensor:
-    return x - x.mean((0, 2), keepdim=True)
+def _centre(x: Tensor, ranks: Ranks) -> Tensor:
+    return x - ranks.mean(x.mean((0, 2), keepdim=True))
 
 
-def _standardise(x: Tensor) -> Tensor:
-    """Each network's `[L, G, n]` by itself."""
-    rows = x.shape[0] * x.shape[2]
-    std, mean = torch.std_mean(x, (0, 2), keepdim=True, correction=min(1, rows - 1))  # one row has no unbiased one
+def _standardise(x: Tensor, ranks: Ranks) -> Tensor:
+    """Each network's `[L, G, n]` by itself, over the rows of all ranks."""
+    std, mean = ranks.std_mean(x, (0, 2))
     return (x - mean) / (std + 1e-8)
 
 
 @torch.no_grad()
-def merge_values(normaliser: Normaliser, value: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
+def merge_values(normaliser: Normaliser, value: Tensor, returns: Tensor, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
     """Old values and returns `[L, G, S]` in the critic's units, as the reference does it: the statistics take in the
     old values, then the returns; the values are normalised in between and the returns afterwards."""
 
     def merged(x: Tensor) -> Tensor:
         rows = x.flatten(1)[..., None]
-        normaliser.merge(rows)
+        normaliser.merge(rows, ranks)
         return normaliser(rows)[..., 0].view_as(x)
 
     return merged(value), merged(returns)

@@ -40,7 +40,8 @@ class Update:
         reads_leader: bool = False,
     ) -> None:
         self.model, self.actor_loss, self.plan, self.settings, self.config = model, actor_loss, plan, settings, config
-        self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse)
+        self.ranks = plan.layout.ranks
+        self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse, ranks=self.ranks)
         self.reads_leader = reads_leader and plan.layout.each > 1
         if isinstance(rates := settings.of_networks("learning_rate"), Tensor):
             self.optimizer.rate.copy_(rates)
@@ -57,7 +58,7 @@ class Update:
     def run(self, rollout: Rollout, targets: Targets, drawn: Tensor, generator: Source) -> dict[str, Tensor]:
         """Train on one rollout; metrics `[G]`, averaged over the steps that each network took, on the device."""
         schedule = self.config.update.rate_schedule
-        value, returns = merge_values(self.model.value_norm, targets.value, targets.returns)
+        value, returns = merge_values(self.model.value_norm, targets.value, targets.returns, self.ranks)
         data = self.data(rollout, replace(targets, value=value, returns=returns), drawn)
         mini_epochs = self.settings.of_networks("mini_epochs")
         steps: list[Tensor] = []
@@ -104,11 +105,14 @@ class Update:
     def step(self, data: Data, minibatch: Minibatch, active: Tensor | None = None) -> dict[str, Tensor]:
         """One gradient step of the `active` `[G]` networks; metrics `[G]`. Shapes depend on the plan only."""
         batch, loss = self.evaluate(data, self.gather(data, minibatch))
-        norm = self.optimizer.step(loss.total.sum(), self.settings.of_networks("grad_norm"), active)
+        self.optimizer.backward(loss.total.sum())
         with torch.no_grad():
+            distances = self._measure(data, minibatch, batch)
+            # Ranks exchange their gradients and what their rates follow at once.
+            kl = self.optimizer.exchange(distances["kl/rate"])
+            norm = self.optimizer.descend(self.settings.of_networks("grad_norm"), active)
             self.model.bound_sigma()
-            metrics = loss.metrics | {"grad_norm": norm}
-            metrics |= self._measure(data, minibatch, batch)
+            metrics = loss.metrics | {"grad_norm": norm} | distances | {"kl/rate": kl}
             if self.config.update.kl_reference == "sliding":
                 data.slide(minibatch, batch)
         return metrics

@@ -19,6 +19,7 @@ from echelon.models.lookup import lookup
 from echelon.models.normaliser import Normaliser
 from echelon.models.sharing import Sharing
 from echelon.models.trunk import Trunk
+from echelon.ranks import ALONE, Ranks
 
 HEAD_ALIGNMENT = 4
 """Columns to whose multiple both heads together are padded: rows of 16 bytes, which products on CUDA want."""
@@ -208,8 +209,9 @@ class ActorCritic(nn.Module):
         """Values `[..., B]` in the units of (scaled) rewards, from the networks' normalised ones."""
         return self.value_norm.denormalise(value[..., None])[..., 0]
 
-    def merge_observations(self, obs: Groups) -> None:
-        """Take collected observations `[T, N, D]` into the normalisers. Between iterations only: see `trainer.py`."""
+    def merge_observations(self, obs: Groups, ranks: Ranks = ALONE) -> None:
+        """Take observations `[T, N, D]` that all ranks collected into the normalisers. Between iterations only: see
+        `trainer.py`."""
         for name, normaliser in self.obs_norm.items():
             assert isinstance(normaliser, Normaliser)
-            normaliser.merge(obs[name])
+            normaliser.merge(obs[name], ranks)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from echelon.ranks import ALONE, Ranks
+
 EPSILON = 1e-5
 
 
@@ -30,15 +32,15 @@ class Normaliser(nn.Module):
         return torch.sqrt(self.var + EPSILON)
 
     @torch.no_grad()
-    def merge(self, data: Tensor) -> None:
-        """Take `[..., G·n, width]` data, network by network, into the statistics, in place.
+    def merge(self, data: Tensor, ranks: Ranks = ALONE) -> None:
+        """Take `[..., G·n, width]` data, network by network, of all ranks into the statistics, in place.
 
         Chan's parallel formula with the reference's weighting: the unbiased batch variance times the batch's count.
         """
         networks, width = self.mean.shape
         rows = data.unflatten(-2, (networks, -1)).movedim(-3, 0).reshape(networks, -1, width).double()
-        count = rows.shape[1]
-        var, mean = torch.var_mean(rows, dim=1, correction=min(1, count - 1))  # one row has no unbiased variance
+        count = rows.shape[1] * ranks.size
+        var, mean = (x[:, 0] for x in ranks.var_mean(rows, (1,)))
         before, total = self.count[:, None], self.count[:, None] + count
         delta = mean - self.mean
         spread = self.var * before + var * count + delta.square() * before * count / total

@@ -58,6 +58,7 @@ class Improvement:
     other: str
     probability: float
     interval: Interval
+    """95 % bootstrap interval; NaN where one side has a single run of every task."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ def improvements(contents: Contents) -> list[Improvement]:
         pairs = [(contents.scores(a, task), contents.scores(b, task)) for task in contents.tasks]
         strata = [side for ours, theirs in pairs if ours and theirs for side in (ours, theirs)]
         if strata:
-            low, high = bootstrap_interval(*strata, statistic=_mean_improvement)
+            tested = any(min(len(ours), len(theirs)) > 1 for ours, theirs in pairs)
+            low, high = bootstrap_interval(*strata, statistic=_mean_improvement) if tested else (math.nan, math.nan)
             probability = float(_mean_improvement(*map(np.asarray, strata)))
             found.append(Improvement(a.name, b.name, probability, Interval(low, high)))
             found.append(Improvement(b.name, a.name, 1 - probability, Interval(1 - high, 1 - low)))

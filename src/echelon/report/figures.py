@@ -1,6 +1,7 @@
 """Figures for papers and slides at their printed size, each as PDF, SVG and PNG, by matplotlib."""
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
-from echelon.report.comparison import aggregates
+from echelon.report.comparison import aggregates, contested
 from echelon.report.contents import Contents
 from echelon.report.curves import Band, thin
 from echelon.report.methods import Method
@@ -22,7 +23,7 @@ from echelon.report.reading import Run
 AXIS_NAMES = {"env_steps": "environment steps", "wall_s": "seconds of training", "gradient_steps": "gradient steps"}
 METRIC_NAMES = {
     "is_deviation": "IS deviation",
-    "ess": "effective sample size",
+    "ess": "ESS",
     "kl/follower_to_leader": "KL to the leader",
     "adversary/loss": "discriminator loss",
 }
@@ -50,6 +51,8 @@ MAX_PANELS = 4
 MIN_PANEL_INCHES = 1.3
 GREYS = (("0.35", ""), ("0.8", "////"), ("0.65", ""), ("0.95", "...."), ("0.1", ""), ("0.9", "xxxx"))
 """Fill and hatching of the parts of an iteration: colours are the methods'."""
+LETTER_INCHES, LINE_INCHES = 0.062, 0.165
+"""About the width of a letter of 8 pt, and the height of a line in a legend."""
 
 
 def write_figures(contents: Contents, folder: Path, width: float) -> int:
@@ -92,12 +95,15 @@ def _figures(contents: Contents, width: float) -> Iterator[tuple[str, Figure]]:
         if figure is not None:
             yield metric.replace("/", "_"), figure
     yield from kl_figures(contents, width)
-    if len(aggregates(contents)) > 1:
+    if len(contested(contents)) > 1 and len(aggregates(contents)) > 1:
         yield "aggregate", _aggregate(contents, width)
-    several = [run for run in _first_of_each(contents) if policy_metrics(run)[0]]
+    first = _first_of_each(contents)
+    several = [(method, run) for method, run in first if policy_metrics(run)[0]]
     if several:
         yield "policies", _policies(several, width)
-    yield "throughput", _throughput(_first_of_each(contents), width)
+    timed = [run for _, run in first if throughput(run)["parts"]]
+    if timed:
+        yield "throughput", _throughput(timed, width)
 
 
 def _logged(contents: Contents, metric: str) -> list[str]:
@@ -142,7 +148,7 @@ def _label_below(panels: Sequence[Any], text: str) -> None:
 def _height(number: int, width: float) -> float:
     """Height of a panel: two thirds of its width, but never too low to be read."""
     columns = min(number, MAX_PANELS, max(1, int(width / MIN_PANEL_INCHES)))
-    return min(2.8, max(1.25, 0.68 * width / columns))
+    return min(2.8, max(1.4, 0.68 * width / columns))
 
 
 def _curves(contents: Contents, tasks: list[str], metric: str, axis: str, statistic: str, width: float) -> Figure:
@@ -186,11 +192,20 @@ def _draw_band(axes: Any, curve: Band, statistic: str, look: Look, name: str) ->
 
 
 def _legend(figure: Figure, named: dict[str, Any], width: float) -> None:
-    """Below the panels, in as many columns as the names leave room for."""
+    """Below the panels, in as many columns as the names leave room for; the figure grows by what it takes."""
     if len(named) > 1:
-        longest = max(map(len, named))
-        columns = max(1, min(len(named), int(width / (0.42 + 0.062 * longest))))
-        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, columnspacing=1.2)
+        names = [wrapped(name, width - 0.45) for name in named]
+        longest = max(len(line) for name in names for line in name.splitlines())
+        columns = max(1, min(len(names), int(width / (0.42 + LETTER_INCHES * longest))))
+        rows = [names[k::columns] for k in range(columns)]
+        lines = max(sum(name.count("\n") + 1 for name in column) for column in rows)
+        figure.set_figheight(figure.get_figheight() + LINE_INCHES * (lines - 1))
+        figure.legend(named.values(), names, loc="outside lower center", ncols=columns, columnspacing=1.2)
+
+
+def wrapped(name: str, inches: float) -> str:
+    """A name in lines that are no wider, cut at its settings or its words."""
+    return "\n".join(textwrap.wrap(name, max(8, int(inches / LETTER_INCHES)), break_on_hyphens=False))
 
 
 def _mark_chance(axes: Any, runs: Sequence[Run]) -> None:
@@ -199,10 +214,10 @@ def _mark_chance(axes: Any, runs: Sequence[Run]) -> None:
         axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":", label=f"ln {size}, a blind guess")
 
 
-def _first_of_each(contents: Contents) -> list[Run]:
+def _first_of_each(contents: Contents) -> list[tuple[Method, Run]]:
     """The run with the lowest seed of each task and method."""
-    groups = [contents.counted(method, task) for task in contents.tasks for method in contents.methods]
-    return [min(group, key=lambda run: run.config.seed) for group in groups if group]
+    groups = [(method, contents.counted(method, task)) for task in contents.tasks for method in contents.methods]
+    return [(method, min(group, key=lambda run: run.config.seed)) for method, group in groups if group]
 
 
 def _mapped(contents: Contents, method: Method, task: str) -> list[Run]:
@@ -225,10 +240,13 @@ def _kl_maps(mapped: list[tuple[Method, list[Run]]], width: float) -> Figure:
     for row, (name, matrices) in zip(grid, maps.items(), strict=True):
         for axes, matrix in zip(row, matrices, strict=True):
             image = _draw_map(axes, matrix, norm)
-        row[0].set_ylabel(name, fontsize=7 if len(name) < 16 else 5)
+        row[0].set_ylabel(wrapped(name, side), fontsize=7 if len(name) < 16 else 5)
     for axes, moment in zip(grid[0], moments, strict=True):
         axes.set_title(moment)
-    figure.colorbar(image, ax=grid, label="KL from row to column", shrink=0.8, aspect=30)
+    plain = FuncFormatter(lambda kl, _: f"{kl:g}")
+    bar = figure.colorbar(image, ax=grid, label="KL from row to column", shrink=0.8, aspect=30, format=plain)
+    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
     return figure
 
 
@@ -253,30 +271,34 @@ def _aggregate(contents: Contents, width: float) -> Figure:
     """Left, the IQM of normalised scores with its interval; right, the performance profile."""
     found = aggregates(contents)
     style = {method.name: look for method, look in zip(contents.methods, looks(contents.methods), strict=True)}
-    figure = Figure(figsize=(width, max(1.5, 0.22 * len(found) + 0.8)), layout="constrained")
+    figure = Figure(figsize=(width, 1.5), layout="constrained")
     intervals, profile = figure.subplots(1, 2)
-    levels = np.linspace(0, max(1.0, *(one.interval.high for one in found)), 201)
+    highest = max(np.nanmax((1.0, one.iqm, one.interval.high)) for one in found)
+    levels = np.linspace(0, highest, 201)
     for place, one in enumerate(found):
         look = style[one.method]
         colour = COLOURS[look.colour]
         intervals.plot(one.interval, (place, place), color=colour, lw=2.5, solid_capstyle="round")
         intervals.plot(one.iqm, place, "o", color=colour, ms=4)
         profile.plot(levels, one.profile(levels), color=colour, ls=DASHES[look.dash], lw=1.2)
-    intervals.set(yticks=range(len(found)), yticklabels=[one.method for one in found], xlabel="normalised score, IQM")
+    names = [wrapped(one.method, 0.35 * width) for one in found]
+    figure.set_figheight(max(1.5, 0.14 * sum(name.count("\n") + 1 for name in names) + 0.08 * len(names) + 0.8))
+    intervals.set(yticks=range(len(found)), yticklabels=names, xlabel="normalised score, IQM")
     intervals.invert_yaxis()
     profile.set(xlabel="normalised score", ylabel="share of runs above")
     return figure
 
 
-def _policies(runs: list[Run], width: float) -> Figure:
+def _policies(runs: list[tuple[Method, Run]], width: float) -> Figure:
     """Returns of all policies of each run, the leader's drawn on top."""
     figure, panels = _panels(len(runs), width, _height(len(runs), width))
-    for axes, run in zip(panels, runs, strict=True):
+    columns = panels[0].get_gridspec().ncols
+    for axes, (method, run) in zip(panels, runs, strict=True):
         followers, leader = policy_metrics(run)
         for name in followers:
             axes.plot(thin(run, "env_steps"), thin(run, name), color=COLOURS[7], lw=0.5, alpha=0.7)
         axes.plot(thin(run, "env_steps"), thin(run, leader), color=COLOURS[0], lw=1.2)
-        axes.set_title(f"{run.task}\n{run.config.method}", fontsize=7)
+        axes.set_title(f"{run.task}\n{wrapped(method.name, width / columns)}", fontsize=7)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.locator_params(nbins=4)
     _label_below(panels, "environment steps")

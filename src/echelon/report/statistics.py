@@ -7,6 +7,7 @@ statistic here takes strata as separate arguments, `[..., runs]` each, and reduc
 The choices are those of Agarwal et al. 2021, *Deep Reinforcement Learning at the Edge of the Statistical Precipice*.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -43,7 +44,10 @@ def bootstrap_interval(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile interval of `statistic(*strata)`, each stratum `[runs]` resampled with replacement within itself."""
+    """Percentile interval of `statistic(*strata)`, each stratum `[runs]` resampled with replacement within itself; NaN
+    where all have one run, which leaves nothing to resample."""
+    if all(len(np.atleast_1d(stratum)) < 2 for stratum in strata):
+        return Interval(math.nan, math.nan)
     generator = np.random.default_rng(seed)
     drawn = []
     for stratum in strata:

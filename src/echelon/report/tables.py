@@ -142,12 +142,13 @@ def latex(table: Table) -> str:
 
     body = [line([Entry(head) for head in table.heads]), r"\midrule", *map(line, table.rows)]
     begin = rf"\begin{{tabular}}{{l{'r' * (len(table.heads) - 1)}}}"
-    lines = [f"% {table.caption}", begin, r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
+    lines = [f"% {' '.join(table.caption.split())}", begin, r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
 def _tex(text: str) -> str:
-    return re.sub(r"[\\^~±·°–{}$&#_%]", lambda found: TEX[found[0]], text)
+    """Text that LaTeX prints as it is: names of tasks and folders are anybody's."""
+    return re.sub(r"[\\^~±·°–{}$&#_%]", lambda found: TEX[found[0]], " ".join(text.split()))
 
 
 def markdown(table: Table) -> str:
@@ -155,8 +156,13 @@ def markdown(table: Table) -> str:
 
     def line(cells: Sequence[Entry]) -> str:
         words = (f"**{cell.text}**" if cell.bold else cell.text for cell in cells)
-        return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |"
+        return "| " + " | ".join(_md(word) for word in words) + " |"
 
     head = line([Entry(head) for head in table.heads])
     rule = "|---|" + "---:|" * (len(table.heads) - 1)
-    return "\n".join([head, rule, *map(line, table.rows), "", table.caption, ""])
+    return "\n".join([head, rule, *map(line, table.rows), "", _md(table.caption), ""])
+
+
+def _md(text: str) -> str:
+    """Text in one line, without a place for HTML."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -93,8 +93,11 @@ class Episodes:
 
     def objective(self, name: str) -> Tensor:
         """`[M]`: mean of a figure over each policy's environments; NaN until all of them have finished an episode."""
-        means = self.layout.policy_means(self.last[self.names.index(name)])
-        return means.masked_fill(self.layout.policy_means(~self.finished) > 0, torch.nan)
+        means = self.layout.policy_means
+        mean, unfinished = self.layout.ranks.mean(
+            torch.stack((means(self.last[self.names.index(name)]), means(~self.finished)))
+        )
+        return mean.masked_fill(unfinished > 0, torch.nan)
 
     def metrics(self, leader: Tensor | None = None) -> dict[str, Tensor]:
         """0-d tensors; NaN for a policy none of whose environments has finished an episode yet.
@@ -102,16 +105,19 @@ class Episodes:
         `leader` `[1]` names the policy that stands for the run; it is policy 0 unless given.
         """
         leader = self._leader if leader is None else leader
-        share = self.layout.policy_means(self.finished)
+        each, ranks = self.layout.policy_means, self.layout.ranks
+        figures = (self.finished, *(self.last * self.finished), *self.sums)
+        share, *averages = ranks.mean(torch.stack([each(x) for x in figures])).unbind()
+        totals = ranks.sum(self.sums.sum(1))
         result: dict[str, Tensor] = {}
-        for name, last in zip(self.names, self.last, strict=True):
-            means = self.layout.policy_means(last * self.finished) / share
+        for name, average in zip(self.names, averages, strict=False):
+            means = average / share
             result[f"{name}/leader"] = means.index_select(0, leader)[0]
             if self.layout.policies > 1:
                 result |= {f"{name}/policy_{i}": means[i] for i in range(self.layout.policies)}
-        for name, total in zip(self.step_names, self.sums, strict=True):
-            mean = self.layout.policy_means(total).index_select(0, leader)[0] / self.steps
-            result[f"env/{name}"] = total.sum() if name in COUNTED else mean
+        for name, average, total in zip(self.step_names, averages[len(self.names) :], totals, strict=True):
+            mean = average.index_select(0, leader)[0] / self.steps
+            result[f"env/{name}"] = total if name in COUNTED else mean
         return result
 
     def state_dict(self) -> State:

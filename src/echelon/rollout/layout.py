@@ -8,6 +8,7 @@ from torch import Tensor
 
 from echelon.device.randomness import Source, draw
 from echelon.errors import UserError
+from echelon.ranks import ALONE, Ranks
 
 LEADER = 0
 
@@ -17,6 +18,8 @@ class Layout:
 
     All networks are alike. Within one, policies may have different numbers of environments; unless `sizes` says so,
     followers have equally many, and what the division leaves over goes to the leader.
+
+    Of a run on several ranks, these are the environments of one of them; every rank has the same.
     """
 
     def __init__(
@@ -27,8 +30,10 @@ class Layout:
         *,
         networks: int = 1,
         sizes: Sequence[int] = (),
+        ranks: Ranks = ALONE,
     ) -> None:
         """`policies` is M, of all `networks` together; `sizes` are the environments of each policy of a network."""
+        self.ranks = ranks
         if policies < 1:
             raise UserError(f"policies must be at least 1, not {policies}")
         if num_envs < policies:
@@ -60,6 +65,20 @@ class Layout:
     @property
     def device(self) -> torch.device:
         return self.policy_id.device
+
+    def divided(self, ranks: Ranks) -> "Layout":
+        """What one of several ranks has: an equal part of every policy's environments."""
+        if any(size % ranks.size for size in self.sizes):
+            step = self.policies * ranks.size
+            below = self.num_envs // step * step
+            fits = " or ".join(str(n) for n in (below, below + step) if n > 0)
+            raise UserError(
+                f"{self.num_envs} environments of {self.policies} policies do not divide between {ranks.size} ranks, "
+                f"each of which has as many of every policy; --num-envs {fits} would"
+            )
+        sizes = [size // ranks.size for size in self.sizes]
+        part = self.num_envs // ranks.size
+        return Layout(part, self.policies, self.device, networks=self.networks, sizes=sizes, ranks=ranks)
 
     def environments(self, policy: int) -> slice:
         """Those of one policy of all M."""

@@ -3,8 +3,10 @@
     checkpoints/00000120/
         tensors.safetensors   every tensor of the state, named after its path in it (`model/trunk.0.weight`)
         state.json            {"sha256": of "body", "body": {format, iteration, score, state, tensors: {sha256, bytes}}}
+        rank-0001.safetensors, and so on: what each further rank of a run has for itself; the body describes them under
+                              "ranks", as [{state, tensors: {sha256, bytes}}, ...]
 
-Both files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
+All files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
 hidden folder that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
 which is used until the new one is there. The newest K are kept, and the one with the highest score.
 """
@@ -18,12 +20,13 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from echelon.errors import UserError
+from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably
 from echelon.runs.encoding import decode, encode
 from echelon.runs.folder import RunFolder
@@ -38,6 +41,7 @@ TENSORS = "tensors.safetensors"
 STATE = "state.json"
 RETRIES = 50
 """How often a reader looks again for a checkpoint that vanished under it."""
+T = TypeVar("T")
 _NAME = re.compile(r"\d{8,}(\.replaced)?")
 
 
@@ -50,6 +54,26 @@ class Checkpoint:
     """Iterations done when it was saved."""
     score: float | None
     state: dict[str, Any]
+    """Of rank 0."""
+    others: tuple[dict[str, Any], ...] = ()
+    """What further ranks had for themselves is described here, and read by `of_rank`."""
+
+    @property
+    def ranks(self) -> int:
+        """How many had trained together."""
+        return 1 + len(self.others)
+
+    def of_rank(self, rank: int) -> dict[str, Any]:
+        """What a rank had for itself, as rank 0 has in its state."""
+        if rank == 0:
+            return self.state["trainer"]
+        described = self.others[rank - 1]
+        try:
+            return _decoded(described["state"], _tensors(self.path, _rank_file(rank), described["tensors"]))
+        except Damaged as damage:
+            raise UserError(
+                f"checkpoint {self.path} is damaged ({damage}); remove it, and the run resumes before"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,11 @@ class _Entry:
         return self.body["score"]
 
     @property
+    def others(self) -> list[dict[str, Any]]:
+        """Ranks but the first."""
+        return self.body.get("ranks", [])
+
+    @property
     def rank(self) -> tuple[float, int]:
         """Sort key: by score, then by iteration; those without a score come last."""
         return (-math.inf if self.score is None else self.score, self.iteration)
@@ -82,25 +111,54 @@ def warn_damaged(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=3)
 
 
-def save(folder: RunFolder, iteration: int, state: Mapping[str, object], score: float | None = None) -> Path:
-    """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none."""
+def save(
+    folder: RunFolder,
+    iteration: int,
+    state: Mapping[str, object],
+    score: float | None = None,
+    ranks: Ranks = ALONE,
+    own: Mapping[str, object] | None = None,
+) -> Path:
+    """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none.
+
+    Of several ranks, all call it: rank 0 saves its state, the others what is their `own`; it is there when all have.
+    """
     root, name = folder.checkpoints, f"{iteration:08d}"
     final, saving = root / name, root / f".saving-{name}"
-    try:
-        root.mkdir(exist_ok=True)  # never the run folder: one that was moved or deleted is not made anew
-        _tidy(root)
-        _write(saving, iteration, state, score)
+
+    def begin() -> None:
+        if ranks.first:
+            root.mkdir(exist_ok=True)  # never the run folder: one that was moved or deleted is not made anew
+            _tidy(root)
+            saving.mkdir()
+
+    def write_own() -> dict[str, Any] | None:
+        return None if ranks.first else _write_tensors(saving / _rank_file(ranks.rank), own or {})
+
+    def finish(others: Sequence[dict[str, Any] | None]) -> None:
+        if not ranks.first:
+            return
+        _write(saving, iteration, state, score, others)
         if final.exists():
             _remove(root / f"{name}.replaced")
             os.rename(final, root / f"{name}.replaced")
         os.rename(saving, final)
         sync_directory(root)
         _prune(root, folder.config.keep_checkpoints)
-    except OSError as error:
-        shutil.rmtree(saving, ignore_errors=True)
-        raise UserError(
-            f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
-        ) from error
+
+    def attempt(act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as error:
+            if ranks.first:
+                shutil.rmtree(saving, ignore_errors=True)
+            raise UserError(
+                f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
+            ) from error
+
+    ranks.attempt(lambda: attempt(begin))
+    others = ranks.gather(ranks.attempt(lambda: attempt(write_own)))[1:]
+    ranks.attempt(lambda: attempt(lambda: finish(others)))
     return final
 
 
@@ -140,6 +198,14 @@ def any_saved(folder: RunFolder) -> bool:
 def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
     """The newest valid checkpoint, or None. `warn` is called for each damaged one that was skipped."""
     return _first_whole(folder.checkpoints, lambda paths, skipped: paths, warn)
+
+
+def load_path(path: Path) -> Checkpoint:
+    """A certain checkpoint, which another rank has found to be the newest."""
+    try:
+        return _read(path)
+    except Damaged as damage:
+        raise UserError(f"checkpoint {path}, which rank 0 has read, is damaged here ({damage})") from None
 
 
 def load_best(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
@@ -185,39 +251,48 @@ def _by_score(paths: list[Path], skipped: Skipped) -> list[Path]:
     return [entry.path for entry in sorted(entries, key=lambda entry: entry.rank, reverse=True)]
 
 
-def _write(saving: Path, iteration: int, state: Mapping[str, object], score: float | None) -> None:
-    """Write both files of a checkpoint and wait until they are on the disk."""
+def _rank_file(rank: int) -> str:
+    return f"rank-{rank:04d}.safetensors"
+
+
+def _write_tensors(path: Path, state: Mapping[str, object]) -> dict[str, Any]:
+    """Write a state's tensors, and wait until they are on the disk; returns the rest of it and their checksum."""
     from safetensors.torch import save as to_safetensors
 
     tensors = {}
     encoded = encode(state, tensors)
     data = to_safetensors(tensors)
+    write_durably(path, data)
+    return {"state": encoded, "tensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}
+
+
+def _write(
+    saving: Path,
+    iteration: int,
+    state: Mapping[str, object],
+    score: float | None,
+    others: Sequence[dict[str, Any] | None],
+) -> None:
+    """Write both files of a checkpoint and wait until they are on the disk."""
     body = {
         "format": FORMAT,
         "iteration": iteration,
         "score": None if score is None or not math.isfinite(score) else float(score),
-        "state": encoded,
-        "tensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)},
+        **_write_tensors(saving / TENSORS, state),
+        **({"ranks": others} if others else {}),
     }
-    saving.mkdir()
-    write_durably(saving / TENSORS, data)
     write_durably(saving / STATE, json.dumps({"sha256": _digest(body), "body": body}).encode())
     sync_directory(saving)
 
 
 def _read(path: Path) -> Checkpoint:
-    """Read a checkpoint with its tensors, and verify it."""
-    from safetensors.torch import load as from_safetensors
-
+    """Read a checkpoint with its tensors, and verify it with those of all ranks."""
     entry = _read_entry(path)
+    data, others = _tensors(path, TENSORS, entry.body["tensors"]), entry.others
+    for rank, described in enumerate(others, start=1):
+        _tensors(path, _rank_file(rank), described["tensors"])
     try:
-        data = (path / TENSORS).read_bytes()
-    except OSError as error:
-        raise Damaged(f"{TENSORS} cannot be read: {error.strerror}") from None
-    if hashlib.sha256(data).hexdigest() != entry.body["tensors"]["sha256"]:
-        raise Damaged(f"{TENSORS} does not match its checksum")
-    try:
-        state = decode(entry.body["state"], from_safetensors(data))
+        state = _decoded(entry.body["state"], data)
         if entry.body["format"] == 1:
             state = upgrade(state)
         spoiled = unsound(state)
@@ -225,17 +300,36 @@ def _read(path: Path) -> Checkpoint:
         raise Damaged(f"its content makes no sense: {type(error).__name__}") from None
     if spoiled:
         raise Damaged(f"{spoiled} is not finite")
-    return Checkpoint(path, entry.iteration, entry.score, state)
+    return Checkpoint(path, entry.iteration, entry.score, state, tuple(others))
+
+
+def _tensors(path: Path, name: str, described: Mapping[str, Any]) -> bytes:
+    """A file of tensors, if it is what was described when it was written."""
+    try:
+        data = (path / name).read_bytes()
+    except OSError as error:
+        raise Damaged(f"{name} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != described["sha256"]:
+        raise Damaged(f"{name} does not match its checksum")
+    return data
+
+
+def _decoded(encoded: Any, data: bytes) -> dict[str, Any]:
+    from safetensors.torch import load as from_safetensors
+
+    return decode(encoded, from_safetensors(data))
 
 
 def _read_entry(path: Path) -> _Entry:
-    """Read and verify everything but the tensors; of their file, only the length is checked."""
+    """Read and verify everything but the tensors; of their files, only the lengths are checked."""
     try:
         document = json.loads((path / STATE).read_bytes())
         if document["sha256"] != _digest(document["body"]):
             raise Damaged(f"{STATE} does not match its checksum")
-        size = (path / TENSORS).stat().st_size
         body = document["body"]
+        files = [(TENSORS, body["tensors"])]
+        files += [(_rank_file(rank), other["tensors"]) for rank, other in enumerate(body.get("ranks", []), start=1)]
+        sizes = [((path / name).stat().st_size, described["bytes"], name) for name, described in files]
         _require_kinds(body)
     except FileNotFoundError as error:
         raise Damaged(f"{Path(error.filename).name} is missing") from None
@@ -247,16 +341,20 @@ def _read_entry(path: Path) -> _Entry:
         raise Damaged(f"it says that it is of iteration {body['iteration']}")
     if body["format"] not in (1, FORMAT):
         raise Damaged(f"it has format {body['format']}, this version reads {FORMAT}")
-    if size != body["tensors"]["bytes"]:
-        raise Damaged(f"{TENSORS} has {size} of {body['tensors']['bytes']} bytes")
+    for size, wanted, name in sizes:
+        if size != wanted:
+            raise Damaged(f"{name} has {size} of {wanted} bytes")
     return _Entry(path, body)
 
 
 def _require_kinds(body: dict[str, Any]) -> None:
     """Raise a `TypeError` where a stranger's file has something else in the place of a number."""
-    numbers = (body["iteration"], body["format"], body["tensors"]["bytes"])
+    others = body.get("ranks", [])
+    numbers = (body["iteration"], body["format"], body["tensors"]["bytes"], *(x["tensors"]["bytes"] for x in others))
     score = body["score"]
-    if not isinstance(body["state"], dict) or not all(type(number) is int for number in numbers):
+    if not all(isinstance(x["state"], dict) for x in (body, *others)) or not all(
+        type(number) is int for number in numbers
+    ):
         raise TypeError
     if not (score is None or (isinstance(score, float | int) and math.isfinite(score))):
         raise TypeError

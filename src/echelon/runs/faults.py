@@ -14,16 +14,21 @@ MOST = 8
 """Faults that a run keeps: the first ones, which later ones often follow from."""
 
 
-def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> None:
-    """Add faults to those of a run, as long as it has few. `policy_id` `[N]` says who drives each environment."""
+def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+    """Add faults to those of a run, as long as it has few. Each has the `policy` that drove it."""
     path = folder.path / FILE
     known = _read(folder)
-    found = [{"iteration": iteration, "policy": policy_id[one["environment"]]} | one for one in faults]
+    found = [{"iteration": iteration} | one for one in faults]
     if not found or len(known) >= MOST:
         return
     with writing(path):
         path.parent.mkdir(exist_ok=True)
         replace_durably(path, json.dumps(_nulls((known + found)[:MOST])).encode())
+
+
+def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:
+    """Faults with the policy of each; `policy_id` `[N]` says who drives each environment."""
+    return [{"policy": policy_id[fault["environment"]]} | fault for fault in faults]
 
 
 def read_faults(folder: RunFolder) -> list[dict[str, Any]]:

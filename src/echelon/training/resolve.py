@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from echelon.config import TrainConfig
 from echelon.config.checks import require_device, validate
 from echelon.errors import UserError
+from echelon.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
@@ -35,14 +36,19 @@ class Resolved:
     """What was changed, a sentence each, for a person to read."""
 
     @property
+    def ranks(self) -> Ranks:
+        """The processes that train it together; this one alone unless they are several."""
+        return self.plan.layout.ranks
+
+    @property
     def device(self) -> "torch.device":
         """Where it trains."""
-        import torch
-
-        return torch.device(self.config.device)
+        return self.ranks.device(self.config.device)
 
 
-def resolve(config: TrainConfig, *, fit_envs: bool = False, elsewhere: str | None = None) -> Resolved:
+def resolve(
+    config: TrainConfig, *, fit_envs: bool = False, elsewhere: str | None = None, ranks: Ranks = ALONE
+) -> Resolved:
     """Settle what `config` leaves open, and raise a `UserError` for the first thing in it that cannot work.
 
     `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
@@ -64,9 +70,10 @@ def resolve(config: TrainConfig, *, fit_envs: bool = False, elsewhere: str | Non
     if note := _few_environments(config):
         notes.append(note)
     try:  # before a run folder exists that cannot be trained
-        plan = make_plan(make_layout(config, "cpu" if elsewhere else device), config)
+        where = "cpu" if elsewhere else ranks.device(device)
+        plan = make_plan(make_layout(config, where, ranks), config)
     except UserError as error:
-        raise UserError(f"{error}{_other_minibatches(config)}") from None
+        raise UserError(f"{error}{_other_minibatches(config, ranks)}") from None
     return Resolved(config, plan, tuple(notes))
 
 
@@ -83,7 +90,7 @@ def _few_environments(config: TrainConfig) -> str:
     )
 
 
-def _other_minibatches(config: TrainConfig) -> str:
+def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
     """How many minibatches the environments would split into, where nobody has set their number."""
     from echelon.training.trainer import make_layout, make_plan
 
@@ -93,7 +100,7 @@ def _other_minibatches(config: TrainConfig) -> str:
     for number in sorted(range(1, 65), key=lambda number: abs(number - wanted)):
         other = replace(config, update=replace(config.update, minibatches=number))
         try:
-            make_plan(make_layout(other), other)
+            make_plan(make_layout(other, ranks=ranks), other)
         except UserError:
             continue
         return f"; or --update.minibatches {number}"

@@ -17,7 +17,7 @@ from echelon.algorithms import find
 from echelon.config import TrainConfig
 from echelon.config.checks import RANGES, check_ranges
 from echelon.config.ranges import require
-from echelon.console.interrupt import Interrupt
+from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import Guarded, View, default_view
 from echelon.envs.contract import Env, Guarding, MakeEnv
 from echelon.envs.side_by_side import SideBySide
@@ -27,12 +27,13 @@ from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
 from echelon.runs.distances import DistanceWriter
-from echelon.runs.faults import keep_faults
+from echelon.runs.faults import keep_faults, with_policies
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
-from echelon.training.loop import _complete, _resume, _say_what_is_missing, _Session, _warm_start, set_up_torch
+from echelon.training.loop import _complete, _say_what_is_missing, _Session, set_up_torch
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.resolve import Resolved, resolve
+from echelon.training.resuming import resume, warm_start
 from echelon.training.soundness import require_finite
 from echelon.training.stacked import StackedTrainer, require_no_selection
 from echelon.training.trainer import Iteration, Trainer
@@ -69,7 +70,7 @@ def train_seeds(
     if at is None and any(checkpoint.any_saved(folder) for folder in folders):
         before = [_start_over(run, view) for run in trainer.runs]
     else:
-        before = [_resume(run, folder, view, at) for run, folder in pairs]
+        before = [resume(run, folder, view, at) for run, folder in pairs]
     trainer.take_in()
     view.start(config, folders[0], config.num_iterations, trainer.iteration)
     view.message(f"{len(seeds)} seeds side by side, in {folders[0].path} to {folders[-1].path}; means of all are shown")
@@ -95,7 +96,7 @@ def train_seeds(
                     view.message(f"where the time went:\n{trainer.timers.table()}")
                 if stop:
                     view.message(f"interrupted: iteration {trainer.iteration} of every seed is saved")
-                    raise KeyboardInterrupt
+                    raise Preempted if interrupt.requeue else KeyboardInterrupt
     finally:
         view.stop()
     return folders
@@ -153,7 +154,8 @@ class _Seed:
         self.session.require_folder()
         self.trouble.look(self._metrics, last)
         if self._metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
-            keep_faults(self.folder, trainer.iteration, env.take_faults(), trainer.layout.policy_id.tolist())
+            found = with_policies(env.take_faults(), trainer.layout.policy_id.tolist())
+            keep_faults(self.folder, trainer.iteration, found)
         if result.kl_matrix is not None:
             self.distances.write(trainer.iteration, self.session.env_steps, result.kl_matrix)
 
@@ -206,7 +208,7 @@ def _whole(folders: Sequence[RunFolder], iteration: int, view: View) -> bool:
 def _start_over(run: Trainer, view: View) -> float:
     """From nothing, because the first save of all seeds did not come to its end."""
     if run.config.start_from:
-        _warm_start(run, run.config.start_from, view)
+        warm_start(run, run.config.start_from, view)
     return 0.0
 
 

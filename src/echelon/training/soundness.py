@@ -25,21 +25,29 @@ def require_finite(trainer: Trainer, metrics: Mapping[str, float], folder: RunFo
 
 
 def diverged(trainer: Trainer, what: str, folder: RunFolder) -> UserError:
-    """The sentence for a run that cannot go on, with the cause."""
+    """The sentence for a run that cannot go on, with the cause. All ranks ask for it together."""
     fault = environment_fault(trainer)
+    before = f"any checkpoint in {folder.path} is from before"
     if fault:
-        return UserError(
-            f"{fault}, seen in iteration {trainer.iteration}: {what}; any checkpoint in {folder.path} is from before; "
+        text = (
+            f"{fault}, seen in iteration {trainer.iteration}: {what}; {before}; "
             "mend the environment, and the same command goes on from there"
         )
-    return UserError(
-        f"learning diverged in iteration {trainer.iteration}: {what}; any checkpoint in {folder.path} is from before; "
-        "start anew with --out and a smaller --update.learning-rate or reward"
-    )
+    else:
+        text = (
+            f"learning diverged in iteration {trainer.iteration}: {what}; {before}; "
+            "start anew with --out and a smaller --update.learning-rate or reward"
+        )
+    return trainer.ranks.said_once(UserError(text))
 
 
 def environment_fault(trainer: Trainer) -> str | None:
-    """What the environment did wrong in the last rollout, or before, as its normalisers remember."""
+    """What the environment of any rank did wrong in the last rollout, or before, as its normalisers remember. All ranks
+    ask for it together."""
+    return next((fault for fault in trainer.ranks.gather(_own_fault(trainer)) if fault), None)
+
+
+def _own_fault(trainer: Trainer) -> str | None:
     rollout = trainer.collector.rollout
     for name, x in rollout.obs.items():
         if x.is_floating_point() and (fault := find_fault(f"observation {name}", x)):

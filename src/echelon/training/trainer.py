@@ -16,13 +16,14 @@ from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.randomness import Source, generators_of
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Capturable, Env, State, Stateful, interface_of
+from echelon.envs.contract import Capturable, Env, Shared, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
 from echelon.learning.update import Update
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
+from echelon.ranks import ALONE, Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import LEADER, Layout
@@ -55,24 +56,37 @@ class Trainer:
     """Collect, targets, update: the same lines for every algorithm.
 
     On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
+
+    Of a run on several ranks, each has a trainer with its share of the environments; all learn the same.
     """
 
     def __init__(
-        self, env: Env, config: TrainConfig, plan: Plan | None = None, generator: Source | None = None
+        self,
+        env: Env,
+        config: TrainConfig,
+        plan: Plan | None = None,
+        generator: Source | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """`plan` is what `config` resolves to, `generator` what its seed does; made here unless given."""
+        """`config` is of the whole run, `env` this rank's share. `plan` is what they resolve to, `generator` what the
+        seed does; made here unless given."""
         self.env, self.config = env, (config := complete(config))
         self.algorithm = find(config.algo)
         device = env.device
         self._fuses = fuses(device, config.fuse)
-        self.plan = plan or make_plan(make_layout(config, device), config)
+        self.plan = plan or make_plan(make_layout(config, device, ranks), config)
         self.layout = self.plan.layout
+        self.ranks = ranks = self.layout.ranks
+        if isinstance(env, Shared):
+            env.join(ranks.mean)
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
             self.model = make_model(env, config, self.layout).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
-        self.generator = generator or torch.Generator(device).manual_seed(config.seed)
+        self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
+        self.common = ranks.common_generator(self.generator, config.seed, device)
+        """For what all ranks must draw alike."""
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
             self.model,
@@ -98,13 +112,14 @@ class Trainer:
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
         """`run` as a graph. What acts can only be one if the environment can."""
-        env, config = self.env, self.config
+        env, config, mode = self.env, self.config, self.ranks.capture_mode
         if not acts:
-            return Captured(run, env.device, generators_of(self.generator), enabled=config.capture)
+            generators = dict.fromkeys(generators_of(self.generator, self.common))  # alone, both are one
+            return Captured(run, env.device, generators, enabled=config.capture, mode=mode)
         if not isinstance(env, Capturable):
             return Captured(run, env.device, enabled=False)
         generators = generators_of(self.generator, env.generator)
-        return Captured(run, env.device, generators, env.capturing, enabled=config.capture)
+        return Captured(run, env.device, generators, env.capturing, enabled=config.capture, mode=mode)
 
     def iterate(self) -> Iteration:
         """One rollout and all updates on it. The host reads from the device once, at the end."""
@@ -157,7 +172,7 @@ class Trainer:
         rollout, extra, metrics = self.collector.rollout, None, {}
         if self.extra_reward is not None:
             extra, metrics = self.extra_reward(rollout, self.model, self.generator)
-        drawn = self.layout.draw_followers(self.generator)
+        drawn = self.layout.draw_followers(self.common)
         targets = self._compute_targets(
             self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
         )
@@ -168,9 +183,9 @@ class Trainer:
         prepared, rollout = self._prepared, self.collector.rollout
         assert prepared is not None
         found = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
-        self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
+        self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()}, self.ranks)
         metrics = self._metrics(found)
-        return list(metrics), torch.stack([x.float() for x in metrics.values()])
+        return list(metrics), self.ranks.mean(torch.stack([x.float() for x in metrics.values()]))
 
     def _metrics(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What is logged, 0-d each; `found` is that of the update, of each network."""
@@ -192,6 +207,10 @@ class Trainer:
 
     def state_dict(self) -> State:
         """All that is needed to go on to the bit."""
+        return {**self.learned(), **self.own_state()}
+
+    def learned(self) -> State:
+        """What all ranks have alike."""
         return {
             "iteration": self.iteration,
             "gradient_steps": self.gradient_steps,
@@ -200,14 +219,24 @@ class Trainer:
             "optimizer": self.update.optimizer.state_dict(),
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
             "selection": self.selection.state_dict() if self.selection else {},
+            "interface": interface_of(self.env),
+            **({} if self.common is self.generator else {"common": _only(self.common).get_state()}),
+        }
+
+    def own_state(self) -> State:
+        """What each rank has for itself: environments and random numbers."""
+        return {
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
-            "generator": self._own_generator.get_state(),
-            "interface": interface_of(self.env),
+            "generator": _only(self.generator).get_state(),
             "policy_id": self.layout.policy_id,
         }
 
     def load_state_dict(self, state: Any) -> None:
+        self.load_learned(state)
+        self.load_own_state(state)
+
+    def load_learned(self, state: Any) -> None:
         self.iteration = state["iteration"]
         # Not counted by older versions, where they were the same in every iteration.
         self.gradient_steps = state.get("gradient_steps", self.iteration * self.steps_per_iteration)
@@ -218,33 +247,38 @@ class Trainer:
         if self.selection:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
+        if "common" in state and self.common is not self.generator:
+            _only(self.common).set_state(state["common"].cpu())
+
+    def load_own_state(self, state: Any) -> None:
         self.collector.load_state_dict(state["collector"])
         if isinstance(self.env, Stateful) and state["env"]:
             self.env.load_state_dict(state["env"])
         else:
             self.collector.reset()
-        self._own_generator.set_state(state["generator"].cpu())
+        _only(self.generator).set_state(state["generator"].cpu())
         if "policy_id" in state:  # not kept by older versions, whose blocks never changed
             self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
 
-    @property
-    def _own_generator(self) -> torch.Generator:
-        (generator,) = generators_of(self.generator)
-        return generator
+    def share(self) -> None:
+        """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
+        learned = self.learned()
+        self.ranks.copy_first_(_tensors([learned[name] for name in ("model", "optimizer", "extra_reward")]))
 
     def resized(self, sizes: Sequence[int]) -> "Trainer":
         """The same run with other numbers of environments for its policies; its graphs are recorded anew."""
-        other = Trainer(self.env, replace(self.config, envs_per_policy=tuple(sizes)))
+        other = Trainer(self.env, replace(self.config, envs_per_policy=tuple(sizes)), ranks=self.ranks)
         other.load_state_dict(self.state_dict())
         return other
 
 
-def make_layout(config: TrainConfig, device: torch.device | str = "cpu") -> Layout:
-    """Which policy drives which environment."""
+def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: Ranks = ALONE) -> Layout:
+    """Which policy drives which environment of this rank."""
     config = complete(config)
     policies = config.num_policies
     networks = find(config.algo).networks(policies)
-    return Layout(config.num_envs, policies, device, networks=networks, sizes=config.envs_per_policy)
+    whole = Layout(config.num_envs, policies, device, networks=networks, sizes=config.envs_per_policy)
+    return whole.divided(ranks)
 
 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
@@ -272,6 +306,20 @@ def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> A
         networks=networks,
         bf16=config.precision == "bf16",
     )
+
+
+def _only(source: Source) -> torch.Generator:
+    """The generator of one run."""
+    (generator,) = generators_of(source)
+    return generator
+
+
+def _tensors(value: object) -> list[Tensor]:
+    """All of them in nested state."""
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [x for part in parts for x in _tensors(part)]
 
 
 def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:

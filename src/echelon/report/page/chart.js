@@ -96,7 +96,8 @@ Report.chart = (() => {
     const xs = ticks(range.x0, range.x1, Math.max(2, Math.floor(width / 110)));
     const format = (x) => (spec.xFormat ? spec.xFormat(x) : tickText(x, xs.length > 1 ? xs[1] - xs[0] : 1));
     for (const [x, text] of spec.xTicks ?? xs.map((value) => [value, format(value)])) {
-      parts.push(svg("text", { x: place.x(x), y: height - 21, "text-anchor": "middle" }, text));
+      const room = width - 3.4 * text.length - 2; // A number at the edge would lose its last digit.
+      parts.push(svg("text", { x: Math.min(place.x(x), room), y: height - 21, "text-anchor": "middle" }, text));
     }
     parts.push(svg("text", { x: (edges.left + edges.right) / 2, y: height - 4, "text-anchor": "middle" }, spec.xLabel));
     for (const mark of spec.marks ?? []) {

@@ -85,11 +85,12 @@
       .filter(({ strata }) => strata.length && strata.every(Boolean)).map((one) => ({ ...one, iqm: stats.iqm(one.strata.flat()) }));
   });
 
-  /** How likely a run of one method beats one of another: {probability, strata}, or null. */
+  /** How likely a run of one method beats one of another: {probability, strata, tested}, or null. */
   Report.improvement = (a, b) => {
     const pairs = Report.tasks().map((task) => [Report.scores(a, task), Report.scores(b, task)]).filter(([ours, theirs]) => ours.length && theirs.length);
-    return pairs.length ? { probability: stats.meanImprovement(pairs.flat()), strata: pairs.flat() } : null;
+    const tested = pairs.some(([ours, theirs]) => ours.length > 1 && theirs.length > 1);
+    return pairs.length ? { probability: stats.meanImprovement(pairs.flat()), strata: pairs.flat(), tested } : null;
   };
-  /** 95 % interval by resampling; undefined until it is computed. */
-  Report.interval = (name, strata) => Report.slowly(name, strata, `${name} ${JSON.stringify(strata)}`);
+  /** 95 % interval by resampling; undefined until it is computed, null where there is nothing to resample. */
+  Report.interval = (name, strata) => (strata.every((values) => values.length < 2) ? null : Report.slowly(name, strata, `${name} ${JSON.stringify(strata)}`));
 })();

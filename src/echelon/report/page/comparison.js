@@ -24,7 +24,7 @@
     const where = cell.comparable ? "" : `, stopped at ${Report.count(cell.steps)}`;
     const parts = [cell.bold && !cell.provisional ? el("strong", {}, text) : text, el("small", { class: "n" }, `n = ${runs}${where}`)];
     if (!choice.details) return parts;
-    const interval = runs > 1 ? Report.interval("iqm", [cell.values]) : null;
+    const interval = Report.interval("iqm", [cell.values]);
     const range = interval ? ` [${Report.figure(interval[0])}, ${Report.figure(interval[1])}]` : "";
     const test = cell.best ? "best mean" : Number.isNaN(cell.p) ? "not tested" : `p ${Report.probability(cell.p)}, Holm ${Report.probability(cell.holm)}`;
     return [...parts, el("small", {}, `IQM ${Report.figure(stats.iqm(cell.values))}${range}`), el("small", {}, test)];
@@ -62,6 +62,7 @@
       svg("line", { class: "half", x1: 0, x2: 160, y1: 9, y2: 9 }),
       interval ? svg("line", { x1: x(interval[0]), x2: x(interval[1]), y1: 9, y2: 9 }) : "", svg("circle", { cx: x(value), cy: 9, r: 5 }));
   };
+  const rangeText = (interval) => (interval ? `${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}` : interval === null ? "too few runs" : "…");
   Report.section("aggregate", () => {
     const [found, tasks] = [Report.aggregates(), Report.contested()];
     const left = Report.methods().filter((method) => !found.some((one) => one.method === method)).map((method) => data.methods[method].name);
@@ -71,10 +72,9 @@
     const intervals = found.map((one) => Report.interval("iqm", one.strata));
     const ends = found.flatMap((one, i) => [one.iqm, ...(intervals[i] ?? [])]);
     const range = [Math.min(0, ...ends), Math.max(1, ...ends)];
-    Report.table("aggregate-table", [{ title: "Method", text: true }, { title: "IQM" }, { title: "95 % interval" }, { title: `${Report.figure(range[0])} … ${Report.figure(range[1])}`, text: true }],
+    Report.table("aggregate-table", [{ title: "Method", text: true }, { title: "IQM", note: "95 % interval" }, { title: `${Report.figure(range[0])} … ${Report.figure(range[1])}`, text: true }],
       found.map((one, i) => [
-        { value: data.methods[one.method].name, content: Report.named(one.method) }, { value: one.iqm, content: one.iqm.toFixed(2) },
-        { value: intervals[i]?.[0] ?? NaN, content: intervals[i] ? `${intervals[i][0].toFixed(2)} to ${intervals[i][1].toFixed(2)}` : "…" },
+        { value: data.methods[one.method].name, content: Report.named(one.method) }, { value: one.iqm, content: [one.iqm.toFixed(2), el("small", {}, rangeText(intervals[i]))] },
         { value: one.iqm, content: intervalPlot(one.method, one.iqm, intervals[i], range) },
       ]));
     const levels = Array.from({ length: 101 }, (_, i) => range[0] + ((range[1] - range[0]) * i) / 100);
@@ -102,14 +102,14 @@
       const found = a === b ? null : Report.improvement(a, b);
       if (!found) return { value: NaN, content: a === b ? "" : "–", off: true };
       const first = a < b ? found : Report.improvement(b, a); // Each pair is resampled once.
-      const drawn = Report.interval("improvement", first.strata);
+      const drawn = first.tested ? Report.interval("improvement", first.strata) : null;
       const interval = drawn && (a < b ? drawn : [1 - drawn[1], 1 - drawn[0]]);
       const sure = interval && (interval[0] > 0.5 || interval[1] < 0.5);
       const text = found.probability.toFixed(2);
-      const range = interval ? `${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}` : "…";
-      const share = Math.round(Math.abs(found.probability - 0.5) * 90);
+      const range = rangeText(interval);
+      const share = interval === null ? 0 : Math.round(Math.abs(found.probability - 0.5) * 90);
       return {
-        value: found.probability, title: `${data.methods[a].name} beats ${data.methods[b].name}: ${text}, 95 % interval ${range}`,
+        value: found.probability, title: `${data.methods[a].name} beats ${data.methods[b].name}: ${text}, ${interval === null ? range : `95 % interval ${range}`}`,
         style: `background: color-mix(in srgb, var(${found.probability > 0.5 ? "--more" : "--less"}) ${share}%, var(--surface))`,
         content: [sure ? el("strong", {}, text) : text, methods.length <= 5 ? el("small", {}, range) : null],
       };
@@ -136,6 +136,7 @@
     }));
     Report.table("reach-table", [...(manyTasks ? [{ title: "Task", text: true }] : []), { title: "Method", text: true },
       ...heads(methods).map((head) => ({ ...head, title: `${head.title}'s score` }))], rows);
+    find("reach").hidden = !rows.flat().some((cell) => cell.value === Infinity || Number.isFinite(cell.value)); // none has finished
   };
 
   /** Score against the value of a setting: methods that differ in it alone. */
@@ -146,7 +147,7 @@
     host.replaceChildren();
     for (const { task, setting, points } of sweeps()) {
       const values = points.map(([, method]) => Report.scores(method, task));
-      const ends = values.map((one) => (one.length > 1 ? Report.interval("mean", [one]) : null) ?? [stats.mean(one), stats.mean(one)]);
+      const ends = values.map((one) => Report.interval("mean", [one]) ?? [stats.mean(one), stats.mean(one)]);
       // Values of a setting are seldom evenly spaced, so they stand side by side.
       Report.card(host, setting.replaceAll(".", " ").replaceAll("_", " "), {
         series: [{ name: Report.basisText(task), colour: "ink", points: true, x: points.map((_, i) => i), y: values.map(stats.mean), low: ends.map(([low]) => low), high: ends.map(([, high]) => high) }],

@@ -5,6 +5,7 @@
 
   const tex = (text) => text.replace(/[\\{}$&#_%^~]/g, (letter) => ({ "\\": "\\textbackslash{}", "^": "\\^{}", "~": "\\~{}" }[letter] ?? `\\${letter}`))
     .replace(/ ± /g, " $\\pm$ ").replace(/[\u202f\u00a0]/g, "~").replace(/–/g, "--").replace(/ ·/g, " $\\cdot$").replace(/°/g, "$^\\circ$").replace(/×/g, "$\\times$");
+  const NUMBER = /^-[\d.,]+(e[+-]?\d+)?( ± [\d.,]+(e[+-]?\d+)?)?( °)?$/;
   /** From rows of cells {text, bold}, the first of them the heads. */
   Report.formats = {
     LaTeX: (rows) => {
@@ -12,10 +13,13 @@
       return [`\\begin{tabular}{l${"r".repeat(rows[0].length - 1)}}`, "\\toprule", line(rows[0]), "\\midrule", ...rows.slice(1).map(line), "\\bottomrule", "\\end{tabular}"].join("\n");
     },
     Markdown: (rows) => {
-      const line = (row) => `| ${row.map((cell) => (cell.bold ? `**${cell.text}**` : cell.text).replaceAll("|", "\\|")).join(" | ")} |`;
+      const line = (row) => `| ${row.map((cell) => (cell.bold ? `**${cell.text}**` : cell.text).replaceAll("|", "\\|").replaceAll("<", "&lt;")).join(" | ")} |`;
       return [line(rows[0]), `|---|${"---:|".repeat(rows[0].length - 1)}`, ...rows.slice(1).map(line)].join("\n");
     },
-    CSV: (rows) => rows.map((row) => row.map((cell) => (/[",\n]/.test(cell.text) ? `"${cell.text.replaceAll('"', '""')}"` : cell.text)).join()).join("\n"),
+    CSV: (rows) => rows.map((row) => row.map(({ text }) => {
+      const plain = /^[=+@-]/.test(text) && !NUMBER.test(text) ? `'${text}` : text; // or a spreadsheet takes a name for a formula
+      return /[",]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+    }).join()).join("\n"),
   };
 
   const copy = async (text) => {

@@ -27,9 +27,9 @@
     Report.table("throughput-table", [...(manyTasks ? [{ title: "Task", text: true }] : []), { title: "Method", text: true }, { title: "Steps per second" }, { title: "Seconds of an iteration" }, { title: "Parts", text: true }],
       rows.map(({ task, method, rate, means }) => [...(manyTasks ? [{ value: task }] : []),
         { value: data.methods[method].name, content: Report.named(method) }, { value: rate, content: Report.count(rate) },
-        { value: total(means), content: Report.figure(total(means)) }, { value: total(means), content: bar(means, longest) }]));
+        { value: total(means), content: Report.figure(total(means) || NaN) }, { value: total(means), content: bar(means, longest) }]));
     find("throughput-table").append(el("div", { class: "legend" }, ...parts.map((part) => el("span", {}, el("i", { class: look(part) }), part))));
-  });
+  }, () => Report.visible().some((run) => run.throughput.rate !== null || total(run.throughput.parts)));
 
   const tables = data.settings.filter((one) => one.rows.length);
   find("settings-tables").append(...tables.flatMap((one, i) => [data.tasks.length > 1 ? el("h3", {}, one.tasks.join(", ")) : "", el("div", { id: `settings-${i}` })]));
@@ -64,7 +64,7 @@
 
   Report.section("next", () => {
     const [run] = data.runs;
-    const quoted = /^[\w./-]+$/.test(run.path) ? run.path : `'${run.path}'`;
+    const quoted = /^[\w./-]+$/.test(run.path) ? run.path : `'${run.path.replaceAll("'", "'\\''")}'`; // names of folders are anybody's
     const steps = [
       ...(run.finished ? [] : [["go on", "the command that started it; it continues from its last checkpoint"]]),
       ...(run.evaluation ? [] : [[`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"]]),

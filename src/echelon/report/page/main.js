@@ -40,8 +40,10 @@
     const wins = Report.methods().map((method) => ({
       method, best: cells.filter((cell) => cell.method === method && cell.best).length, bold: cells.filter((cell) => cell.method === method && cell.bold).length,
     })).sort((a, b) => b.best - a.best || b.bold - a.bold);
+    const level = wins.filter((win) => win.best === wins[0].best);
     const rest = wins.slice(1).filter((win) => win.bold).map((win) => `${name(win.method)} on ${win.bold}`);
     const of = tasks.length === Report.tasks().length ? `${tasks.length} tasks` : `the ${tasks.length} tasks that two or more methods ran`;
+    if (level.length > 1) return `${level.map((win) => name(win.method)).join(" and ")} have the highest mean ${metric} on ${wins[0].best} of ${of} each.${soFar}`;
     return `${name(wins[0].method)} has the highest mean ${metric} on ${wins[0].best} of ${of} and is among the best on ${wins[0].bold}`
       + `${rest.length ? `; ${rest.join(", ")}` : "; no other method is"}.${soFar}`;
   };

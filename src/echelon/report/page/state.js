@@ -67,7 +67,7 @@
   }, []).map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join();
   const spread = (text, count) => text.split(",").filter(Boolean).flatMap((part) => {
     const [first, last] = part.split("-").map(Number);
-    return Array.from({ length: (last ?? first) - first + 1 || 0 }, (_, i) => first + i);
+    return Array.from({ length: Math.min(last ?? first, count - 1) - first + 1 || 0 }, (_, i) => first + i);
   }).filter((number) => Number.isInteger(number) && number >= 0 && number < count);
 
   const usual = { ...choice };

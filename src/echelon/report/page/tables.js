@@ -10,7 +10,7 @@
   /** What is copied of a cell: its text without what is small. */
   const words = (cell) => {
     const parts = [cell.content ?? cell.value].flat().filter((part) => part !== null && part !== undefined && !(part.tagName === "SMALL" || part.tagName === "svg"));
-    return { text: parts.map((part) => part.textContent ?? String(part)).join("").trim(), bold: parts.some((part) => part.tagName === "STRONG") };
+    return { text: parts.map((part) => part.textContent ?? String(part)).join("").replace(/[\t\r\n\u2028\u2029]+/g, " ").trim(), bold: parts.some((part) => part.tagName === "STRONG") };
   };
 
   /** Columns are {title, text, swatch, note}; cells {value, content, off}; `value` is what a column sorts by. */

@@ -1,5 +1,7 @@
 """The success tolerance, one for all environments of a seed, which shrinks as they succeed."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,8 @@ class Tolerance:
         """Control steps since the tolerance last changed."""
         self.fixed = False
         """Whether it no longer changes, for evaluation."""
+        self.mean_of_ranks: Callable[[Tensor], Tensor] = lambda x: x
+        """The mean of what all ranks have, each with its share of the environments."""
 
     def advance(self, last_successes: Tensor) -> None:
         """Advance by one control step; `last_successes [N]` are those of each environment's last finished episode."""
@@ -26,7 +30,7 @@ class Tolerance:
             return
         config = self.config
         self.steps += 1
-        successes = last_successes.view(*self._shape, -1).mean(-1)
+        successes = self.mean_of_ranks(last_successes.view(*self._shape, -1).mean(-1))
         due = (self.steps >= config.tolerance_interval) & (successes >= config.tolerance_successes)
         smaller = (config.tolerance_shrink * self.value).clamp(config.target_tolerance, config.tolerance)
         self.value.copy_(torch.where(due, smaller, self.value))

@@ -13,7 +13,8 @@ distances, the lifted flag and successes are observed as they were before the st
 a change of goal or the start of an episode, the new values are observed.
 """
 
-from typing import ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 import mujoco
 import torch
@@ -106,6 +107,16 @@ class AllegroKuka(MujocoTask[C]):
         """Take the tolerance that training had reached in `state`, and keep it fixed."""
         self.tolerance.value.copy_(state["kept"]["tolerance"])  # pyright: ignore[reportIndexIssue]
         self.tolerance.fixed = True
+
+    def join(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """All ranks have the same tolerance, by the successes of all."""
+        self.tolerance.mean_of_ranks = mean
+
+    def go_on_from(self, state: State) -> None:
+        """Take the tolerance that training had reached in `state`."""
+        kept: Any = state["kept"]
+        for name in ("tolerance", "tolerance_steps"):
+            self.kept[name].copy_(kept[name])
 
     def model(self) -> mujoco.MjModel:
         return scene.build(self.place)

@@ -1,0 +1,5 @@
+"""Processes that train one run together, each on its own GPU with its own share of the environments."""
+
+from echelon.ranks.ranks import ALONE, Ranks
+
+__all__ = ["ALONE", "Ranks"]

@@ -1,0 +1,37 @@
+"""From the environment variables that torchrun sets to ranks that have found each other.
+
+Imports no torch: a process that is started alone has nothing to join.
+"""
+
+import os
+
+from echelon.errors import UserError, first_line
+from echelon.ranks.ranks import ALONE, Ranks
+
+NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+def join() -> Ranks:
+    """All ranks of this run. Processes that torchrun starts join each other, any other is alone."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1":
+        return ALONE
+    if missing := [name for name in NEEDED if name not in os.environ]:
+        are = "is" if len(missing) == 1 else "are"
+        raise UserError(f"WORLD_SIZE is {size}, but {', '.join(missing)} {are} missing; start it by torchrun")
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        value = os.environ[name]
+        if not value.isdigit() or (name != "WORLD_SIZE" and int(value) >= int(size)):
+            raise UserError(f"{name} is {value!r}, not a number below {size}; start it by torchrun")
+
+    import torch.distributed as dist
+
+    from echelon.ranks.together import PATIENCE, Together
+
+    if not dist.is_initialized():
+        try:
+            dist.init_process_group("gloo", timeout=PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            rank = os.environ["RANK"]
+            raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
+    return Together(int(os.environ["LOCAL_RANK"]))

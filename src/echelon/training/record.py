@@ -1,0 +1,87 @@
+"""What a run writes down, iteration by iteration: metrics, distances, takeovers, faults. Rank 0 does it for all."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from echelon.console.view import View
+from echelon.logging.metrics import MetricsWriter
+from echelon.logging.trouble import TroubleWatch
+from echelon.runs.distances import DistanceWriter
+from echelon.runs.faults import keep_faults
+from echelon.runs.folder import RunFolder
+from echelon.runs.genealogy import GenealogyWriter
+from echelon.runs.json_lines import LineWriter
+from echelon.training.trainer import Iteration, Trainer
+
+
+class NoRecord:
+    """Of a rank that leaves writing to rank 0."""
+
+    files: Sequence[LineWriter] = ()
+    """Those that a checkpoint counts on."""
+
+    def __enter__(self) -> "NoRecord":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def metrics(self, metrics: Mapping[str, float]) -> None:
+        """Of an iteration."""
+
+    def happened(self, result: Iteration, env_steps: int) -> None:
+        """What else an iteration found out."""
+
+    def trouble(self, metrics: Mapping[str, float], last: bool) -> None:
+        """Warn of what metrics tell of."""
+
+    def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+        """Simulations that went wrong."""
+
+
+class Record(NoRecord):
+    """Opens the run's files after the iterations that are done; lines of later ones are dropped."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, view: View) -> None:
+        self._folder, self._trainer = folder, trainer
+        self._open = ExitStack()
+        self._log = self._open.enter_context(MetricsWriter(folder, trainer.iteration))
+        if self._log.gap:
+            view.message(f"WARNING: {self._log.gap}")
+        self._distances = DistanceWriter(folder, trainer.iteration)
+        self._genealogy = GenealogyWriter(folder, trainer.iteration)
+        if trainer.selection is not None and trainer.iteration == 0:
+            self._genealogy.begin(trainer.selection.start())
+        self._trouble = TroubleWatch(trainer.config, view.message)
+        self.files = (self._log.lines, self._distances, self._genealogy)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def metrics(self, metrics: Mapping[str, float]) -> None:
+        self._log.write(metrics)
+
+    def happened(self, result: Iteration, env_steps: int) -> None:
+        iteration = self._trainer.iteration
+        if result.kl_matrix is not None:
+            self._distances.write(iteration, env_steps, result.kl_matrix)
+        if result.takeovers:
+            for one in result.takeovers:
+                if math.isnan(one.objective):
+                    self._trouble.tell_of_broken(iteration, one.member, one.donor)
+            takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
+            self._genealogy.write(iteration, env_steps, takeovers)
+
+    def trouble(self, metrics: Mapping[str, float], last: bool) -> None:
+        self._trouble.look(metrics, last)
+
+    def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+        if faults:
+            keep_faults(self._folder, iteration, faults)

@@ -1,0 +1,111 @@
+"""Where a run begins: at its newest whole checkpoint, with the networks of another run, or from nothing."""
+
+import math
+from pathlib import Path
+
+from echelon.console.view import View
+from echelon.envs.contract import Shared, Stateful
+from echelon.errors import UserError, first_line
+from echelon.runs import checkpoint
+from echelon.runs.checkpoint import Checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.training.trainer import Trainer
+
+
+def resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None = None) -> float:
+    """Load the newest whole checkpoint, if there is one, or that of an iteration; seconds the run has taken so far.
+
+    Rank 0 chooses it for all. What is learned is then the same on all ranks to the bit, whatever machine each is on.
+    """
+    ranks = trainer.ranks
+    found = ranks.attempt(lambda: _find(trainer, folder, view, iteration) if ranks.first else None)
+    path = ranks.broadcast(None if found is None else found.path)
+    seconds = ranks.attempt(lambda: _go_on(trainer, folder, found, path, view))
+    trainer.share()
+    return seconds
+
+
+def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> Checkpoint | None:
+    found = checkpoint.load_newest(folder, view.message) if iteration is None else checkpoint.load(folder, iteration)
+    if found is None and folder.lost_checkpoints and not checkpoint.any_saved(folder):
+        raise UserError(
+            f"{folder.path} has logged iterations but no checkpoint is left, and training anew would overwrite them; "
+            "put its checkpoints back, or choose another folder with --out"
+        )
+    if found is None:
+        if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
+            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
+        return None
+    if found.iteration > trainer.config.num_iterations:
+        raise UserError(
+            f"{folder.path} is at iteration {found.iteration} already, beyond the {trainer.config.num_iterations} "
+            "that were asked for; ask for more, or choose another folder with --out"
+        )
+    here = trainer.env.device.type
+    if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
+        raise UserError(
+            f"{folder.path} was trained on {there}, not {here}, where it cannot go on; use --device {there}"
+        )
+    return found
+
+
+def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, path: Path | None, view: View) -> float:
+    if path is None:
+        if trainer.config.start_from:
+            warm_start(trainer, trainer.config.start_from, view)
+        return 0.0
+    found = found or checkpoint.load_path(path)
+    same = found.ranks == trainer.ranks.size
+    try:
+        trainer.load_learned(found.state["trainer"])
+        if same:
+            trainer.load_own_state(found.of_rank(trainer.ranks.rank))
+        else:
+            _begin_episodes(trainer, found)
+        seconds = float(found.state["seconds"])
+    except UserError:
+        raise
+    except Exception as error:  # whatever a stranger's file makes of it
+        raise UserError(
+            f"checkpoint {found.path} does not fit this run ({first_line(error)}): it is of another task or network, "
+            "or no version of Echelon wrote it; remove it, or choose another folder with --out"
+        ) from None
+    if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
+        raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
+    view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    if not same:
+        view.message(
+            f"{_ranks(found.ranks)} saved it and {_ranks(trainer.ranks.size)} will train it now, so its episodes begin "
+            "anew: learning goes on, but not to the bit"
+        )
+    elif not isinstance(trainer.env, Stateful) or not found.state["trainer"]["env"]:
+        view.message(
+            "the environment keeps no state (state_dict), so its episodes begin anew: "
+            "learning goes on, but not to the bit"
+        )
+    return seconds
+
+
+def _begin_episodes(trainer: Trainer, found: Checkpoint) -> None:
+    """Environments that are divided otherwise cannot go on where they were; what they have in common can."""
+    state = found.state["trainer"]["env"]
+    if isinstance(trainer.env, Shared) and state:
+        trainer.env.go_on_from(state)
+    trainer.collector.reset()
+
+
+def _ranks(count: int) -> str:
+    return "one process" if count == 1 else f"{count} ranks"
+
+
+def warm_start(trainer: Trainer, run: str, view: View) -> None:
+    """Begin with the networks of another run."""
+    found = checkpoint.load(RunFolder.open(run), "newest")
+    try:
+        trainer.model.load_state_dict(found.state["trainer"]["model"])
+    except RuntimeError:
+        raise UserError(
+            f"the networks of {run} have other sizes, so they cannot be started from; it needs the same observations, "
+            "actions, --model, --policies and kind of algorithm"
+        ) from None
+    view.message(f"started from the networks of {run} after iteration {found.iteration}")
