@@ -44,7 +44,7 @@ def shape_of(size: Size) -> tuple[int, ...]:
 
 def dtype_of(size: Size) -> torch.dtype:
     """What a group is stored as."""
-    return torch.float32 if isinstance(size, int) or any(size[3:]) else torch.uint8
+    return torch.get_default_dtype() if isinstance(size, int) or any(size[3:]) else torch.uint8
 
 
 State = Mapping[str, object]
