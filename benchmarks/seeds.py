@@ -1,7 +1,7 @@
 """How much faster are several seeds side by side than one after another? Whole processes, from start to end.
 
     python benchmarks/seeds.py CartpoleSwingup --seeds 8 --iterations 40 --device cpu
-    python benchmarks/seeds.py AllegroHand --seeds 8 --num-envs 4096 --iterations 120 --alone 2 --json h200.json
+    python benchmarks/seeds.py AllegroHand --seeds 8 --num-envs 4096 --iterations 60 --alone 1 --json h200.json
 
 Both train the same: `echelon train TASK --seeds N` in one process, then `--seed` after `--seed`, a process each. With
 `--alone K` only K of these are run, and their mean is taken N times. Of the iterations, `--warm-up` are left out of the

@@ -19,6 +19,11 @@ RESULTS = ROOT / "results" / "learning"
 PAPER = ROOT / "results" / "paper" / "points.csv"
 COLOURS = {"cpo": "#D55E00", "ppo": "#666666"}
 """Of the paper's points; ours are blue."""
+OTHERS = {
+    "ShadowHand": {"ShadowHand_adversary": "ours, with adversary"},
+    "FrankaCubeStack": {"FrankaCubeStack_ppo_mlp": "ours, PPO without memory"},
+}
+"""Folders of further runs beside a task's own."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,10 @@ def beside_the_paper() -> Figure:
         axis.plot(
             steps, [float(row[f"{metric}/leader"]) for row in rows], color="#0072B2", linewidth=2, label="ours, CPO"
         )
+        for other, name in OTHERS.get(task, {}).items():
+            curve = rows_of(other)
+            places = [float(row["env_steps"]) / 1e9 for row in curve]
+            axis.plot(places, [float(row[f"{metric}/leader"]) for row in curve], "--", color="#0072B2", label=name)
         for algo, colour in COLOURS.items():
             theirs = [point for point in points if (point["task"], point["algo"]) == (task, algo)]
             if theirs:

@@ -18,6 +18,7 @@ from echelon.commands.evaluate import EvaluateFlags
 from echelon.config import ALGORITHMS, TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting
 from echelon.console.flags import flags_of
+from echelon.console.interrupt import Preempted
 from echelon.errors import UserError, nearest
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.presets.variants import VARIANTS
@@ -194,6 +195,12 @@ def test_the_end_of_training_says_what_to_type_next(capsys: pytest.CaptureFixtur
     assert "The run is in my run, after 0 s." in said
     assert "echelon evaluate 'my run'\n" in said
     assert "echelon train Pendulum --out 'my run'" in said
+
+
+def test_sigterm_is_75_and_says_how_to_resume(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
+    stand_ins.fails_with = Preempted()
+    assert cli.main([*T, "--seed", "4"]) == 75
+    assert "The same command goes on" in capsys.readouterr().out
 
 
 def test_ctrl_c_is_130_and_says_how_to_resume(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:

@@ -20,6 +20,7 @@ PROGRAM = {
     "commands",
     "export",
     "training",
+    "islands",
     "evaluation",
     "report",
     "viewing",
@@ -34,6 +35,7 @@ NEVER = {
     "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
     "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning"},
     "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
+    "islands": SIMULATION | PROGRAM - {"islands"},
     "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench", "presets"},
 }
 ONLY = {

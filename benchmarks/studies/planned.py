@@ -44,7 +44,7 @@ class Task:
     metric: str
     threshold: float
     evaluated: str
-    """The score's name in an evaluation; empty if it is yet to be built, which leaves the task out."""
+    """The score's name in an evaluation."""
     more: bool = True
     """Whether more is better."""
     rate_of: str = ""
@@ -54,8 +54,8 @@ class Task:
 @dataclass(frozen=True)
 class Plan:
     tasks: Sequence[Task]
-    arms: Mapping[str, Sequence[str] | None]
-    """Flags of `echelon train`; None for an arm that is not decided, which is left out."""
+    arms: Mapping[str, Sequence[str]]
+    """Flags of `echelon train`."""
     comparisons: Sequence[tuple[str, str]] = ()
     seeds: Sequence[int] = (101, 102, 103)
     flags: Sequence[str] = ("--device", "cuda", "--num-envs", "24576")
@@ -66,13 +66,13 @@ class Plan:
 
     def blocks(self) -> list[tuple[Task, int]]:
         """All tasks with the first seed, then all with the next."""
-        return [(task, seed) for seed in self.seeds for task in self.tasks if task.evaluated]
+        return [(task, seed) for seed in self.seeds for task in self.tasks]
 
     def order(self, task: Task, seed: int) -> list[str]:
-        """The arms of a block. Those left out are shuffled too, so that the others keep their order without them."""
+        """The arms of a block, shuffled."""
         arms = list(self.arms)
         random.Random(f"{task.name}/{seed}").shuffle(arms)
-        return [arm for arm in arms if self.arms[arm] is not None]
+        return arms
 
     def left(self, ledger: Rows) -> Iterator[tuple[Task, int, list[str]]]:
         """Unfinished blocks with the arms they still need; a run that ended twice without success needs no more."""
@@ -80,13 +80,6 @@ class Plan:
             arms = [arm for arm in self.order(task, seed) if not over(tries(ledger, task, seed, arm))]
             if arms:
                 yield task, seed, arms
-
-    def left_out(self) -> str:
-        tasks = [
-            f"{task.name}, whose score `{task.metric}` is yet to be built" for task in self.tasks if not task.evaluated
-        ]
-        arms = [f"the arm {arm}, which is not decided" for arm, flags in self.arms.items() if flags is None]
-        return f"Left out: {'; '.join([*tasks, *arms]) or 'nothing'}."
 
 
 def first_to_meet(

@@ -24,6 +24,7 @@ commands:
   variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command goes on where it stopped
   train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
+  islands PLACE              show what runs that exchange networks have found, and who took over from whom
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page

@@ -24,6 +24,7 @@ ATTACKS = {
     "environments": (environments.faults, 150, 5, "an environment with bad numbers, shapes, types or exceptions"),
     "checkpoints": (checkpoints.harmed, 200, 8, "checkpoints damaged or made up"),
     "flags": (flags.fuzz, 816, 20, "absurd values of flags"),
+    "flags-readers": (flags.fuzz_readers, 150, 3, "the same of commands that read a run"),
     "pages": (pages.injected, 10, 1, "scripts for names, in Chromium"),
 }
 """The attack, its tries, those of a sample, and what it is."""

@@ -11,7 +11,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 TESTS = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("attack", ["kills", "disk", "moved", "environments", "checkpoints", "flags", "pages"])
+@pytest.mark.parametrize(
+    "attack",
+    ["kills", "kills-ranks", "disk", "moved", "environments", "checkpoints", "flags", "flags-readers", "pages"],
+)
 def test_it_holds(attack: str) -> None:
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
     command = [sys.executable, "-m", "chaos", attack, "--sample"]

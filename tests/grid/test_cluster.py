@@ -185,7 +185,8 @@ class LosesANode(PlainGridView):
     def _lose(self, cell: Cell) -> None:
         id = self._progress.nodes[cell.name].rpartition("/")[2]
         (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(id)]
-        (child,) = [pid for pid, words in processes() if "echelon.grid.child" in words and f"{cell.name}.json" in words]
+        settings = str(cell.path.parent / "logs" / f"{cell.name}.json")  # another grid may run here with like cells
+        (child,) = [pid for pid, words in processes() if "echelon.grid.child" in words and settings in words]
         os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
         self._cluster.remove_node(gone, allow_graceful=False)
         os.kill(child, signal.SIGKILL)
@@ -198,7 +199,7 @@ def processes() -> list[tuple[int, str]]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append((int(path.parent.name), path.read_text().replace("\0", " ")))
+            found.append((int(path.parent.name), path.read_text(errors="replace").replace("\0", " ")))
         except OSError:
             continue  # it has just ended
     return found

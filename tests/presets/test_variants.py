@@ -38,6 +38,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "sapg_cpo_steps": {"algo": "sapg", "update.minibatches": 4},
     # 4 times PPO's N·8 rows in minibatches of 4·N.
     "ppo_x4": {"algo": "ppo", "update.minibatches": 8},
+    "ppo_mlp": {"algo": "ppo"},  # the hand has no LSTM to leave out
     "sapg_shifted_clip": {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},
     "cpo_even_pull": {"pull.use_advantage": False},
     # 2·6 blocks of rows against SAPG's 6 + 1.
@@ -151,6 +152,7 @@ def test_a_wrong_name_gets_the_nearest(name: str, sentence: str) -> None:
     ("task", "flags", "expected"),
     [
         ("AllegroHand", [], ("ppo", ("ppo_x4",), 8, 0.001)),
+        ("FrankaCubeStack", [], ("ppo", ("ppo_mlp",), None, 0.0)),
         ("AllegroHand", ["--preset", "paper"], ("cpo", (), None, 0.001)),
         ("AllegroHand", ["--algo", "cpo"], ("cpo", ("no_adversary",), None, 0.0)),
         ("AllegroHand", ["--algo=cpo", "--preset=paper"], ("cpo", (), None, 0.001)),
@@ -171,3 +173,9 @@ def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[s
 def test_every_best_variant_is_one() -> None:
     assert set(BEST) <= set(FAMILIES)
     assert {name for names in BEST.values() for name in names} <= set(VARIANTS)
+
+
+def test_ppo_without_memory_has_no_lstm() -> None:
+    before = preset("FrankaCubeStack")
+    after = apply_variants(before, ["ppo_mlp"])
+    assert (before.model.lstm, after.model.lstm) == (256, 0)

@@ -13,11 +13,14 @@ import torch
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
-from echelon.config import TrainConfig
+from echelon.bench.measure import bench
+from echelon.bench.table import table
+from echelon.config import ModelConfig, TrainConfig
 from echelon.console.interrupt import Preempted
 from echelon.console.view import NullView
 from echelon.envs.contract import Step
 from echelon.errors import SaidElsewhere, UserError
+from echelon.presets import preset
 from echelon.ranks import ALONE
 from echelon.ranks.together import Together
 from echelon.runs.folder import RunFolder
@@ -71,6 +74,15 @@ def run_alone(config: TrainConfig) -> list[str]:
     if Together().first:
         train(resolve(config, ranks=ALONE), listener, drifting)
     return listener.said
+
+
+def benched() -> str:
+    """The table that rank 0 prints."""
+    ranks = Together()
+    config = replace(preset("DeceptiveReach"), num_envs=24, device="cpu", model=ModelConfig(hidden=(8,)))
+    found = bench(resolve(config, ranks=ranks).config, 1, lambda text: None, ranks)
+    assert [share.steps for share in found.ranks] == [12 * config.update.horizon] * 2
+    return table(found) if ranks.first else ""
 
 
 class Evicted(DriftEnv):

@@ -95,6 +95,14 @@ def test_a_rank_that_is_told_to_leave_takes_all_with_it_and_all_save(tmp_path: P
     assert (found.iteration, found.ranks) == (1, 2)
 
 
+def test_a_bench_shows_every_rank(world: World) -> None:
+    """Each has half of the environments, and both take as long: they wait for each other."""
+    tables, silence = world(acts.benched)
+    assert "rank 0: " in tables
+    assert "rank 1: " in tables
+    assert silence == ""
+
+
 def test_one_mistake_is_told_once(world: World) -> None:
     assert world(acts.one_mistake) == [["rank 1: it is full"] * 2, ["silent"] * 2]
     assert world(acts.answers) == [[1, 3], [1, 3]]
@@ -197,7 +205,7 @@ def test_variables_that_make_no_sense_are_one_sentence(monkeypatch: pytest.Monke
     monkeypatch.setenv("WORLD_SIZE", "4")
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match="RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT are missing; start it by torchrun"):
+    with pytest.raises(UserError, match="RANK, MASTER_ADDR, MASTER_PORT are missing; start it by torchrun"):
         joining.join()
     for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")

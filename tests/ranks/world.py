@@ -45,7 +45,7 @@ class World:
     def __call__(self, act: Callable[..., Any], *arguments: Any) -> list[Any]:
         for pipe in self._pipes:
             pipe.send((act, arguments))
-        answers = [pipe.recv() if pipe.poll(60) else "no answer within a minute" for pipe in self._pipes]
+        answers = [pipe.recv() if pipe.poll(240) else "no answer within four minutes" for pipe in self._pipes]
         problems = [answer for answer in answers if isinstance(answer, str)]
         assert not problems, "\n".join(problems)
         return [answer[0] for answer in answers]

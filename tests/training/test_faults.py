@@ -19,6 +19,7 @@ from torch import Tensor
 from training.test_loop import Remember, drift, iterations_of, state_of, tiny
 
 from echelon.config import TrainConfig
+from echelon.console.view import PlainView
 from echelon.envs.contract import Groups, Step
 from echelon.errors import UserError
 from echelon.runs import checkpoint
@@ -288,10 +289,12 @@ def saved(out: Path) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
-def test_a_terminal_that_hangs_up_saves(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [("SIGHUP", 130), ("SIGUSR1", 75)])
+def test_a_terminal_that_hangs_up_and_a_cluster_that_warns_save(number: str, code: int, tmp_path: Path) -> None:
+    """The exit code tells a cluster to start it again."""
     child = start(tmp_path / "run", stdout=subprocess.DEVNULL)
-    child.send_signal(signal.SIGHUP)
-    assert child.wait(60) == 130
+    child.send_signal(getattr(signal, number))
+    assert child.wait(60) == code
     assert saved(tmp_path / "run")
 
 
@@ -304,6 +307,17 @@ def test_a_closed_pipe_saves(tmp_path: Path) -> None:
     assert saved(tmp_path / "run")
     assert child.stderr is not None
     assert b"Traceback" not in child.stderr.read()
+
+
+def test_a_folder_in_the_place_of_metrics_is_told_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The view cannot read it either, and must not take that for a closed terminal, after which nothing is said."""
+    out = tmp_path / "run"
+    train(tiny(out, 2), make_env=drift)
+    (out / "metrics.jsonl").unlink()
+    (out / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"metrics\.jsonl cannot be read: Is a directory; move it away"):
+        train(tiny(out, 3), view=PlainView(), make_env=drift)
+    assert "iterations 2 to 3" in capfd.readouterr().out
 
 
 def test_five_interrupts_end_without_a_traceback(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
 
 import torch
 
@@ -15,15 +16,23 @@ class Clock:
     """Median milliseconds of repeated calls. On CUDA the work is captured as a graph, if training does so."""
 
     def __init__(
-        self, device: torch.device, generators: Iterable[torch.Generator], repeats: int, *, capture: bool
+        self,
+        device: torch.device,
+        generators: Iterable[torch.Generator],
+        repeats: int,
+        *,
+        capture: bool,
+        mode: Literal["global", "thread_local"] = "global",
     ) -> None:
+        """`mode` as of `Captured`."""
         self.device, self._generators, self._repeats, self._capture = device, tuple(generators), repeats, capture
+        self._mode: Literal["global", "thread_local"] = mode
 
     def milliseconds(
         self, run: Callable[[], object], around: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> float:
         """Of one call. `around` is entered while it is captured."""
-        captured = Captured(run, self.device, self._generators, around, enabled=self._capture)
+        captured = Captured(run, self.device, self._generators, around, enabled=self._capture, mode=self._mode)
         for _ in range(3):  # as it is, recording, a first replay
             captured()
         return self.typical(captured)

@@ -8,7 +8,7 @@ that run alone find other things in the caches than they do in company, so a res
 import dataclasses
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from echelon.config import TrainConfig
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.logging.metrics import MetricsWriter
+from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 from echelon.training.loop import set_up_torch
@@ -30,6 +31,22 @@ from echelon.training.trainer import Trainer
 Say = Callable[[str], None]
 WARM_UPS = 3
 """Iterations before the clock starts: as they are, recording, a first replay."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several ranks took."""
+
+    iteration: float
+    """Milliseconds."""
+    steps: int
+    """Its environment steps of an iteration."""
+    memory: int | None
+
+    @property
+    def rate(self) -> float:
+        """Environment steps per second."""
+        return 1000 * self.steps / self.iteration
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,8 @@ class Bench:
     """Bytes on the device; None on a CPU."""
     synchronisations: int | None
     """Times the host waits for the device in an iteration; None on a CPU."""
+    ranks: Sequence["Share"] = ()
+    """What each rank took, where there are several; all else is rank 0's."""
 
     @property
     def steps(self) -> int:
@@ -58,19 +77,20 @@ class Bench:
         return 1000 * self.steps / self.iteration
 
 
-def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
+def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) -> Bench:
     """Train for some iterations and measure. Nothing of it is kept."""
     set_up_torch(config)
-    device = choose_device(config.device)
+    device = ranks.device(choose_device(config.device).type)
+    ranks.connect(device)
     held = memory(device)
     say("building")
-    env = maker(config, spread_clocks=True)(config.num_envs, device, config.seed)
-    trainer = Trainer(env, config)
+    env = maker(config, spread_clocks=True)(config.num_envs // ranks.size, device, ranks.seed(config.seed))
+    trainer = Trainer(env, config, ranks=ranks)
     for number in range(WARM_UPS):
         say(f"iteration {number + 1} of {WARM_UPS}, not timed")
         trainer.iterate()
     generators = [trainer.generator, *([env.generator] if isinstance(env, Capturable) else [])]
-    clock = Clock(device, generators, max(3, iterations // 2), capture=config.capture)
+    clock = Clock(device, generators, max(3, iterations // 2), capture=config.capture, mode=ranks.capture_mode)
     whole, parts = _iterations(trainer, clock, iterations, say)
     waits = synchronisations(trainer.iterate, device)
     used = memory(device)
@@ -83,7 +103,9 @@ def bench(config: TrainConfig, iterations: int, say: Say) -> Bench:
     physics = parts.get("collect/physics")
     rate = 1000 * config.steps_per_iteration / physics if physics else None
     taken = used - held if used is not None and held is not None else None
-    return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits)
+    shares = ranks.gather(Share(whole, config.steps_per_iteration // ranks.size, taken))
+    each = shares if ranks.size > 1 else ()
+    return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits, each)
 
 
 def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tuple[float, dict[str, float]]:

@@ -22,6 +22,9 @@ def table(found: Bench) -> str:
     if found.synchronisations is not None:
         times = "once" if found.synchronisations == 1 else f"{found.synchronisations} times"
         lines.append(f"the host waits for the device {times} in an iteration")
+    for rank, share in enumerate(found.ranks):
+        room = "" if share.memory is None else f", {share.memory / 2**30:.1f} GiB"
+        lines.append(f"rank {rank}: {share.iteration:.2f} ms, {count(share.rate)} steps/s{room}")
     return "\n".join(lines)
 
 
@@ -45,6 +48,9 @@ def document(found: Bench) -> str:
         "physics_steps_per_s": found.physics_rate,
         "memory_bytes": found.memory,
         "synchronisations": found.synchronisations,
+        "ranks": [
+            {"iteration_ms": one.iteration, "steps_per_s": one.rate, "memory_bytes": one.memory} for one in found.ranks
+        ],
         "config": to_dict(found.config),
     }
     return json.dumps(figures, indent=2) + "\n"

@@ -2,9 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from echelon.commands.tasks import task_list
 from echelon.errors import UserError
+
+if TYPE_CHECKING:
+    from echelon.training.resolve import Resolved
 
 USAGE = """\
 usage: echelon bench TASK [flags]
@@ -30,23 +34,35 @@ def run(arguments: list[str]) -> int:
 
     from echelon.commands.train import resolve_flags, split_task
     from echelon.console.flags import one_count, one_value, split_flags
+    from echelon.ranks.joining import join
     from echelon.runs.durable import require_writable
 
-    task, rest = split_task(arguments, "bench")
-    own, flags = split_flags(rest, ("--repeats", "--json"), f"echelon bench {task}")
-    repeats, given = one_count(own, "--repeats", 20), one_value(own, "--json", "")
-    resolved = resolve_flags(task, flags)
-    for note in resolved.notes:
-        print(note)
+    def read() -> "tuple[Resolved, int, Path]":
+        task, rest = split_task(arguments, "bench")
+        own, flags = split_flags(rest, ("--repeats", "--json"), f"echelon bench {task}")
+        repeats, given = one_count(own, "--repeats", 20), one_value(own, "--json", "")
+        resolved = resolve_flags(task, flags, ranks)
+        config = resolved.config
+        path = Path(given or f"bench/{config.task}-{config.method}.json")
+        if ranks.first:
+            require_writable(path)
+        return resolved, repeats, path
+
+    ranks = join()
+    resolved, repeats, path = ranks.attempt(read)
     config = resolved.config
-    path = Path(given or f"bench/{config.task}-{config.method}.json")
-    require_writable(path)
+    for note in resolved.notes if ranks.first else ():
+        print(note)
 
     from echelon.bench.measure import bench
     from echelon.bench.table import document, table
 
-    found = bench(config, repeats, _say)
+    found = bench(config, repeats, _say if ranks.first else lambda text: None, ranks)
+    ranks.leave()
+    if not ranks.first:
+        return 0
     _say("")
+    task = config.source or config.task
     print(f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
     try:

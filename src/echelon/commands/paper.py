@@ -37,6 +37,8 @@ names:
 """
 PROBE_ITERATIONS = 12
 """Iterations trained to measure a rate; the first half compiles and is not counted."""
+CPU_PROBE_ITERATIONS, CPU_PROBE_ENVS = 4, 16
+"""On a CPU, where nothing compiles, and fewer environments for each policy than a GPU wants have the same rate."""
 
 
 def run(arguments: list[str]) -> int:
@@ -118,9 +120,7 @@ def measured_rates(cells: "Sequence[Cell]", tasks: Iterable[str]) -> dict[tuple[
     for task in tasks:
         if not any(known == task for known, _ in rates):
             probed = [cell for cell in cells if cell.config.task == task][-1]
-            print(
-                f"measuring the rate of {task}, {probed.config.method}: {PROBE_ITERATIONS} iterations ...", flush=True
-            )
+            print(f"measuring the rate of {task}, {probed.config.method}, for a few iterations ...", flush=True)
             rates[task, probed.config.method] = _probe(probed)
     return rates
 
@@ -131,10 +131,14 @@ def _probe(cell: "Cell") -> float:
     from echelon.grid.process import CellProcess
     from echelon.runs.folder import RunFolder
     from echelon.runs.metrics import read_metrics
+    from echelon.training.resolve import choose_device
 
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "probe"
         config = replace(cell.config, iterations=PROBE_ITERATIONS, out=str(out))
+        if choose_device(config.device).type == "cpu":
+            fewer = min(config.num_envs, CPU_PROBE_ENVS * config.num_policies)
+            config = replace(config, iterations=CPU_PROBE_ITERATIONS, num_envs=fewer)
         process = CellProcess(Cell("probe", config), Path(place))
         try:
             while not process.ended():
@@ -146,7 +150,7 @@ def _probe(cell: "Cell") -> float:
         if not (out / "metrics.jsonl").exists():
             return math.nan
         rates = [line["fps/total"] for line in read_metrics(RunFolder(out, config)) if "fps/total" in line]
-    return statistics.median(rates[PROBE_ITERATIONS // 2 :] or [math.nan])
+    return statistics.median(rates[len(rates) // 2 :] or [math.nan])
 
 
 def plan_text(left: "Sequence[Cell]", rates: dict[tuple[str, str], float]) -> str:

@@ -40,8 +40,8 @@ def run(arguments: list[str]) -> int:
     given = parse(ReportFlags(), flags, "echelon report RUN...", "Show what runs did, in one page.")
 
     width = inches(given.column)
-    if given.watch is not None and not given.watch >= 1:
-        raise UserError(f"--watch takes seconds, at least 1, not {given.watch:g}")
+    if given.watch is not None and not 1 <= given.watch <= 86_400:
+        raise UserError(f"--watch takes seconds, from 1 to 86,400, not {given.watch:g}")
 
     from echelon.report.write import read_contents, write_page, write_report
 

@@ -25,6 +25,7 @@ Train TASK, or resume its run: the same command goes on where it stopped. With -
 flags change the run's settings from here on, which is written down. An environment that is not built in is named by
 where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
 mypackage.module:make for a function make(num_envs, device, seed).
+torchrun --nproc-per-node 8 -m echelon train TASK [flags] trains one run on eight GPUs.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
   --algo NAME                ppo, pbt, sapg, cpo or flock (default: what was found best for TASK, else cpo)
@@ -40,6 +41,7 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --film-every K             film the leader every K iterations, into films/ of the run
   --seed SEED                decides everything random (default: 0)
   --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
+  --islands.place PLACE      exchange networks with other runs in a shared folder or object store
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
@@ -62,28 +64,35 @@ def run(arguments: list[str]) -> int:
     from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
     from echelon.training.loop import train
-    from echelon.training.seeds import train_seeds
 
     if not ranks.first:
+        code = 0
         try:
             train(resolved, NullView(), callbacks=looking, change=change)
         except KeyboardInterrupt as interrupt:
-            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
-        return 0
+            code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+        ranks.leave()
+        return code
     for note in resolved.notes:
         print(note)
     view, started = choose_view(), time.monotonic()
     command = shlex.join(["train", *arguments])
     command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
-        one = None if seeds else train(resolved, view, callbacks=looking, change=change)
-        folders = train_seeds(resolved, seeds, view) if one is None else [one]
+        if seeds:
+            from echelon.training.seeds import train_seeds
+
+            folders = train_seeds(resolved, seeds, view)
+        else:
+            folders = [train(resolved, view, callbacks=looking, change=change)]
     except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
+        ranks.leave()
         return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
     finally:
         view.stop()
+    ranks.leave()
     first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
     where = f"The runs are in {first} to {last}" if seeds else f"The run is in {first}"
     print(f"\n{where}, after {spent}.")
@@ -177,8 +186,7 @@ def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
 
 def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     """The seeds that `--seeds` names, none without it, and the other flags."""
-    from echelon.config.checks import RANGES
-    from echelon.config.ranges import require
+    from echelon.config.ranges import SEEDS, require
     from echelon.console.flags import split_flags
 
     if not names_flag(flags, "--seeds"):
@@ -192,7 +200,7 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
     numbers = [int(word) for word in words]
     if len(numbers) > 1:
         return numbers, rest
-    require("seeds", numbers[0], RANGES["seeds"])
+    require("seeds", numbers[0], SEEDS)
     return list(range(numbers[0])), rest
 
 

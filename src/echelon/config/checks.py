@@ -14,7 +14,6 @@ RANGES: dict[str, Range] = {
     "iterations": COUNT.up_to(10**9),
     "env_steps": COUNT.up_to(10**15),
     "seed": Range(low=0, high=2**32 - 1),
-    "seeds": COUNT.up_to(256),  # how many train side by side
     "threads": Range(low=1, high=1024),
     "checkpoint_every": COUNT.up_to(10**9),
     "keep_checkpoints": COUNT.up_to(10**6),
@@ -60,6 +59,7 @@ RANGES: dict[str, Range] = {
     "pbt.mutation_low": FACTOR,
     "pbt.mutation_high": FACTOR,
     "pbt.discount_high": FACTOR,
+    "islands.every": COUNT,
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT.up_to(10**7),
 }

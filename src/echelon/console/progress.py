@@ -1,10 +1,11 @@
 """The progress of a run, computed once for both views."""
 
+import contextlib
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from echelon.config import TrainConfig
 from echelon.runs.folder import RunFolder
@@ -60,7 +61,9 @@ class Progress:
         self.done = first_iteration
         self.metrics: dict[str, float] = {}
         self.returns = Course()
-        before = read_columns(folder, "return/leader".__eq__) if first_iteration else {}
+        before: dict[str, Any] = {}
+        with contextlib.suppress(OSError):  # whoever writes the file says what is wrong with it
+            before = read_columns(folder, "return/leader".__eq__) if first_iteration else {}
         for value in before.get("return/leader", ()):
             self.returns.append(float(value))
         self._clock = clock

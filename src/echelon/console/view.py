@@ -51,7 +51,7 @@ class NullView:
 
 class Guarded:
     """Passes everything on to a view until what that writes to is closed, a pipe or a terminal: then it is `gone`, and
-    whatever else is printed goes nowhere."""
+    whatever else is printed there goes nowhere. Standard error stays, if it is somewhere else."""
 
     def __init__(self, view: View) -> None:
         self._view, self.gone = view, False
@@ -76,9 +76,10 @@ class Guarded:
         except OSError:
             self.gone = True
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    os.dup2(nowhere, stream.fileno())
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+                    os.dup2(nowhere, sys.stderr.fileno())
+                os.dup2(nowhere, sys.stdout.fileno())
 
 
 class PlainView:

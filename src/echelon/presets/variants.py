@@ -112,6 +112,7 @@ VARIANTS: dict[str, Variant] = {
         {"algo": "ppo"},
         _minibatches(1, 4),
     ),
+    "ppo_mlp": Variant("PPO with a network that remembers nothing", {"algo": "ppo", "model.lstm": 0}),
     "sapg_shifted_clip": Variant(
         "SAPG with the leader's clip around π_leader,old / π_follower,old",
         {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},

@@ -3,12 +3,14 @@
 Imports no torch: a process that is started alone has nothing to join.
 """
 
+import atexit
 import os
 
 from echelon.errors import UserError, first_line
 from echelon.ranks.ranks import ALONE, Ranks
 
-NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+"""Besides WORLD_SIZE. Where LOCAL_RANK is missing, each process has a machine of its own."""
 
 
 def join() -> Ranks:
@@ -20,7 +22,7 @@ def join() -> Ranks:
         are = "is" if len(missing) == 1 else "are"
         raise UserError(f"WORLD_SIZE is {size}, but {', '.join(missing)} {are} missing; start it by torchrun")
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
-        value = os.environ[name]
+        value = os.environ.get(name, "0")
         if not value.isdigit() or (name != "WORLD_SIZE" and int(value) >= int(size)):
             raise UserError(f"{name} is {value!r}, not a number below {size}; start it by torchrun")
 
@@ -34,4 +36,13 @@ def join() -> Ranks:
         except (RuntimeError, ValueError) as error:
             rank = os.environ["RANK"]
             raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
-    return Together(int(os.environ["LOCAL_RANK"]))
+        atexit.register(_leave)
+    return Together(int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _leave() -> None:
+    """Gloo's threads would end the process with an abort. NCCL's group is left alone: it would wait for lost ranks."""
+    import torch.distributed as dist
+
+    if dist.is_initialized() and len(dist.distributed_c10d._world.pg_map) == 1:
+        dist.destroy_process_group()

@@ -41,6 +41,9 @@ class Ranks:
     def connect(self, device: "torch.device") -> None:
         """Make ready to exchange tensors that are on the device."""
 
+    def leave(self) -> None:
+        """Take leave of the others, after everything went well."""
+
     def seed(self, seed: int) -> int:
         """What this rank's environments, noise and shuffling are seeded with in a run of that seed."""
         return seed

@@ -1,6 +1,7 @@
 """Several processes that train one run, by torch.distributed: NCCL between GPUs, gloo between CPUs and hosts."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -56,8 +57,9 @@ def _exchange(act: Callable[[], object]) -> None:
     try:
         act()
     except (RuntimeError, ValueError) as error:
+        why = "" if "by peer" in str(error) else f" ({first_line(error)})"
         lost = UserError if dist.get_rank() == 0 else SaidElsewhere
-        raise lost(f"another rank has ended, so this one cannot go on ({first_line(error)})") from None
+        raise lost(f"another rank has ended, so this one cannot go on{why}") from None
 
 
 class Together(Ranks):
@@ -84,6 +86,11 @@ class Together(Ranks):
         if device.type == "cuda":
             torch.cuda.set_device(device)
             _groups["cuda"] = dist.new_group(backend="nccl", timeout=PATIENCE)  # pyright: ignore[reportArgumentType]
+
+    def leave(self) -> None:
+        _groups.clear()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
     def seed(self, seed: int) -> int:
         # Hashed, because environments often seed their copies with seed + 1, seed + 2 and so on: no other rank's.
@@ -177,9 +184,12 @@ class Together(Ranks):
     def explained(self, error: UserError) -> UserError:
         """All may have met the same one, in which case rank 0 alone says so. They cannot agree on that: some may be in
         the middle of an iteration."""
+        if isinstance(error, SaidElsewhere):
+            return error
         store = dist.distributed_c10d._get_default_store()
-        if isinstance(error, SaidElsewhere) or self.first:
-            store.set("said", str(error))
+        if self.first:
+            with suppress(RuntimeError):  # it may be gone with another process
+                store.set("said", str(error))
             return error
         try:
             store.wait(["said"], SILENCE)

@@ -51,6 +51,7 @@ MAY_CHANGE = (
     "envs_per_policy",
     "wandb",
     "diagnostics",
+    "islands",
     "env.contacts",
     "env.constraints",
 )

@@ -239,7 +239,7 @@ class MujocoTask(ABC, Generic[C]):
         self.engine.load_state_dict(saved["engine"])
         self.clock.copy_(saved["clock"])
         for name, total in self.totals.items():
-            total.copy_(saved["totals"][name])
+            total.copy_(saved["totals"].get(name, total))  # a metric may be younger than the run
         for name, value in self.kept.items():
             value.copy_(saved["kept"][name])
         if isinstance(self.generator, torch.Generator):

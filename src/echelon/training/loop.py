@@ -30,6 +30,7 @@ from echelon.runs.soundness import unsound
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, Looking, ask, look, until
+from echelon.training.exchange import settle_on_island
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.record import NoRecord, Record
 from echelon.training.resolve import Resolved, choose_device, resolve
@@ -99,7 +100,10 @@ def _train(
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
     _take_changes(trainer, folder, view)
+    island = ranks.attempt(lambda: settle_on_island(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
+    if ranks.size > 1:
+        view.message(f"{ranks.size} ranks, each with {env.num_envs} of the environments")
     try:
         record = ranks.attempt(lambda: Record(trainer, folder, view) if ranks.first else NoRecord())
         with record, Interrupt() as interrupt:
@@ -126,6 +130,8 @@ def _train(
                 if due and ranks.first:
                     with session.paused():
                         figures |= look(due, folder, make_env, view)
+                if island is not None:
+                    island.after(trainer.iteration, result.metrics, result.takeovers, last=last)
                 if last:
                     view.message(f"where the time went:\n{trainer.timers.table()}")
                 if wish >= Wish.STOP:

@@ -15,8 +15,8 @@ import torch
 
 from echelon.algorithms import find
 from echelon.config import TrainConfig
-from echelon.config.checks import RANGES, check_ranges
-from echelon.config.ranges import require
+from echelon.config.checks import check_ranges
+from echelon.config.ranges import SEEDS, require
 from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import Guarded, View, default_view
 from echelon.envs.contract import Env, Guarding, MakeEnv
@@ -162,7 +162,7 @@ class _Seed:
 
 def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
     """Raise a `UserError` for what several seeds in one process cannot have."""
-    require("seeds", len(seeds), RANGES["seeds"])
+    require("seeds", len(seeds), SEEDS)
     if len(set(seeds)) < len(seeds):
         raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
     for seed in seeds:
@@ -170,6 +170,8 @@ def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
     require_no_selection(config)
     if config.until is not None:
         raise UserError("--until stops one run, and seeds that train side by side end together; leave one of both out")
+    if config.islands.place is not None:
+        raise UserError("--islands.place is for one run of a process; leave it out, or train the seeds one by one")
     if config.wandb != "off":
         raise UserError("--wandb takes one run of a process; leave it out, or train the seeds one after another")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -60,4 +60,6 @@ def test_objects_can_be_lifted_and_held() -> None:
     held = go(env, 60, above, closed)
     assert (env.engine.qpos[:, 2] > 0.68).all()
     assert held["lifted"].tolist() == [60.0, 60.0]
+    assert (held["held"] > 50).all()
+    assert env.totals["held"].tolist() == (lifted["held"] + held["held"]).tolist()
     assert env.reach().amax(dim=1).max() < 0.2

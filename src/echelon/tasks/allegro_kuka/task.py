@@ -72,7 +72,7 @@ class AllegroKuka(MujocoTask[C]):
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
         self.obs_spec = {"policy": self._width()}
-        self.totals = {"lifted": self.zeros()}
+        self.totals = {"lifted": self.zeros(), "held": self.zeros()}
         self.kept = self._kept()
         self._body = int(model.body("object").id)
         self._reached, self._reward = ~self._everything, self.zeros()
@@ -173,16 +173,18 @@ class AllegroKuka(MujocoTask[C]):
         return self._reward
 
     def figures(self) -> dict[str, Tensor]:
-        successes, lifted = self.kept["successes"], self.progress.lifted.float()
+        successes, lifted, held = self.kept["successes"], self.progress.lifted.float(), self.held().float()
         self.totals["lifted"].copy_(torch.maximum(self.totals["lifted"], lifted))
+        self.totals["held"] += held
         return {
             "lifted": lifted,
-            "held": self.held().float(),
+            "held": held,
             "distance": self._seen.distance,
             "best_distance": self.progress.best_distance,
             "tolerance": self.tolerance.of_each(self.num_envs),
             "episode/successes": successes,
             "episode/lifted": self.totals["lifted"],
+            "episode/held": self.totals["held"],
             "episode/fell": (self._fallen() & ~self.engine.bad).float(),
             "episode/objective": self.tolerance.objective(successes),
         }
