@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-gpu chaos format web site clean
+.PHONY: help demo test test-gpu chaos format web site release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make format    let ruff rewrite the layout of the code"
 	@echo "make web       rebuild the replay's script for the browser (needs npm)"
 	@echo "make site      build the site from docs/ into site/"
+	@echo "make release   wheel and sdist of the tagged version into dist/"
 	@echo "make clean     remove .venv and caches"
 
 # The stamp is newer than both files exactly when the environment was built from them.
@@ -53,6 +54,9 @@ web:
 site: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+release: $(VENV)/.installed
+	$(BIN)/python release.py
 
 clean:
 	rm -rf $(VENV) $(WEB)/node_modules .pytest_cache .ruff_cache .hypothesis

@@ -55,12 +55,12 @@ class StandIns:
             raise UserError(f"{task} is not a task{nearest(task, [PRESET.task]) or '; echelon tasks lists them'}")
         return PRESET
 
-    def train(self, resolved: Resolved, view: Any = None) -> RunFolder:
+    def train(self, resolved: Resolved, view: Any = None, *, callbacks: Any = (), change: bool = False) -> RunFolder:
         config = resolved.config
         self.trained.append(config)
         if self.fails_with is not None:
             raise self.fails_with
-        folder = RunFolder.create_or_resume(config)
+        folder = RunFolder.create_or_resume(config, change=change)
         folder.metrics.write_text("{}\n")  # the run has begun
         view.start(config, folder, 1, 0)
         view.update({"iteration": 1})
@@ -231,7 +231,34 @@ def test_resuming_with_other_settings_is_refused(capsys: pytest.CaptureFixture[s
     output(capsys, *T)
     sentence = refusal(capsys, *T, "--update.clip", "0.1")
     assert "update.clip is 0.2 in runs/Pendulum-cpo-s0 but 0.1 here; pass --update.clip 0.2" in sentence
+    assert "echelon train --resume runs/Pendulum-cpo-s0 --update.clip 0.1 goes on with the new value" in sentence
     output(capsys, *T, "--update.clip", "0.2", "--iterations", "9")
+
+
+def test_settings_are_changed_when_a_run_is_resumed_by_its_folder(
+    capsys: pytest.CaptureFixture[str], stand_ins: StandIns
+) -> None:
+    output(capsys, *T, "--num-envs", "192", "--iterations", "9")
+    run = ["train", "--resume", "runs/Pendulum-cpo-s0"]
+    output(capsys, *run, "--update.clip", "0.1", "--iterations", "12")
+    now, clip = stand_ins.trained[-1], 0.1
+    assert (now.update.clip, now.num_envs, now.iterations) == (clip, 192, 12)
+    changes = json.loads(Path("runs/Pendulum-cpo-s0/config.json").read_text())["changes"]
+    assert changes == [{"setting": "update.clip", "before": "0.2", "after": "0.1", "iteration": None}]
+    for flags, message in (
+        (
+            ["--num-envs", "96"],
+            "num_envs cannot be changed in runs/Pendulum-cpo-s0: environment steps are counted",
+        ),
+        (
+            ["--model.hidden", "8"],
+            "model.hidden cannot be changed in runs/Pendulum-cpo-s0: the networks have their shape",
+        ),
+        (["--env.no-velocities"], "env.velocities cannot be changed in runs/Pendulum-cpo-s0: it would be another task"),
+        (["--seed", "4"], "--from runs/Pendulum-cpo-s0 begins a new run with its networks"),
+        (["--out", "x"], "--out would be another run"),
+    ):
+        assert message in refusal(capsys, *run, *flags)
 
 
 def test_what_a_refusal_says_to_type_works(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:

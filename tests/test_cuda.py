@@ -180,3 +180,23 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
         for name in ("loss/actor", "loss/critic", "return/leader", "entropy/policy_1", "adversary/loss"):
             assert captured[name] == pytest.approx(plain[name], rel=0.05, abs=0.02), name
     assert len({metrics["loss/critic"] for metrics in results[0]}) == 3
+
+
+@pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])
+def test_images_are_learned_from_on_cuda(algo: str, tmp_path) -> None:
+    """Fused and recorded; what is learned is that of the CPU's test, and a checkpoint goes on."""
+    import sys
+    from pathlib import Path
+
+    from echelon.evaluation.evaluate import evaluate
+    from echelon.training.loop import train
+
+    sys.path.append(str(Path(__file__).parents[1] / "examples"))
+    from images import SETTINGS, Dots
+
+    policies = None if algo == "ppo" else 3
+    config = dataclasses.replace(SETTINGS, algo=algo, policies=policies, device="cuda", num_envs=192)
+    config = dataclasses.replace(config, adversary=AdversaryConfig(coef=0.0), out=str(tmp_path / "run"))
+    for steps in (60_000, 200_000):
+        folder = train(dataclasses.replace(config, env_steps=steps), make_env=Dots)
+    assert evaluate(folder, make_env=Dots).scores[0].return_mean > -15

@@ -50,3 +50,9 @@ def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(views.default_view(), NullView)
     monkeypatch.setitem(sys.modules, "ipykernel", object())
     assert isinstance(views.default_view(), PlainView)
+
+
+def test_presets_are_at_hand() -> None:
+    script = "import echelon; print(echelon.presets.names()[0], echelon.presets.preset('Hopper').task)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "ShadowHand Hopper\n"

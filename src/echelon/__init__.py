@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     from echelon.algorithms import Algorithm, register
     from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
     from echelon.console.view import NullView, PlainView
-    from echelon.envs.contract import Env, Step
+    from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
+    from echelon.evaluation.during import evaluate_every
     from echelon.evaluation.evaluate import evaluate
     from echelon.export.policy import load_policy
     from echelon.presets import preset
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
+    from echelon.viewing.during import film_every
+    from echelon.viewing.notebook import replay
 
 __version__ = "0.1.0"
 
@@ -26,8 +29,9 @@ _PLACES = {
     "echelon.algorithms": ("Algorithm", "register"),
     "echelon.config": ("ModelConfig", "TaskConfig", "TrainConfig", "UpdateConfig"),
     "echelon.console.view": ("NullView", "PlainView"),
-    "echelon.envs.contract": ("Env", "Step"),
+    "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),
+    "echelon.evaluation.during": ("evaluate_every",),
     "echelon.evaluation.evaluate": ("evaluate",),
     "echelon.export.policy": ("load_policy",),
     "echelon.presets": ("preset",),
@@ -38,12 +42,15 @@ _PLACES = {
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train",),
     "echelon.training.seeds": ("train_seeds",),
+    "echelon.viewing.during": ("film_every",),
+    "echelon.viewing.notebook": ("replay",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
 __all__ = [
     "Algorithm",
     "Env",
+    "Image",
     "ModelConfig",
     "NullView",
     "PlainView",
@@ -56,12 +63,15 @@ __all__ = [
     "UserError",
     "apply_variants",
     "evaluate",
+    "evaluate_every",
+    "film_every",
     "load_policy",
     "make",
     "no_better_for",
     "preset",
     "read_metrics",
     "register",
+    "replay",
     "train",
     "train_seeds",
     "until",
@@ -70,6 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: torch alone takes seconds."""
+    if name == "presets":
+        return import_module("echelon.presets")
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'echelon' has no attribute {name!r}")
     return getattr(import_module(_PLACE_OF[name]), name)

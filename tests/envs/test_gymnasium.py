@@ -109,6 +109,37 @@ def test_groups_for_actor_and_critic() -> None:
     assert env.obs_spec == {"policy": 2, "critic": 3}
 
 
+def test_images_are_a_group_with_channels_first() -> None:
+    class Camera(Count):
+        observation_space = spaces.Dict(
+            {"eye": spaces.Box(0, 255, (6, 5, 3), np.uint8), "speed": spaces.Box(-1, 1, (2,)), "on": spaces.Discrete(2)}
+        )
+
+        def _observe(self) -> Any:
+            eye = np.zeros((6, 5, 3), np.uint8)
+            eye[4, 2, 1] = 200 + self.steps
+            return {"eye": eye, "speed": np.zeros(2, np.float32), "on": 1}
+
+    class OnlyImage(Camera):
+        observation_space = spaces.Box(0, 255, (4, 6, 5), np.uint8)  # four frames
+
+        def _observe(self) -> Any:
+            return np.full((4, 6, 5), self.steps, np.uint8)
+
+    env = GymnasiumEnv(SyncVectorEnv([Camera] * 2, autoreset_mode=AutoresetMode.SAME_STEP), CPU)
+    assert env.obs_spec == {"policy": 4, "image": (3, 6, 5, False)}
+    image = env.reset()["image"]
+    assert (image.shape, image.dtype) == ((2, 3, 6, 5), torch.uint8)
+    assert image[0, 1, 4, 2] == 200
+    for _ in range(3):
+        step = env.step(torch.zeros(2, 2))
+    assert step.final_obs is not None  # the third step is the last
+    assert (int(step.final_obs["image"][0, 1, 4, 2]), int(step.obs["image"][0, 1, 4, 2])) == (203, 200)
+    env = GymnasiumEnv(SyncVectorEnv([OnlyImage] * 2, autoreset_mode=AutoresetMode.SAME_STEP), CPU)
+    assert env.obs_spec == {"image": (4, 6, 5, False)}
+    assert env.reset()["image"].shape == (2, 4, 6, 5)
+
+
 def test_the_seed_decides_the_episodes() -> None:
     starts = [make("Pendulum-v1", 3, CPU, seed).reset()["policy"] for seed in (1, 1, 2)]
     assert torch.equal(starts[0], starts[1])

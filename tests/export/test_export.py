@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tiny import tiny
 
 from echelon import cli, load_policy
 from echelon.config import TaskConfig
+from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import load_model
 from echelon.export import files
@@ -168,3 +171,52 @@ def test_it_drives_mujoco_without_echelon(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", blocked], cwd=deployed, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"CartpoleSwingup: upright in \d+% of the second half of 20 episodes\n", done.stdout)
+
+
+def _with_images(sizes: dict[str, Any], num_envs: int, device: torch.device, seed: int) -> Any:
+    """Images, or images and numbers, of nothing in particular."""
+    generator = torch.Generator().manual_seed(seed)
+
+    class Pictures:
+        action_dim, episode_length, obs_spec = 2, 3, sizes
+
+        def __init__(self) -> None:
+            self.num_envs, self.device, self.clock = num_envs, device, 0
+
+        def reset(self) -> dict[str, torch.Tensor]:
+            image = torch.randint(0, 256, (num_envs, *sizes["image"]), generator=generator, dtype=torch.uint8)
+            numbers = {"policy": torch.randn(num_envs, 3, generator=generator)} if "policy" in sizes else {}
+            return {"image": image} | numbers
+
+        def step(self, action: torch.Tensor) -> Step:
+            self.clock += 1
+            over = torch.full((num_envs,), self.clock % 3 == 0)
+            return Step(self.reset(), torch.rand(num_envs, generator=generator), torch.zeros_like(over), over)
+
+    return Pictures()
+
+
+@pytest.mark.parametrize(("sizes", "lstm"), [({"image": (2, 8, 8)}, 0), ({"policy": 3, "image": (2, 8, 8)}, 4)])
+def test_a_policy_that_sees_images(sizes: dict[str, Any], lstm: int, tmp_path: Path) -> None:
+    make = partial(_with_images, sizes)
+    config = tiny("CartpoleSwingup", tmp_path / "run", lstm=lstm)
+    model = replace(config.model, channels=(3, 4), activation="tanh")
+    run = train(replace(config, task="Pictures", env=TaskConfig(), model=model), make_env=make)
+    extract = Extract.load(run, 1)
+    for format in ("onnx", "torchscript"):
+        assert export(extract, format, tmp_path / f"policy{ENDINGS[format]}") <= files.TOLERANCE
+    with pytest.raises(UserError, match="a numpy file holds no images"):
+        export(extract, "numpy", tmp_path / "policy.npz")
+    policy, obs = load_policy(run), {name: x.numpy() for name, x in make(4, torch.device("cpu"), 0).reset().items()}
+    action = policy(obs if len(obs) == 2 else obs["image"])
+    policy.reset()
+    one = policy({name: x[2] for name, x in obs.items()})
+    np.testing.assert_allclose(action[2], one, atol=1e-6)
+    with pytest.raises(UserError, match=r"images are \[2, 8, 8\] or \[N, 2, 8, 8\], not \[4, 8, 8\]"):
+        policy(obs | {"image": obs["image"][:, 0]})
+
+
+def test_a_numpy_file_knows_its_activation(tmp_path: Path) -> None:
+    config = tiny("CartpoleSwingup", tmp_path / "run")
+    run = train(replace(config, model=replace(config.model, activation="silu")))
+    assert export(Extract.load(run), "numpy", tmp_path / "policy.npz") <= files.TOLERANCE

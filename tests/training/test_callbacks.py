@@ -1,13 +1,29 @@
 """What is asked after every iteration, and where a run may begin."""
 
+import json
+import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny import tiny
 
-from echelon import NullView, RunFolder, Stop, UserError, cli, evaluate, no_better_for, train, until
+from echelon import (
+    NullView,
+    RunFolder,
+    Stop,
+    UserError,
+    cli,
+    evaluate,
+    evaluate_every,
+    film_every,
+    no_better_for,
+    train,
+    until,
+)
 from echelon.config import ModelConfig
 from echelon.runs import checkpoint
 from echelon.runs.metrics import read_metrics
@@ -129,3 +145,59 @@ def test_environments_that_do_not_split_are_told_the_minibatches_that_would(tmp_
         resolve(config)
     number = int(str(caught.value).split()[-1])
     resolve(replace(config, update=replace(config.update, minibatches=number)))
+
+
+class Nosy:
+    """Draws from every source of random numbers that somebody may share."""
+
+    every = 2
+
+    def look(self, folder: RunFolder, make_env: object) -> dict[str, float]:
+        torch.rand(3), random.random(), np.random.rand()  # noqa: NPY002
+        if len(read_metrics(folder)) == 4:
+            raise UserError("nothing to see")
+        return {"seen/leader": float(len(read_metrics(folder)))}
+
+
+def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks and everybody's random numbers are the same with an evaluation, a film's page and a nosy look."""
+    monkeypatch.setattr("echelon.viewing.during.find_spec", lambda name: None)  # drawing frames takes long
+
+    def trained(name: str, callbacks: list[Any]) -> tuple[RunFolder, tuple[float, ...]]:
+        torch.manual_seed(5)
+        random.seed(5)
+        np.random.seed(5)  # noqa: NPY002
+        config = tiny("Hopper", tmp_path / name, iterations=5, checkpoint_every=100, env={"episode_length": 12})
+        folder = train(config, view, callbacks=callbacks)
+        return folder, (torch.rand(1).item(), random.random(), np.random.rand())  # noqa: NPY002
+
+    view = Heard()
+    plain, numbers = trained("plain", [])
+    watched, same = trained("watched", [evaluate_every(2, num_envs=4), film_every(4), Nosy()])
+    assert same == numbers
+    expected, found = (checkpoint.load(run, "newest").state["trainer"] for run in (plain, watched))
+    for name, x in expected["model"].items():
+        assert found["model"][name].equal(x), name
+    assert found["generator"].equal(expected["generator"])
+    lines = [json.loads(line) for line in (watched.path / "evaluations.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in lines] == [2, 4, 5]
+    assert json.loads(watched.evaluation.read_text()) == lines[-1]
+    assert sorted(file.name for file in (watched.path / "films").iterdir()) == [
+        "iteration-000004.html",
+        "iteration-000005.html",
+    ]
+    metrics = read_metrics(watched)
+    assert [line.get("seen/leader") for line in metrics] == [None, None, 2.0, 2.0, 2.0]
+    leader = [
+        score["return_mean"] for score in lines[1]["scores"] if (score["policy"], score["mode"]) == (0, "deterministic")
+    ]
+    assert metrics[4]["evaluated/leader"] == pytest.approx(leader[0])
+    assert [text for text in view.said if "Nosy did not work" in text] == [
+        "WARNING: Nosy did not work, and training goes on: nothing to see"
+    ]
+
+
+def test_evaluations_by_a_flag(tmp_path: Path) -> None:
+    words = ["train", "DeceptiveReach", "--evaluate-every", "2", "--device", "cpu", "--num-envs", "96"]
+    assert cli.main([*words, "--iterations", "3", "--out", str(tmp_path / "run")]) == 0
+    assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 2

@@ -18,6 +18,7 @@ from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateCo
 from echelon.console.view import NullView
 from echelon.errors import UserError
 from echelon.presets import preset
+from echelon.report.reading import read_run
 from echelon.runs import checkpoint
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
@@ -89,6 +90,28 @@ def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path
     assert [line["env_steps"] for line in lines] == [24, 48, 72, 96, 120]
     clock = [line["wall_s"] for line in lines]
     assert clock == sorted(clock)  # goes on where the first part stopped
+
+
+def test_a_changed_rate_holds_from_the_checkpoint_on_and_is_written_down(tmp_path: Path) -> None:
+    """Also if the run is killed before it saves again: it comes back to the old rate's checkpoint."""
+    config = tiny(tmp_path / "run", 3)
+    folder = train(replace(config, update=replace(config.update, rate_schedule="fixed")), make_env=drift)
+    rate = replace(config.update, rate_schedule="fixed", learning_rate=1e-5, clip=0.1)
+    longer = replace(config, iterations=5, update=rate)
+    with pytest.raises(UserError, match=r"update.clip is .* goes on with the new value"):
+        train(longer, make_env=drift)
+    RunFolder.create_or_resume(longer, change=True)  # and no further
+    view = Remember()
+    train(longer, view, drift)
+    assert read_metrics(folder)[-1]["lr"] == pytest.approx(1e-5)
+    assert "changed: update.clip 0.2 to 0.1 after iteration 3" in view.said
+    assert read_run(folder.path).notes == [
+        "changed while it was trained: update.clip 0.2 to 0.1 after iteration 3",
+        "changed while it was trained: update.learning_rate 0.0005 to 1e-05 after iteration 3",
+    ]
+    view = Remember()
+    train(replace(longer, iterations=6), view, drift)
+    assert not [text for text in view.said if text.startswith("changed")]
 
 
 def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path) -> None:

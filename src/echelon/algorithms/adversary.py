@@ -16,6 +16,7 @@ from echelon.config import TrainConfig
 from echelon.device.fusion import fused
 from echelon.device.randomness import Source, draw
 from echelon.envs.contract import Env, State
+from echelon.errors import UserError
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear, stack
@@ -123,4 +124,10 @@ def make_adversary(env: Env, layout: Layout, config: TrainConfig) -> Adversary |
     """For an ensemble whose settings ask for it."""
     if not config.adversary.coef or layout.each == 1:
         return None
-    return Adversary(env.obs_spec["policy"], env.action_dim, layout, config)
+    width = env.obs_spec.get("policy")
+    if not isinstance(width, int):
+        raise UserError(
+            "the adversary tells policies apart by the observations policy, and this environment has images only; "
+            "--adversary.coef 0 leaves it out"
+        )
+    return Adversary(width, env.action_dim, layout, config)

@@ -13,14 +13,17 @@ from echelon.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
+    from echelon.training.callbacks import Looking
     from echelon.training.resolve import Resolved
 
 USAGE = """\
 usage: echelon train TASK [flags]
        echelon train --env SOURCE [flags]
+       echelon train --resume RUN [flags]
 
-Train TASK, or resume its run: the same command goes on where it stopped. An environment that is not built in is named
-by where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
+Train TASK, or resume its run: the same command goes on where it stopped. With --resume the folder alone will do, and
+flags change the run's settings from here on, which is written down. An environment that is not built in is named by
+where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
 mypackage.module:make for a function make(num_envs, device, seed).
 torchrun --nproc-per-node 8 -m echelon train TASK [flags] trains one run on eight GPUs.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
@@ -34,6 +37,8 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --env-steps S              the same in environment steps
   --until METRIC>=VALUE      stop earlier, as in return/leader>=500
   --from RUN                 begin with the networks of another run
+  --evaluate-every K         score all policies every K iterations, into evaluations.jsonl of the run
+  --film-every K             film the leader every K iterations, into films/ of the run
   --seed SEED                decides everything random (default: 0)
   --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
   --islands.place PLACE      exchange networks with other runs in a shared folder or object store
@@ -53,7 +58,7 @@ def run(arguments: list[str]) -> int:
     from echelon.ranks.joining import join
 
     ranks = join()
-    resolved, seeds = ranks.attempt(lambda: _read(arguments, ranks))
+    resolved, seeds, looking, change = ranks.attempt(lambda: _read(arguments, ranks))
 
     from echelon.console.interrupt import Preempted
     from echelon.console.view import NullView, choose_view
@@ -63,7 +68,7 @@ def run(arguments: list[str]) -> int:
     if not ranks.first:
         code = 0
         try:
-            train(resolved, NullView())
+            train(resolved, NullView(), callbacks=looking, change=change)
         except KeyboardInterrupt as interrupt:
             code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
         ranks.leave()
@@ -79,7 +84,7 @@ def run(arguments: list[str]) -> int:
 
             folders = train_seeds(resolved, seeds, view)
         else:
-            folders = [train(resolved, view)]
+            folders = [train(resolved, view, callbacks=looking, change=change)]
     except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
@@ -102,13 +107,64 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int]]":
-    """What to train, and the seeds that `--seeds` names."""
-    task, flags = split_task(arguments, "train")
+def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[Looking], bool]":
+    """What to train, the seeds that `--seeds` names, what looks at the run, and whether its settings may change."""
+    looking, words = looks(arguments)
+    resumed = resume_flags(words, ranks)
+    if resumed is not None:
+        return resumed, [], looking, True
+    task, flags = split_task(words, "train")
     seeds, flags = split_seeds(flags, f"echelon train {task}")
     if seeds and ranks.size > 1:
         raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
-    return resolve_flags(task, flags, ranks), seeds
+    if seeds and looking:
+        raise UserError("--evaluate-every and --film-every look at one run; leave them out with --seeds")
+    return resolve_flags(task, flags, ranks), seeds, looking, False
+
+
+def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
+    """What `--evaluate-every` and `--film-every` ask for, and all other words."""
+    from echelon.console.flags import one_count, split_flags
+
+    names = ("--evaluate-every", "--film-every")
+    if not any(names_flag(arguments, name) for name in names):
+        return [], arguments
+    place = [] if arguments[0].startswith("-") else arguments[:1]
+    given, rest = split_flags(arguments[len(place) :], names, "echelon train")
+    found: list[Looking] = []
+    if names[0] in given:
+        from echelon.evaluation.during import evaluate_every
+
+        found.append(evaluate_every(one_count(given, names[0], 1)))
+    if names[1] in given:
+        from echelon.errors import require_package
+
+        require_package("mujoco", names[1], "mujoco")
+        from echelon.viewing.during import film_every
+
+        found.append(film_every(one_count(given, names[1], 1)))
+    return found, [*place, *rest]
+
+
+def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
+    """What `echelon train --resume RUN FLAGS` trains: the run's own settings, changed by flags. None without it."""
+    if not names_flag(arguments, "--resume"):
+        return None
+    from echelon.config import from_dict, to_dict
+    from echelon.console.flags import one_value, parse, split_flags
+    from echelon.presets import preset
+    from echelon.runs.folder import RunFolder
+    from echelon.training.resolve import resolve
+
+    given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
+    folder = RunFolder.open(one_value(given, "--resume", ""))
+    for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+        if names_flag(flags, flag):
+            raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
+    stored = folder.config
+    start = from_dict(preset(stored.source or stored.task), to_dict(stored))
+    config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
+    return resolve(replace(config, out=str(folder.path)), ranks=ranks)
 
 
 def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:

@@ -22,6 +22,8 @@ RANGES: dict[str, Range] = {
     "model.phi_dim": COUNT.up_to(2**16),
     "model.obs_clip": POSITIVE,
     "model.max_sigma": POSITIVE,
+    "model.initial_sigma": POSITIVE,
+    "model.channels": COUNT.up_to(2**12),
     "update.horizon": COUNT.up_to(10**5),
     "update.sequence": COUNT.up_to(10**5),
     "update.mini_epochs": COUNT.up_to(1000),
@@ -81,6 +83,9 @@ def validate(config: TrainConfig) -> None:
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
             "which training an LSTM needs; change one of them"
         )
+    model = config.model
+    if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
+        raise UserError(f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}")
     if config.wandb != "off":
         require_package("wandb", "--wandb", "wandb")
 

@@ -59,13 +59,21 @@ class ModelConfig:
     """The actor-critic network, shared by all policies."""
 
     hidden: tuple[int, ...] = (256, 128, 64)
-    """Widths of the ELU layers between the input (or the LSTM) and the heads."""
+    """Widths of the layers between the input (or the LSTM) and the heads."""
+    activation: Literal["elu", "relu", "silu", "tanh"] = "elu"
+    """What follows each of these layers. ELU has a kernel of its own on CUDA."""
+    channels: tuple[int, ...] = (16, 32, 32)
+    """Channels of the convolutions, 3 by 3 with stride 2, that images pass before these layers."""
+    encoder: str | None = None
+    """A network of your own before these layers instead, `mypackage.module:make`; see docs/networks.md."""
     lstm: int = 0
     """Units of an LSTM before those layers; 0 for none."""
     phi_dim: int = 32
     """Size of the learned vector that tells the shared network which policy it is. Unused with one policy."""
     obs_clip: float = 5.0
     """Normalised observations are clipped to this magnitude."""
+    initial_sigma: float = 1.0
+    """Every policy's sigma at the start."""
     max_sigma: float | None = 2.0
     """Upper end of every policy's sigma; None for no end. Actions end at ±1, so beyond 2 nearly all lie at an end."""
 

@@ -52,7 +52,8 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     flat = rows.flatten()
     networks = layout.networks
     # Every network looks at all states.
-    everywhere = {name: x[:-1].flatten(0, 1)[flat].repeat(networks, 1)[None] for name, x in rollout.obs.items()}
+    looked_at = {name: x[:-1].flatten(0, 1)[flat] for name, x in rollout.obs.items()}
+    everywhere = {name: torch.cat([x] * networks)[None] for name, x in looked_at.items()}
     projected = model.project(everywhere)
     state = rollout.state[:-1].flatten(0, 1)[flat].repeat(networks, 1)
     start = torch.zeros(1, len(state), dtype=torch.bool, device=flat.device)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import Env, Step
+from echelon.envs.contract import Env, Step, dtype_of, shape_of
 from echelon.errors import UserError
 
 MAX_MAGNITUDE = 1e10
@@ -20,13 +20,14 @@ MAX_STATISTIC = MAX_MAGNITUDE**2
 
 
 def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observation") -> None:
-    """Raise a `UserError` unless `obs` has each group of `obs_spec`, `[N, D]` floats on the environment's device."""
+    """Raise a `UserError` unless `obs` has each group of `obs_spec`, `[N, D]` floats or images, on its device."""
     if not isinstance(obs, Mapping):
         raise UserError(f"the environment's {name} must be a dict of groups such as policy, not {type(obs).__name__}")
-    for group, width in env.obs_spec.items():
+    for group, size in env.obs_spec.items():
         if group not in obs:
             raise UserError(f"the environment's {name} lacks the group {group}, which its obs_spec names")
-        _require(env, f"{name} {group}", obs[group], (env.num_envs, width), "floating point")
+        kind = "uint8" if dtype_of(size) is torch.uint8 else "floating point"
+        _require(env, f"{name} {group}", obs[group], (env.num_envs, *shape_of(size)), kind)
 
 
 def require_step(env: Env, step: Step) -> None:
@@ -60,7 +61,12 @@ def _require(env: Env, name: str, x: Any, shape: tuple[int, ...], kind: str) -> 
         raise UserError(f"the environment's {name} must be a torch tensor, not {type(x).__name__}")
     if tuple(x.shape) != shape:
         raise UserError(f"the environment's {name} must have the shape {list(shape)}, not {list(x.shape)}")
-    fits = {"bool": x.dtype is torch.bool, "floating point": x.is_floating_point(), "number": not x.is_complex()}
+    fits = {
+        "bool": x.dtype is torch.bool,
+        "uint8": x.dtype is torch.uint8,
+        "floating point": x.is_floating_point(),
+        "number": not x.is_complex(),
+    }
     if not fits[kind]:
         raise UserError(f"the environment's {name} must be {kind}, not {str(x.dtype).removeprefix('torch.')}")
     if x.device.type != env.device.type or (env.device.index not in (None, x.device.index)):

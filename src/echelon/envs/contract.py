@@ -10,13 +10,42 @@ without, and says so where that costs something.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 Groups = dict[str, Tensor]
-"""Observations by name, each `[N, D]`: `policy`, and `critic` where the value function sees more."""
+"""Observations by name, `[N, D]` each: `policy`, and `critic` where the value function sees something else; `image` is
+`[N, C, H, W]`."""
+
+
+class Image(NamedTuple):
+    """The size of an image: uint8 from 0 to 255, which is scaled, or floats, which are taken as they are."""
+
+    channels: int
+    height: int
+    width: int
+    floats: bool = False
+
+
+Size = int | tuple[int, ...]
+"""Of a group: how many numbers, or an `Image`, for which `(C, H, W)` will do."""
+
+
+def is_image(size: Size) -> bool:
+    return not isinstance(size, int)
+
+
+def shape_of(size: Size) -> tuple[int, ...]:
+    """Of a group in one environment."""
+    return (size,) if isinstance(size, int) else tuple(size[:3])
+
+
+def dtype_of(size: Size) -> torch.dtype:
+    """What a group is stored as."""
+    return torch.get_default_dtype() if isinstance(size, int) or any(size[3:]) else torch.uint8
+
 
 State = Mapping[str, object]
 """What a checkpoint stores: tensors, numbers, strings and nested mappings of them."""
@@ -50,12 +79,16 @@ class Env(Protocol):
 
     num_envs: int
     action_dim: int
-    obs_spec: dict[str, int]
-    """Width of each observation group."""
     episode_length: int
     """Control steps after which an episode is truncated. If a success restarts the clock, `longest_episode` is the
     number of control steps after which every episode has ended."""
     device: torch.device
+
+    @property
+    def obs_spec(self) -> Mapping[str, Size]:
+        """Size of each observation group: `policy` or `image` or both, which the policy sees; `critic`, which the value
+        function sees instead, if there is one."""
+        ...
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; returns observations by group."""

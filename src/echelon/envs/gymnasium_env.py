@@ -15,12 +15,14 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
 from echelon.envs import gymnasium_state
-from echelon.envs.contract import Env, Groups, State, Step
+from echelon.envs.contract import Env, Groups, Image, Size, State, Step
 from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line
 
 Read = Callable[[Any], np.ndarray]
 """From a batch of observations of some space to a group's array, always a new one."""
+MOST_CHANNELS = 4
+"""Where the last of three dimensions is no larger and the first is, channels come last."""
 NO_LIMIT = 1000
 """Control steps that evaluation waits for an episode where the environment has no time limit."""
 
@@ -45,7 +47,8 @@ class GymnasiumEnv:
     """A vector environment of any autoreset mode.
 
     Parts of an observation are flattened and put side by side, `Discrete` ones as one-hot vectors, unless the space is
-    a `Dict` with a part called `policy`, whose parts then are the groups. Of `Discrete` actions the largest of as many
+    a `Dict` with a part called `policy`, whose parts then are the groups. A uint8 `Box` of three dimensions is an
+    image. Of `Discrete` actions the largest of as many
     outputs is taken.
     """
 
@@ -67,7 +70,9 @@ class GymnasiumEnv:
         self._show(getattr(env, "envs", []))
         self._readers = _readers(env.single_observation_space)
         blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
-        self.obs_spec = {name: x.shape[1] for name, x in self._read(blank).items()}
+        self.obs_spec: dict[str, Size] = {
+            name: Image(*x.shape[1:]) if name == "image" else x.shape[1] for name, x in self._read(blank).items()
+        }
 
     def _show(self, envs: Sequence[Any]) -> None:
         """One environment on MuJoCo is `Simulated`, so that it can be recorded and played."""
@@ -143,9 +148,31 @@ class GymnasiumEnv:
 
 def _readers(space: spaces.Space) -> dict[str, Read]:
     """What makes each group of an observation."""
-    if isinstance(space, spaces.Dict) and "policy" in space.spaces:
-        return {name: _part(name, _flat(space[name])) for name in ("policy", "critic") if name in space.spaces}
-    return {"policy": _flat(space)}
+    if _is_image(space):
+        return {"image": _image(space)}
+    if not isinstance(space, spaces.Dict):
+        return {"policy": _flat(space)}
+    images = [name for name, part in space.spaces.items() if _is_image(part)]
+    if len(images) > 1:
+        raise UserError(f"observations have one image, not {', '.join(images)}; put them into one, as channels")
+    found = {"image": _part(images[0], _image(space[images[0]]))} if images else {}
+    if "policy" in space.spaces:
+        groups = [name for name in ("policy", "critic") if name in space.spaces and name not in images]
+        return {name: _part(name, _flat(space[name])) for name in groups} | found
+    rest = {name: part for name, part in space.spaces.items() if name not in images}
+    return ({"policy": _flat(spaces.Dict(rest))} if rest else {}) | found
+
+
+def _is_image(space: spaces.Space) -> bool:
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+
+
+def _image(space: spaces.Space) -> Read:
+    """Images as `[N, C, H, W]`, also of spaces that have channels last."""
+    assert space.shape is not None
+    if space.shape[2] <= MOST_CHANNELS < space.shape[0]:
+        return lambda x: np.ascontiguousarray(np.moveaxis(np.array(x), 3, 1))
+    return lambda x: np.array(x)
 
 
 def _part(name: Any, read: Read) -> Read:

@@ -87,7 +87,7 @@ def _members(env: Env, num_envs: int, device: torch.device, findings: Findings) 
         say(f"device is a {type(env.device).__name__}, not a torch.device")
     elif env.device.type != device.type:
         say(f"device is {env.device}, though it was asked to be on {device}")
-    if not isinstance(env.obs_spec, Mapping) or "policy" not in env.obs_spec:
+    if not isinstance(env.obs_spec, Mapping) or not {"policy", "image"} & set(env.obs_spec):
         say("obs_spec has no group called policy, which is what the policy sees")
     if not isinstance(env.episode_length, int) or env.episode_length < 1:
         say(f"episode_length is a whole number of at least 1, not {env.episode_length!r}")

@@ -39,7 +39,7 @@ def headline(evaluation: Evaluation) -> str:
 def write_scores(evaluation: Evaluation, path: Path) -> None:
     """The evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_durably(path, json.dumps(_finite(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
+    replace_durably(path, json.dumps(finite(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
 
 
 def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
@@ -54,10 +54,10 @@ def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
     ]
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Plain data without NaN or infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

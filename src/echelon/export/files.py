@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from echelon import __version__
-from echelon.envs.contract import bounded
+from echelon.envs.contract import bounded, dtype_of
 from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
 from echelon.export.network import PolicyNetwork, weights_of
@@ -28,7 +28,8 @@ TOLERANCE = 1e-5
 STEPS = 10
 """Length of the sequences a policy with a memory is compared on."""
 
-Act = Callable[[np.ndarray], np.ndarray]
+Act = Callable[..., np.ndarray]
+"""From observations, images or both to actions."""
 
 
 def export(extract: Extract, format: Format, out: Path) -> float:
@@ -57,7 +58,7 @@ def describe(extract: Extract) -> dict[str, Any]:
         "task": config.source or config.task,
         "policy": extract.policy,
         "iteration": extract.iteration,
-        "inputs": {"obs": [network.get_buffer("obs_mean").shape[0]]} | _state_size(network),
+        "inputs": {name: list(shape) for name, shape in network.sizes.items()},
         "outputs": {"action": [network.get_buffer("mean_bias").shape[0]]} | _state_size(network, "next_state"),
         "action_low": _plain(network.get_buffer("action_low")),
         "action_high": _plain(network.get_buffer("action_high")),
@@ -76,7 +77,6 @@ def _state_size(network: PolicyNetwork, name: str = "state") -> dict[str, list[i
 def largest_difference(extract: Extract, load: Callable[[], Act]) -> float:
     """Between the file and the run's own network, on observations as far from their mean as the normaliser clips."""
     model, network = extract.model, extract.network()
-    mean, std = network.get_buffer("obs_mean"), network.get_buffer("obs_std")
     each = model.policies // model.networks
     steps = STEPS if network.recurrent else 1
     rows = COMPARED // steps
@@ -85,12 +85,27 @@ def largest_difference(extract: Extract, load: Callable[[], Act]) -> float:
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
     within, generator = bounded(_Bounds(extract)), torch.Generator().manual_seed(0)  # pyright: ignore[reportArgumentType]
     for _ in range(steps):
-        obs = mean + 2 * std * torch.randn(rows, len(mean), generator=generator)
+        given = _draw(extract, network, rows, generator)
         with torch.no_grad():
-            decision = actor.decide(unseen | {"policy": obs}, state, None)
+            seen = {"policy" if name == "obs" else name: x for name, x in given.items()}
+            decision = actor.decide(unseen | seen, state, None)
         state = decision.state
-        worst = max(worst, float(np.abs(act(obs.numpy()) - within(decision.action).numpy()).max()))
+        found = act(*(x.numpy() for x in given.values()))
+        worst = max(worst, float(np.abs(found - within(decision.action).numpy()).max()))
     return worst
+
+
+def _draw(extract: Extract, network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Observations by the names of the file's inputs."""
+    found: dict[str, torch.Tensor] = {}
+    if "obs" in network.sizes:
+        mean, std = network.get_buffer("obs_mean"), network.get_buffer("obs_std")
+        found["obs"] = mean + 2 * std * torch.randn(rows, len(mean), generator=generator)
+    if extract.image is not None:
+        shape = (rows, *network.sizes["image"])
+        noise = torch.rand(shape, generator=generator)
+        found["image"] = noise if extract.image.floats else (noise * 255).to(torch.uint8)
+    return found
 
 
 class _Bounds:
@@ -103,19 +118,19 @@ class _Bounds:
             self.action_low, self.action_high = (torch.tensor(extract.bounds[name]) for name in ("low", "high"))
 
 
-def _examples(network: PolicyNetwork) -> tuple[torch.Tensor, ...]:
-    obs = torch.zeros(2, network.get_buffer("obs_mean").shape[0])
-    return (obs, torch.zeros(2, network.state_dim)) if network.recurrent else (obs,)
+def _examples(extract: Extract, network: PolicyNetwork) -> tuple[torch.Tensor, ...]:
+    kinds = {"image": torch.float32 if extract.image is None else dtype_of(extract.image)}
+    return tuple(torch.zeros(2, *shape, dtype=kinds.get(name)) for name, shape in network.sizes.items())
 
 
 def _with_memory(step: Callable[..., Any], width: int) -> Act:
     """A function of observations that hands its state to itself."""
     state: list[np.ndarray] = []
 
-    def act(obs: np.ndarray) -> np.ndarray:
+    def act(*obs: np.ndarray) -> np.ndarray:
         if not width:
-            return step(obs)
-        action, after = step(obs, state.pop() if state else np.zeros((len(obs), width), np.float32))
+            return step(*obs)
+        action, after = step(*obs, state.pop() if state else np.zeros((len(obs[0]), width), np.float32))
         state.append(after)
         return action
 
@@ -130,13 +145,13 @@ def _write_onnx(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
     for noisy in ("torch.onnx", "torch.onnx._internal.exporter._registration"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     network = extract.network()
-    names = ["obs", "state"][: 2 if network.recurrent else 1], ["action", "next_state"][: 2 if network.recurrent else 1]
+    names = list(network.sizes), ["action", "next_state"][: 2 if network.recurrent else 1]
     batch = torch.export.Dim("batch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter's own making
         program = torch.onnx.export(
             network,
-            _examples(network),
+            _examples(extract, network),
             input_names=names[0],
             output_names=names[1],
             dynamic_shapes=tuple({0: batch} for _ in names[0]),
@@ -171,14 +186,14 @@ def _read_onnx(file: Path) -> Act:
         found: Any = run(None, dict(zip(names, inputs, strict=True)))
         return found[0] if len(found) == 1 else found
 
-    return _with_memory(step, shapes[1][1] if len(names) == 2 else 0)
+    return _with_memory(step, shapes[-1][1] if names[-1] == "state" else 0)
 
 
 def _write_script(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
     network = extract.network()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(network, _examples(network))
+        traced = torch.jit.trace(network, _examples(extract, network))
         torch.jit.save(traced, str(file), _extra_files={"metadata.json": json.dumps(metadata)})
 
 
@@ -198,6 +213,9 @@ def _read_script(file: Path) -> Act:
 
 
 def _write_numpy(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
+    if extract.model.encoder is not None:
+        raise UserError("a numpy file holds no images and no network of your own; use --format onnx or torchscript")
+    metadata = metadata | {"activation": extract.folder.config.model.activation}
     weights = weights_of(extract.model, extract.policy, extract.bounds)
     arrays: dict[str, Any] = {name: x.numpy() for name, x in weights.items()}
     np.savez(file, metadata=json.dumps(metadata), **arrays)

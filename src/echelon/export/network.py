@@ -5,11 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu, layer_norm, linear
+from torch.nn.functional import layer_norm, linear
 
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.encoder import Encoder, scaled
 from echelon.models.linear import Linear
 from echelon.models.normaliser import Normaliser
+from echelon.models.spread import ACTIVATIONS
 
 
 @torch.no_grad()
@@ -21,17 +23,18 @@ def weights_of(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None
     each = model.policies // model.networks
     network, policy = policy // each, policy % each
     model = model.only(network).cpu().float()
-    norm, trunk = model.obs_norm["policy"], model.actor
-    assert isinstance(norm, Normaliser)
+    trunk = model.actor
     bias = trunk.observe.bias[0]
     if trunk.lstm:
         bias = bias + trunk.recur.bias[0]
     if trunk.condition is not None and model.phi is not None:
         bias = bias + trunk.condition.weight[0] @ model.phi[0, policy]
-    found = {
-        "obs_mean": norm.mean[0],
-        "obs_std": norm.std[0],
-        "obs_clip": torch.tensor(norm.clip),
+    found: dict[str, Tensor] = {}
+    if "policy" in model.obs_norm:
+        norm = model.obs_norm["policy"]
+        assert isinstance(norm, Normaliser)
+        found = {"obs_mean": norm.mean[0], "obs_std": norm.std[0], "obs_clip": torch.tensor(norm.clip)}
+    found |= {
         "first_weight": trunk.observe.weight[0],
         "first_bias": bias,
         "mean_weight": model.mean_head.weight[0],
@@ -48,17 +51,41 @@ def weights_of(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None
     return {name: x.detach().float().clone() for name, x in found.items()}
 
 
-class PolicyNetwork(nn.Module):
-    """From observations `[B, D]` to actions `[B, A]` at the policy's mean; with an LSTM, from and to its state `[B, S]`
-    as well, which is zero where an episode begins."""
+def network_of(
+    model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None, image: tuple[int, ...] | None
+) -> "PolicyNetwork":
+    """A policy alone; `image` is the shape of the images it sees."""
+    weights = weights_of(model, policy, bounds)
+    alone = model.only(policy // (model.policies // model.networks)).cpu().float()
+    return PolicyNetwork(weights, alone.actor.activation, alone.encoder, image).eval()
 
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+
+class PolicyNetwork(nn.Module):
+    """From observations `[B, D]`, images or both to actions `[B, A]` at the policy's mean; with an LSTM, from and to
+    its state `[B, S]` as well, which is zero where an episode begins."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        activation: str = "elu",
+        encoder: Encoder | None = None,
+        image: tuple[int, ...] | None = None,
+    ) -> None:
         super().__init__()
+        self.encoder, self.activate = encoder, ACTIVATIONS[activation]
         for name, x in weights.items():
             self.register_buffer(name, x)
         self.layers = sum(name.startswith("layer_") for name in weights) // 2
         self.recurrent = "recur_weight" in weights
-        self.clip = float(weights["obs_clip"])
+        self.sizes: dict[str, tuple[int, ...]] = {}
+        """Shapes of what it takes, in order and by name."""
+        if "obs_mean" in weights:
+            self.sizes["obs"] = tuple(weights["obs_mean"].shape)
+            self.clip = float(weights["obs_clip"])
+        if image is not None:
+            self.sizes["image"] = tuple(image)
+        if self.recurrent:
+            self.sizes["state"] = (self.state_dim,)
         low, high = weights["action_low"], weights["action_high"]
         unlimited = torch.isinf(low) | torch.isinf(high)
         self.has_unlimited = bool(unlimited.any())
@@ -70,10 +97,12 @@ class PolicyNetwork(nn.Module):
     def state_dim(self) -> int:
         return 2 * self.get_buffer("recur_weight").shape[1] if self.recurrent else 0
 
-    def forward(self, obs: Tensor, state: Tensor | None = None) -> Any:
+    def forward(self, first: Tensor, second: Tensor | None = None, third: Tensor | None = None) -> Any:
+        """Inputs in the order of `sizes`."""
         get = self.get_buffer
-        x = ((obs - get("obs_mean")) / get("obs_std")).clamp(-self.clip, self.clip)
-        x = linear(x, get("first_weight"), get("first_bias"))
+        given = dict(zip(self.sizes, (first, second, third), strict=False))
+        state = given.get("state")
+        x = linear(self._seen(given), get("first_weight"), get("first_bias"))
         if self.recurrent:
             assert state is not None
             hidden, cell = state.chunk(2, dim=-1)
@@ -83,11 +112,23 @@ class PolicyNetwork(nn.Module):
             state = torch.cat((hidden, cell), dim=-1)
             x = layer_norm(hidden, hidden.shape[-1:], get("norm_weight"), get("norm_bias"))
         else:
-            x = elu(x)
+            x = self.activate(x)
         for number in range(self.layers):
-            x = elu(linear(x, get(f"layer_{number}_weight"), get(f"layer_{number}_bias")))
+            x = self.activate(linear(x, get(f"layer_{number}_weight"), get(f"layer_{number}_bias")))
         x = linear(x, get("mean_weight"), get("mean_bias"))
         action = self.action_centre + self.action_reach * x.clamp(-1.0, 1.0)
         if self.has_unlimited:
             action = torch.where(self.unlimited, x, action)
         return (action, state) if self.recurrent else action
+
+    def _seen(self, given: Mapping[str, Any]) -> Tensor:
+        """What the trunk takes `[B, V]`."""
+        groups: dict[str, Tensor] = {}
+        if "obs" in given:
+            obs = (given["obs"] - self.get_buffer("obs_mean")) / self.get_buffer("obs_std")
+            groups["policy"] = obs.clamp(-self.clip, self.clip)
+        if self.encoder is None:
+            return groups["policy"]
+        if "image" in given:
+            groups["image"] = scaled(given["image"], torch.float32)
+        return self.encoder({name: x[None] for name, x in groups.items()})[0]

@@ -17,6 +17,7 @@ class NumpyPolicy:
         with np.load(path) as file:
             self.weights = {name: file[name] for name in file.files}
         self.metadata = json.loads(str(self.weights.pop("metadata")))
+        self.activate = _ACTIVATIONS[self.metadata.get("activation", "elu")]
         self.state = None
 
     def reset(self):
@@ -33,10 +34,10 @@ class NumpyPolicy:
         w = self.weights
         x = np.clip((obs - w["obs_mean"]) / w["obs_std"], -w["obs_clip"], w["obs_clip"])
         x = x @ w["first_weight"].T + w["first_bias"]
-        x = self._remember(x) if "recur_weight" in w else _elu(x)
+        x = self._remember(x) if "recur_weight" in w else self.activate(x)
         layer = 0
         while f"layer_{layer}_weight" in w:
-            x = _elu(x @ w[f"layer_{layer}_weight"].T + w[f"layer_{layer}_bias"])
+            x = self.activate(x @ w[f"layer_{layer}_weight"].T + w[f"layer_{layer}_bias"])
             layer += 1
         x = x @ w["mean_weight"].T + w["mean_bias"]
         free = np.isinf(w["action_low"]) | np.isinf(w["action_high"])
@@ -64,3 +65,14 @@ def _elu(x):
 
 def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def _relu(x):
+    return np.maximum(x, 0)
+
+
+def _silu(x):
+    return x * _sigmoid(x)
+
+
+_ACTIVATIONS = {"elu": _elu, "relu": _relu, "silu": _silu, "tanh": np.tanh}

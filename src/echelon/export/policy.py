@@ -1,5 +1,6 @@
 """A trained policy as a function: `echelon.load_policy(RUN)`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,9 +10,9 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms import complete, find
-from echelon.envs.contract import interface_of
+from echelon.envs.contract import Image, interface_of, shape_of
 from echelon.errors import UserError
-from echelon.export.network import PolicyNetwork, weights_of
+from echelon.export.network import PolicyNetwork, network_of
 from echelon.models.actor_critic import ActorCritic
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
@@ -30,6 +31,8 @@ class Extract:
     iteration: int
     bounds: dict[str, list[float]] | None
     """`low` and `high` of the environment's actions; None if they are from -1 to 1."""
+    image: Image | None = None
+    """Size of the images it sees, if it does."""
 
     @staticmethod
     def load(
@@ -53,15 +56,21 @@ class Extract:
         number = state["leader"] if policy == "leader" else policy
         if not str(number).isdecimal() or int(number) >= config.num_policies:
             raise UserError(f"the policy is leader or a number from 0 to {config.num_policies - 1}, not {policy}")
-        return Extract(folder, model, int(number), found.iteration, interface["bounds"])
+        image = interface["obs_spec"].get("image")
+        return Extract(
+            folder, model, int(number), found.iteration, interface["bounds"], Image(*image) if image else None
+        )
 
     def network(self) -> PolicyNetwork:
         """The policy alone."""
-        return PolicyNetwork(weights_of(self.model, self.policy, self.bounds)).eval()
+        return network_of(self.model, self.policy, self.bounds, self.image and shape_of(self.image))
 
 
 class Policy:
     """A policy as a function of observations, NumPy or torch, `[D]` or `[N, D]`; it acts at its mean.
+
+    One that sees images takes them, `[C, H, W]` or `[N, C, H, W]`, as the environment gives them; with numbers besides,
+    a dict of `policy` and `image`.
 
     With an LSTM it remembers from call to call: `reset()` where an episode begins.
     """
@@ -74,24 +83,40 @@ class Policy:
         self._state = None
 
     @torch.no_grad()
-    def __call__(self, obs: Array) -> Array:
+    def __call__(self, obs: Array | Mapping[str, Array]) -> Array:
         """Actions in the units of the environment, of the same kind and on the same device as the observations."""
-        x = torch.as_tensor(obs, dtype=torch.float32)
-        width = self.network.get_buffer("obs_mean").shape[0]
-        if x.ndim not in (1, 2) or x.shape[-1] != width:
-            raise UserError(f"observations are [{width}] or [N, {width}], not {list(x.shape)}")
-        action = self._act(x if x.ndim == 2 else x[None])
-        action = action if x.ndim == 2 else action[0]
-        return action if isinstance(obs, Tensor) else action.numpy()  # pyright: ignore[reportReturnType]  # as it came
+        shapes = {name: shape for name, shape in self.network.sizes.items() if name != "state"}
+        groups = {"obs" if name == "policy" else name: x for name, x in obs.items()} if isinstance(obs, Mapping) else {}
+        if not isinstance(obs, Mapping) and len(shapes) == 1:
+            groups = {next(iter(shapes)): obs}
+        if set(groups) != set(shapes):
+            raise UserError("this policy sees policy and image: give it a dict of both")
+        found = [_tensor(name, groups[name], shape) for name, shape in shapes.items()]
+        several = found[0].ndim > len(next(iter(shapes.values())))
+        action = self._act([x if several else x[None] for x in found])
+        action = action if several else action[0]
+        first: Any = next(iter(groups.values()))
+        return action if isinstance(first, Tensor) else action.numpy()  # pyright: ignore[reportReturnType]  # as it came
 
-    def _act(self, obs: Tensor) -> Tensor:
-        self.network.to(obs.device)
+    def _act(self, obs: list[Tensor]) -> Tensor:
+        self.network.to(obs[0].device)
         if not self.network.recurrent:
-            return self.network(obs)
-        if self._state is None or self._state.shape[0] != len(obs):
-            self._state = torch.zeros(len(obs), self.network.state_dim, device=obs.device)
-        action, self._state = self.network(obs, self._state)
+            return self.network(*obs)
+        if self._state is None or self._state.shape[0] != len(obs[0]):
+            self._state = torch.zeros(len(obs[0]), self.network.state_dim, device=obs[0].device)
+        action, self._state = self.network(*obs, self._state)
         return action
+
+
+def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
+    """One observation of this shape, or several."""
+    x = torch.as_tensor(x)
+    x = x if x.dtype is torch.uint8 and name == "image" else x.float()
+    if x.ndim not in (len(shape), len(shape) + 1) or x.shape[-len(shape) :] != shape:
+        sizes = ", ".join(map(str, shape))
+        what = "observations" if name == "obs" else "images"
+        raise UserError(f"{what} are [{sizes}] or [N, {sizes}], not {list(x.shape)}")
+    return x
 
 
 def load_policy(run: Any, policy: str | int = "leader", checkpoint: checkpoints.Which = "newest") -> Policy:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from echelon.config import ModelConfig
-from echelon.envs.contract import Groups
+from echelon.envs.contract import Groups, Size
 from echelon.models import gaussian
+from echelon.models.encoder import make_encoder, scaled
 from echelon.models.linear import Linear, linear, stack
 from echelon.models.lookup import lookup
 from echelon.models.normaliser import Normaliser
@@ -63,8 +65,9 @@ class ActorCritic(nn.Module):
 
     Policies of a network share every layer and differ by a learned vector φ and a free log sigma each. Actor and critic
     share the trunk, hence the value is conditioned on the policy too. When the environment offers `critic`
-    observations, the critic gets a trunk of its own on those. Networks share nothing: every parameter and statistic has
-    a leading dimension G, and rows of data lie network by network.
+    observations, the critic gets a trunk of its own on those. Images, and whatever a network of one's own makes of
+    observations, come before the actor's trunk (`encoder.py`). Networks share nothing: every parameter and statistic
+    has a leading dimension G, and rows of data lie network by network.
 
     The recurrent state is one `[N, S]` tensor (hidden and cell of each trunk side by side), of width 0 without an LSTM,
     so nothing else has to ask which it is.
@@ -75,7 +78,7 @@ class ActorCritic(nn.Module):
 
     def __init__(
         self,
-        obs_spec: dict[str, int],
+        obs_spec: Mapping[str, Size],
         action_dim: int,
         policies: int,
         config: ModelConfig,
@@ -89,12 +92,17 @@ class ActorCritic(nn.Module):
         each = policies // networks
         phi_dim = config.phi_dim if each > 1 else 0
         self.phi = nn.Parameter(torch.randn(1, each, phi_dim)) if phi_dim else None
-        self.log_sigma = nn.Parameter(torch.zeros(1, each, action_dim))
-        self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in obs_spec.items()})
+        self.log_sigma = nn.Parameter(torch.full((1, each, action_dim), math.log(config.initial_sigma)))
+        numbers = {name: size for name, size in obs_spec.items() if isinstance(size, int)}
+        self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in numbers.items()})
         self.value_norm = Normaliser(1)
         self.max_sigma = config.max_sigma
-        self.actor = Trunk(obs_spec["policy"], phi_dim, config.lstm, config.hidden)
-        self.critic = Trunk(obs_spec["critic"], phi_dim, config.lstm, config.hidden) if "critic" in obs_spec else None
+        self.encoder = make_encoder(obs_spec, config)
+        width = numbers["policy"] if self.encoder is None else self.encoder.features
+        self.actor = Trunk(width, phi_dim, config.lstm, config.hidden, config.activation)
+        self.critic = None
+        if "critic" in numbers:
+            self.critic = Trunk(numbers["critic"], phi_dim, config.lstm, config.hidden, config.activation)
         self.mean_head = Linear(self.actor.feature_dim, action_dim)
         self.value_head = Linear(self.actor.feature_dim, 1)
         for head in (self.mean_head, self.value_head):
@@ -129,10 +137,19 @@ class ActorCritic(nn.Module):
 
     def project(self, obs: Groups) -> Projected:
         """The part of the first layers that no policy changes: raw observations `[L, n, D]` to `[L, n, W]`."""
-        with self._products(obs["policy"].device):
-            actor = self.actor.project(self.obs_norm["policy"](obs["policy"]))
+        with self._products(self.log_sigma.device):
+            actor = self.actor.project(self._seen(obs))
             critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
         return Projected(actor, critic)
+
+    def _seen(self, obs: Groups) -> Tensor:
+        """What the actor sees, as numbers `[L, n, V]`."""
+        if self.encoder is None:
+            return self.obs_norm["policy"](obs["policy"])
+        seen = {"policy": self.obs_norm["policy"](obs["policy"])} if "policy" in obs else {}
+        if "image" in obs:
+            seen["image"] = scaled(obs["image"], self.log_sigma.dtype)
+        return self.encoder(seen)
 
     def _products(self, device: torch.device) -> AbstractContextManager[object]:
         """Where matrix products are taken in bfloat16, if at all. Casts are not kept: graphs outlive them."""

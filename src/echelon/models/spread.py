@@ -5,12 +5,13 @@ And the layers after it, whose activation takes the same kernels.
 
 import torch
 from torch import Tensor
-from torch.nn.functional import elu
+from torch.nn.functional import elu, relu, silu
 
 from echelon.models.linear import linear, product
 from echelon.models.lookup import lookup
 from echelon.models.sharing import Sharing
 
+ACTIVATIONS = {"elu": elu, "relu": relu, "silu": silu, "tanh": torch.tanh}
 KINDS = (torch.float32, torch.bfloat16)
 """Numbers that the kernels, which add up in float32, are good for."""
 
@@ -33,11 +34,14 @@ def spread(
     return elu(x) if activate else x
 
 
-def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "elu") -> Tensor:
     """A layer of G networks, `elu(x·Wᵀ + b)`: `[L, G·n, V]` to `[L, G·n, W]`.
 
-    Compiled for CUDA it takes the kernels of `spread`: the backward one adds up the bias's gradient on its way.
+    Compiled for CUDA it takes the kernels of `spread`: the backward one adds up the bias's gradient on its way. Other
+    activations have no kernel of ours.
     """
+    if activation != "elu":
+        return ACTIVATIONS[activation](linear(x, weight, bias))
     if _has_kernel(x):
         from echelon.models.spread_kernel import activate_in_one
 

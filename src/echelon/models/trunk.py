@@ -9,7 +9,7 @@ from torch.nn.functional import layer_norm
 from echelon.models.linear import Linear, linear
 from echelon.models.lstm import unroll
 from echelon.models.sharing import Sharing
-from echelon.models.spread import dense, spread
+from echelon.models.spread import ACTIVATIONS, dense, spread
 
 
 class Trunk(nn.Module):
@@ -19,9 +19,9 @@ class Trunk(nn.Module):
     part. With an LSTM, the split layer is its input product, taken for all time steps at once.
     """
 
-    def __init__(self, obs_dim: int, phi_dim: int, lstm: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, obs_dim: int, phi_dim: int, lstm: int, hidden: tuple[int, ...], activation: str = "elu") -> None:
         super().__init__()
-        self.lstm = lstm
+        self.lstm, self.activation = lstm, activation
         widths = list(hidden)
         self.observe = Linear(obs_dim, 4 * lstm if lstm else widths.pop(0))
         self.condition = Linear(phi_dim, self.observe.out_features, bias=False) if phi_dim else None
@@ -91,15 +91,18 @@ class Trunk(nn.Module):
             policies = phi.flatten(0, 1)[None]
             cond = linear(policies, self.condition.weight, self._first_bias())[0]
         if self._is_whole:
-            features = dense(projected, self.observe.weight, self.observe.bias)
+            features = dense(projected, self.observe.weight, self.observe.bias, self.activation)
         else:
-            features = spread(projected, cond, policy_id, sharing, activate=not self.lstm)
+            by_kernel = self.activation == "elu"
+            features = spread(projected, cond, policy_id, sharing, activate=by_kernel and not self.lstm)
+            if not by_kernel and not self.lstm:
+                features = ACTIVATIONS[self.activation](features)
         if self.lstm:
             features, state = unroll(features, state, start, self.recur.weight)
             features = self.norm(features)
         for layer in self.layers:
             assert isinstance(layer, Linear)
-            features = dense(features, layer.weight, layer.bias)
+            features = dense(features, layer.weight, layer.bias, self.activation)
         return features, state
 
 

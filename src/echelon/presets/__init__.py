@@ -28,6 +28,11 @@ FAMILIES = {
 """Module of this package that holds each task's preset."""
 
 
+def names() -> tuple[str, ...]:
+    """The tasks that have one."""
+    return tuple(FAMILIES)
+
+
 def preset(task: str) -> TrainConfig:
     """The settings of a task, for CPO with six policies; other algorithms use the same ones.
 

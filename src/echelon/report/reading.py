@@ -20,6 +20,7 @@ import numpy as np
 from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.config.checks import check_ranges
 from echelon.errors import UserError, first_line
+from echelon.runs.changes import described, stored_changes
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import CONFIG, RunFolder
 from echelon.runs.metrics import Column, read_columns
@@ -215,6 +216,7 @@ def read_run(path: Path) -> Run:
         run.notes.append("from before gradient steps were logged, so not among the curves over them")
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
+    run.notes += [f"changed while it was trained: {described(change)}" for change in stored_changes(document)]
     return run
 
 

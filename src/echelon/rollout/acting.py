@@ -44,7 +44,7 @@ class Actor:
         policy = self.policy_id[rows]
         first = torch.arange(networks, device=rows.device)[:, None] * each
         ids, never = (first + policy % each).flatten(), self._never[:, :1].expand(1, networks * len(rows))
-        everywhere = {name: x.repeat(networks, 1) for name, x in obs.items()}
+        everywhere = {name: torch.cat([x] * networks) for name, x in obs.items()}
         output = self._evaluate(everywhere, state.repeat(networks, 1), ids, never)
         values = self.model.raw_value(output.value[0]).view(networks, -1)
         return values[policy // each, torch.arange(len(rows), device=rows.device)]

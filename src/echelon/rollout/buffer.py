@@ -1,12 +1,12 @@
 """What an iteration collected: time first, written once, never duplicated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import Groups
+from echelon.envs.contract import Groups, Size, dtype_of, shape_of
 from echelon.rollout.trajectory import Trajectory
 
 
@@ -15,7 +15,7 @@ class Rollout:
     """T steps of N environments. Tensors with T+1 rows end with the state that the next rollout starts from."""
 
     obs: Groups
-    """`[T+1, N, D]` each, raw."""
+    """`[T+1, N, D]` each, raw; images `[T+1, N, C, H, W]` in a byte a number."""
     start: Tensor
     """`[T+1, N]` bool: an episode begins at this row."""
     state: Tensor
@@ -44,7 +44,7 @@ class Rollout:
         cls,
         horizon: int,
         num_envs: int,
-        obs_spec: dict[str, int],
+        obs_spec: Mapping[str, Size],
         action_dim: int,
         state_dim: int,
         policies: int,
@@ -59,7 +59,10 @@ class Rollout:
             return torch.zeros(shape, dtype=torch.bool, device=device)
 
         return cls(
-            obs={name: floats(horizon + 1, num_envs, width) for name, width in obs_spec.items()},
+            obs={
+                name: torch.zeros((horizon + 1, num_envs, *shape_of(size)), dtype=dtype_of(size), device=device)
+                for name, size in obs_spec.items()
+            },
             start=flags(horizon + 1, num_envs),
             state=floats(horizon + 1, num_envs, state_dim),
             action=floats(horizon, num_envs, action_dim),

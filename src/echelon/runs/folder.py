@@ -10,6 +10,7 @@ tensorboard/
 wandb/           where --wandb asks for it
 replay/          recorded episodes, and films of them
 evaluation.json  what `echelon evaluate` found last
+evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from echelon.config.checks import check_ranges, settings_of
 from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
 from echelon.presets import stored_config
+from echelon.runs.changes import require_changeable, stored_changes
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
@@ -98,10 +100,11 @@ class RunFolder:
         return self.path / "evaluation.json"
 
     @staticmethod
-    def create_or_resume(config: TrainConfig, colour: int | None = None) -> "RunFolder":
+    def create_or_resume(config: TrainConfig, colour: int | None = None, *, change: bool = False) -> "RunFolder":
         """The folder `config` names, new or as it was left, with `config.json` written and the folder locked.
 
-        `colour` is the algorithm's place in the palette of reports.
+        `colour` is the algorithm's place in the palette of reports. With `change`, settings may differ from the stored
+        ones where that makes sense, which is written down.
         """
         path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
         try:
@@ -114,7 +117,9 @@ class RunFolder:
             new = {"created": None, "config": None, "saved": False, "sessions": []}
             document = _read_document(path) if exists else new
             if exists:
-                RunFolder(path, _stored_config(path, document)).require_same(config)
+                before = RunFolder(path, _stored_config(path, document))
+                changes = before.require_same(config, change=change)
+                document["changes"] = [*stored_changes(document), *changes]
             session = describe_session()
             document["created"] = document["created"] or session["started"]
             document["config"], document["colour"] = to_dict(config), colour
@@ -148,10 +153,18 @@ class RunFolder:
         with writing(self.path / CONFIG):
             replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
 
-    def require_same(self, config: TrainConfig) -> None:
-        """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it."""
-        if self.has_begun:
-            _require_same(self.path, self.config, config)
+    def require_same(self, config: TrainConfig, *, change: bool = False) -> list[dict[str, Any]]:
+        """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it; with
+        `change`, what it changes."""
+        return _require_same(self.path, self.config, config, change) if self.has_begun else []
+
+    def take_changes(self, iteration: int) -> list[dict[str, Any]]:
+        """Settings that were changed while the run went on; those that are new, from this iteration on."""
+        changes = stored_changes(_read_document(self.path))
+        if any(not isinstance(change["iteration"], int) for change in changes):
+            changes = [x if isinstance(x["iteration"], int) else x | {"iteration": iteration} for x in changes]
+            self._store(changes=changes)
+        return changes
 
     @property
     def has_begun(self) -> bool:
@@ -215,9 +228,10 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
-    """Refuse to resume with a setting that would make the run neither the old nor a new one."""
+def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: bool) -> list[dict[str, Any]]:
+    """Refuse to resume with a setting that would make the run neither the old nor a new one; what is changed."""
     before, now = settings_of(stored), settings_of(given)
+    changes: list[dict[str, Any]] = []
     for name in before | now:
         if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
             continue
@@ -225,10 +239,26 @@ def _require_same(path: Path, stored: TrainConfig, given: TrainConfig) -> None:
             raise UserError(
                 f"{path} holds a run of {stored.task}, not of {given.task}; choose another folder with --out"
             )
+        if change:
+            require_changeable(path, name, before.get(name), now.get(name))
+            values = {"before": _worded(before.get(name)), "after": _worded(now.get(name))}
+            changes.append({"setting": name, **values, "iteration": None})
+            continue
         raise UserError(
             f"{name} is {_worded(before.get(name))} in {path} but {_worded(now.get(name))} here; "
             f"pass {setting(name, before.get(name))} to resume it, or --out with another folder to start anew"
+            + _how_to_change(path, name, now.get(name))
         )
+    return changes
+
+
+def _how_to_change(path: Path, name: str, value: Any) -> str:
+    """The command that goes on with another value, where there is one."""
+    try:
+        require_changeable(path, name, None, None)
+    except UserError:
+        return ""
+    return f"; echelon train --resume {path} {setting(name, value)} goes on with the new value"
 
 
 def _worded(value: Any) -> str:

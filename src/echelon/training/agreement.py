@@ -78,9 +78,9 @@ def difference(facts: Sequence[Facts]) -> str | None:
     return None
 
 
-def share_folder(ranks: Ranks, config: TrainConfig, colour: int | None) -> RunFolder:
+def share_folder(ranks: Ranks, config: TrainConfig, colour: int | None, *, change: bool = False) -> RunFolder:
     """The run folder, which rank 0 makes or resumes, and which all must see."""
-    made = ranks.attempt(lambda: RunFolder.create_or_resume(config, colour) if ranks.first else None)
+    made = ranks.attempt(lambda: RunFolder.create_or_resume(config, colour, change=change) if ranks.first else None)
     folder = ranks.broadcast(made)
     assert folder is not None
     if ranks.size > 1:

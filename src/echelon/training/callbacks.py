@@ -1,16 +1,24 @@
 """What is asked after every iteration: whether to go on, and whether there is something to say.
 
 A callback gets the iteration's metrics by name. It may return a text, which is shown; a `Stop`, which saves the run and
-ends it well; or nothing.
+ends it well; or nothing. A `Looking` one is shown checkpoints instead.
 """
 
 import math
 import operator
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+import numpy as np
+import torch
+
+from echelon.console.view import View
+from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, nearest
+from echelon.runs.folder import RunFolder
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
@@ -23,6 +31,35 @@ class Stop:
 
 
 Callback = Callable[[Mapping[str, float]], "Stop | str | None"]
+
+
+@runtime_checkable
+class Looking(Protocol):
+    """What looks at the run every so many iterations, which are saved for it, and at the end: an evaluation, a film."""
+
+    every: int
+
+    def look(self, folder: RunFolder, make_env: MakeEnv | None) -> Mapping[str, float] | None:
+        """At the newest checkpoint. What it returns is among the metrics of all iterations until the next look."""
+        ...
+
+
+def look(looking: Sequence[Looking], folder: RunFolder, make_env: MakeEnv | None, view: View) -> dict[str, float]:
+    """What they found. None of the random numbers that training may draw from are used up, and nobody's mistake ends
+    the training."""
+    found: dict[str, float] = {}
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    for one in looking:
+        of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # what environments may use
+        try:
+            with torch.random.fork_rng(devices):
+                found |= one.look(folder, make_env) or {}
+        except UserError as error:
+            view.message(f"WARNING: {type(one).__name__} did not work, and training goes on: {error}")
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)  # noqa: NPY002
+    return found
 
 
 def until(condition: str) -> Callback:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
 from itertools import count
@@ -19,6 +20,7 @@ from echelon.envs.sources import source_of
 from echelon.errors import UserError
 from echelon.ranks.joining import join
 from echelon.runs import checkpoint
+from echelon.runs.changes import described
 from echelon.runs.durable import write_durably
 from echelon.runs.faults import with_policies
 from echelon.runs.folder import RunFolder
@@ -27,7 +29,7 @@ from echelon.runs.lock import still_ours
 from echelon.runs.soundness import unsound
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
-from echelon.training.callbacks import Callback, ask, until
+from echelon.training.callbacks import Callback, Looking, ask, look, until
 from echelon.training.exchange import settle_on_island
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.record import NoRecord, Record
@@ -41,12 +43,17 @@ def train(
     config: TrainConfig | Resolved,
     view: View | None = None,
     make_env: MakeEnv | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback | Looking] = (),
+    *,
+    change: bool = False,
 ) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
     Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are asked after every
-    iteration (`echelon.training.callbacks`).
+    iteration (`echelon.training.callbacks`); evaluations and films are callbacks, too.
+
+    With `change`, a stored run goes on with settings that differ from its own, as far as they can; what changed is
+    written down.
 
     `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
@@ -57,8 +64,9 @@ def train(
         ranks, given = join(), config
         config = ranks.attempt(lambda: resolve(given, ranks=ranks))
     ranks = config.ranks
+    view = Guarded((view or default_view()) if ranks.first else NullView())
     try:
-        return _train(config, Guarded((view or default_view()) if ranks.first else NullView()), make_env, callbacks)
+        return _train(config, view, make_env, callbacks, change)
     except UserError as error:
         told = ranks.explained(error)
         if told is error:
@@ -66,21 +74,32 @@ def train(
         raise told from None
 
 
-def _train(resolved: Resolved, view: Guarded, make_env: MakeEnv | None, callbacks: Sequence[Callback]) -> RunFolder:
+def _train(
+    resolved: Resolved,
+    view: Guarded,
+    make_env: MakeEnv | None,
+    callbacks: Sequence[Callback | Looking],
+    change: bool,
+) -> RunFolder:
     ranks, config = resolved.ranks, resolved.config
     if make_env is not None and config.source is None:
         config = dataclasses.replace(config, source=source_of(make_env))
     set_up_torch(config)
     require_alike(ranks, config, resolved.device)
     ranks.connect(resolved.device)
-    folder = share_folder(ranks, config, find(config.algo).colour)
-    callbacks = [*callbacks, *([until(config.until)] if config.until else [])]
+    if change and find(config.algo).selection is not None:
+        raise UserError("settings of a population cannot be changed in its run: members have values of their own")
+    folder = share_folder(ranks, config, find(config.algo).colour, change=change)
+    looking = [one for one in callbacks if isinstance(one, Looking)]
+    asked = [one for one in callbacks if not isinstance(one, Looking)]
+    asked += [until(config.until)] if config.until else []
     # Rank 0 first: the others take over what its environment settles, and find its kernels compiled.
     env = ranks.attempt(lambda: _build(resolved, config, make_env) if ranks.first else None)
     config, folder = ranks.broadcast(_complete(config, folder, env))
     env = ranks.attempt(lambda: env or _build(resolved, config, make_env))
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
+    _take_changes(trainer, folder, view)
     island = ranks.attempt(lambda: settle_on_island(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     if ranks.size > 1:
@@ -89,24 +108,28 @@ def _train(resolved: Resolved, view: Guarded, make_env: MakeEnv | None, callback
         record = ranks.attempt(lambda: Record(trainer, folder, view) if ranks.first else NoRecord())
         with record, Interrupt() as interrupt:
             session = _Session(trainer, folder, seconds_before, record.files)
-            wish = Wish.GO_ON
+            wish, figures = Wish.GO_ON, dict[str, float]()
             while trainer.iteration < config.num_iterations and wish == Wish.GO_ON:
                 try:
                     with told_if_full(config):
                         result = trainer.iterate()
                 except FloatingPointError as error:
                     raise diverged(trainer, str(error), folder) from None
-                metrics = session.clock() | result.metrics | trainer.timers.metrics()
+                metrics = session.clock() | result.metrics | trainer.timers.metrics() | figures
                 ranks.agree(partial(_log, session, metrics, record, view))
                 require_finite(trainer, metrics, folder)
                 # Of all ranks' wishes the strongest counts, so that all leave together.
-                wish = ranks.agree(partial(_ask, session, metrics, result, record, view, callbacks, interrupt))
+                wish = ranks.agree(partial(_ask, session, metrics, result, record, view, asked, interrupt))
                 last = wish != Wish.GO_ON or trainer.iteration == config.num_iterations
                 record.trouble(metrics, last)
                 if metrics.get("env/quarantined", 0.0) > 0:
                     _keep_faults(trainer, record)
-                if last or trainer.iteration % config.checkpoint_every == 0:
+                due = [one for one in looking if wish < Wish.STOP and (last or trainer.iteration % one.every == 0)]
+                if last or due or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
+                if due and ranks.first:
+                    with session.paused():
+                        figures |= look(due, folder, make_env, view)
                 if island is not None:
                     island.after(trainer.iteration, result.metrics, result.takeovers, last=last)
                 if last:
@@ -223,6 +246,15 @@ class _Session:
             "fps/update": self.steps / seconds["update"].seconds,
         }
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What takes place here is not training, so its time does not count."""
+        began = time.perf_counter()
+        yield
+        spent = time.perf_counter() - began
+        self.last += spent
+        self.began += spent
+
     def state(self) -> dict[str, object]:
         return {
             "trainer": self.trainer.state_dict(),
@@ -288,6 +320,19 @@ def _complete(config: TrainConfig, folder: RunFolder, env: Env | None) -> tuple[
         return config, folder
     config = dataclasses.replace(config, env=env.config)
     return config, folder.with_config(config)
+
+
+def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
+    """Say what is changed from here on. The learning rate lies in the checkpoint, where the KL rule has moved it, so a
+    new one is set; again if the run comes back to a checkpoint from before."""
+    ranks = trainer.ranks
+    changes = ranks.attempt(lambda: folder.take_changes(trainer.iteration) if ranks.first else [])
+    for changed in ranks.broadcast(changes):
+        if changed["iteration"] < trainer.iteration:
+            continue
+        if changed["setting"] == "update.learning_rate":
+            trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
+        view.message(f"changed: {described(changed)}")
 
 
 def _say_what_is_missing(trainer: Trainer, view: View) -> None:

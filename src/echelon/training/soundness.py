@@ -50,7 +50,7 @@ def environment_fault(trainer: Trainer) -> str | None:
 def _own_fault(trainer: Trainer) -> str | None:
     rollout = trainer.collector.rollout
     for name, x in rollout.obs.items():
-        if fault := find_fault(f"observation {name}", x):
+        if x.is_floating_point() and (fault := find_fault(f"observation {name}", x)):
             return fault
     if fault := find_fault("reward", rollout.reward, abs(trainer.config.update.reward_scale)):
         return fault

@@ -1,0 +1,217 @@
+"""mjlab's velocity task here (PPO, CPO) and with rsl_rl: reward against wall clock; and whether its step is recorded.
+
+    pip install -e '.[mjlab]'
+    python benchmarks/peers/mjlab_velocity.py --seconds 60 --json mjlab.json
+
+Equal environments, horizon, networks (512, 256, 128, actor and critic apart), passes, minibatches, discount and first
+rate; the rest is each one's own. Each trains in a process of its own, for so many seconds after its second iteration,
+which compiles and records. The reward is that of a step, averaged over an iteration, of all environments, or of the
+leader's in an ensemble.
+
+Then the bare step: its time, how much of that the GPU computes, and what recording it as a CUDA graph says.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+TASK = "Mjlab-Velocity-Flat-Unitree-Go1"
+HORIZON, PASSES, MINIBATCHES, HIDDEN, POLICIES = 24, 5, 4, (512, 256, 128), 4
+
+
+class Watch:
+    """Adds up the rewards of a step, on the device, and keeps a line for each iteration."""
+
+    def __init__(self, env: Any, rows: int) -> None:
+        self.lines: list[dict[str, float]] = []
+        self._sum, self._steps, self._began = torch.zeros((), device=env.device), 0, 0.0
+        self._iteration, self._envs, step = 0, env.num_envs, env.step
+
+        def watched(action: torch.Tensor) -> Any:
+            found = step(action)
+            self._sum += found[1][:rows].mean()
+            self._steps += 1
+            return found
+
+        env.step = watched
+
+    def iteration(self) -> float:
+        """After one: seconds since the second."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self._iteration += 1
+        if self._iteration == 2:
+            self._began = time.perf_counter()
+        seconds = time.perf_counter() - self._began if self._iteration >= 2 else 0.0
+        reward = float(self._sum) / self._steps
+        steps = self._iteration * HORIZON * self._envs
+        self.lines.append({"seconds": seconds, "env_steps": steps, "reward": reward})
+        self._sum, self._steps = torch.zeros_like(self._sum), 0
+        return seconds
+
+
+def bare(num_envs: int, device: str, seed: int) -> Any:
+    import mjlab.tasks  # noqa: F401  # registers them
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.tasks.registry import load_env_cfg
+
+    config = load_env_cfg(TASK)
+    config.scene.num_envs, config.seed = num_envs, seed
+    return ManagerBasedRlEnv(cfg=config, device=device)
+
+
+def ours(algo: str, num_envs: int, device: str, seconds: float) -> list[dict[str, float]]:
+    from echelon import NullView, Stop, preset, train
+    from echelon.config import AdversaryConfig, ModelConfig
+    from echelon.envs.managed import ManagedEnv
+
+    start, watches = preset(f"mjlab:{TASK}"), []
+    policies = POLICIES if algo == "cpo" else 1
+    update = replace(
+        start.update,
+        horizon=HORIZON,
+        mini_epochs=PASSES,
+        minibatches=MINIBATCHES,
+        learning_rate=1e-3,
+        kl_threshold=0.01,
+        entropy_coef=0.01,
+        discount=0.99,
+        gae_lambda=0.95,
+    )
+
+    def make_env(count: int, where: torch.device, seed: int) -> ManagedEnv:
+        env = bare(count, str(where), seed)
+        watches.append(Watch(env, count // policies))
+        return ManagedEnv(env)
+
+    def ask(metrics: Any) -> Stop | None:
+        return Stop("time is up") if watches[-1].iteration() >= seconds else None
+
+    with tempfile.TemporaryDirectory() as place:
+        config = replace(
+            start,
+            algo=algo,
+            policies=policies,
+            num_envs=num_envs,
+            iterations=10**6,
+            device=device,
+            out=place + "/run",
+            checkpoint_every=10**6,
+            model=ModelConfig(hidden=HIDDEN),
+            update=update,
+            adversary=AdversaryConfig(coef=0.0),
+            source=None,
+            task="velocity",
+        )
+        train(config, NullView(), make_env, [ask])
+    return watches[-1].lines
+
+
+def rsl_rl(num_envs: int, device: str, seconds: float) -> list[dict[str, float]]:
+    from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
+    from mjlab.tasks.registry import load_rl_cfg
+
+    agent: Any = load_rl_cfg(TASK)
+    env = bare(num_envs, device, 0)
+    watch = Watch(env, num_envs)
+    settings = asdict(agent)
+    settings["num_steps_per_env"] = HORIZON
+    settings["algorithm"] |= {"num_learning_epochs": PASSES, "num_mini_batches": MINIBATCHES}
+    for network in ("actor", "critic"):
+        settings[network]["hidden_dims"] = HIDDEN
+    runner = MjlabOnPolicyRunner(RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions), settings, None, device)
+    first = True
+    while True:
+        runner.learn(1, init_at_random_ep_len=first)
+        first = False
+        if watch.iteration() >= seconds:
+            return watch.lines
+
+
+def stepping(num_envs: int, device: str) -> dict[str, Any]:
+    """The bare step: milliseconds, those that the GPU computes, and whether it can be recorded."""
+    env = bare(num_envs, device, 0)
+    env.reset()
+    action = torch.zeros(num_envs, env.single_action_space.shape[-1], device=device)
+    with torch.inference_mode():
+        found: dict[str, Any] = {"step_ms": 1e3 * _seconds(lambda: env.step(action))}
+        if device == "cpu":
+            return found
+        kinds = [torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=kinds) as profile:
+            for _ in range(20):
+                env.step(action)
+            torch.cuda.synchronize()
+        busy = sum(event.device_time_total for event in profile.events())
+        found |= {"kernels_ms": busy / 20 / 1e3, "launches": len(profile.events()) / 20}
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                env.step(action)
+            found["recorded"] = True
+        except Exception as error:  # whatever the capture trips over is the answer
+            found["recorded"] = str(error).splitlines()[0]
+    return found
+
+
+def _seconds(run: Callable[[], object], times: int = 50) -> float:
+    for _ in range(5):
+        run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(times):
+        run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return (time.perf_counter() - began) / times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-envs", type=int, default=4096)
+    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", type=Path, default=Path("mjlab_velocity.json"))
+    parser.add_argument("--way", choices=["rsl_rl", "ppo", "cpo", "step"], help="this one alone, here")
+    given = parser.parse_args()
+    found = json.loads(given.json.read_text()) if given.json.exists() else {}
+    if given.way is None:
+        words = ["--num-envs", str(given.num_envs), "--seconds", str(given.seconds), "--device", given.device]
+        for way in ("rsl_rl", "ppo", "cpo", "step"):
+            command = [sys.executable, __file__, *words, "--json", str(given.json), "--way", way]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        print(summary(json.loads(given.json.read_text())))
+        return
+    if given.way == "step":
+        made: Any = stepping(given.num_envs, given.device)
+    elif given.way == "rsl_rl":
+        made = rsl_rl(given.num_envs, given.device, given.seconds)
+    else:
+        made = ours(given.way, given.num_envs, given.device, given.seconds)
+    given.json.write_text(json.dumps(found | {"task": TASK, "num_envs": given.num_envs, given.way: made}))
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Where each had come to in equal times: at a quarter, half and all of the shortest."""
+    ways = {way: found[way] for way in ("rsl_rl", "ppo", "cpo") if way in found}
+    end = min((lines[-1]["seconds"] for lines in ways.values()), default=0.0)
+    texts = [f"{found['task']}, {found['num_envs']} environments; step: {found.get('step', 'did not run')}"]
+    for way, lines in ways.items():
+        rate = (lines[-1]["env_steps"] - lines[1]["env_steps"]) / max(lines[-1]["seconds"], 1e-9)
+        at = [min(lines, key=lambda line, t=share * end: abs(line["seconds"] - t)) for share in (0.25, 0.5, 1.0)]
+        rewards = ", ".join(f"{line['reward']:.4f} after {line['seconds']:.0f} s" for line in at)
+        texts.append(f"{way}: {rate:,.0f} steps per second; reward of a step {rewards}")
+    return "\n".join(texts)
+
+
+if __name__ == "__main__":
+    main()

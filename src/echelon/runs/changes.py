@@ -1,0 +1,44 @@
+"""Settings that somebody changes on purpose when a run goes on, and the record of it in `config.json`."""
+
+from typing import Any
+
+from echelon.errors import UserError
+
+CHANGEABLE = ("update", "ensemble", "pull", "formation", "adversary", "model.max_sigma", "model.obs_clip", "precision")
+"""Settings and groups that can have another value from some iteration on."""
+FIXED = {
+    "update.horizon": "environment steps are counted by it",
+    "num_envs": "environment steps are counted by it",
+    "update.reward_scale": "values were learned in its units",
+    "adversary.coef": "its discriminator would have to be made or thrown away",
+    "adversary.hidden": "its discriminator has its shape from it",
+    "model": "the networks have their shape from it",
+    "env": "it would be another task",
+    "env_arg": "it would be another task",
+    "seed": "its random numbers are drawn already",
+}
+"""Why others cannot, by setting or group."""
+
+
+def require_changeable(path: object, name: str, before: Any, now: Any) -> None:
+    """Raise a `UserError` unless the setting can change in the middle of a run."""
+    group = name.split(".")[0]
+    if name == "adversary.coef" and before and now:  # only its strength
+        return
+    if name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
+        return
+    reason = FIXED.get(name) or FIXED.get(group) or "it would be another run"
+    raise UserError(f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks")
+
+
+def stored_changes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of a `config.json`, which may hold anything."""
+    found = document.get("changes")
+    keys = {"setting", "before", "after", "iteration"}
+    return [x for x in found if isinstance(x, dict) and keys <= x.keys()] if isinstance(found, list) else []
+
+
+def described(change: dict[str, Any]) -> str:
+    """`update.clip 0.2 to 0.1 after iteration 120`."""
+    when = f" after iteration {change['iteration']}" if isinstance(change["iteration"], int) else ""
+    return f"{change['setting']} {change['before']} to {change['after']}{when}"
