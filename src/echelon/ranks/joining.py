@@ -32,7 +32,12 @@ def join() -> Ranks:
 
     if not dist.is_initialized():
         try:
-            dist.init_process_group("gloo", timeout=PATIENCE)
+            store, rank, world = next(dist.rendezvous("env://", timeout=PATIENCE))
+            if os.environ.get("LOCAL_WORLD_SIZE") == size:
+                # torchrun keeps its store when it starts ranks again, and addresses of the lost ones are still in it.
+                # Between machines its count of restarts may differ, so there it is no name for an attempt.
+                store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=PATIENCE)
         except (RuntimeError, ValueError) as error:
             rank = os.environ["RANK"]
             raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
