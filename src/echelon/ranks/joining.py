@@ -27,12 +27,19 @@ def join() -> Ranks:
             raise UserError(f"{name} is {value!r}, not a number below {size}; start it by torchrun")
 
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     from echelon.ranks.together import PATIENCE, Together
 
     if not dist.is_initialized():
         try:
-            dist.init_process_group("gloo", timeout=PATIENCE)
+            store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+            if os.environ.get("LOCAL_WORLD_SIZE") == size:
+                # torchrun keeps its store when it starts ranks again, and addresses of the lost ones are still in it.
+                # Between machines its count of restarts may differ, so there it is no name for an attempt.
+                store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=PATIENCE)
         except (RuntimeError, ValueError) as error:
             rank = os.environ["RANK"]
             raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
