@@ -221,7 +221,7 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
 
     start = preset(task)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
-    description += ". Besides these flags: --seeds, --evaluate-every and --film-every, which echelon train --help tells of."
+    description += ". Besides these: --seeds, --evaluate-every, --film-every (echelon train --help)."
     prog, flags = f"echelon train {task}", joined(flags, "--env-arg")
     flags = ["--start-from" if flag == "--from" else flag.replace("--from=", "--start-from=") for flag in flags]
     config = parse(start, flags, prog, description)
