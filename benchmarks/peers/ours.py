@@ -97,7 +97,7 @@ class Ours(Contestant):
             output = self.model(last, self.plan.layout.policy_id, rollout.state[-1], rollout.start[-1:])
             rollout.value[-1].copy_(self.model.raw_value(output.value[0]))
         targets = compute_targets(self.plan, rollout, self.model, self.drawn, None, self.settings, config.ensemble)
-        metrics = self.learning.run(rollout, targets, self.drawn, self.generator)
+        metrics = self.learning.summary(self.learning.run(rollout, targets, self.drawn, self.generator))
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
         return metrics
 

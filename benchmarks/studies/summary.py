@@ -51,9 +51,10 @@ def table(study: Study, folder: Path) -> str:
 
 
 def spread(known: Scores) -> list[str]:
-    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
-    low, high = bootstrap_interval(known)
-    middle = f"{float(interquartile_mean(known)):.4g} ({low:.4g} to {high:.4g})"
+    deviation, middle = 0.0, f"{float(interquartile_mean(known)):.4g}"
+    if len(known) > 1:  # of one, nothing is known about others
+        low, high = bootstrap_interval(known)
+        deviation, middle = statistics.stdev(known), f"{middle} ({low:.4g} to {high:.4g})"
     return [f"{known.mean():.4g} ± {deviation:.2g}", middle, f"{known.min():.4g}, {known.max():.4g}"]
 
 

@@ -67,7 +67,7 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     )
     text = table(kind, tmp_path)
     assert "| x | a | 4 | 3 ± 2.2 | 2.5 (" in text  # (4 + 1 + 0 + 9)/3 = 2.16²
-    assert ") | 1, 6 |\n| x | b | 1 | 9 ± 0 | 9 (9 to 9) | 9, 9 |" in text
+    assert ") | 1, 6 |\n| x | b | 1 | 9 ± 0 | 9 | 9, 9 |" in text
     assert "| solved | a | 3 of 5 |\n| solved | b | 1 of 1 |" in text
     assert "| b over a | 1.00 (1.00 to 1.00) | 0.50 (0.50 to 0.50) |" in text
     running.append(tmp_path / "curves.csv", [{"method": "a", "env_steps": 100, "x": 1.5}])
