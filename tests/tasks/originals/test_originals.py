@@ -106,8 +106,8 @@ def test_allegro_kuka(task: str) -> None:
     env, met = begun(task, NUM_ENVS), Counter()
     start = state(env, env.arms.target)
     original = kuka.KukaOriginal(task, env.scales.double().numpy(), env.config.tolerance, start)
-    env.clock[::2] = env.episode_length - 30
-    original.clock[::2] = env.episode_length - 30
+    env.clock[::2] = env.episode_length - 12
+    original.clock[::2] = env.episode_length - 12
     env.progress.near_steps[1::2] = original.near[1::2] = env.config.success_steps // 2
     for seen in watch(env, STEPS, kuka.disturb):
         parts = original.observation(seen)

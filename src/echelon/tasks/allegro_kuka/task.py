@@ -137,10 +137,14 @@ class AllegroKuka(MujocoTask[C]):
         for name in ("successes", "reward"):
             kept[name].masked_fill_(mask, 0.0)
         self.arms.hold(mask)
-        self._clear_hands(mask)
         self.pushes.begin(mask)
-        self.progress.new_object(mask, self.reach())
-        self._new_goals(mask)
+        placed = mask
+        if self.config.replace_object:  # here too, so that hands are looked at once a step: that is what takes long
+            placed = mask | self._reached
+            self._place_object(self._reached & ~mask, self.draws.starts())
+        self._clear_hands(placed)
+        self.progress.new_object(placed, self.reach())
+        self._new_goals(placed)
 
     # A step.
 
@@ -190,12 +194,8 @@ class AllegroKuka(MujocoTask[C]):
         }
 
     def proceed(self) -> None:
-        reached = self._reached
-        if self.config.replace_object:
-            self._place_object(reached, self.draws.starts())
-            self._clear_hands(reached)
-            self.progress.new_object(reached, self.reach())
-        self._new_goals(reached)
+        if not self.config.replace_object:
+            self._new_goals(self._reached)
 
     def _place_object(self, mask: Tensor, pose: Tensor) -> None:
         """Put the object at `pose [N, 7]`, at rest, without changing the rest of the simulation."""
