@@ -171,3 +171,9 @@ def test_what_cannot_be_imported_by_name_is_not_stored() -> None:
     assert sources.source_of(pole) is not None
     assert re.fullmatch(r"(tests\.)?envs\.test_sources:pole", str(sources.source_of(pole)))
     assert sources.source_of(lambda *order: least.make(*order)) is None
+
+
+@pytest.mark.parametrize("source", ["", "../..", "a b:make", "1:make"])
+def test_what_is_no_name_of_code(source: str) -> None:
+    with pytest.raises(UserError, match="is not the name of code"):
+        sources.code(source)

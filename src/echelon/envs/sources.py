@@ -56,6 +56,8 @@ def task_name(source: str) -> str:
 def code(source: str) -> Callable[..., Any]:
     """The function or class that a source other than an adapter's names."""
     place, _, name = registered().get(source, source).partition(":")
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
     if os.getcwd() not in sys.path:  # a console script does not look where it is called
         sys.path.append(os.getcwd())
     try:
