@@ -186,13 +186,12 @@ def _ask(
     interrupt: Interrupt,
 ) -> Wish:
     """Note what an iteration did, and ask whether it is to be the last one. Rank 0 asks the callbacks for all."""
+    if session.trainer.ranks.first:
+        session.require_folder()  # before anything is written into it
     record.happened(result, session.env_steps)
     # Looked at once: one that comes later is for the next iteration.
     stop = interrupt.asked or view.gone
-    enough = None
-    if session.trainer.ranks.first:
-        session.require_folder()
-        enough = ask(callbacks, metrics, view.message)
+    enough = ask(callbacks, metrics, view.message) if session.trainer.ranks.first else None
     if stop:
         return Wish.REQUEUE if interrupt.requeue else Wish.STOP
     if enough is None:
