@@ -113,7 +113,7 @@ def test_compare_takes_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (["nowhere.module:make"], "nowhere.module:make cannot be imported (No module named 'nowhere')"),
         (["gymnasum:Walker2d-v5"], "did you mean gymnasium?"),
         (["envs.own_task:nothing"], "envs.own_task:nothing cannot be found"),
-        (["envs.own_task:NOT_A_MAKER"], "is a int, not a function or class that makes environments"),
+        (["envs.own_task:NOT_A_MAKER"], "NOT_A_MAKER is a int, not a function or class"),
         (["envs.least:make", "--env-arg", "bonus"], "--env-arg takes name=value, not 'bonus'"),
         (["envs.least:make", "--env-arg", "bones=1"], "got an unexpected keyword argument 'bones'"),
         (["DeceptiveReach", "--env-arg", "a=1"], "--env-arg is for environments that are not built in"),

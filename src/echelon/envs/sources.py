@@ -71,7 +71,7 @@ def code(source: str) -> Callable[..., Any]:
     except AttributeError as error:
         raise UserError(f"{source} cannot be found: {first_line(error)}") from None
     if not callable(found):
-        raise UserError(f"{source} is a {type(found).__name__}, not a function or class that makes environments")
+        raise UserError(f"{source} is a {type(found).__name__}, not a function or class")
     return found
 
 

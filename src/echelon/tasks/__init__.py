@@ -115,7 +115,7 @@ def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
 
 def makes_shares(config: "TrainConfig") -> bool:
     """Whether several seeds can share the environments of one task: those that are built in, on MuJoCo."""
-    return config.source is None and config.task in TASKS and TASKS[config.task].mujoco
+    return built_in(config) and TASKS[config.task].mujoco
 
 
 def make(

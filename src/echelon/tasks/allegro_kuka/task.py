@@ -115,7 +115,7 @@ class AllegroKuka(MujocoTask[C]):
     def go_on_from(self, state: State) -> None:
         """Take the tolerance that training had reached in `state`."""
         kept: Any = state["kept"]
-        for name in ("tolerance", "tolerance_steps"):
+        for name in self.curriculum:
             self.kept[name].copy_(kept[name])
 
     def model(self) -> mujoco.MjModel:
