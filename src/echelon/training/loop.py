@@ -105,7 +105,7 @@ def _train(
     if ranks.size > 1:
         view.message(f"{ranks.size} ranks, each with {env.num_envs} of the environments")
     try:
-        record = ranks.attempt(lambda: Record(trainer, folder, view) if ranks.first else NoRecord())
+        record = ranks.attempt(lambda: Record(trainer, folder, view.message) if ranks.first else NoRecord())
         with record, Interrupt() as interrupt:
             session = _Session(trainer, folder, seconds_before, record.files)
             wish, figures = Wish.GO_ON, dict[str, float]()

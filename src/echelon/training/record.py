@@ -2,12 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from echelon.console.view import View
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs.distances import DistanceWriter
@@ -47,17 +46,17 @@ class NoRecord:
 class Record(NoRecord):
     """Opens the run's files after the iterations that are done; lines of later ones are dropped."""
 
-    def __init__(self, trainer: Trainer, folder: RunFolder, view: View) -> None:
+    def __init__(self, trainer: Trainer, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._folder, self._trainer = folder, trainer
         self._open = ExitStack()
         self._log = self._open.enter_context(MetricsWriter(folder, trainer.iteration))
         if self._log.gap:
-            view.message(f"WARNING: {self._log.gap}")
+            say(f"WARNING: {self._log.gap}")
         self._distances = DistanceWriter(folder, trainer.iteration)
         self._genealogy = GenealogyWriter(folder, trainer.iteration)
         if trainer.selection is not None and trainer.iteration == 0:
             self._genealogy.begin(trainer.selection.start())
-        self._trouble = TroubleWatch(trainer.config, view.message)
+        self._trouble = TroubleWatch(trainer.config, say)
         self.files = (self._log.lines, self._distances, self._genealogy)
 
     def __exit__(

@@ -19,19 +19,16 @@ from echelon.config.checks import check_ranges
 from echelon.config.ranges import SEEDS, require
 from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import Guarded, View, default_view
-from echelon.envs.contract import Env, Guarding, MakeEnv
+from echelon.envs.contract import Env, MakeEnv
 from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
 from echelon.errors import UserError
-from echelon.logging.metrics import MetricsWriter
-from echelon.logging.trouble import TroubleWatch
 from echelon.runs import checkpoint
-from echelon.runs.distances import DistanceWriter
-from echelon.runs.faults import keep_faults, with_policies
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
-from echelon.training.loop import _complete, _say_what_is_missing, _Session, set_up_torch
+from echelon.training.loop import _complete, _keep_faults, _say_what_is_missing, _Session, set_up_torch
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
+from echelon.training.record import Record
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume, warm_start
 from echelon.training.soundness import require_finite
@@ -130,12 +127,8 @@ class _Seed:
         self, trainer: Trainer, folder: RunFolder, seconds_before: float, view: View, stack: ExitStack
     ) -> None:
         self.trainer, self.folder, self.view = trainer, folder, view
-        self.log = stack.enter_context(MetricsWriter(folder, trainer.iteration))
-        if self.log.gap:
-            self.say(f"WARNING: {self.log.gap}")
-        self.distances = DistanceWriter(folder, trainer.iteration)
-        self.session = _Session(trainer, folder, seconds_before, (self.log.lines, self.distances))
-        self.trouble = TroubleWatch(folder.config, self.say)
+        self.record = stack.enter_context(Record(trainer, folder, self.say))
+        self.session = _Session(trainer, folder, seconds_before, self.record.files)
         self._metrics: dict[str, float] = {}
 
     def say(self, text: str) -> None:
@@ -144,20 +137,17 @@ class _Seed:
     def log_iteration(self, result: Iteration) -> dict[str, float]:
         trainer = self.trainer
         self._metrics = self.session.clock() | result.metrics | trainer.timers.metrics()
-        self.log.write(self._metrics)
+        self.record.metrics(self._metrics)
         return self._metrics
 
     def look(self, result: Iteration, last: bool) -> None:
         """Stop if something is wrong; keep what was measured."""
-        trainer, env = self.trainer, self.trainer.env
-        require_finite(trainer, self._metrics, self.folder)
+        require_finite(self.trainer, self._metrics, self.folder)
         self.session.require_folder()
-        self.trouble.look(self._metrics, last)
-        if self._metrics.get("env/quarantined", 0.0) > 0 and isinstance(env, Guarding):
-            found = with_policies(env.take_faults(), trainer.layout.policy_id.tolist())
-            keep_faults(self.folder, trainer.iteration, found)
-        if result.kl_matrix is not None:
-            self.distances.write(trainer.iteration, self.session.env_steps, result.kl_matrix)
+        self.record.happened(result, self.session.env_steps)
+        self.record.trouble(self._metrics, last)
+        if self._metrics.get("env/quarantined", 0.0) > 0:
+            _keep_faults(self.trainer, self.record)
 
 
 def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
