@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tiny import tiny
@@ -155,6 +155,44 @@ def test_a_node_that_cannot_train_is_left_out_and_its_cells_are_tried_elsewhere(
         pool.watch()
 
 
+class SeesOtherNodes(PlainGridView):
+    """At each look the cell trains on another node, both of which are alive; then it ends."""
+
+    def __init__(self, fake: FakeRay, pool: RayPool, logs: Path) -> None:
+        self._fake, self._pool, self._file = fake, pool, node.node_file(logs, "a")
+        self._coming = ["good", "bad"]
+        self.said: list[str] = []
+
+    def begin(self) -> None: ...
+
+    def tick(self) -> None:
+        self._pool._looked = 0.0
+        if self._coming:
+            id = self._coming.pop(0)
+            self._file.write_text(json.dumps({"host": id, "id": id}))
+        else:
+            self._fake.ended["task 1"] = Outcome(failure="enough")
+
+    def message(self, text: str) -> None:
+        self.said.append(text)
+
+    def stop(self) -> None: ...
+
+
+def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path) -> None:
+    """Ray may start a cell again on a new node before the old one is known to be dead."""
+    fake = FakeRay()
+    pool = RayPool(fake, tmp_path, lambda cell: None, cpus=1, per_gpu=4)
+    view = SeesOtherNodes(fake, pool, tmp_path)
+    cell = Cell("a", tiny("CartpoleSwingup", tmp_path / "a"))
+    failed = run(
+        [cell], tmp_path, cluster=cast(RayCluster, SimpleNamespace(pool=lambda *_: pool)), make_view=lambda _: view
+    )
+    assert failed == {"a": "enough"}
+    lost = "a lost its node good and goes on elsewhere"
+    assert view.said == ["a starts on good", lost, "a starts on bad", "a failed: enough"]
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that trains nothing, and two nodes of one CPU."""
@@ -180,13 +218,16 @@ class LosesANode(PlainGridView):
     def tick(self) -> None:
         for cell in self._progress.running:
             if not self.lost and cell.newest().get("iteration", 0) >= 25:
-                self._lose(cell)
+                self._lose(cell)  # or one of the next, if this one has just ended
 
     def _lose(self, cell: Cell) -> None:
         id = self._progress.nodes[cell.name].rpartition("/")[2]
         (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(id)]
         settings = str(cell.path.parent / "logs" / f"{cell.name}.json")  # another grid may run here with like cells
-        (child,) = [pid for pid, words in processes() if "echelon.grid.child" in words and settings in words]
+        children = [pid for pid, words in processes() if "echelon.grid.child" in words and settings in words]
+        if cell.done or not children:
+            return
+        (child,) = children
         os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
         self._cluster.remove_node(gone, allow_graceful=False)
         os.kill(child, signal.SIGKILL)

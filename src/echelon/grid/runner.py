@@ -94,17 +94,17 @@ class _Grid:
         """Say which cells have begun to train, and which have lost their machine."""
         nodes, running = self._progress.nodes, self._progress.running
         for cell, job in self._jobs.values():
-            node = job.node
-            if node is None:
-                if cell in running:
-                    running.remove(cell)
-                    self._view.message(f"{cell.name} lost its node {nodes.pop(cell.name)} and goes on elsewhere")
-            elif nodes.get(cell.name) != node:
+            node, before = job.node, nodes.get(cell.name)
+            if node == before:
+                continue
+            if before is not None:  # Ray may have started it again before anybody looked
+                running.remove(cell)
+                self._view.message(f"{cell.name} lost its node {nodes.pop(cell.name)} and goes on elsewhere")
+            if node is not None:
                 on = f" on {node}" if node else ""
                 self._view.message(f"{cell.name} goes on{on}" if cell.newest() else f"{cell.name} starts{on}")
                 nodes[cell.name] = node
-                if cell not in running:
-                    running.append(cell)
+                running.append(cell)
 
     def _collect_cells(self) -> None:
         """Take in the cells whose job has ended."""
