@@ -27,11 +27,11 @@ class Variant:
     """More of them, computed from a config that has the others already."""
 
     def __call__(self, config: TrainConfig) -> TrainConfig:
-        config = _with(config, self.settings)
-        return _with(config, self.change(config)) if self.change else config
+        config = with_settings(config, self.settings)
+        return with_settings(config, self.change(config)) if self.change else config
 
 
-def _with(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """`config` with other values of some settings, by dotted name."""
     for name, value in settings.items():
         group, _, field = name.rpartition(".")
