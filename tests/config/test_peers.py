@@ -15,7 +15,7 @@ seed: 42
 num_steps_per_env: 24
 max_iterations: 1500
 empirical_normalization: false
-policy: {class_name: ActorCritic, init_noise_std: 1.0, actor_hidden_dims: [512, 256, 128], activation: elu}
+policy: {class_name: ActorCritic, init_noise_std: 0.8, actor_hidden_dims: [512, 256, 128], activation: relu}
 algorithm:
   value_loss_coef: 1.0
   use_clipped_value_loss: true
@@ -65,18 +65,19 @@ ZOO = """
         (
             RSL_RL,
             "--algo ppo --seed 42 --update.horizon 24 --iterations 1500 --model.hidden 512 256 128 "
+            "--model.initial-sigma 0.8 --model.activation relu "
             "--update.critic-coef 2.0 --update.clip 0.2 --update.entropy-coef 0.005 --update.mini-epochs 5 "
             "--update.minibatches 4 --update.learning-rate 0.001 --update.rate-schedule minibatch "
             "--update.discount 0.99 --update.gae-lambda 0.95 --update.kl-threshold 0.01 --update.grad-norm 1.0",
             [
                 "settings of rsl_rl",
-                "policy.init_noise_std: sigma starts at 1",
                 "not translated: policy.class_name, device",
             ],
         ),
         (
             RL_GAMES,  # 4096 · 16 / 16384 minibatches
-            "--algo ppo --seed 7 --model.hidden 256 128 --model.lstm 64 --num-envs 4096 --update.horizon 16 "
+            "--algo ppo --seed 7 --model.hidden 256 128 --model.activation elu --model.lstm 64 --num-envs 4096 "
+            "--update.horizon 16 "
             "--update.sequence 8 --update.mini-epochs 4 --update.clip 0.1 --update.critic-coef 4.0 "
             "--update.rate-schedule mini_epoch --update.kl-threshold 0.016 --update.learning-rate 0.0005 "
             "--update.reward-scale 0.01 --update.minibatches 4",

@@ -43,6 +43,7 @@ TINY += ["--diagnostics.every", "3"]
             ["--tasks", "Hopper", "--algos", "cp0"],
             "not 'cp0'; did you mean cpo?",
         ),
+        (["--tasks", "Hopper", "--algos", "ppo,cpo"], "--algos takes names with spaces between them: --algos ppo cpo"),
         (["--tasks", "Hopper", "--variants", "no_pul"], "no_pul is not a variant; did you mean no_pull?"),
         (["--tasks", "Hopper", "--variants", "no_pull+xyz"], "xyz is not a variant; echelon variants lists them"),
         (["--tasks", "Hopper", "--variant", "x"], "--variant is not a flag of echelon compare; did you mean"),

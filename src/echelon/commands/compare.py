@@ -101,6 +101,10 @@ def read_order(arguments: list[str]) -> Order:
     for name in SET_PER_RUN:
         if name in own:
             raise UserError(f"{name} is not a flag of echelon compare; did you mean {name}s?")
+    for name in ("--tasks", "--algos", "--variants"):
+        words = " ".join(own.get(name, []))
+        if "," in words:
+            raise UserError(f"{name} takes names with spaces between them: {name} {words.replace(',', ' ')}")
     if "--tasks" not in own:
         raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
     variants, seeds = own.get("--variants", []), one_count(own, "--seeds", 5)

@@ -22,6 +22,13 @@ def _widths(value: Any) -> tuple[int, ...]:
     return tuple(int(width) for width in value)
 
 
+def _activation(value: Any) -> str:
+    name = str(value).lower()
+    if name not in (known := ("elu", "relu", "silu", "tanh")) and name != "swish":
+        raise ValueError(f"one of {', '.join(known)}")
+    return "silu" if name == "swish" else name
+
+
 @dataclass(frozen=True)
 class Peer:
     """A library: how its files are recognised, and what its settings are called here."""
@@ -37,7 +44,6 @@ class Peer:
 
 CLIPPED = "the value change is always clipped, by update.clip"
 NORMALISED = "observations, values and advantages are always normalised"
-ACTIVATION = "layers are ELU"
 
 RSL_RL = Peer(
     "rsl_rl",
@@ -49,6 +55,9 @@ RSL_RL = Peer(
         "policy.actor_hidden_dims": ("model.hidden", _widths),
         "actor.hidden_dims": ("model.hidden", _widths),
         "policy.rnn_hidden_dim": ("model.lstm", int),
+        "policy.activation": ("model.activation", _activation),
+        "actor.activation": ("model.activation", _activation),
+        "policy.init_noise_std": ("model.initial_sigma", _number),
         "algorithm.value_loss_coef": ("update.critic_coef", _twice),
         "algorithm.clip_param": ("update.clip", _number),
         "algorithm.entropy_coef": ("update.entropy_coef", _number),
@@ -68,10 +77,7 @@ RSL_RL = Peer(
     {
         "algorithm.use_clipped_value_loss": CLIPPED,
         "empirical_normalization": NORMALISED,
-        "policy.activation": ACTIVATION,
-        "actor.activation": ACTIVATION,
         "policy.critic_hidden_dims": "actor and critic share layers, or have the same widths with critic observations",
-        "policy.init_noise_std": "sigma starts at 1",
     },
 )
 RL_GAMES = Peer(
@@ -81,6 +87,7 @@ RL_GAMES = Peer(
         "params.seed": ("seed", int),
         "params.network.mlp.units": ("model.hidden", _widths),
         "params.network.rnn.units": ("model.lstm", int),
+        "params.network.mlp.activation": ("model.activation", _activation),
         "params.config.num_actors": ("num_envs", int),
         "params.config.horizon_length": ("update.horizon", int),
         "params.config.seq_length": ("update.sequence", int),
@@ -110,7 +117,6 @@ RL_GAMES = Peer(
         "params.config.normalize_advantage": NORMALISED,
         "params.config.value_bootstrap": "a time limit is always bootstrapped: update.timeout_bootstrap says with what",
         "params.config.truncate_grads": "gradients are always clipped, by update.grad_norm",
-        "params.network.mlp.activation": ACTIVATION,
     },
 )
 SKRL = Peer(
@@ -168,6 +174,14 @@ STABLE_BASELINES = Peer(
     },
 )
 PEERS = (RL_GAMES, RSL_RL, SKRL, STABLE_BASELINES)
+
+
+def known_elsewhere_as(name: str) -> str | None:
+    """Our setting for a name that other libraries give it (`gamma`, `e_clip`, `lr`), or None."""
+    theirs = {"lr": "update.learning_rate"}
+    for peer in PEERS:
+        theirs |= {full.rpartition(".")[2]: ours for full, (ours, _) in peer.names.items()}
+    return theirs.get(name)
 
 
 @dataclass(frozen=True)

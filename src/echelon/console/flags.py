@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import re
 import shlex
 import types
 import typing
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from echelon.config.peers import known_elsewhere_as
 from echelon.config.spelling import spelling
 from echelon.errors import UserError, closest, nearest
 
@@ -183,11 +185,13 @@ def looks_like_a_flag(token: str) -> bool:
 
 
 def _nearest_flag(wrong: str, known: Mapping[str, Flag]) -> str:
-    """A flag whose last part was typed without its group is nearer than any that merely looks alike."""
+    """A flag whose last part was typed without its group, or by another library's name, is nearer than any that merely
+    looks alike."""
     bare = wrong.replace("_", "-").lstrip("-")
-    names = [flag.lstrip("-") for flag in known]
-    same = [name for name in names if name.rpartition(".")[2] == bare.rpartition(".")[2]]
-    name = same[0] if same else closest(bare, names)
+    names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    elsewhere = (known_elsewhere_as(last.replace("-", "_")) or "").replace("_", "-")
+    name = same[0] if same else elsewhere if elsewhere in names else closest(bare, names)
     return "" if name is None else f"; did you mean --{name}?"
 
 
@@ -206,7 +210,10 @@ def _mistake(flag: Flag, values: list[str]) -> str | None:
     inner = parts[0] if many else flag.hint
     for value in values:
         if not _fits(value, inner):
-            return f"{flag.spelling} takes {_kind(inner)}, not {value!r}{_better_value(value, inner)}"
+            better = _better_value(value, inner)
+            if many and all(_fits(part, inner) for part in value.split(",")):
+                better = f"; write {flag.spelling} {value.replace(',', ' ')}"
+            return f"{flag.spelling} takes {_kind(inner)}, not {value!r}{better}"
     return None
 
 
@@ -237,12 +244,15 @@ def _kind(hint: Any) -> str:
 
 
 def _better_value(value: str, hint: Any) -> str:
-    """The nearest choice, or `1000000` for a whole number written as `1e6`."""
+    """The nearest choice, or `1000000` for a whole number written as `1e6` or `1,000,000`, or `0.1` for `0,1`."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) is Literal:
-        return nearest(value, [str(part) for part in parts])
+        return nearest("cuda" if value.lower() == "gpu" else value, [str(part) for part in parts])
     if hint is int or int in parts:
         with contextlib.suppress(ValueError, OverflowError):
-            if float(value) == int(float(value)):
-                return f"; write {int(float(value))}"
+            plain = re.sub(r"(?<=\d)[.,](?=\d{3}\b)", "", value) if value.count(".") != 1 else value
+            if float(plain) == int(float(plain)):
+                return f"; write {int(float(plain))}"
+    elif re.fullmatch(r"-?\d*,\d+", value):
+        return f"; write {value.replace(',', '.')}"
     return ""

@@ -1,0 +1,55 @@
+"""What the site needs beyond Markdown, called by mkdocs (`hooks` in mkdocs.yml).
+
+Equations become MathML, which browsers draw without a script. Links to files outside docs/ (source, results) lead to
+the repository if `repo_url` names one; otherwise their text stays, without a link that leads nowhere.
+"""
+
+import html
+import posixpath
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+
+EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[]\n?(.*?)\n?\\[)\]]</\1>', re.DOTALL)
+FENCE = re.compile(r"^( *)```math\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+TAG = re.compile(r"\\tag\{(.*?)\}")
+# What the converter leaves to attributes that browsers no longer read, and spaces that operators would get.
+LOOKS = (
+    (r'<mi mathvariant="double-struck">E</mi>', "<mi>\N{MATHEMATICAL DOUBLE-STRUCK CAPITAL E}</mi>"),
+    (r'<mn mathvariant="double-struck">1</mn>', "<mn>\N{MATHEMATICAL DOUBLE-STRUCK DIGIT ONE}</mn>"),
+    (r'<mi mathvariant="script">N</mi>', "<mi>\N{MATHEMATICAL SCRIPT CAPITAL N}</mi>"),
+    (r"<mi>&#x0007E;</mi>", "<mo>\N{TILDE OPERATOR}</mo>"),
+    (r"<mi>&#x02016;</mi>", "<mo>&#x02225;</mo>"),
+    (r"<mo>(&#x0007C;|&#x02016;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
+    (r"<mi>(log|min|max)</mi>(?!<mo)", r'<mi>\1</mi><mspace width="0.17em"/>'),
+    (r"</mi></mrow><mi>", r'</mi></mrow><mspace width="0.17em"/><mi>'),
+)
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)(#[^)]*)?\)")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def link(match: re.Match[str]) -> str:
+        text, target = match[1], posixpath.normpath(posixpath.join("docs", folder, match[2]))
+        if target.startswith("docs/"):
+            return match[0]
+        return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{target})" if config.repo_url else text
+
+    return LINK.sub(link, FENCE.sub(lambda match: f"{match[1]}$$\n{match[2]}{match[1]}$$", markdown))
+
+
+def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
+    return EQUATION.sub(_equation, content)
+
+
+def _equation(match: re.Match[str]) -> str:
+    source, block = html.unescape(match[2]), match[1] == "div"
+    number = TAG.search(source)
+    mathml = convert(TAG.sub("", source), display="block" if block else "inline")
+    for found, better in LOOKS:
+        mathml = re.sub(found, better, mathml)
+    if not block:
+        return mathml
+    return f'<div class="equation">{mathml}{f"<span>({number[1]})</span>" if number else ""}</div>'
