@@ -197,7 +197,7 @@ def test_flags_change_the_preset_of_the_task(capsys: pytest.CaptureFixture[str],
 
 def test_the_end_of_training_says_what_to_type_next(capsys: pytest.CaptureFixture[str]) -> None:
     said = output(capsys, *T, "--out", "my run")
-    assert "The run is in my run, after 0 s." in said
+    assert re.search(r"^The run is in my run, after \d+ s\.$", said, re.MULTILINE)
     assert "echelon evaluate 'my run'\n" in said
     assert "echelon train Pendulum --out 'my run'" in said
 
