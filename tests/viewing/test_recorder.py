@@ -92,8 +92,8 @@ def test_rewards_actions_and_the_distance_to_the_leader_go_along(hopper: RunFold
     assert tape.series["action/0"][0] == pytest.approx(mu_i[0].clamp(-1, 1).item(), abs=1e-5)
 
 
-def test_the_path_of_a_point_is_recorded_from_above(tmp_path: Path) -> None:
-    """DeceptiveReach has no simulator: poses are the task's own positions, step by step."""
+def test_the_path_of_a_point_is_recorded(tmp_path: Path) -> None:
+    """DeceptiveReach has no physics: its drawing's poses are the task's own positions, step by step."""
     folder = train(tiny("DeceptiveReach", tmp_path / "reach", iterations=1))
     (tape,) = record(Trained.load(folder), "1", seed=5)
     actor = Performer(Trained.load(folder), 1, 5)
@@ -102,9 +102,8 @@ def test_the_path_of_a_point_is_recorded_from_above(tmp_path: Path) -> None:
     for place in tape.poses[:, point, :2]:
         assert place == pytest.approx(actor.env.position[:, 0].numpy(), abs=1e-6)  # pyright: ignore
         actor.step()
-    seen = camera(tape.model, tape.qpos[0])
-    assert (seen.eye[:2], seen.target[:2]) == ((0.0, 0.0), (0.0, 0.0))
-    assert record_replay(folder).bodies == ("world", "goal", "point")
+    assert len(tape.poses) == tape.length
+    assert record_replay(folder).bodies == ("world", "point")
 
 
 def test_the_goal_marker_is_recorded(allegro: RunFolder) -> None:

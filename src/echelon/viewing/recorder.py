@@ -10,17 +10,13 @@ from echelon.envs.contract import MakeEnv, Step
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
-from echelon.tasks.deceptive_reach import DeceptiveReach
 from echelon.viewing.acting import Choice, Performer, Trained
-from echelon.viewing.arena import arena, poses
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
 FRAMES_PER_SECOND = 30.0
 """Approximate frames per simulated second; a frame is a whole number of control steps."""
 MAX_RECORDING_S = 60.0
 """Simulated seconds after which a recording stops. Episodes whose time limit restarts at every goal can be long."""
-POINT_STEP_S = 0.05
-"""Seconds that a step of a point is shown for; the task itself has no unit of time."""
 SEED = 1000
 """The same default as `echelon evaluate`: episodes that were not seen in training."""
 
@@ -69,45 +65,8 @@ def record_replay(
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
-    tapes = (_record(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    tapes = (record_episode(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
     return tuple(replace(tape, iteration=trained.iteration) for tape in tapes)
-
-
-def _record(actor: Performer, name: str) -> Tape:
-    return record_path(actor, actor.env, name) if isinstance(actor.env, DeceptiveReach) else record_episode(actor, name)
-
-
-def record_path(actor: Performer, env: DeceptiveReach, name: str) -> Tape:
-    """Record the first episode of a point, which no engine simulates: a frame per step."""
-    model = arena(env)
-    places: list[list[float]] = []
-    series, total, successes = Series(), 0.0, 0.0
-    actor.reset()
-    while True:
-        places.append(env.position[:, 0].tolist())
-        choice = actor.choice()
-        step = actor.step()
-        series.add(choice, step, begins=True)
-        total += float(step.reward)
-        if bool(step.terminated | step.truncated):
-            break
-        successes = _successes(step)
-    qpos = np.array(places)
-    return Tape(
-        policy=actor.policy,
-        name=name,
-        model=model,
-        looks=Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba),
-        frame_s=POINT_STEP_S,
-        total_return=total,
-        length=len(places),
-        seconds=len(places) * POINT_STEP_S,
-        outcome="succeeded" if bool(step.terminated) else _outcome(step, successes),
-        qpos=qpos,
-        mocap=np.zeros((len(places), 0, 7)),
-        poses=poses(model, qpos),
-        series=series.arrays(),
-    )
 
 
 def record_episode(actor: Performer, name: str) -> Tape:
