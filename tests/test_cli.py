@@ -394,7 +394,7 @@ def test_scores_that_cannot_be_written_are_still_shown(
     assert cli.main(["evaluate", "runs/Pendulum-cpo-s0", "--json", "here/scores.json"]) == 2
     said = capsys.readouterr()
     assert "0 leader" in said.out
-    assert "cannot be written to here/scores.json" in said.err
+    assert "here/scores.json cannot be written" in said.err
 
 
 def test_a_mistyped_run_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

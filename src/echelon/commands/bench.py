@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.commands.tasks import task_list
-from echelon.errors import UserError
 
 if TYPE_CHECKING:
     from echelon.training.resolve import Resolved
@@ -35,7 +34,7 @@ def run(arguments: list[str]) -> int:
     from echelon.commands.train import resolve_flags, split_task
     from echelon.console.flags import one_count, one_value, split_flags
     from echelon.ranks.joining import join
-    from echelon.runs.durable import require_writable
+    from echelon.runs.durable import require_writable, writing
 
     def read() -> "tuple[Resolved, int, Path]":
         task, rest = split_task(arguments, "bench")
@@ -65,10 +64,8 @@ def run(arguments: list[str]) -> int:
     task = config.source or config.task
     print(f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
-    try:
+    with writing(path, "choose another --json"):
         path.write_text(document(found))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
     print(f"Written to {path}")
     return 0
 

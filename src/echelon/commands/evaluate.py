@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from echelon.config.ranges import COUNT, NOT_NEGATIVE, require
-from echelon.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def run(arguments: list[str]) -> int:
     from rich.console import Console
 
     from echelon.config.checks import require_device
-    from echelon.runs.durable import require_writable
+    from echelon.runs.durable import require_writable, writing
     from echelon.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
@@ -51,9 +50,7 @@ def run(arguments: list[str]) -> int:
     print(headline(evaluation))
     # A table in a log is not folded to the 80 columns that rich assumes there.
     Console(width=None if sys.stdout.isatty() else 240).print(score_table(evaluation))
-    try:
+    with writing(target, "choose another --json"):
         write_scores(evaluation, target)
-    except OSError as error:
-        raise UserError(f"the scores cannot be written to {target}: {error.strerror}; choose another --json") from None
     print(f"Written to {target}")
     return 0

@@ -33,6 +33,7 @@ def run(arguments: list[str]) -> int:
 
     from echelon.export.files import ENDINGS, Format, export
     from echelon.export.policy import Extract
+    from echelon.runs.durable import writing
 
     ending = Path(given.out).suffix if given.out else ".onnx"
     by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
@@ -40,9 +41,7 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"--out must end in .onnx, .pt or .npz, or give --format; {given.out} does not")
     format = by_ending[ending] if given.format == "auto" else given.format
     out = Path(given.out) if given.out else folder.path / "export" / f"{given.policy}{ENDINGS[format]}"
-    try:
+    with writing(out, "choose another --out"):
         difference = export(Extract.load(folder, given.policy, given.checkpoint), format, out)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}; choose another --out") from None
     print(f"Written to {out}; on 1,000 observations its actions differ from the network's by {difference:.1e} at most")
     return 0

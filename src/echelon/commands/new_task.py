@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from echelon.errors import UserError
+from echelon.runs.durable import writing
 
 USAGE = """\
 usage: echelon new-task NAME [FOLDER]
@@ -38,12 +39,10 @@ def run(arguments: list[str]) -> int:
     for path in files:
         if path.exists():
             raise UserError(f"{path} exists already; choose another name or folder")
-    try:
+    with writing(folder, "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             path.write_text(renamed(text, name, module))
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}; choose another folder") from None
     print(f"Written: {' and '.join(map(str, files))}. Next{'' if str(folder) == '.' else f', in {folder}'}:")
     print(f"  try it out  echelon env check {module}:{name}")
     print(f"  train it    echelon train --env {module}:{name}")

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from echelon.errors import UserError
-
 
 @dataclass(frozen=True)
 class ReplayFaultFlags:
@@ -21,6 +19,7 @@ def run(arguments: list[str]) -> int:
     words = "Show the first simulations of a run that went wrong, in 3D."
     run, given = parse_after_run(ReplayFaultFlags(), arguments, "replay-fault", words)
 
+    from echelon.runs.durable import writing
     from echelon.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
@@ -32,9 +31,7 @@ def run(arguments: list[str]) -> int:
     replay, sentences = replay_faults(folder)
     for sentence in sentences:
         print(sentence)
-    try:
+    with writing(out, "choose another --out"):
         write_page(replay, out)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}; choose another --out") from None
     print(f"Written to {out}")
     return 0

@@ -5,9 +5,10 @@ import json
 
 from echelon.envs.contract import MakeEnv
 from echelon.evaluation.evaluate import evaluate
-from echelon.evaluation.scores import finite, write_scores
+from echelon.evaluation.scores import write_scores
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
+from echelon.runs.json_lines import finite
 
 
 class evaluate_every:

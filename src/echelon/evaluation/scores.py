@@ -4,13 +4,13 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from echelon.console.wording import count, figure
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.runs.durable import replace_durably
+from echelon.runs.json_lines import finite
 
 
 def score_table(evaluation: Evaluation) -> Table:
@@ -52,12 +52,3 @@ def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:
         f"{score.terminated:.0%}" if math.isfinite(score.terminated) else "-",
         *(figure(score.extra.get(name, math.nan)) for name in extras),
     ]
-
-
-def finite(value: Any) -> Any:
-    """Plain data without NaN or infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -9,12 +9,12 @@ from echelon.errors import UserError
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn an `OSError` while writing `path`, such as a full disk, into a `UserError`."""
+def writing(path: Path, advice: str = "make room, then resume") -> Iterator[None]:
+    """Turn an `OSError` while writing `path`, such as a full disk, into a `UserError` that ends with `advice`."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; make room, then resume") from error
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; {advice}") from error
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -55,12 +55,10 @@ def sync_directory(path: Path) -> None:
 
 def require_writable(path: Path) -> None:
     """Raise a `UserError` if `path` cannot be written, before the work whose result goes there. Creates its folder."""
-    try:
+    with writing(path, "choose another --json"):
         new = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         if new or path.is_file() or path.is_dir():  # opening and closing a pipe would end it for its reader
             path.open("ab").close()
         if new:
             path.resolve().unlink()  # the target of a link, not the link
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}; choose another --json") from None

@@ -1,13 +1,13 @@
 """`diagnostics/faults.json`: the first simulations of a run that went wrong, for `echelon replay-fault` to show."""
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
+from echelon.runs.json_lines import finite
 
 FILE = "diagnostics/faults.json"
 MOST = 8
@@ -23,7 +23,7 @@ def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, An
         return
     with writing(path):
         path.parent.mkdir(exist_ok=True)
-        replace_durably(path, json.dumps(_nulls((known + found)[:MOST])).encode())
+        replace_durably(path, json.dumps(finite((known + found)[:MOST])).encode())
 
 
 def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:
@@ -50,12 +50,3 @@ def _read(folder: RunFolder) -> list[dict[str, Any]]:
     except (OSError, ValueError, RecursionError):
         pass
     raise UserError(f"{path} is not whole; remove it")
-
-
-def _nulls(value: Any) -> Any:
-    """Null for numbers that are not finite, which JSON lacks."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _nulls(item) for key, item in value.items()}
-    return [_nulls(item) for item in value] if isinstance(value, list) else value

@@ -107,7 +107,7 @@ class RunFolder:
         ones where that makes sense, which is written down.
         """
         path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
-        try:
+        with writing(path, "choose another folder with --out"):
             exists = (path / CONFIG).exists()
             if not exists:
                 _require_free(path)
@@ -125,8 +125,6 @@ class RunFolder:
             document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)
             replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
-        except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from None
         return RunFolder(path, config)
 
     def with_config(self, config: TrainConfig) -> "RunFolder":

@@ -101,6 +101,15 @@ def plain(value: Any) -> Any:
     return float(f"{number:.7g}") if math.isfinite(number) else None
 
 
+def finite(value: Any) -> Any:
+    """Plain data with None in place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def parse_line(raw: bytes) -> Line | None:
     """A parsed line, or None if it is damaged or was cut short."""
     try:

@@ -18,6 +18,7 @@ import numpy as np
 
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, install
+from echelon.runs.durable import writing
 from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
 from echelon.viewing.acting import Trained
@@ -60,10 +61,8 @@ def require_packages(format: Format) -> None:
 
 def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
     """Draw the tapes side by side into one file, which is complete or absent."""
-    try:
+    with writing(out, "choose another --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}; choose another --out") from None
     with tempfile.TemporaryDirectory(prefix=".film-", dir=out.parent) as place:
         job = _write_job(tapes, Path(place), format)
         for backend in _backends():
