@@ -1,41 +1,32 @@
 """The loop: iterate, log, save."""
 
 import dataclasses
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import count
-from typing import Any
 
 import torch
 
 from echelon.algorithms import find
-from echelon.config import TaskConfig, TrainConfig
+from echelon.config import TrainConfig
 from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import Guarded, NullView, View, default_view
-from echelon.envs.contract import Configured, Env, Guarding, MakeEnv
+from echelon.envs.contract import Env, MakeEnv
 from echelon.envs.sources import source_of
 from echelon.errors import UserError
 from echelon.ranks.joining import join
-from echelon.runs import checkpoint
 from echelon.runs.changes import described
-from echelon.runs.durable import write_durably
-from echelon.runs.faults import with_policies
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import LineWriter
-from echelon.runs.lock import still_ours
-from echelon.runs.soundness import unsound
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, Looking, ask, look, until
 from echelon.training.exchange import settle_on_island
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
-from echelon.training.record import NoRecord, Record
+from echelon.training.record import NoRecord, Record, record_faults
 from echelon.training.resolve import Resolved, choose_device, resolve
 from echelon.training.resuming import resume
-from echelon.training.soundness import diverged, environment_fault, require_finite
+from echelon.training.session import Session, say_what_is_missing, with_env_settings
+from echelon.training.soundness import diverged, require_finite
 from echelon.training.trainer import Iteration, Trainer
 
 
@@ -95,7 +86,7 @@ def _train(
     asked += [until(config.until)] if config.until else []
     # Rank 0 first: the others take over what its environment settles, and find its kernels compiled.
     env = ranks.attempt(lambda: _build(resolved, config, make_env) if ranks.first else None)
-    config, folder = ranks.broadcast(_complete(config, folder, env))
+    config, folder = ranks.broadcast(with_env_settings(config, folder, env))
     env = ranks.attempt(lambda: env or _build(resolved, config, make_env))
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
@@ -107,7 +98,7 @@ def _train(
     try:
         record = ranks.attempt(lambda: Record(trainer, folder, view.message) if ranks.first else NoRecord())
         with record, Interrupt() as interrupt:
-            session = _Session(trainer, folder, seconds_before, record.files)
+            session = Session(trainer, folder, seconds_before, record.files)
             wish, figures = Wish.GO_ON, dict[str, float]()
             while trainer.iteration < config.num_iterations and wish == Wish.GO_ON:
                 try:
@@ -122,8 +113,7 @@ def _train(
                 wish = ranks.agree(partial(_ask, session, metrics, result, record, view, asked, interrupt))
                 last = wish != Wish.GO_ON or trainer.iteration == config.num_iterations
                 record.trouble(metrics, last)
-                if metrics.get("env/quarantined", 0.0) > 0:
-                    _keep_faults(trainer, record)
+                record_faults(trainer, metrics, record)
                 due = [one for one in looking if wish < Wish.STOP and (last or trainer.iteration % one.every == 0)]
                 if last or due or trainer.iteration % config.checkpoint_every == 0:
                     session.save(trainer.score(result.metrics))
@@ -168,16 +158,16 @@ class Wish(IntEnum):
     REQUEUE = 3
 
 
-def _log(session: "_Session", metrics: Mapping[str, float], record: NoRecord, view: View) -> int:
+def _log(session: Session, metrics: Mapping[str, float], record: NoRecord, view: View) -> int:
     record.metrics(metrics)
     view.update(metrics)
     if session.trainer.iteration == session.first:
-        _say_what_is_missing(session.trainer, view)
+        say_what_is_missing(session.trainer, view)
     return 0
 
 
 def _ask(
-    session: "_Session",
+    session: Session,
     metrics: Mapping[str, float],
     result: Iteration,
     record: NoRecord,
@@ -200,125 +190,12 @@ def _ask(
     return Wish.ENOUGH
 
 
-def _keep_faults(trainer: Trainer, record: NoRecord) -> None:
-    """Write down simulations that went wrong, of all ranks, with the policy of each."""
-    found: list[dict[str, Any]] = []
-    if isinstance(trainer.env, Guarding):
-        found = with_policies(trainer.env.take_faults(), trainer.layout.policy_id.tolist())
-    everywhere = [fault for rank in trainer.ranks.gather(found) for fault in rank]
-    trainer.ranks.attempt(lambda: record.faults(trainer.iteration, everywhere))
-
-
-class _Session:
-    """One start of a run: its clock, which goes on where the last start's stopped, and its checkpoints."""
-
-    def __init__(
-        self, trainer: Trainer, folder: RunFolder, seconds_before: float, files: Sequence[LineWriter] = ()
-    ) -> None:
-        """`files` are those that a checkpoint counts on."""
-        self.trainer, self.folder, self.files = trainer, folder, files
-        self.first = trainer.iteration + 1
-        """The first iteration of this start."""
-        self.reason = ""
-        """Why a callback has stopped it, if one has."""
-        self._noted = False
-        self.steps = trainer.config.steps_per_iteration
-        self.last = time.perf_counter()
-        self.began = self.last - seconds_before
-
-    @property
-    def env_steps(self) -> int:
-        return self.trainer.iteration * self.steps
-
-    def clock(self) -> dict[str, float]:
-        """Where the run stands and how fast it goes."""
-        now = time.perf_counter()
-        spent, self.last = now - self.last, now
-        seconds = self.trainer.timers.iteration
-        return {
-            "iteration": self.trainer.iteration,
-            "env_steps": self.env_steps,
-            "gradient_steps": self.trainer.gradient_steps,
-            "wall_s": now - self.began,
-            "fps/total": self.steps / spent,
-            "fps/collect": self.steps / seconds["collect"].seconds,
-            "fps/update": self.steps / seconds["update"].seconds,
-        }
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """What takes place here is not training, so its time does not count."""
-        began = time.perf_counter()
-        yield
-        spent = time.perf_counter() - began
-        self.last += spent
-        self.began += spent
-
-    def state(self) -> dict[str, object]:
-        return {
-            "trainer": self.trainer.state_dict(),
-            "seconds": time.perf_counter() - self.began,
-            "device": self.trainer.env.device.type,
-        }
-
-    def save(self, score: float) -> None:
-        """Save what was learned, unless it is spoiled; what was logged until now is on the disk before."""
-        ranks = self.trainer.ranks
-        self.trainer.share()
-        state = self.state()
-        if self.trainer.selection is None and environment_fault(self.trainer):
-            raise diverged(self.trainer, "a run that goes on from there would learn from it", self.folder)
-        if spoiled := unsound(state):
-            raise diverged(self.trainer, f"{spoiled} is not finite", self.folder)
-        ranks.attempt(self._sync)
-        checkpoint.save(self.folder, self.trainer.iteration, state, score, ranks, self.trainer.own_state())
-        if not self._noted:
-            ranks.attempt(lambda: self.folder.note_saved() if ranks.first else None)
-            self._noted = True
-
-    def _sync(self) -> None:
-        for file in self.files:
-            file.sync()
-
-    def require_folder(self) -> None:
-        """Stop if the folder was moved, deleted or replaced, with what can be saved in a folder beside it."""
-        path = self.folder.path
-        if still_ours(path):
-            return
-        names = (path.with_name(f"{path.name}.rescued{number or ''}") for number in count())
-        place = next(name for name in names if not name.exists())
-        try:
-            rescued = RunFolder.create_or_resume(dataclasses.replace(self.trainer.config, out=str(place)))
-            for file in self.files:
-                if content := file.content():
-                    (place / file.name).parent.mkdir(exist_ok=True)
-                    write_durably(place / file.name, content)
-            checkpoint.save(rescued, self.trainer.iteration, self.state())
-            rescued.note_saved()
-        except (OSError, UserError) as error:
-            raise UserError(
-                f"{path} was moved or deleted while it was trained, and nothing could be saved beside it: {error}"
-            ) from None
-        raise UserError(
-            f"{path} was moved or deleted while it was trained; the state after iteration {self.trainer.iteration} and "
-            f"what was logged are in {place}: the same command with --out {place} goes on there"
-        )
-
-
 def set_up_torch(config: TrainConfig) -> None:
     """Torch's settings for the whole process."""
     on_cpu = choose_device(config.device).type == "cpu"
     torch.set_num_threads(config.threads)
     exact = config.precision == "fp32" or on_cpu
     torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
-
-
-def _complete(config: TrainConfig, folder: RunFolder, env: Env | None) -> tuple[TrainConfig, RunFolder]:
-    """The settings with what the environment chose where they left it open, stored as well."""
-    if not isinstance(env, Configured) or not isinstance(env.config, TaskConfig) or env.config == config.env:
-        return config, folder
-    config = dataclasses.replace(config, env=env.config)
-    return config, folder.with_config(config)
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
@@ -332,12 +209,3 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
         if changed["setting"] == "update.learning_rate":
             trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
         view.message(f"changed: {described(changed)}")
-
-
-def _say_what_is_missing(trainer: Trainer, view: View) -> None:
-    """Parts of an environment that training did without, where that costs something."""
-    if trainer.collector.lacks_final_obs:
-        view.message(
-            "the environment gives no final_obs: where its time limit ends an episode, the value of the state before "
-            "the last step is used instead"
-        )

@@ -1,4 +1,4 @@
-"""What a run writes down, iteration by iteration: metrics, distances, takeovers, faults. Rank 0 does it for all."""
+"""The log files of a run: metrics, KL matrices, takeovers, faults. Rank 0 writes for all ranks."""
 
 import dataclasses
 import math
@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from echelon.envs.contract import Guarding
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs.distances import DistanceWriter
-from echelon.runs.faults import keep_faults
+from echelon.runs.faults import keep_faults, with_policies
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import GenealogyWriter
 from echelon.runs.json_lines import LineWriter
@@ -18,10 +19,10 @@ from echelon.training.trainer import Iteration, Trainer
 
 
 class NoRecord:
-    """Of a rank that leaves writing to rank 0."""
+    """Writes nothing: for ranks other than rank 0."""
 
     files: Sequence[LineWriter] = ()
-    """Those that a checkpoint counts on."""
+    """Files to sync before a checkpoint is written."""
 
     def __enter__(self) -> "NoRecord":
         return self
@@ -31,20 +32,20 @@ class NoRecord:
     ) -> None: ...
 
     def metrics(self, metrics: Mapping[str, float]) -> None:
-        """Of an iteration."""
+        """Write the metrics of an iteration."""
 
     def happened(self, result: Iteration, env_steps: int) -> None:
-        """What else an iteration found out."""
+        """Write an iteration's KL matrix and takeovers, if it has any."""
 
     def trouble(self, metrics: Mapping[str, float], last: bool) -> None:
-        """Warn of what metrics tell of."""
+        """Warn the user if the metrics show a problem (`TroubleWatch`)."""
 
     def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
-        """Simulations that went wrong."""
+        """Write simulations that went wrong."""
 
 
 class Record(NoRecord):
-    """Opens the run's files after the iterations that are done; lines of later ones are dropped."""
+    """Appends to the run's files. On resume, lines after the checkpoint's iteration are dropped first."""
 
     def __init__(self, trainer: Trainer, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._folder, self._trainer = folder, trainer
@@ -84,3 +85,14 @@ class Record(NoRecord):
     def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
         if faults:
             keep_faults(self._folder, iteration, faults)
+
+
+def record_faults(trainer: Trainer, metrics: Mapping[str, float], record: NoRecord) -> None:
+    """Write simulations that went wrong in an iteration, of all ranks, each with the policy that drove it."""
+    if metrics.get("env/quarantined", 0.0) <= 0:
+        return
+    found: list[dict[str, Any]] = []
+    if isinstance(trainer.env, Guarding):
+        found = with_policies(trainer.env.take_faults(), trainer.layout.policy_id.tolist())
+    everywhere = [fault for rank in trainer.ranks.gather(found) for fault in rank]
+    trainer.ranks.attempt(lambda: record.faults(trainer.iteration, everywhere))

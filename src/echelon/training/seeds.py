@@ -26,11 +26,12 @@ from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
-from echelon.training.loop import _complete, _keep_faults, _say_what_is_missing, _Session, set_up_torch
+from echelon.training.loop import set_up_torch
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
-from echelon.training.record import Record
+from echelon.training.record import Record, record_faults
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume, warm_start
+from echelon.training.session import Session, say_what_is_missing, with_env_settings
 from echelon.training.soundness import require_finite
 from echelon.training.stacked import StackedTrainer, require_no_selection
 from echelon.training.trainer import Iteration, Trainer
@@ -57,7 +58,7 @@ def train_seeds(
     with told_if_full(everything):
         whole, envs = _environments(config, seeds, make_env, resolved.device)
         for index, env in enumerate(envs):
-            _, folders[index] = _complete(folders[index].config, folders[index], env)
+            _, folders[index] = with_env_settings(folders[index].config, folders[index], env)
         require_room_for_training(envs[0], everything)
         trainer = StackedTrainer(envs, folders[0].config, seeds, resolved.plan, whole)
     for run, folder in zip(trainer.runs, folders, strict=True):
@@ -80,7 +81,7 @@ def train_seeds(
                 metrics = [one.log_iteration(result) for one, result in zip(runs, results, strict=True)]
                 view.update(_shown(metrics))
                 if trainer.iteration == runs[0].session.first:
-                    _say_what_is_missing(trainer, view)
+                    say_what_is_missing(trainer, view)
                 stop = interrupt.asked or view.gone
                 last = stop or trainer.iteration == config.num_iterations
                 due = last or trainer.iteration % config.checkpoint_every == 0
@@ -128,7 +129,7 @@ class _Seed:
     ) -> None:
         self.trainer, self.folder, self.view = trainer, folder, view
         self.record = stack.enter_context(Record(trainer, folder, self.say))
-        self.session = _Session(trainer, folder, seconds_before, self.record.files)
+        self.session = Session(trainer, folder, seconds_before, self.record.files)
         self._metrics: dict[str, float] = {}
 
     def say(self, text: str) -> None:
@@ -146,8 +147,7 @@ class _Seed:
         self.session.require_folder()
         self.record.happened(result, self.session.env_steps)
         self.record.trouble(self._metrics, last)
-        if self._metrics.get("env/quarantined", 0.0) > 0:
-            _keep_faults(self.trainer, self.record)
+        record_faults(self.trainer, self._metrics, self.record)
 
 
 def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
