@@ -27,6 +27,7 @@ from echelon import (
 from echelon.config import ModelConfig
 from echelon.runs import checkpoint
 from echelon.runs.metrics import read_metrics
+from echelon.training.callbacks import OCCASIONAL
 from echelon.training.resolve import resolve
 
 
@@ -54,7 +55,9 @@ def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
     found = checkpoint.load_newest(folder)
     assert found is not None
     assert found.iteration == 3
-    assert len(read_metrics(train(replace(config, iterations=4)))) == 4
+    lines = read_metrics(train(replace(config, iterations=4)))
+    assert len(lines) == 4
+    assert lines[0].keys() - lines[1].keys() == set(OCCASIONAL) - {"evaluated/leader"}  # diagnostics: every tenth
 
 
 def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +68,7 @@ def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixt
         ("return/leader", "--until takes a metric and a limit, as in return/leader>=500, not 'return/leader'"),
         ("return/leadr>1", "return/leadr is not a metric of this run; did you mean return/leader?"),
         ("return/leader>=much", "--until takes a metric and a limit"),
+        ("return/leader>=nan", "--until takes a metric and a limit"),  # would never be reached
     ):
         assert cli.main([*words, "--out", str(tmp_path / "other"), "--until", condition]) == 2
         assert sentence in capsys.readouterr().err
@@ -82,6 +86,11 @@ def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_conditions(condition: str, values: list[float], stops: list[bool]) -> None:
     ask = until(condition)
     assert [ask({"x": value}) is not None for value in values] == stops
+
+
+def test_a_metric_of_diagnostics_is_missing_in_most_iterations() -> None:
+    ask, found = until("ess>=0.5"), ({"x": 1.0}, {"ess": 0.4}, {}, {"ess": 0.5})
+    assert [ask(metrics) is not None for metrics in found] == [False, False, False, True]
 
 
 def test_no_better_for_some_iterations() -> None:

@@ -1,7 +1,7 @@
-"""What is asked after every iteration: whether to go on, and whether there is something to say.
+"""Callbacks of the training loop.
 
-A callback gets the iteration's metrics by name. It may return a text, which is shown; a `Stop`, which saves the run and
-ends it well; or nothing. A `Looking` one is shown checkpoints instead.
+A callback is called after every iteration with its metrics by name. It returns nothing, a text to show, or a `Stop`,
+which saves the run and ends it. A `Looking` callback is given checkpoints instead, every so many iterations.
 """
 
 import math
@@ -21,6 +21,8 @@ from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+OCCASIONAL = ("ess", "is_deviation", "kl/follower_to_leader", "nearest_is_leader", "evaluated/leader")
+"""Metrics of diagnostics and evaluations, which only some iterations have."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,19 @@ Callback = Callable[[Mapping[str, float]], "Stop | str | None"]
 
 @runtime_checkable
 class Looking(Protocol):
-    """What looks at the run every so many iterations, which are saved for it, and at the end: an evaluation, a film."""
+    """A callback that opens the run's newest checkpoint every `every` iterations and at the end: an evaluation, a film.
+    The loop saves a checkpoint for it first."""
 
     every: int
 
     def look(self, folder: RunFolder, make_env: MakeEnv | None) -> Mapping[str, float] | None:
-        """At the newest checkpoint. What it returns is among the metrics of all iterations until the next look."""
+        """What it returns is added to the metrics of all iterations until the next look."""
         ...
 
 
 def look(looking: Sequence[Looking], folder: RunFolder, make_env: MakeEnv | None, view: View) -> dict[str, float]:
-    """What they found. None of the random numbers that training may draw from are used up, and nobody's mistake ends
-    the training."""
+    """Call them, and collect the metrics they return. Random generators are restored afterwards, so that training is
+    the same with and without them; their errors become warnings."""
     found: dict[str, float] = {}
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     for one in looking:
@@ -68,10 +71,14 @@ def until(condition: str) -> Callback:
     try:
         name, comparison, value = found.groups() if found else ("", "", "")
         limit = float(value)
+        if not math.isfinite(limit):
+            raise ValueError
     except ValueError:
         raise UserError(f"--until takes a metric and a limit, as in return/leader>=500, not {condition!r}") from None
 
     def ask(metrics: Mapping[str, float]) -> Stop | None:
+        if name not in metrics and name in OCCASIONAL:
+            return None
         if name not in metrics:
             raise UserError(f"--until {condition}: {name} is not a metric of this run{nearest(name, metrics)}")
         value = metrics[name]
@@ -96,7 +103,7 @@ def no_better_for(iterations: int, metric: str = "return/leader") -> Callback:
 
 
 def ask(callbacks: Sequence[Callback], metrics: Mapping[str, float], say: Callable[[str], None]) -> Stop | None:
-    """What they answer: texts are said, the first `Stop` is returned."""
+    """Call all callbacks, show their texts, and return the first `Stop`."""
     answers = [callback(metrics) for callback in callbacks]
     for answer in answers:
         if isinstance(answer, str):
