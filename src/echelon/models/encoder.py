@@ -12,6 +12,7 @@ from echelon.config import ModelConfig
 from echelon.envs.contract import Groups, Size, is_image, shape_of
 from echelon.envs.sources import code
 from echelon.errors import UserError, first_line
+from echelon.models.linear import by_network, by_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class Encoder(nn.Module):
         else:
             parts = zip(*(x.split(CHUNK, dim=1) for x in flat.values()), strict=True)
             found = torch.cat([self.encode(dict(zip(flat, part, strict=True))) for part in parts], dim=1)
-        return found.unflatten(1, (steps, -1)).transpose(0, 1).flatten(1, 2)
+        return by_step(found, steps)
 
     @property
     def networks(self) -> int:
@@ -141,8 +142,3 @@ def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder |
 def scaled(image: Tensor, kind: torch.dtype) -> Tensor:
     """From 0 to 1 if it was uint8; floats as they are."""
     return image.to(kind) / 255 if image.dtype is torch.uint8 else image.to(kind)
-
-
-def by_network(x: Tensor, networks: int) -> Tensor:
-    """`[L, G·n, ...]` to `[G, L·n, ...]`."""
-    return x.unflatten(1, (networks, -1)).transpose(0, 1).flatten(1, 2)

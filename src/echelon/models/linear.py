@@ -45,12 +45,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def by_network(x: Tensor, networks: int) -> Tensor:
-    """`[L, G·n, V]` to `[G, L·n, V]`."""
+    """`[L, G·n, ...]` to `[G, L·n, ...]`."""
     return x.unflatten(1, (networks, -1)).transpose(0, 1).flatten(1, 2)
 
 
 def by_step(x: Tensor, steps: int) -> Tensor:
-    """`[G, L·n, V]` back to `[L, G·n, V]`."""
+    """`[G, L·n, ...]` back to `[L, G·n, ...]`."""
     return x.unflatten(1, (steps, -1)).transpose(0, 1).flatten(1, 2)
 
 
