@@ -1,6 +1,5 @@
 """`echelon bench`: where an iteration's time goes."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ def run(arguments: list[str]) -> int:
 
     from echelon.commands.train import resolve_flags, split_task
     from echelon.console.flags import one_count, one_value, split_flags
+    from echelon.console.terminal import show_progress
     from echelon.ranks.joining import join
     from echelon.runs.durable import require_writable, writing
 
@@ -56,11 +56,11 @@ def run(arguments: list[str]) -> int:
     from echelon.bench.measure import bench
     from echelon.bench.table import document, table
 
-    found = bench(config, repeats, _say if ranks.first else lambda text: None, ranks)
+    found = bench(config, repeats, show_progress if ranks.first else lambda text: None, ranks)
     ranks.leave()
     if not ranks.first:
         return 0
-    _say("")
+    show_progress("")
     task = config.source or config.task
     print(f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n")
     print(table(found))
@@ -68,10 +68,3 @@ def run(arguments: list[str]) -> int:
         path.write_text(document(found))
     print(f"Written to {path}")
     return 0
-
-
-def _say(text: str) -> None:
-    """One line on standard error that each text overwrites; nothing where nobody watches."""
-    if sys.stderr.isatty():
-        line = f"measuring: {text}" if text else ""
-        print(f"\r{line:<60}", end="" if text else "\r", file=sys.stderr, flush=True)

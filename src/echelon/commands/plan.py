@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,13 +117,10 @@ def _rates(task: str, flags: list[str], own: dict[str, list[str]], repeats: int)
     for note in resolved.notes:
         print(note)
 
+    from echelon.console.terminal import show_progress
     from echelon.planning.rates import measured
 
     budget = resolved.config.num_iterations * resolved.config.steps_per_iteration
-    return measured(resolved, repeats, _say), budget
-
-
-def _say(text: str) -> None:
-    """One line on standard error that each text overwrites; nothing where nobody watches."""
-    if sys.stderr.isatty():
-        print(f"\r{'measuring: ' + text:<60}\r", end="", file=sys.stderr, flush=True)
+    found = measured(resolved, repeats, show_progress)
+    show_progress("")
+    return found, budget

@@ -1,9 +1,16 @@
-"""A terminal that does not print `^C` into the live table drawn on it."""
+"""What is drawn on a terminal: a line that is overwritten, and a table that a `^C` does not shift."""
 
 import contextlib
 import os
 import sys
 from typing import Any
+
+
+def show_progress(text: str) -> None:
+    """One line on standard error that each text overwrites, and an empty one removes; nothing where nobody watches."""
+    if sys.stderr.isatty():
+        line = f"measuring: {text}" if text else ""
+        print(f"\r{line:<60}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
 class QuietTerminal:
