@@ -18,6 +18,7 @@ import torch
 from echelon.bench.clock import Clock, memory, synchronisations
 from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
+from echelon.config.checks import choose_device
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.logging.metrics import MetricsWriter
@@ -25,7 +26,6 @@ from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 from echelon.training.loop import set_up_torch
-from echelon.training.resolve import choose_device
 from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]

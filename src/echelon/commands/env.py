@@ -29,9 +29,9 @@ def run(arguments: list[str]) -> int:
     config = configure(source, flags)
     num_envs = config.num_envs if names_flag(flags, "--num-envs") else NUM_ENVS
 
+    from echelon.config.checks import choose_device
     from echelon.envs.inspection import inspect_env
     from echelon.tasks import maker
-    from echelon.training.resolve import choose_device
 
     findings = inspect_env(maker(config), num_envs, choose_device(config.device), config.seed)
     for mark, sentences in (("", findings.facts), ("note: ", findings.notes), ("WRONG: ", findings.problems)):

@@ -127,11 +127,11 @@ def measured_rates(cells: "Sequence[Cell]", tasks: Iterable[str]) -> dict[tuple[
 
 def _probe(cell: "Cell") -> float:
     """Steps per second of a few iterations in a folder that is thrown away; NaN if they fail."""
+    from echelon.config.checks import choose_device
     from echelon.grid import Cell
     from echelon.grid.process import CellProcess
     from echelon.runs.folder import RunFolder
     from echelon.runs.metrics import read_metrics
-    from echelon.training.resolve import choose_device
 
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "probe"

@@ -1,12 +1,15 @@
 """Values that have the right type and still make no sense, refused before a run folder is written."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon.config import ForeignSettings, TrainConfig, from_dict, to_dict
 from echelon.config.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
 from echelon.config.spelling import spelling
 from echelon.errors import UserError, require_package
+
+if TYPE_CHECKING:
+    import torch
 
 RANGES: dict[str, Range] = {
     "policies": COUNT.up_to(1024),
@@ -110,6 +113,16 @@ def require_device(device: str) -> None:
 
     if not torch.cuda.is_available():
         raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")
+
+
+def choose_device(name: str) -> "torch.device":
+    """The torch device for `cpu`, `cuda` or `auto`, which is CUDA where there is one."""
+    import torch
+
+    require_device(name)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
 
 
 def settings_of(config: Any, group: str = "") -> dict[str, Any]:

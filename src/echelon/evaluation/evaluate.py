@@ -10,6 +10,7 @@ from torch import Tensor
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
+from echelon.config.checks import choose_device
 from echelon.config.ranges import COUNT, require
 from echelon.envs.contract import Adaptive, Env, Extendable, MakeEnv
 from echelon.errors import UserError
@@ -19,7 +20,6 @@ from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import built_in, make, maker
 from echelon.training.memory import require_room_for_envs
-from echelon.training.resolve import choose_device
 from echelon.training.trainer import make_model
 
 Mode = Literal["deterministic", "sampled"]

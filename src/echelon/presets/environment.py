@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from echelon.config import TaskConfig, from_dict
-from echelon.config.checks import require_device
+from echelon.config.checks import choose_device
 from echelon.presets import preset
 from echelon.tasks import maker
 
@@ -17,14 +17,9 @@ def make(task: str, num_envs: int = 64, device: str = "auto", seed: int = 0, **s
 
     `settings` are the task's (`episode_length=100`), or arguments for the environment from elsewhere.
     """
-    import torch
-
     config = preset(task)
     if type(config.env) is TaskConfig:
         config = replace(config, env_arg=tuple(f"{name}={value!r}" for name, value in settings.items()))
     else:
         config = replace(config, env=from_dict(config.env, settings, "env"))
-    require_device(device)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return maker(config)(num_envs, torch.device(device), seed)
+    return maker(config)(num_envs, choose_device(device), seed)

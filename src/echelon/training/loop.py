@@ -9,6 +9,7 @@ import torch
 
 from echelon.algorithms import find
 from echelon.config import TrainConfig
+from echelon.config.checks import choose_device
 from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import Guarded, NullView, View, default_view
 from echelon.envs.contract import Env, MakeEnv
@@ -23,7 +24,7 @@ from echelon.training.callbacks import Callback, Looking, ask, look, until
 from echelon.training.exchange import settle_on_island
 from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
 from echelon.training.record import NoRecord, Record, record_faults
-from echelon.training.resolve import Resolved, choose_device, resolve
+from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume
 from echelon.training.session import Session, say_what_is_missing, with_env_settings
 from echelon.training.soundness import diverged, require_finite

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from echelon.config import TrainConfig
-from echelon.config.checks import require_device, validate
+from echelon.config.checks import choose_device, validate
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 
@@ -105,16 +105,6 @@ def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
             continue
         return f"; or --update.minibatches {number}"
     return ""
-
-
-def choose_device(name: str) -> "torch.device":
-    """`auto` is CUDA where there is one."""
-    import torch
-
-    require_device(name)
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _fit_to_device(config: TrainConfig) -> tuple[TrainConfig, str]:
