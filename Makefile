@@ -30,11 +30,12 @@ demo: $(VENV)/.installed
 	$(BIN)/echelon record runs/demo --policy leader --format gif || true  # where OpenGL is, and it says so where not
 	$(BIN)/echelon report runs/demo
 
+# worksteal keeps most tests of a file in one process, with the report or browser that they share.
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/pytest -rs -n auto
+	$(BIN)/pytest -rs -n auto --dist worksteal
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -rs -m cuda

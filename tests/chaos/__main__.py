@@ -16,7 +16,7 @@ import torch
 from chaos import checkpoints, disk, environments, flags, kills, pages, ranks
 
 ATTACKS = {
-    "kills": (kills.storm, 200, 6, "SIGKILL while a run starts, resumes, trains or saves"),
+    "kills": (kills.storm, 200, 3, "SIGKILL while a run starts, resumes, trains or saves"),
     "kills-compare": (kills.grid, 10, 0, "SIGKILL of echelon compare"),
     "kills-ranks": (ranks.storm, 20, 1, "SIGKILL of one of two ranks under torchrun"),
     "disk": (disk.failing, 100, 3, "a disk that is full, read-only or broken"),

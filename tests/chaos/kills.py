@@ -20,10 +20,11 @@ gets to its end after a few."""
 
 
 def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
-    """Kills, the algorithms in turn; a run that gets to its end is compared, and another begins."""
+    """Kills, the algorithms in turn, or as many of them as there are kills; a run that gets to its end is compared, and
+    another begins."""
     outcome = Outcome()
     share = -(-tries // len(ALGORITHMS))
-    for algo in ALGORITHMS:
+    for algo in rng.sample(ALGORITHMS, min(tries, len(ALGORITHMS))):
         whole = place / f"{algo}-whole"
         began = time.monotonic()
         ended = Child(lambda algo=algo, whole=whole: train(run_config(whole, algo))).wait()

@@ -17,7 +17,7 @@ from echelon.runs.folder import RunFolder
 
 RANKS = 2
 FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
-FLAGS += ["--iterations", "40", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
+FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
 SECONDS = 300.0
 
 
@@ -31,7 +31,7 @@ def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
         run = place / f"killed-{number}"
         process = _start(run)
         try:
-            _await_iteration(run, rng.randint(1, 36), process)
+            _await_iteration(run, rng.randint(1, 12), process)
             workers = _children(process.pid)
             outcome.check(len(workers) == RANKS, f"torchrun has {len(workers)} workers")
             os.kill(rng.choice(workers), signal.SIGKILL)

@@ -24,7 +24,8 @@ def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
     """On a CPU, rows cut by the time limit are picked out, and their number changes the shapes: none are here."""
     config = preset("DeceptiveReach")
     # At a fixed rate: the KL rule would raise it until Adam makes steps of what is rounding noise in a gradient.
-    update = dataclasses.replace(config.update, timeout_bootstrap="none", rate_schedule="fixed")
+    short = {"horizon": 8, "sequence": 4}  # an LSTM is traced step by step, which takes most of the time
+    update = dataclasses.replace(config.update, timeout_bootstrap="none", rate_schedule="fixed", **short)
     model = ModelConfig(hidden=(32, 32), lstm=lstm)
     return dataclasses.replace(config, algo=algo, num_envs=192, model=model, update=update, precision="fp32", **changes)
 

@@ -12,14 +12,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 BUDGET = ["--iterations", "2", "--num-envs", "24", "--device", "cpu"]
 EXTRA = {
     "train": BUDGET,
-    "compare": [*BUDGET, "--seeds", "1"],
+    "compare": [*BUDGET, "--seeds", "1", "--algos", "ppo"],
     "evaluate": ["--num-envs", "2", "--device", "cpu"],
     "env": BUDGET[2:],
 }
 
 
 def test_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """Word for word, but for a budget of two iterations."""
+    """Word for word, but for a budget of two iterations, and one run of a comparison."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     blocks = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
