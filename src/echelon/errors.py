@@ -10,7 +10,7 @@ class UserError(Exception):
 
 
 class SaidElsewhere(UserError):
-    """A mistake that another process tells the user about, so that this one ends without a word."""
+    """A mistake that another process has already reported: this one ends silently."""
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -27,7 +27,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, so that a sentence around it stays one."""
+    """The first line of an error's message, to quote inside a sentence."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

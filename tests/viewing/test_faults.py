@@ -14,7 +14,7 @@ from echelon.cli import main
 from echelon.envs.contract import Env
 from echelon.runs.folder import RunFolder
 from echelon.sim.contract import MAX_SPEED
-from echelon.sim.faults import KEPT
+from echelon.sim.faults import MAX_FAULTS
 from echelon.tasks import make
 from echelon.training.loop import train
 from echelon.viewing.faults import replay_faults
@@ -92,7 +92,7 @@ def test_only_the_first_are_kept_in_order() -> None:
         env.step(torch.zeros(12, 3))
     found = env.take_faults()
     assert [fault["environment"] for fault in found] == [4, 7, 2, 3, 4, 5, 6, 7]
-    assert len(found) == KEPT
+    assert len(found) == MAX_FAULTS
     assert env.take_faults() == []
 
 

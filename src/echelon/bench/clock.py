@@ -24,25 +24,25 @@ class Clock:
         capture: bool,
         mode: Literal["global", "thread_local"] = "global",
     ) -> None:
-        """`mode` as of `Captured`."""
+        """`mode` is that of `Captured`."""
         self.device, self._generators, self._repeats, self._capture = device, tuple(generators), repeats, capture
         self._mode: Literal["global", "thread_local"] = mode
 
     def milliseconds(
         self, run: Callable[[], object], around: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> float:
-        """Of one call. `around` is entered while it is captured."""
+        """Median milliseconds of a captured call. `around` is entered while it is captured."""
         captured = Captured(run, self.device, self._generators, around, enabled=self._capture, mode=self._mode)
         for _ in range(3):  # as it is, recording, a first replay
             captured()
         return self.typical(captured)
 
     def typical(self, run: Callable[[], object]) -> float:
-        """Of a call as it is."""
+        """Median milliseconds of a call without capturing."""
         return statistics.median(self.once(run) for _ in range(self._repeats))
 
     def once(self, run: Callable[[], object]) -> float:
-        """Of this call, as it is, from the device's standstill to its standstill."""
+        """Milliseconds of one call, with the device idle before and after it."""
         began = self._now()
         run()
         return 1000 * (self._now() - began)
@@ -54,7 +54,7 @@ class Clock:
 
 
 SYNCHRONISED = "called a synchronizing CUDA operation"
-"""Torch's words each time. Switching them on has a warning of its own, which is no such time."""
+"""Text of torch's warning. Enabling the debug mode emits another one, which does not count."""
 
 
 def synchronisations(run: Callable[[], object], device: torch.device) -> int | None:

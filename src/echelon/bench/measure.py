@@ -30,12 +30,12 @@ from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
 WARM_UPS = 3
-"""Iterations before the clock starts: as they are, recording, a first replay."""
+"""Iterations before the clock starts: one plain, one recorded, one replayed."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one of several ranks took."""
+    """Time and memory of one rank."""
 
     iteration: float
     """Milliseconds."""
@@ -64,7 +64,7 @@ class Bench:
     synchronisations: int | None
     """Times the host waits for the device in an iteration; None on a CPU."""
     ranks: Sequence["Share"] = ()
-    """What each rank took, where there are several; all else is rank 0's."""
+    """Time and memory of each rank, if there are several; all other figures are rank 0's."""
 
     @property
     def steps(self) -> int:

@@ -21,5 +21,5 @@ PREEMPTED = 75
 
 
 def command(name: str) -> Callable[[list[str]], int]:
-    """What runs the command of that name."""
+    """The function that runs a command."""
     return import_module(f"{__name__}.{name.replace('-', '_')}").run

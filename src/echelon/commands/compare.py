@@ -48,7 +48,7 @@ SET_PER_RUN = ("--algo", "--seed", "--task", "--variant")
 
 @dataclass(frozen=True)
 class Order:
-    """What was asked for."""
+    """The parsed flags."""
 
     tasks: list[str]
     algos: list[str]

@@ -99,7 +99,7 @@ def _own_flags(flags: list[str]) -> tuple[bool, str, list[str]]:
 
 
 def _for_compare(exhibit: "Exhibit", words: list[str]) -> list[str]:
-    """The same as flags of `echelon compare`."""
+    """The exhibit and the user's flags as flags of `echelon compare`."""
 
     def given(flag: str) -> bool:
         return any(word.partition("=")[0] == flag for word in words)

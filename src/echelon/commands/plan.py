@@ -92,7 +92,7 @@ def _number(own: dict[str, list[str]], name: str, default: float, *, zero: bool)
 
 
 def _rates(task: str, flags: list[str], own: dict[str, list[str]], repeats: int) -> "tuple[Rates, int]":
-    """What one GPU does, by what the flags ask for, and the task's budget of steps."""
+    """The rates of one GPU, measured or from where the flags say, and the task's budget of steps."""
     from echelon.commands.train import configure, resolve_flags
     from echelon.console.flags import one_value
 

@@ -1,4 +1,4 @@
-"""The live table: one glance says what runs, how far it is, whether it learns and where the time goes."""
+"""The live table of a run: settings, progress, returns, speed, learning and times."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ class Item:
 
 
 def dashboard(progress: Progress) -> RenderableType:
-    """Everything there is to see, as one renderable."""
+    """The table as a rich renderable."""
     config = progress.config
     policies = "1 policy" if config.num_policies == 1 else f"{config.num_policies} policies"
     title = f"{config.task} · {config.method} · {policies} · {config.num_envs:,} envs · {config.device}"
@@ -91,7 +91,7 @@ def _speed(progress: Progress) -> Text:
 
 
 def _learning(progress: Progress) -> Text:
-    """What tells a healthy update from a stuck or exploding one."""
+    """Figures that show whether updates are healthy."""
     return _listed(
         [
             Item("rate", progress.get("lr")),

@@ -87,7 +87,7 @@ def split_flags(arguments: Sequence[str], own: Sequence[str], prog: str) -> tupl
 
 
 def joined(arguments: Sequence[str], name: str) -> list[str]:
-    """A flag that was given several times as one with all the values, last."""
+    """Merge all uses of a flag into one with all their values, at the end."""
     rest: list[str] = []
     values: list[str] = []
     for start, end in _spans(arguments):
@@ -100,7 +100,7 @@ def joined(arguments: Sequence[str], name: str) -> list[str]:
 
 
 def _spans(arguments: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where each flag and its values begin and end; what stands before the first flag, too."""
+    """Start and end of each flag with its values, and of the words before the first flag."""
     starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word) or i == 0]
     return itertools.pairwise([*starts, len(arguments)])
 
@@ -114,7 +114,7 @@ def one_value(given: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def one_count(given: Mapping[str, list[str]], name: str, default: int) -> int:
-    """The same of a flag that takes a positive number."""
+    """The value of a flag that takes one positive whole number."""
     word = one_value(given, name, str(default))
     if not word.isdecimal() or int(word) < 1:
         raise UserError(f"{name} takes a whole number of at least 1, not {word!r}")
@@ -174,7 +174,7 @@ def _fixed(config: Any) -> list[str]:
 
 
 def _extras(config: Any) -> dict[str, tuple[Any, ...]]:
-    """What a field's annotation says to tyro, beside the type."""
+    """tyro's markers in the annotations of a config's fields, by name."""
     hints = typing.get_type_hints(type(config), include_extras=True)
     return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 

@@ -5,12 +5,12 @@ import threading
 from types import FrameType, TracebackType
 
 REQUEUE = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-"""What a cluster sends before it takes a machine away."""
+"""Signals that a cluster sends before it takes a machine away."""
 SIGNALS = [*REQUEUE, *(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))]
 
 
 class Preempted(KeyboardInterrupt):
-    """A run was told to end by whoever runs the machine, not by its user: it is to be started again elsewhere."""
+    """The machine's scheduler, not the user, asked the run to end: it should be started again elsewhere."""
 
 
 class Interrupt:

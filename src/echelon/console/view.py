@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """Told of everything that happens; decides alone what to show. `stop` may be called more than once."""
+    """Shows the progress of a run. `stop` may be called more than once."""
 
     def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
         """Training begins with `first_iteration` iterations already done of `total_iterations`."""
@@ -50,8 +50,8 @@ class NullView:
 
 
 class Guarded:
-    """Passes everything on to a view until what that writes to is closed, a pipe or a terminal: then it is `gone`, and
-    whatever else is printed there goes nowhere. Standard error stays, if it is somewhere else."""
+    """Forwards to a view until its output, a pipe or a terminal, is closed. Then it is `gone`, and standard output goes
+    to /dev/null; standard error too, if it was the same file."""
 
     def __init__(self, view: View) -> None:
         self._view, self.gone = view, False

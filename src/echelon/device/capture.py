@@ -31,7 +31,7 @@ class Captured(Generic[T]):
         enabled: bool = True,
         mode: Literal["global", "thread_local"] = "global",
     ) -> None:
-        """`mode` says whose calls may spoil a recording: those of all threads, or of this one."""
+        """`mode` is CUDA's capture error mode: unsafe calls of any thread, or only of this one, abort the recording."""
         self._run, self._generators, self._around = run, tuple(generators), around
         self._enabled, self._mode = enabled and device.type == "cuda", mode
         self._stream = torch.cuda.Stream(device) if self._enabled else None

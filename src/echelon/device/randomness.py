@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Generators:
-    """One of each of several runs, whose environments and networks lie one run after another, equally many of each."""
+    """A generator per run, for runs that train side by side: each has an equal block of environments and networks."""
 
     each: tuple[torch.Generator, ...]
 
@@ -25,7 +25,7 @@ def draw(source: Source, rows: int, sample: Callable[[torch.Generator, int], Ten
 
 
 def generators_of(*sources: Source) -> tuple[torch.Generator, ...]:
-    """All of them, one by one."""
+    """All generators in `sources`."""
     found: list[torch.Generator] = []
     for source in sources:
         found += [source] if isinstance(source, torch.Generator) else source.each

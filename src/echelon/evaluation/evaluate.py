@@ -50,7 +50,7 @@ class PolicyScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All policies of a run."""
+    """Scores of all policies of a run."""
 
     task: str
     algo: str
@@ -109,7 +109,7 @@ def one_after_another(
 def side_by_side(
     config: TrainConfig, state: Any, policies: int, num_envs: int, device: torch.device, seed: int
 ) -> dict[tuple[int, Mode], Figures]:
-    """The same in one batch, a block for each policy and mode: a step on a GPU takes as long for all as for one."""
+    """`one_after_another` in one batch, a block per policy and mode: a step on a GPU takes all as long as few."""
     blocks = policies * len(MODES)
     env = make(config.task, config.env, blocks * num_envs, device, seed, blocks=blocks)
     actor = Actor(

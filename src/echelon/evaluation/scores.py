@@ -29,7 +29,7 @@ def score_table(evaluation: Evaluation) -> Table:
 
 
 def headline(evaluation: Evaluation) -> str:
-    """What was scored, in one line."""
+    """Task, algorithm and length of training in one line."""
     return (
         f"{evaluation.task}, {evaluation.algo}, after {evaluation.iteration:,} iterations "
         f"({count(evaluation.env_steps)} steps), {evaluation.scores[0].episodes} episodes each"

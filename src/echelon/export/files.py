@@ -50,7 +50,7 @@ def export(extract: Extract, format: Format, out: Path) -> float:
 
 
 def describe(extract: Extract) -> dict[str, Any]:
-    """What somebody needs to know who has only the file."""
+    """Metadata stored in the file: where the policy comes from, its inputs, outputs and action bounds."""
     config, network = extract.folder.config, extract.network()
     return {
         "echelon": __version__,
@@ -109,7 +109,7 @@ def _draw(extract: Extract, network: PolicyNetwork, rows: int, generator: torch.
 
 
 class _Bounds:
-    """What `bounded` asks of an environment."""
+    """The attributes of an environment that `bounded` reads."""
 
     device = torch.device("cpu")
 

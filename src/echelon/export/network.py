@@ -16,7 +16,7 @@ from echelon.models.spread import ACTIVATIONS
 
 @torch.no_grad()
 def weights_of(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
-    """What a policy computes with, float32 on the CPU. φ only shifts the first layer, so it ends up in its bias.
+    """Weights of one policy, float32 on the CPU. φ only shifts the first layer, so it is added to its bias.
 
     `bounds` has `low` and `high` of the environment's actions; -1 and 1 without it.
     """
@@ -122,7 +122,7 @@ class PolicyNetwork(nn.Module):
         return (action, state) if self.recurrent else action
 
     def _seen(self, given: Mapping[str, Any]) -> Tensor:
-        """What the trunk takes `[B, V]`."""
+        """Input of the trunk `[B, V]`."""
         groups: dict[str, Tensor] = {}
         if "obs" in given:
             obs = (given["obs"] - self.get_buffer("obs_mean")) / self.get_buffer("obs_std")

@@ -26,7 +26,7 @@ class MetricsWriter:
             if logged < completed
             else None
         )
-        """What to tell the user if lines are missing that the checkpoint counts on."""
+        """A warning if iterations before the checkpoint are missing in the file."""
         self._board = TensorBoard(folder.tensorboard, begin=_step(last) + 1 if last else 0)
         self._wandb = None
         if folder.config.wandb != "off":

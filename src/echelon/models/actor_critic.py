@@ -40,7 +40,7 @@ class Projected:
 
 @dataclass
 class Output:
-    """What the network says about L steps of B sequences."""
+    """Output of the networks for L steps of B sequences."""
 
     mean: Tensor
     """`[L, B, A]`"""
@@ -143,7 +143,7 @@ class ActorCritic(nn.Module):
         return Projected(actor, critic)
 
     def _seen(self, obs: Groups) -> Tensor:
-        """What the actor sees, as numbers `[L, n, V]`."""
+        """Input of the actor's trunk `[L, n, V]`: normalised observations, or the encoder's output."""
         if self.encoder is None:
             return self.obs_norm["policy"](obs["policy"])
         seen = {"policy": self.obs_norm["policy"](obs["policy"])} if "policy" in obs else {}
@@ -152,7 +152,7 @@ class ActorCritic(nn.Module):
         return self.encoder(seen)
 
     def _products(self, device: torch.device) -> AbstractContextManager[object]:
-        """Where matrix products are taken in bfloat16, if at all. Casts are not kept: graphs outlive them."""
+        """Context of matrix products: bfloat16 autocast, if `bf16`; without its cache, which CUDA graphs outlive."""
         if not self.bf16:
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

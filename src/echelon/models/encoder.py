@@ -1,4 +1,4 @@
-"""What comes before the trunk where a policy sees more than a list of numbers: images, or a network of one's own."""
+"""Encoders before the trunk: convolutions for images, or a network of the user's own."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class Convolution(nn.Module):
 
 
 class Custom(Encoder):
-    """A module of somebody's own, whose tensors get a leading dimension G; networks are computed one after another."""
+    """A user's module. Its tensors get a leading dimension G; networks are evaluated one after another."""
 
     def __init__(self, make: "Callable[[dict[str, Size]], Any]", sizes: Mapping[str, Size], source: str) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Custom(Encoder):
 
 
 def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder | None:
-    """Of what the actor sees; None where that is a list of numbers, which the trunk takes as it is."""
+    """The encoder of the actor's observations; None if they are plain vectors, which the trunk takes directly."""
     sizes = {name: obs_spec[name] for name in ("policy", "image") if name in obs_spec}
     if not sizes or any(is_image(size) != (name == "image") for name, size in obs_spec.items()):
         raise UserError(

@@ -56,7 +56,7 @@ class Blocks:
 
     @property
     def evaluations(self) -> int:
-        """Of a network."""
+        """Evaluations of a network."""
         return self.own + sum(self.sizes)
 
     @property

@@ -111,7 +111,7 @@ class Contents:
 
 
 def once(runs: Sequence[Run]) -> list[Run]:
-    """Of several runs of one seed the longest, the first of these."""
+    """One run per seed: the longest, and of equally long ones the first."""
     longest: dict[int, Run] = {}
     for run in runs:
         seed = run.config.seed

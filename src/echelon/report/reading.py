@@ -91,7 +91,7 @@ class Run:
     colour: int | None = None
     """Its algorithm's place in the palette, if that has one."""
     evaluation: Evaluated | None = None
-    """Of its last iteration."""
+    """Scores of its last iteration."""
 
     @property
     def task(self) -> str:

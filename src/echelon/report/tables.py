@@ -70,7 +70,7 @@ def scores(contents: Contents) -> Table:
 
 
 def basis_words(contents: Contents, task: str) -> str:
-    """What the scores of a task are."""
+    """How the scores of a task were measured, in words."""
     basis = contents.basis(task)
     words = "evaluated at the end of training" if basis.evaluated else "training return"
     return words if basis.steps is None else f"{words} at {basis.steps:,.0f} environment steps"
@@ -107,7 +107,7 @@ def coupling_samples(contents: Contents) -> list[tuple[str, str, list[Sample]]]:
 
 
 def _measured(runs: Sequence[Run], metric: str) -> Sample:
-    """What was measured last in each run."""
+    """The last measured value of each run."""
     columns = [run.columns[metric] for run in runs if metric in run.columns]
     return sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
 

@@ -11,7 +11,7 @@ from echelon.models.actor_critic import ActorCritic, Output
 
 @dataclass
 class Decision:
-    """What the policies do in all environments, `[N, ...]` each, and their state afterwards."""
+    """Actions, values and next recurrent states of the policies, `[N, ...]` each."""
 
     action: Tensor
     mean: Tensor
@@ -39,7 +39,8 @@ class Actor:
         return self.model.raw_value(self._evaluate(obs, state, self.policy_id, self._never).value[0])
 
     def value_of_some(self, obs: Groups, state: Tensor, rows: Tensor) -> Tensor:
-        """The same for some environments in any order, `rows` `[n]`: every network looks at all of these few."""
+        """`value` of some environments `rows` `[n]`, in any order. Every network evaluates all of them, and each row
+        takes its own network's value."""
         networks, each = self.model.networks, self.model.policies // self.model.networks
         policy = self.policy_id[rows]
         first = torch.arange(networks, device=rows.device)[:, None] * each

@@ -1,4 +1,4 @@
-"""What an iteration collected: time first, written once, never duplicated."""
+"""The data of one iteration: time first, written once, never duplicated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -82,11 +82,11 @@ class Rollout:
 
     @property
     def trajectory(self) -> Trajectory:
-        """What targets need, without values."""
+        """Rewards and episode ends, which targets are computed from."""
         return Trajectory(self.reward, self.terminated, self.truncated, self.final_value)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
-        """The same of other environments: `change` acts on the second dimension."""
+        """Apply `change` to every tensor; it selects or reorders environments, the second dimension."""
         return replace(
             self,
             obs={name: change(x) for name, x in self.obs.items()},

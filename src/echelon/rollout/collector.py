@@ -114,7 +114,7 @@ class Collector:
         return torch.randn((envs, self.env.action_dim), generator=generator, device=self.env.device)
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
-        """See to it that rows cut by the time limit are bootstrapped.
+        """Bootstrap rows that the time limit cut.
 
         On CUDA every row is evaluated at once, because picking some would make the host wait. On a CPU the few that
         need it are set aside, and evaluated together when the rollout is complete.

@@ -1,4 +1,4 @@
-"""Scores of episodes, per policy, without the host looking.
+"""Scores of episodes per policy, computed on the device.
 
 An environment's score is that of its last finished episode; a policy's is the mean over its environments that have
 finished one. So every environment counts once, however often it falls.
@@ -75,7 +75,7 @@ class Episodes:
         self.steps += 1
 
     def _each(self, step: Step, name: str) -> Tensor:
-        """What was logged under a name, `[N]`."""
+        """The value that the step logged under a name, expanded to `[N]`."""
         x = step.log.get(name)
         if x is None:
             raise UserError(f"the environment logs {name} in some steps but not in others; log it in every one")

@@ -67,7 +67,7 @@ class Layout:
         return self.policy_id.device
 
     def divided(self, ranks: Ranks) -> "Layout":
-        """What one of several ranks has: an equal part of every policy's environments."""
+        """The layout of one rank: an equal part of every policy's environments."""
         if any(size % ranks.size for size in self.sizes):
             step = self.policies * ranks.size
             below = self.num_envs // step * step
@@ -81,7 +81,7 @@ class Layout:
         return Layout(part, self.policies, self.device, networks=self.networks, sizes=sizes, ranks=ranks)
 
     def environments(self, policy: int) -> slice:
-        """Those of one policy of all M."""
+        """The environments of a policy, by its id among all M."""
         network, within = divmod(policy, self.each)
         first = network * self.envs + self.offsets[within]
         return slice(first, first + self.sizes[within])
@@ -94,7 +94,7 @@ class Layout:
         return parts.flatten(dim, dim + 1)
 
     def drawn_block(self, x: Tensor, dim: int, drawn: Tensor) -> Tensor:
-        """The same for one follower of every network, drawn on the device: `drawn` `[G]` has their policy ids."""
+        """`block` for one follower of every network, drawn on the device: `drawn` `[G]` has their policy ids."""
         rows = self.first_env[drawn][:, None] + torch.arange(self.sizes[1], device=self.device)
         return x.index_select(dim, rows.flatten())
 

@@ -1,4 +1,4 @@
-"""Rewards and ends of episodes: what targets are computed from, besides values."""
+"""Rewards and episode ends: the inputs of targets besides values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What targets are computed from; all `[T, n]`."""
+    """Rewards and episode ends of n environments; all `[T, n]`."""
 
     reward: Tensor
     terminated: Tensor
@@ -16,7 +16,7 @@ class Trajectory:
     final_value: Tensor
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Trajectory":
-        """The same for other environments."""
+        """Apply `change`, which selects or reorders environments, to every tensor."""
         return Trajectory(
             change(self.reward), change(self.terminated), change(self.truncated), change(self.final_value)
         )

@@ -1,11 +1,11 @@
-"""Settings that somebody changes on purpose when a run goes on, and the record of it in `config.json`."""
+"""Settings that may be changed when a run is resumed, and the record of such changes in `config.json`."""
 
 from typing import Any
 
 from echelon.errors import UserError
 
 CHANGEABLE = ("update", "ensemble", "pull", "formation", "adversary", "model.max_sigma", "model.obs_clip", "precision")
-"""Settings and groups that can have another value from some iteration on."""
+"""Settings and groups that can be changed during a run."""
 FIXED = {
     "update.horizon": "environment steps are counted by it",
     "num_envs": "environment steps are counted by it",
@@ -17,7 +17,7 @@ FIXED = {
     "env_arg": "it would be another task",
     "seed": "its random numbers are drawn already",
 }
-"""Why others cannot, by setting or group."""
+"""Why other settings cannot be changed, by setting or group."""
 
 
 def require_changeable(path: object, name: str, before: Any, now: Any) -> None:
@@ -32,7 +32,7 @@ def require_changeable(path: object, name: str, before: Any, now: Any) -> None:
 
 
 def stored_changes(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those of a `config.json`, which may hold anything."""
+    """The valid entries of `changes` in a `config.json`."""
     found = document.get("changes")
     keys = {"setting", "before", "after", "iteration"}
     return [x for x in found if isinstance(x, dict) and keys <= x.keys()] if isinstance(found, list) else []

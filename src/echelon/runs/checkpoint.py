@@ -54,17 +54,17 @@ class Checkpoint:
     """Iterations done when it was saved."""
     score: float | None
     state: dict[str, Any]
-    """Of rank 0."""
+    """State of rank 0."""
     others: tuple[dict[str, Any], ...] = ()
-    """What further ranks had for themselves is described here, and read by `of_rank`."""
+    """Descriptions of the other ranks' own state, which `of_rank` reads."""
 
     @property
     def ranks(self) -> int:
-        """How many had trained together."""
+        """Number of ranks that saved it."""
         return 1 + len(self.others)
 
     def of_rank(self, rank: int) -> dict[str, Any]:
-        """What a rank had for itself, as rank 0 has in its state."""
+        """The own state of a rank: environments and random numbers."""
         if rank == 0:
             return self.state["trainer"]
         described = self.others[rank - 1]
@@ -121,7 +121,7 @@ def save(
 ) -> Path:
     """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none.
 
-    Of several ranks, all call it: rank 0 saves its state, the others what is their `own`; it is there when all have.
+    A collective call: rank 0 saves `state`, the others their `own`; the checkpoint appears when all are done.
     """
     root, name = folder.checkpoints, f"{iteration:08d}"
     final, saving = root / name, root / f".saving-{name}"
@@ -201,7 +201,7 @@ def load_newest(folder: RunFolder, warn: Callable[[str], None] = warn_damaged) -
 
 
 def load_path(path: Path) -> Checkpoint:
-    """A certain checkpoint, which another rank has found to be the newest."""
+    """The checkpoint that rank 0 chose, read by another rank."""
     try:
         return _read(path)
     except Damaged as damage:
@@ -220,8 +220,7 @@ Skipped = dict[Path, Damaged]
 def _first_whole(
     root: Path, order: Callable[[list[Path], Skipped], list[Path]], warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The first checkpoint, in that order, that is valid. What a trainer replaces or removes meanwhile is looked for
-    again, so that none is missed."""
+    """The first valid checkpoint in the given order. Looks again if a trainer replaced or removed one meanwhile."""
     skipped: Skipped = {}
     found = None
     for attempt in range(RETRIES):

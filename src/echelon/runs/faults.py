@@ -10,8 +10,8 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import finite
 
 FILE = "diagnostics/faults.json"
-MOST = 8
-"""Faults that a run keeps: the first ones, which later ones often follow from."""
+MAX_FAULTS = 8
+"""A run keeps the first ones: later ones often follow from them."""
 
 
 def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
@@ -19,11 +19,11 @@ def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, An
     path = folder.path / FILE
     known = _read(folder)
     found = [{"iteration": iteration} | one for one in faults]
-    if not found or len(known) >= MOST:
+    if not found or len(known) >= MAX_FAULTS:
         return
     with writing(path):
         path.parent.mkdir(exist_ok=True)
-        replace_durably(path, json.dumps(finite((known + found)[:MOST])).encode())
+        replace_durably(path, json.dumps(finite((known + found)[:MAX_FAULTS])).encode())
 
 
 def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:

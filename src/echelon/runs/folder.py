@@ -128,7 +128,7 @@ class RunFolder:
         return RunFolder(path, config)
 
     def with_config(self, config: TrainConfig) -> "RunFolder":
-        """The same run with settings completed by what was found out when it was built."""
+        """Store settings that were completed while the run was built."""
         self._store(config=to_dict(config))
         return RunFolder(self.path, config)
 
@@ -157,7 +157,7 @@ class RunFolder:
         return _require_same(self.path, self.config, config, change) if self.has_begun else []
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
-        """Settings that were changed while the run went on; those that are new, from this iteration on."""
+        """All recorded changes of settings; new ones get this iteration as their start."""
         changes = stored_changes(_read_document(self.path))
         if any(not isinstance(change["iteration"], int) for change in changes):
             changes = [x if isinstance(x["iteration"], int) else x | {"iteration": iteration} for x in changes]
@@ -227,7 +227,7 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
 
 
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: bool) -> list[dict[str, Any]]:
-    """Refuse to resume with a setting that would make the run neither the old nor a new one; what is changed."""
+    """Raise a `UserError` for a setting that differs and may not; with `change`, return the differences instead."""
     before, now = settings_of(stored), settings_of(given)
     changes: list[dict[str, Any]] = []
     for name in before | now:

@@ -8,12 +8,12 @@ _POLICIES = {"ppo": 1, "pbt": 6, "sapg": 6, "cpo": 6}
 
 
 def policies_of_old_run(algo: str) -> int:
-    """What a run of then had whose settings left it open."""
+    """Number of policies in a run of format 1 whose settings left it open."""
     return _POLICIES.get(algo, 1)
 
 
 def upgrade(state: State) -> State:
-    """A run's state as it is stored today."""
+    """A state of format 1 in format 2."""
     if "trainer" not in state:
         return state
     old: State = dict(state["trainer"])

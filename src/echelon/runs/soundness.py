@@ -1,13 +1,13 @@
-"""Whether a state can be gone on from: weights, moments and statistics that are finite and not absurdly large."""
+"""Whether a saved state can be resumed: weights, moments and statistics must be finite and not absurdly large."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def unsound(state: Mapping[str, Any]) -> str | None:
-    """The tensor of a run's `state` that leaves no network of it sound; None if at least one is.
+    """The name of a tensor that is not finite, if that leaves no sound network; None if at least one is sound.
 
-    The others are replaced, in a population; elsewhere there is but one.
+    A population replaces its broken members, so one sound network is enough; other runs have only one.
     """
     from echelon.envs.checks import MAX_STATISTIC  # imports torch
 

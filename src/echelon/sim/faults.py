@@ -11,25 +11,25 @@ from torch import Tensor
 
 from echelon.sim.contract import Engine
 
-KEPT = 8
+MAX_FAULTS = 8
 """Faults that are kept: enough to look at, and small."""
 PARTS = ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat")
 """What is kept of a simulation, as it was before the step."""
 
 
 class FaultLog:
-    """Remembers the first `KEPT` quarantined steps since it was made."""
+    """Remembers the first `MAX_FAULTS` quarantined steps since it was made."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._shapes = [getattr(engine, name).shape[1:] for name in PARTS]
         width = sum(shape.numel() for shape in self._shapes)
-        self._rows = torch.zeros(KEPT + 1, width, dtype=engine.qpos.dtype, device=engine.device)
-        self._ids = torch.zeros(KEPT + 1, dtype=torch.int64, device=engine.device)
+        self._rows = torch.zeros(MAX_FAULTS + 1, width, dtype=engine.qpos.dtype, device=engine.device)
+        self._ids = torch.zeros(MAX_FAULTS + 1, dtype=torch.int64, device=engine.device)
         self._count = torch.zeros((), dtype=torch.int64, device=engine.device)
         self._rank = torch.arange(engine.num_sims, 0, -1, device=engine.device)
         """Highest for the first simulation, and never 0."""
-        self._slots = torch.arange(min(KEPT, engine.num_sims), device=engine.device)
+        self._slots = torch.arange(min(MAX_FAULTS, engine.num_sims), device=engine.device)
         self._taken = 0
 
     def before(self) -> Tensor:
@@ -42,13 +42,13 @@ class FaultLog:
         if bad.device.type == "cpu" and not bad.any():
             return
         first = torch.where(bad, self._rank, 0).topk(len(self._slots))
-        place = torch.where(first.values > 0, self._count + self._slots, KEPT).clamp(max=KEPT)
+        place = torch.where(first.values > 0, self._count + self._slots, MAX_FAULTS).clamp(max=MAX_FAULTS)
         self._rows.index_copy_(0, place, before.index_select(0, first.indices))
         self._ids.index_copy_(0, place, first.indices)
-        self._count.add_(bad.sum()).clamp_(max=KEPT)
+        self._count.add_(bad.sum()).clamp_(max=MAX_FAULTS)
 
     def take(self) -> list[dict[str, Any]]:
-        """Those that were not taken before, as plain data. Waits for the device."""
+        """Faults since the last call, as plain data. Waits for the device."""
         first, self._taken = self._taken, int(self._count)
         if first == self._taken:
             return []

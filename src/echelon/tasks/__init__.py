@@ -104,7 +104,7 @@ def built_in(config: "TrainConfig") -> bool:
 
 
 def maker(config: "TrainConfig", *, spread_clocks: bool = False) -> "MakeEnv":
-    """What builds the environments of a run: its task's, or those of another source."""
+    """The function that builds a run's environments, of a built-in task or of another source."""
     if built_in(config):
         return partial(make, config.task, config.env, spread_clocks=spread_clocks)
 

@@ -31,7 +31,7 @@ class Share:
         raise NotImplementedError("the whole task is stepped")
 
     def take_faults(self) -> list[dict[str, Any]]:
-        """Of simulations of this seed; those of the others are kept for them."""
+        """Faults of this seed's simulations; those of other seeds are stored for their shares."""
         for fault in self._task.take_faults():
             index, environment = divmod(fault["environment"], self.num_envs)
             self.siblings[index]._faults.append(fault | {"environment": environment})
@@ -39,7 +39,7 @@ class Share:
         return found
 
     def state_dict(self) -> State:
-        """As a task of this seed alone would save it."""
+        """The state that a task of this seed alone would save."""
         return self._part(self._task.state_dict()) | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:

@@ -22,12 +22,12 @@ from echelon.runs.folder import RunFolder
 
 MARK = ".ranks-"
 PATIENCE_S = 10.0
-"""Time that a file of one machine has to be seen by the others."""
+"""How long to wait until a file of one machine is seen by the others."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a rank says about itself."""
+    """What ranks compare before they train."""
 
     host: str
     code: str
@@ -36,7 +36,7 @@ class Facts:
     settings: dict[str, Any]
     device: str
     gpu: str
-    """Which one it is, on all machines."""
+    """UUID, which no other GPU has; empty on a CPU."""
 
 
 def require_alike(ranks: Ranks, config: TrainConfig, device: torch.device) -> None:
@@ -94,7 +94,7 @@ def _require_shared(ranks: Ranks, folder: RunFolder) -> None:
         for old in folder.path.glob(f"{MARK}*"):  # of a start that was killed here
             old.unlink(missing_ok=True)
         mark.touch()
-    ranks.broadcast(None)  # from here on it is there
+    ranks.broadcast(None)  # from here on the mark exists
     blind = [rank for rank, sees in enumerate(ranks.gather(_appears(mark))) if not sees]
     hosts = ranks.gather(socket.gethostname())
     if ranks.first:
@@ -109,12 +109,12 @@ def _require_shared(ranks: Ranks, folder: RunFolder) -> None:
 
 
 def _appears(path: Path) -> bool:
-    """Whether a file can be seen, soon: a network's file systems take their time."""
+    """Whether a file appears within `PATIENCE_S`: network file systems are slow to show new files."""
     deadline = time.monotonic() + PATIENCE_S
     while not path.exists():
         if time.monotonic() > deadline:
             return False
         if path.parent.is_dir():
-            os.listdir(path.parent)  # which refreshes what a network's file system remembers
+            os.listdir(path.parent)  # refreshes the cache of a network file system
         time.sleep(0.1)
     return True

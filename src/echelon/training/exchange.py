@@ -1,4 +1,4 @@
-"""The island that a run is, if it exchanges networks with others."""
+"""Connect a run to the islands it exchanges networks with."""
 
 from echelon.algorithms.algorithm import Parts
 from echelon.console.view import View
@@ -9,7 +9,7 @@ from echelon.training.trainer import Trainer
 
 
 def settle_on_island(trainer: Trainer, folder: RunFolder, view: View) -> Island | None:
-    """None unless the settings name a place where islands meet."""
+    """This run's island; None unless `islands.place` is set."""
     config, layout = trainer.config, trainer.layout
     if config.islands.place is None:
         return None

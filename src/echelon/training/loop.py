@@ -151,7 +151,7 @@ def _prepare(env: Env, config: TrainConfig, resolved: Resolved) -> Trainer:
 
 
 class Wish(IntEnum):
-    """What a rank wants after an iteration; the strongest wish of all ranks is done."""
+    """How to go on after an iteration. Ranks may disagree: the highest value wins."""
 
     GO_ON = 0
     ENOUGH = 1
@@ -176,7 +176,7 @@ def _ask(
     callbacks: Sequence[Callback],
     interrupt: Interrupt,
 ) -> Wish:
-    """Note what an iteration did, and ask whether it is to be the last one. Rank 0 asks the callbacks for all."""
+    """Log what an iteration did, and decide how to go on. Only rank 0 calls the callbacks."""
     if session.trainer.ranks.first:
         session.require_folder()  # before anything is written into it
     record.happened(result, session.env_steps)
@@ -200,8 +200,8 @@ def set_up_torch(config: TrainConfig) -> None:
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
-    """Say what is changed from here on. The learning rate lies in the checkpoint, where the KL rule has moved it, so a
-    new one is set; again if the run comes back to a checkpoint from before."""
+    """Report settings that were changed on resume. A new learning rate is written into the optimizer, because the
+    checkpoint has the one that the KL rule had reached."""
     ranks = trainer.ranks
     changes = ranks.attempt(lambda: folder.take_changes(trainer.iteration) if ranks.first else [])
     for changed in ranks.broadcast(changes):

@@ -1,6 +1,6 @@
-"""Telling before a run begins that it does not fit into memory, and what would.
+"""Estimate the memory of a run before it starts, and say what would fit.
 
-A system that has promised more memory than there is kills the process without a word, so nothing is tried out.
+An estimate instead of a try, because Linux overcommits memory and then kills the process without a message.
 """
 
 import gc
@@ -20,10 +20,10 @@ MANY_ENVS = 100_000
 """Environments from which on a few are built first, to see what one takes."""
 PROBE_ENVS = 256
 COPIES = 3
-"""A rollout, and what targets and minibatches make of it, in rollouts."""
+"""Memory for the rollout, its targets and its minibatches, in multiples of the rollout."""
 STATES = 4
-"""A weight has a gradient and two moments besides."""
-SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "bad_alloc", "cannot allocate memory")
+"""Numbers per weight: itself, its gradient and Adam's two moments."""
+OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "bad_alloc", "cannot allocate memory")
 
 
 def require_room_for_envs(config: TrainConfig, make_env: MakeEnv, device: torch.device) -> None:
@@ -31,7 +31,7 @@ def require_room_for_envs(config: TrainConfig, make_env: MakeEnv, device: torch.
     free = available_bytes()
     if config.num_envs < MANY_ENVS or device.type != "cpu" or free is None:
         return
-    few = make_env(1, device, config.seed)  # what is loaded with the first one is no environment's
+    few = make_env(1, device, config.seed)  # loads libraries, which must not count as an environment's memory
     before = resident_bytes()
     env = make_env(PROBE_ENVS, device, config.seed)
     each = max(0, resident_bytes() - before) / PROBE_ENVS + COPIES * rollout_bytes(env, config, 1)
@@ -61,11 +61,11 @@ def require_room_for_training(env: Env, config: TrainConfig) -> None:
 
 @contextmanager
 def told_if_full(config: TrainConfig) -> Iterator[None]:
-    """One sentence for memory that runs out all the same."""
+    """Turn an out-of-memory error into a `UserError`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
+        if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in OUT_OF_MEMORY):
             raise
         raise UserError(
             f"{config.num_envs:,} environments and a horizon of {config.update.horizon} do not fit into the memory of "
@@ -82,7 +82,7 @@ def rollout_bytes(env: Env, config: TrainConfig, num_envs: int) -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory that this process may still take, by the system and by its container; None where nobody says."""
+    """Memory that this process may still allocate, by the system's and the container's limit; None if unknown."""
     lines = _lines("/proc/meminfo")
     found = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
     limit, used = _lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")
@@ -92,7 +92,7 @@ def available_bytes() -> int | None:
 
 
 def resident_bytes() -> int:
-    """Memory that this process has now; 0 where nobody says."""
+    """Resident memory of this process; 0 if unknown."""
     lines = [line for line in _lines("/proc/self/status") if line.startswith("VmRSS:")]
     return 1024 * int(lines[0].split()[1]) if lines else 0
 

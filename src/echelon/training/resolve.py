@@ -1,4 +1,4 @@
-"""From the settings somebody asked for to those that are trained with, checked once for everybody.
+"""Check and complete the settings of a run, once for all commands.
 
 Values are checked before torch is imported, so that a mistake is answered at once.
 """
@@ -33,7 +33,7 @@ class Resolved:
     plan: "Plan"
     """What an update trains on: the environments split between policies, and into equal minibatches."""
     notes: tuple[str, ...] = ()
-    """What was changed, a sentence each, for a person to read."""
+    """What was changed or is worth a warning, a sentence each."""
 
     @property
     def ranks(self) -> Ranks:
@@ -49,7 +49,7 @@ class Resolved:
 def resolve(
     config: TrainConfig, *, fit_envs: bool = False, elsewhere: str | None = None, ranks: Ranks = ALONE
 ) -> Resolved:
-    """Settle what `config` leaves open, and raise a `UserError` for the first thing in it that cannot work.
+    """Complete `config`, and raise a `UserError` for the first setting that cannot work.
 
     `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
     `elsewhere` is the device, `cpu` or `cuda`, if another machine will train; this one may have no GPU.

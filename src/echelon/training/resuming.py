@@ -1,4 +1,4 @@
-"""Where a run begins: at its newest whole checkpoint, with the networks of another run, or from nothing."""
+"""Starting a run: from its newest valid checkpoint, with the networks of another run, or from scratch."""
 
 import math
 from pathlib import Path
@@ -87,7 +87,8 @@ def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, path: 
 
 
 def _begin_episodes(trainer: Trainer, found: Checkpoint) -> None:
-    """Environments that are divided otherwise cannot go on where they were; what they have in common can."""
+    """Start new episodes, because another number of ranks divides the environments differently; what they share, such
+    as a curriculum, is kept."""
     state = found.state["trainer"]["env"]
     if isinstance(trainer.env, Shared) and state:
         trainer.env.go_on_from(state)

@@ -142,7 +142,7 @@ class _Seed:
         return self._metrics
 
     def look(self, result: Iteration, last: bool) -> None:
-        """Stop if something is wrong; keep what was measured."""
+        """Check the iteration, and log what it measured."""
         require_finite(self.trainer, self._metrics, self.folder)
         self.session.require_folder()
         self.record.happened(result, self.session.env_steps)
@@ -198,14 +198,14 @@ def _whole(folders: Sequence[RunFolder], iteration: int, view: View) -> bool:
 
 
 def _start_over(run: Trainer, view: View) -> float:
-    """From nothing, because the first save of all seeds did not come to its end."""
+    """Start from scratch, because no iteration was saved for every seed."""
     if run.config.start_from:
         warm_start(run, run.config.start_from, view)
     return 0.0
 
 
 def _shown(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """What a person sees: the mean over the seeds, and how fast all of them are together."""
+    """Metrics to show: the mean over seeds, and their rates summed."""
     result: dict[str, float] = {}
     for name in metrics[0]:
         known = [one[name] for one in metrics if math.isfinite(one[name])]

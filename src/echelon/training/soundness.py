@@ -1,4 +1,4 @@
-"""Stopping a run whose numbers are no good, before they are saved, and saying whose fault it is."""
+"""Stop a run whose numbers are not finite before they are saved, and say what caused it."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def require_finite(trainer: Trainer, metrics: Mapping[str, float], folder: RunFo
 
 
 def diverged(trainer: Trainer, what: str, folder: RunFolder) -> UserError:
-    """The sentence for a run that cannot go on, with the cause. All ranks ask for it together."""
+    """The error for a run that cannot go on, with its cause. A collective call: all ranks make it."""
     fault = environment_fault(trainer)
     before = f"any checkpoint in {folder.path} is from before"
     if fault:
@@ -42,8 +42,8 @@ def diverged(trainer: Trainer, what: str, folder: RunFolder) -> UserError:
 
 
 def environment_fault(trainer: Trainer) -> str | None:
-    """What the environment of any rank did wrong in the last rollout, or before, as its normalisers remember. All ranks
-    ask for it together."""
+    """A fault in the observations or rewards of any rank's last rollout, or left in the normalisers by an earlier one.
+    A collective call: all ranks make it."""
     return next((fault for fault in trainer.ranks.gather(_own_fault(trainer)) if fault), None)
 
 

@@ -86,7 +86,7 @@ class StackedTrainer(Trainer):
             run.collector.rollout = replace(part, log_std=self._parts(rollout.log_std)[index])
 
     def _share_scores(self) -> None:
-        """Their storage is made anew when an environment's first step has told what it logs."""
+        """Point the runs' scores at our tensors; again each time these are reallocated for newly logged names."""
         ours = self.collector.episodes
         for index, run in enumerate(self.runs):
             theirs = run.collector.episodes
@@ -126,7 +126,7 @@ class StackedTrainer(Trainer):
         )
 
     def take_in(self) -> None:
-        """Go on where the runs are, after they were built or loaded."""
+        """Copy the runs' state into this trainer, after they were built or loaded."""
         self.iteration = self.runs[0].iteration
         scores, first = self.collector.episodes, self.runs[0].collector.episodes
         states = [run.collector.episodes.state_dict() for run in self.runs]
@@ -138,7 +138,7 @@ class StackedTrainer(Trainer):
             self.extra_reward.load_state_dict(_join(states, self.config.algo))
 
     def hand_out(self) -> None:
-        """Give the runs what they have no view of. To be called before one is saved."""
+        """Copy state that the runs have no view of back into them. Call it before one is saved."""
         for index, run in enumerate(self.runs):
             if self.extra_reward is not None and run.extra_reward is not None:
                 run.extra_reward.load_state_dict(_split(self.extra_reward.state_dict(), index, len(self.runs)))
@@ -155,7 +155,7 @@ def require_no_selection(config: TrainConfig) -> None:
 
 @dataclass
 class _DistancesOfEach(Distances):
-    """Of several runs: `kl` `[S·M, S·M]` has each one's matrix on its diagonal."""
+    """Distances of several runs: `kl` `[S·M, S·M]` is block diagonal, a block per run."""
 
     each: Sequence[Distances] = ()
 

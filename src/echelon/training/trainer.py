@@ -33,18 +33,18 @@ T = TypeVar("T")
 
 @dataclass
 class Iteration:
-    """What one iteration found out, on the host."""
+    """Results of one iteration, on the host."""
 
     metrics: dict[str, float]
     kl_matrix: list[list[float]] | None
     """KL from row to column, when it was measured."""
     takeovers: Sequence[Takeover] = ()
-    """Who was replaced in a population."""
+    """Members of a population that were replaced."""
 
 
 @dataclass
 class Prepared:
-    """What an update learns from, besides the rollout."""
+    """Inputs of an update besides the rollout."""
 
     targets: Targets
     drawn: Tensor
@@ -68,8 +68,8 @@ class Trainer:
         generator: Source | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`config` is of the whole run, `env` this rank's share. `plan` is what they resolve to, `generator` what the
-        seed does; made here unless given."""
+        """`config` describes the whole run, `env` holds this rank's environments. `plan` and `generator` are made from
+        them unless given."""
         self.env, self.config = env, (config := complete(config))
         self.algorithm = find(config.algo)
         device = env.device
@@ -86,7 +86,7 @@ class Trainer:
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
         self.common = ranks.common_generator(self.generator, config.seed, device)
-        """For what all ranks must draw alike."""
+        """For random numbers that must be the same on all ranks."""
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
         self.update = Update(
             self.model,
@@ -106,12 +106,12 @@ class Trainer:
         self._learn, self._passes = self._captured(self._update), self.update.passes
         self._prepared: Prepared | None = None
         self._warm = False
-        """Whether all that can be compiled is."""
+        """Whether everything is compiled."""
         self.timers = Timers.for_device(device)
         self.iteration = self.gradient_steps = 0
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
-        """`run` as a graph. What acts can only be one if the environment can."""
+        """`run`, recorded as a CUDA graph. If it steps the environment (`acts`), the environment must support that."""
         env, config, mode = self.env, self.config, self.ranks.capture_mode
         if not acts:
             generators = dict.fromkeys(generators_of(self.generator, self.common))  # alone, both are one
@@ -188,7 +188,7 @@ class Trainer:
         return list(metrics), self.ranks.mean(torch.stack([x.float() for x in metrics.values()]))
 
     def _metrics(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What is logged, 0-d each; `found` is that of the update, of each network."""
+        """The iteration's metrics, 0-d each. `found` are those of the update, `[G]` or 0-d."""
         scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
         return self.update.summary(found) | scores | self._policy_metrics()
 
@@ -206,11 +206,11 @@ class Trainer:
         return {f"entropy/policy_{i}": entropy[i] for i in names} | {f"sigma/policy_{i}": sigma[i] for i in names}
 
     def state_dict(self) -> State:
-        """All that is needed to go on to the bit."""
+        """Everything needed to resume bit for bit."""
         return {**self.learned(), **self.own_state()}
 
     def learned(self) -> State:
-        """What all ranks have alike."""
+        """The part of the state that is the same on all ranks."""
         return {
             "iteration": self.iteration,
             "gradient_steps": self.gradient_steps,
@@ -224,7 +224,7 @@ class Trainer:
         }
 
     def own_state(self) -> State:
-        """What each rank has for itself: environments and random numbers."""
+        """The part of the state that each rank has for itself: environments and random numbers."""
         return {
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
@@ -315,7 +315,7 @@ def _only(source: Source) -> torch.Generator:
 
 
 def _tensors(value: object) -> list[Tensor]:
-    """All of them in nested state."""
+    """All tensors in nested state."""
     if isinstance(value, Tensor):
         return [value]
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -323,7 +323,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:
-    """Everything in one transfer."""
+    """Read metrics and distances from the device in one transfer."""
     if distances is None:
         return Iteration(dict(zip(names, values.tolist(), strict=True)), None)
     more = distances.metrics()

@@ -72,7 +72,7 @@ def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a policy is about to do."""
+    """A policy's next action, and how far it is from the leader's."""
 
     action: torch.Tensor
     """`[A]`, at its mean."""
@@ -92,7 +92,7 @@ class Performer:
         self._leader = self._actor(trained.leader)
         """Whom the policy is compared with."""
         self._leads_from = torch.zeros_like(self._player.state)
-        """What the leader would remember, had it seen the same observations."""
+        """Recurrent state of the leader, had it seen the same observations."""
 
     @property
     def policy(self) -> int:
@@ -114,7 +114,7 @@ class Performer:
 
     @property
     def simulated(self) -> Simulated:
-        """What has an engine to be drawn: the environment, or its drawing."""
+        """The environment or its drawing: whichever has an engine to show."""
         if isinstance(self.env, Drawable):
             return self.env.drawing()
         if not isinstance(self.env, Simulated):

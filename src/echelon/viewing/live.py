@@ -175,7 +175,7 @@ class Simulation(plugin.SimPlugin):
         time.sleep(0.002)  # let the page's thread run
 
     def snapshot(self, seconds: float) -> EpisodeSnapshot:
-        """What the page is told of the episode."""
+        """The episode's state, for the page."""
         env = self.actor.env
         told = tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else ()
         return EpisodeSnapshot(

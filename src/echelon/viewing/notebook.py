@@ -31,7 +31,7 @@ class Shown:
         return f"replay of {self.replay.run} after iteration {self.replay.iteration:,}: {returns}"
 
     def save(self, path: str | Path) -> None:
-        """As one page that needs nothing else."""
+        """Write a self-contained HTML page."""
         write_page(self.replay, Path(path))
 
 
