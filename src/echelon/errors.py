@@ -1,4 +1,4 @@
-"""Mistakes a user can make, each told in one sentence."""
+"""Errors for mistakes a user can make, one sentence each."""
 
 import difflib
 from collections.abc import Iterable

@@ -33,7 +33,7 @@ class Clock:
     ) -> float:
         """Median milliseconds of a captured call. `around` is entered while it is captured."""
         captured = Captured(run, self.device, self._generators, around, enabled=self._capture, mode=self._mode)
-        for _ in range(3):  # as it is, recording, a first replay
+        for _ in range(3):  # plain, recorded, replayed
             captured()
         return self.typical(captured)
 

@@ -138,7 +138,7 @@ def cluster_of(order: Order) -> "Iterator[RayCluster | None]":
 
     require_address(order.on)
     for _ in _asked_for(order):
-        pass  # mistakes are told before Ray is waited for
+        pass  # reports mistakes before Ray starts
     cluster = RayCluster(order.on, per_gpu=order.per_gpu or MOST_PER_GPU, cpus=order.cpus)
     try:
         yield cluster

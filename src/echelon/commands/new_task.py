@@ -19,7 +19,7 @@ NOTE = "\n\n`echelon new-task NAME` writes this file under that name, for you to
 
 
 def renamed(text: str, name: str, module: str) -> str:
-    """The skeleton as somebody's own."""
+    """The skeleton with the user's names."""
     return text.replace(NOTE, "").replace("Skeleton", name).replace("skeleton.xml", f"{module}.xml")
 
 

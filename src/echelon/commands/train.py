@@ -108,7 +108,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[Looking], bool]":
-    """What to train, the seeds that `--seeds` names, what looks at the run, and whether its settings may change."""
+    """Settings, seeds of `--seeds`, evaluations and films, and whether settings may differ from the stored ones."""
     looking, words = looks(arguments)
     resumed = resume_flags(words, ranks)
     if resumed is not None:
@@ -147,7 +147,7 @@ def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
 
 
 def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
-    """What `echelon train --resume RUN FLAGS` trains: the run's own settings, changed by flags. None without it."""
+    """Settings of `echelon train --resume RUN FLAGS`: the stored ones, changed by flags. None without `--resume`."""
     if not names_flag(arguments, "--resume"):
         return None
     from echelon.config import from_dict, to_dict
@@ -168,7 +168,7 @@ def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
 
 
 def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
-    """What to train, given by its place or as `--env SOURCE`, and the flags."""
+    """The task, given first or as `--env SOURCE`, and the flags."""
     from echelon.console.flags import one_value, split_flags
 
     if not arguments:
@@ -205,7 +205,7 @@ def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
 
 
 def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolved":
-    """What `echelon train TASK FLAGS` trains. A number of environments that nobody typed may be fitted."""
+    """Settings of `echelon train TASK FLAGS`. Without `--num-envs`, the number of environments may be adapted."""
     from echelon.training.resolve import resolve
 
     return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"), ranks=ranks)

@@ -1,4 +1,4 @@
-"""Values that have the right type and still make no sense, refused before a run folder is written."""
+"""Refuse values of the right type that make no sense, before a run folder is written."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,7 @@ def validate(config: TrainConfig) -> None:
 
 
 def check_ranges(config: TrainConfig) -> None:
-    """Raise a `UserError` for the first number that is out of its range, also in settings that somebody else stored."""
+    """Raise a `UserError` for the first number that is out of its range; stored settings are checked too."""
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
         if name in RANGES and not numbers:

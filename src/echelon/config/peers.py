@@ -39,7 +39,7 @@ class Peer:
     names: Mapping[str, tuple[str, Translate]]
     """Our setting, and what turns their value into ours, by their dotted name."""
     always: Mapping[str, str] = field(default_factory=dict)
-    """What has no setting here, and why, by their dotted name."""
+    """Their settings that have no counterpart here, and why, by their dotted name."""
 
 
 CLIPPED = "the value change is always clipped, by update.clip"
@@ -223,7 +223,7 @@ def translate(data: Mapping[str, Any]) -> Translated:
 
 
 def _derived(peer: Peer, leaves: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from several of theirs: minibatches, which some libraries give by their size."""
+    """Settings that follow from several of theirs, such as the number of minibatches from their size."""
     size = leaves.get("params.config.minibatch_size", leaves.get("batch_size"))
     envs, horizon = settings.get("num_envs"), settings.get("update.horizon")
     found: dict[str, Any] = {}

@@ -17,7 +17,7 @@ class Range:
     """Whether `low` itself is left out."""
     open_high: bool = False
     ceiling: float = 1e12
-    """Beyond this, on either side of zero, nothing makes sense any more."""
+    """Largest magnitude that makes sense."""
 
     def up_to(self, ceiling: float) -> "Range":
         return replace(self, ceiling=ceiling)

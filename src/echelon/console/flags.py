@@ -167,7 +167,7 @@ def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
 
 
 def _fixed(config: Any) -> list[str]:
-    """Fields that are no flags."""
+    """Names of fields that have no flag."""
     import tyro
 
     return [name for name, extras in _extras(config).items() if tyro.conf.Fixed in extras]

@@ -62,7 +62,7 @@ class Progress:
         self.metrics: dict[str, float] = {}
         self.returns = Course()
         before: dict[str, Any] = {}
-        with contextlib.suppress(OSError):  # whoever writes the file says what is wrong with it
+        with contextlib.suppress(OSError):  # the writer of the file reports it
             before = read_columns(folder, "return/leader".__eq__) if first_iteration else {}
         for value in before.get("return/leader", ()):
             self.returns.append(float(value))
@@ -75,7 +75,7 @@ class Progress:
         self.metrics = dict(metrics)
         self.done = int(metrics.get("iteration", self.done + 1))
         if not self._warm and len(self._marks) == 2:
-            self._marks.popleft()  # What lies before the first iteration's end compiled kernels and is no measure.
+            self._marks.popleft()  # The first iteration compiles kernels, so its time says nothing.
             self._warm = True
         self._marks.append(Mark(self._clock(), self.done))
         self.returns.append(self.get("return/leader"))

@@ -174,7 +174,7 @@ class LiveView:
 
 
 def default_view() -> View:
-    """What somebody sees who trains from Python: in a notebook or on a terminal, progress; elsewhere nothing."""
+    """The view of `train` in Python: progress in a notebook or on a terminal, nothing elsewhere."""
     notebook = "ipykernel" in sys.modules
     return PlainView() if notebook else choose_view() if sys.stdout is not None and sys.stdout.isatty() else NullView()
 

@@ -24,7 +24,7 @@ class Distances:
     is_deviation: Tensor
     """Mean |1 - w| of the followers' rows under the leader."""
     borrows: bool = True
-    """Whether the policies are an ensemble: in a population nobody reads anybody's rows, and only the map is of use."""
+    """Whether the policies are an ensemble. In a population none learns from another's rows: only `kl` is used."""
 
     def metrics(self) -> dict[str, Tensor]:
         """Scalars for `metrics.jsonl`; the matrix goes to `diagnostics/`."""

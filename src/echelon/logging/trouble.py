@@ -9,7 +9,7 @@ from echelon.console.wording import figure
 LOST_CONTACTS_LIMIT = 1e-3
 """Share of environment steps that may lose contacts or constraints without a warning."""
 WEAK_PULL = 0.98
-"""The mean of exp(Â/λ) is at least 1 where Â has mean 0, but for chance."""
+"""Mean weight exp(Â/λ) below which to warn: it is at least 1 where Â has mean 0, up to sampling error."""
 WARNING_INTERVAL = 50
 """Iterations between two warnings of the same kind."""
 

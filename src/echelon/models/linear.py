@@ -24,7 +24,7 @@ class Linear(nn.Module):
 
 @torch.no_grad()
 def stack(first: nn.Module, others: Sequence[nn.Module]) -> None:
-    """Make one module of several alike: the first gets the tensors `[1, ...]` of all, behind one another."""
+    """Stack modules of the same shapes: `first` gets the concatenated tensors of all, `[G, ...]`."""
     for name, parameter in first.named_parameters():
         parameter.data = torch.cat((parameter, *(other.get_parameter(name) for other in others)))
     for name, buffer in list(first.named_buffers()):

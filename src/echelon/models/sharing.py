@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 DRAWN = -1
-"""Stands for the follower that is drawn anew in every iteration."""
+"""Stands for the follower that is drawn in every iteration."""
 
 Pair = tuple[int, int]
 """A learner, and the policy whose units it learns from, which may be `DRAWN`."""
@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Blocks:
-    """A minibatch of G networks alike, each with K policies. Units lie network by network, policy by policy.
+    """A minibatch of G networks of equal layout, with K policies each. Units lie network by network, policy by policy.
 
     The evaluations of a network are all its units, each under its own policy, then for each pair in turn the first of
     the source's units under the learner. Policies are numbered within their network.
@@ -61,7 +61,7 @@ class Blocks:
 
     @property
     def numbers(self) -> list[int]:
-        """All of it as a list, the way an operator of PyTorch takes it."""
+        """All fields as a list of integers, which a PyTorch operator can take."""
         triples = (number for pair, size in zip(self.pairs, self.sizes, strict=True) for number in (*pair, size))
         return [self.networks, self.policies, *self.units, *triples]
 
@@ -115,7 +115,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """Blocks, and who was drawn."""
+    """Blocks with the followers that were drawn."""
 
     blocks: Blocks
     drawn: Tensor

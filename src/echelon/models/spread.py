@@ -1,6 +1,5 @@
-"""What follows the first layer's product: units are laid out for their evaluations, conditioned and activated.
-
-And the layers after it, whose activation takes the same kernels.
+"""The rest of the first layer after its matrix product: lay units out for their evaluations, add the policy's part,
+activate. Later layers share its activation kernels.
 """
 
 import torch
@@ -13,7 +12,7 @@ from echelon.models.sharing import Sharing
 
 ACTIVATIONS = {"elu": elu, "relu": relu, "silu": silu, "tanh": torch.tanh}
 KINDS = (torch.float32, torch.bfloat16)
-"""Numbers that the kernels, which add up in float32, are good for."""
+"""Types the kernels support; they sum in float32."""
 
 
 def spread(
@@ -25,7 +24,7 @@ def spread(
     CUDA takes one kernel each way (`spread_kernel.py`), which reads the policies off the sharing instead.
     """
     if sharing is not None and cond is not None and _has_kernel(projected):
-        from echelon.models.spread_kernel import spread_in_one  # Triton's only import here: not every machine has it
+        from echelon.models.spread_kernel import spread_in_one  # imports Triton, which not every machine has
 
         return spread_in_one(projected, cond, sharing, activate)
     x = projected if sharing is None else sharing.share(projected)
@@ -52,5 +51,5 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "elu") -> T
 
 
 def _has_kernel(x: Tensor) -> bool:
-    """Whoever compiles has found Triton."""
+    """True when compiling for CUDA, which needs Triton anyway."""
     return torch.compiler.is_compiling() and x.is_cuda and x.dtype in KINDS

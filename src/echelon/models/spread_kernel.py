@@ -23,7 +23,7 @@ from echelon.models.sharing import DRAWN, Blocks, Sharing
 
 @dataclass(frozen=True)
 class Tile:
-    """What one program takes."""
+    """Tile size of one program."""
 
     rows: int
     columns: int
@@ -47,7 +47,7 @@ def activate_in_one(x: Tensor, bias: Tensor) -> Tensor:
 
 
 class Tables(NamedTuple):
-    """Integers on the device that tell a program what to do."""
+    """Integer tables on the device: what each program reads and writes."""
 
     tiles: Tensor
     """`[tiles, 5]`: first unit, units, number of the tile within its policy's block, and the range of its readings."""
@@ -57,7 +57,7 @@ class Tables(NamedTuple):
     slots: int
     """Partial sums of each policy in a step: the most that any has."""
     complete: bool
-    """Whether every slot of every policy is written, whoever is drawn."""
+    """Whether every slot of every policy is written, whichever follower is drawn."""
 
 
 @lru_cache(maxsize=256)
@@ -222,7 +222,7 @@ def _launch(kernel: Any, numbers: Sequence[int], tile: Tile, like: Tensor, *tens
 def _spread(
     projected: Tensor, cond: Tensor, drawn: Tensor | None, blocks: Sequence[int], rows: int, activate: bool
 ) -> Tensor:
-    """`rows` is for the backward pass; `drawn` is needed if somebody borrows from whoever is drawn."""
+    """`rows` is for the backward pass; `drawn` is needed if a pair reads the drawn follower."""
     outputs = _empty_outputs(projected, cond, drawn, blocks, rows, activate)
     unread = outputs if drawn is None else drawn
     given = (projected.contiguous(), cond.contiguous(), unread, outputs)

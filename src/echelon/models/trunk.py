@@ -66,7 +66,7 @@ class Trunk(nn.Module):
         return self.condition is None and not self.lstm
 
     def _first_bias(self) -> Tensor:
-        """Of the split layer. That of an LSTM's recurrent product adds to the same gates, so it is added here."""
+        """Bias of the split layer. An LSTM's recurrent bias adds to the same gates, so it is included."""
         return self.observe.bias + self.recur.bias if self.lstm else self.observe.bias
 
     def forward(

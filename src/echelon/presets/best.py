@@ -1,4 +1,4 @@
-"""What to train a task with unless somebody says otherwise: variants of the paper's settings, and the runs behind them.
+"""Default settings of tasks: variants of the paper's settings, and the runs behind them.
 
 None of it is confirmed: one or two seeds each on a GPU, `results/ensemble`. The plan of `results/evidence` is to.
 """

@@ -42,7 +42,7 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
 
 
 def _policies(number: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
-    """PPO has one policy, and more than one are no PPO."""
+    """One policy is PPO; with more than one, PPO becomes CPO."""
     return lambda config: {"algo": "ppo" if number == 1 else "cpo" if config.algo == "ppo" else config.algo}
 
 

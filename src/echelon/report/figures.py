@@ -204,7 +204,7 @@ def _legend(figure: Figure, named: dict[str, Any], width: float) -> None:
 
 
 def wrapped(name: str, inches: float) -> str:
-    """A name in lines that are no wider, cut at its settings or its words."""
+    """A name wrapped to lines of at most `inches`."""
     return "\n".join(textwrap.wrap(name, max(8, int(inches / LETTER_INCHES)), break_on_hyphens=False))
 
 

@@ -61,7 +61,7 @@ class Collector:
         """Whether the environment's steps have been found to keep the contract."""
 
     def reset(self) -> None:
-        """Start every episode anew: when training begins, or goes on in an environment that keeps no state."""
+        """Reset all environments: at the start of training, or on resume if the environment has no saved state."""
         obs = self.env.reset()
         require_observations(self.env, obs)
         self._store_obs(-1, obs)
@@ -144,7 +144,7 @@ class Collector:
             self.rollout.final_value[cut.t, cut.rows] = value
 
     def inherit(self, donor: int, policy: int) -> None:
-        """The policy is a copy of another from now on. Its environments go on where they are, without its memory."""
+        """`policy` has become a copy of `donor`. Its environments keep their states, its memory is cleared."""
         block = self.layout.environments(policy)
         self.rollout.state[-1, block] = 0.0
         self.rollout.start[-1, block] = True

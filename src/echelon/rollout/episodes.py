@@ -33,7 +33,7 @@ class Episodes:
         self.current = torch.zeros(2, layout.num_envs, device=device)
         self.finished = torch.zeros(layout.num_envs, dtype=torch.bool, device=device)
         self.mixed = torch.zeros_like(self.finished)
-        """Environments whose current episode counts for nobody: its policy was replaced in the middle."""
+        """Environments whose current episode is not scored: its policy was replaced in the middle."""
         self._leader = torch.full((1,), LEADER, device=device)
         self.steps = torch.zeros((), device=device)
         """Steps of this rollout."""

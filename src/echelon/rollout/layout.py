@@ -99,7 +99,7 @@ class Layout:
         return x.index_select(dim, rows.flatten())
 
     def draw_followers(self, generator: Source) -> Tensor:
-        """A follower of every network `[G]`, drawn on the device; nobody in particular where there is none."""
+        """Draw a follower of every network `[G]` on the device; without followers the value means nothing."""
         high = max(self.each, 2)
 
         def sample(one: torch.Generator, networks: int) -> Tensor:

@@ -192,7 +192,7 @@ def _remove_temporary(path: Path) -> None:
 
 
 def _require_free(path: Path) -> None:
-    """A new run must not mix with files that somebody else put there."""
+    """Raise a `UserError` if a new run's folder already holds other files."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path} is a file, not a run folder; choose another folder with --out")
     # A start that was killed before its config was whole leaves only hidden files.
@@ -251,7 +251,7 @@ def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: b
 
 
 def _how_to_change(path: Path, name: str, value: Any) -> str:
-    """The command that goes on with another value, where there is one."""
+    """The command that resumes with another value, as advice; empty if the setting cannot change."""
     try:
         require_changeable(path, name, None, None)
     except UserError:

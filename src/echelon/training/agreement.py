@@ -58,7 +58,7 @@ def _code() -> str:
 
 
 def difference(facts: Sequence[Facts]) -> str | None:
-    """The first thing in which a rank differs from rank 0, or in which two are alike that should not be, in words."""
+    """The first difference between a rank and rank 0, or a GPU that two ranks share, in words; None without one."""
     for rank, found in enumerate(facts):
         whose, first = f"rank {rank} (on {found.host})", facts[0]
         if found.device != first.device:

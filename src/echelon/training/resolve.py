@@ -91,7 +91,7 @@ def _few_environments(config: TrainConfig) -> str:
 
 
 def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
-    """How many minibatches the environments would split into, where nobody has set their number."""
+    """A number of minibatches that the environments would split into, as advice; empty if the user set the number."""
     from echelon.training.trainer import make_layout, make_plan
 
     if config.update.minibatches is not None:

@@ -21,7 +21,7 @@ from echelon.training.trainer import Trainer
 
 
 class Session:
-    """One start of a run: its clock, which goes on where the last start's stopped, and its checkpoints."""
+    """One start of a run: its clock, which continues that of the last start, and its checkpoints."""
 
     def __init__(
         self, trainer: Trainer, folder: RunFolder, seconds_before: float, files: Sequence[LineWriter] = ()

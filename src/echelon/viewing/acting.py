@@ -96,7 +96,7 @@ class Performer:
 
     @property
     def policy(self) -> int:
-        """May be set at any time; the episode goes on."""
+        """The acting policy; may be set during an episode."""
         return self._policy
 
     @policy.setter

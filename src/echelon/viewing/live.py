@@ -86,7 +86,7 @@ class EpisodeSnapshot(messages.Snapshot):
     terms: tuple[tuple[str, float], ...]
     """Reward terms of the last step by name, where the task tells them; the whole reward otherwise."""
     command: tuple[float, ...]
-    """Velocity the robot is told to go at; empty for one that follows none."""
+    """Commanded velocity; empty for a robot that follows no command."""
 
 
 class Simulation(plugin.SimPlugin):
