@@ -162,7 +162,7 @@ def takeovers(run: RunFolder, folder: Path) -> Row:
     """How often members were replaced; the genealogy itself goes beside the results."""
     if run.config.algo != "pbt":
         return {}
-    shutil.copy(run.population / "genealogy.jsonl", folder / f"genealogy-s{run.config.seed}.jsonl")
+    shutil.copy(run.path / "population/genealogy.jsonl", folder / f"genealogy-s{run.config.seed}.jsonl")
     lines = [line for line in read_genealogy(run) if "donor" in line]
     return {"takeovers": len(lines), "copies": sum(line["copied"] for line in lines)}
 

@@ -55,7 +55,7 @@ def test_each_seeds_folder_is_that_of_a_run(algo: str, lstm: int, tmp_path: Path
             for name in (name for name in expected if not name.startswith(timed)):
                 assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
         kl = [
-            [json.loads(line)["iteration"] for line in (one.diagnostics / "kl.jsonl").read_text().splitlines()]
+            [json.loads(line)["iteration"] for line in (one.path / "diagnostics/kl.jsonl").read_text().splitlines()]
             for one in (folder, alone)
             if algo != "ppo"
         ]

@@ -80,14 +80,6 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
-    def diagnostics(self) -> Path:
-        return self.path / "diagnostics"
-
-    @property
-    def population(self) -> Path:
-        return self.path / "population"
-
-    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 
