@@ -21,7 +21,8 @@ class TroubleWatch:
     def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
         self._steps = config.steps_per_iteration
-        self._next_overflow = self._next_quarantine = self._next_broken = self._next_pull = self._next_noise = 0.0
+        self._next: dict[str, float] = {}
+        """Iteration from which on a kind of warning may be given again."""
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""
 
@@ -32,11 +33,17 @@ class TroubleWatch:
         self._look_for_weak_pull(metrics)
         self._look_for_noise(metrics)
 
+    def _due(self, kind: str, iteration: float) -> bool:
+        """Whether `WARNING_INTERVAL` iterations have passed since the last warning of this kind; if so, count one."""
+        if iteration < self._next.get(kind, 0.0):
+            return False
+        self._next[kind] = iteration + WARNING_INTERVAL
+        return True
+
     def tell_of_broken(self, iteration: int, member: int, donor: int) -> None:
         """Report a member of a population that was not finite, at most once per `WARNING_INTERVAL` iterations."""
-        if iteration < self._next_broken:
+        if not self._due("broken member", iteration):
             return
-        self._next_broken = iteration + WARNING_INTERVAL
         self._say(
             f"WARNING: after iteration {iteration}, member {member} was not finite and goes on as a copy of member "
             f"{donor}; a reward or an observation that is not finite does that, or a learning rate too high"
@@ -44,9 +51,8 @@ class TroubleWatch:
 
     def _look_for_overflow(self, metrics: Mapping[str, float]) -> None:
         share, iteration = metrics.get("env/overflow", 0.0) / self._steps, metrics["iteration"]
-        if share <= LOST_CONTACTS_LIMIT or iteration < self._next_overflow:
+        if share <= LOST_CONTACTS_LIMIT or not self._due("overflow", iteration):
             return
-        self._next_overflow = iteration + WARNING_INTERVAL
         self._say(
             f"WARNING: in {figure(100 * share)} % of the environment steps of iteration {iteration:.0f}, contacts or "
             f"constraints did not fit and were lost: physics is wrong there{self._advice()}"
@@ -58,9 +64,8 @@ class TroubleWatch:
         if found > 0 and not self._quarantined:
             self._first = iteration
         self._quarantined += found
-        if not self._quarantined or (iteration < self._next_quarantine and not last):
+        if not self._quarantined or not (self._due("quarantine", iteration) or last):
             return
-        self._next_quarantine = iteration + WARNING_INTERVAL
         since = f"iterations {self._first:.0f} to" if self._first < iteration else "iteration"
         number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
         self._say(
@@ -74,9 +79,8 @@ class TroubleWatch:
         """Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0."""
         weight, iteration = metrics.get("pull/weight", 1.0), metrics["iteration"]
         centred = self._config.ensemble.advantage_scope != "global"
-        if weight >= WEAK_PULL or iteration < self._next_pull or not centred:
+        if weight >= WEAK_PULL or not centred or not self._due("weak pull", iteration):
             return
-        self._next_pull = iteration + WARNING_INTERVAL
         self._say(
             f"WARNING: in iteration {iteration:.0f} the pull's mean weight was {figure(weight)}, which centred "
             "advantages cannot give: something is wrong with them; please report it"
@@ -84,9 +88,8 @@ class TroubleWatch:
 
     def _look_for_noise(self, metrics: Mapping[str, float]) -> None:
         bound, sigma, iteration = self._config.model.max_sigma, metrics.get("sigma/policy_0", 0.0), metrics["iteration"]
-        if bound is None or sigma < 0.99 * bound or iteration < self._next_noise:
+        if bound is None or sigma < 0.99 * bound or not self._due("noise", iteration):
             return
-        self._next_noise = iteration + WARNING_INTERVAL
         self._say(
             f"WARNING: in iteration {iteration:.0f} the leader's sigma has reached its bound of {bound:g} "
             "(--model.max-sigma): it is paid for noise more than for what it learns; lower --update.entropy-coef or "
