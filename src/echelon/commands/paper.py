@@ -35,6 +35,8 @@ All other flags are those of echelon train, for every run.
 
 names:
 """
+SET_BY_EXHIBIT = ("--algos", "--variants", "--score")
+ONLY_COMPARE = ("--on", "--per-gpu", "--cpus")
 PROBE_ITERATIONS = 12
 """Iterations trained to measure a rate; the first half compiles and is not counted."""
 CPU_PROBE_ITERATIONS, CPU_PROBE_ENVS = 4, 16
@@ -82,20 +84,16 @@ def run(arguments: list[str]) -> int:
 
 def _own_flags(flags: list[str]) -> tuple[bool, str, list[str]]:
     """Whether only the plan is wanted, the width of figures, and the other flags."""
+    from echelon.console.flags import one_value, split_flags
+
     words = [word for word in flags if word != "--plan"]
-    column = "5.5in"
-    if "--column" in words:
-        at = words.index("--column")
-        if at + 1 == len(words):
-            raise UserError("--column needs a value")
-        column = words.pop(at + 1)
-        words.pop(at)
-    for word in words:
-        if word.partition("=")[0] in ("--algos", "--variants", "--score"):
-            raise UserError(f"{word.partition('=')[0]} is not a flag of echelon paper: the exhibit decides that")
-        if word.partition("=")[0] in ("--on", "--per-gpu", "--cpus"):
-            raise UserError(f"{word.partition('=')[0]} is not a flag of echelon paper; echelon compare has it")
-    return "--plan" in flags, column, words
+    own, rest = split_flags(words, ("--column", *SET_BY_EXHIBIT, *ONLY_COMPARE), "echelon paper NAME")
+    for name in own:
+        if name in SET_BY_EXHIBIT:
+            raise UserError(f"{name} is not a flag of echelon paper: the exhibit decides that")
+        if name in ONLY_COMPARE:
+            raise UserError(f"{name} is not a flag of echelon paper; echelon compare has it")
+    return "--plan" in flags, one_value(own, "--column", "5.5in"), rest
 
 
 def _for_compare(exhibit: "Exhibit", words: list[str]) -> list[str]:
