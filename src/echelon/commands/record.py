@@ -72,10 +72,11 @@ def run(arguments: list[str]) -> int:
 
             write_page(replay, out)
         else:
+            from echelon.console.wording import policies
             from echelon.viewing.video import draw
 
-            whose = "1 policy" if len(tapes) == 1 else f"{len(tapes)} policies"
-            print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames of {whose} ...", flush=True)
+            frames = max(len(tape.qpos) for tape in tapes)
+            print(f"drawing {frames} frames of {policies(len(tapes))} ...", flush=True)
             draw(tapes, out, format)
     except OSError as error:
         raise UserError(f"{error.filename or out} cannot be written: {error.strerror}; choose another --out") from None

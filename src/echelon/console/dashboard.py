@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from echelon.console.progress import Progress
-from echelon.console.wording import count, duration, figure, sparkline
+from echelon.console.wording import count, duration, figure, policies, sparkline
 
 SPARK_WIDTH = 32
 LABEL, VALUE, DIM = "cyan", "bold", "bright_black"
@@ -29,8 +29,8 @@ class Item:
 def dashboard(progress: Progress) -> RenderableType:
     """The table as a rich renderable."""
     config = progress.config
-    policies = "1 policy" if config.num_policies == 1 else f"{config.num_policies} policies"
-    title = f"{config.task} · {config.method} · {policies} · {config.num_envs:,} envs · {config.device}"
+    whose = policies(config.num_policies)
+    title = f"{config.task} · {config.method} · {whose} · {config.num_envs:,} envs · {config.device}"
     return Panel(
         Group(_bar(progress), Text(), _figures(progress)),
         title=Text(title, style="bold"),

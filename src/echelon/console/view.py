@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from echelon.config import TrainConfig
 from echelon.console.progress import Progress
 from echelon.console.terminal import QuietTerminal
-from echelon.console.wording import count, duration, figure
+from echelon.console.wording import count, duration, figure, policies
 from echelon.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ class PlainView:
 
     def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
         self._progress = Progress(config, folder, total_iterations, first_iteration, self._clock)
-        policies = "1 policy" if config.num_policies == 1 else f"{config.num_policies} policies"
+        whose = policies(config.num_policies)
         self.message(
-            f"{config.task}, {config.method}, {policies}, {config.num_envs} environments, {config.device}, "
+            f"{config.task}, {config.method}, {whose}, {config.num_envs} environments, {config.device}, "
             f"iterations {first_iteration} to {total_iterations}, in {folder.path}"
         )
         self._next = self._clock()

@@ -20,6 +20,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {total % 60:02d} s" if minutes else f"{total} s"
 
 
+def policies(number: int) -> str:
+    """`1 policy`, `6 policies`."""
+    return "1 policy" if number == 1 else f"{number} policies"
+
+
 def count(number: float) -> str:
     """`812`, `45.2 k`, `1.31 M`, `20.0 G`."""
     if not math.isfinite(number):
