@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from echelon.report.palette import COLOURS, DARK_COLOURS
-from echelon.runs.replays import viewer_script
+from echelon.runs.replays import embedded, viewer_script
 
 SCRIPTS = (
     *("core", "state", "statistics", "export", "chart", "selection", "compared"),
@@ -23,8 +23,8 @@ def page(data: dict[str, Any], replays: Mapping[str, str], heading: str) -> str:
     parts = {
         "HEADING": _escaped(heading),
         "STYLE": _palette() + (folder / "style.css").read_text(),
-        "DATA": _embedded(json.dumps(data, separators=(",", ":"), allow_nan=False)),
-        "REPLAYS": _embedded(f"[{','.join(listed)}]"),
+        "DATA": embedded(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        "REPLAYS": embedded(f"[{','.join(listed)}]"),
         "PLAYER": _script(viewer_script()) if replays else "",
         "SCRIPT": _script("\n".join(scripts)),
     }
@@ -40,11 +40,6 @@ def _palette() -> str:
         rules.append(f"{root} {{ {' '.join(f'--c{i}: {colour};' for i, colour in enumerate(colours))} }}")
     rules += [f".c{i} {{ --c: var(--c{i}); }}" for i in range(len(COLOURS))]
     return "\n".join(rules) + "\n"
-
-
-def _embedded(document: str) -> str:
-    """JSON escaped so that it cannot end the script element around it."""
-    return document.replace("<", "\\u003c")
 
 
 def _script(text: str) -> str:

@@ -135,6 +135,11 @@ def viewer_script() -> str:
     return (files("echelon") / "viewing" / "web" / "replay.bundle.js").read_text(encoding="utf-8")
 
 
+def embedded(document: str) -> str:
+    """JSON escaped for a script element of a page: nothing in it can end the script or start a comment."""
+    return document.replace("<", "\\u003c")
+
+
 def pack(poses: np.ndarray) -> str:
     """`[frames, bodies, 7]` as text."""
     steps = np.rint(np.asarray(poses, np.float64) / UNITS).astype("<i4").reshape(len(poses), -1)

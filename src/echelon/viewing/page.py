@@ -4,7 +4,7 @@ import html
 from pathlib import Path
 
 from echelon.runs.durable import replace_durably
-from echelon.runs.replays import Replay, replay_json, viewer_script
+from echelon.runs.replays import Replay, embedded, replay_json, viewer_script
 
 _PAGE = """\
 <!doctype html>
@@ -34,11 +34,6 @@ def replay_page(replay: Replay) -> str:
     """The page as HTML."""
     title = html.escape(f"{replay.task}, {replay.algo}, iteration {replay.iteration:,}: {replay.run}")
     return _PAGE.format(title=title, script=viewer_script(), replay=embedded(replay_json(replay)))
-
-
-def embedded(document: str) -> str:
-    """JSON escaped for a script element: nothing in it can end the script or start a comment."""
-    return document.replace("<", "\\u003c")
 
 
 def write_page(replay: Replay, path: Path) -> None:
