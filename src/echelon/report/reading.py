@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from echelon.config import TrainConfig, from_dict, to_dict
-from echelon.config.checks import check_ranges
+from echelon.config import TrainConfig, from_dict
+from echelon.config.checks import check_ranges, settings_of
 from echelon.errors import UserError, first_line
 from echelon.runs.changes import described, stored_changes
 from echelon.runs.distances import read_distances
@@ -262,15 +262,7 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
         check_ranges(config)
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
-    return config, _leaves(to_dict(config)) | _leaves(stored)  # older runs lack newer settings: they had the defaults
-
-
-def _leaves(data: dict[str, Any], group: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    leaves: dict[str, Any] = {}
-    for key, value in data.items():
-        leaves |= _leaves(value, f"{group}{key}.") if isinstance(value, dict) else {group + key: value}
-    return leaves
+    return config, settings_of(config) | settings_of(stored)  # older runs lack newer settings: they had the defaults
 
 
 def _machine(document: dict[str, Any]) -> dict[str, Any]:
