@@ -227,5 +227,5 @@ def test_config_of_another_task_is_refused() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("mujoco_warp") is not None, reason="the gpu extra is installed")
 def test_without_the_gpu_extra_cuda_names_it() -> None:
-    with pytest.raises(UserError, match=r"echelon\[gpu\]"):
+    with pytest.raises(UserError, match=r"echelon-rl\[gpu\]"):
         tasks.make("Hopper", tasks.info("Hopper").config(), NUM_ENVS, torch.device("cuda"), 0)
