@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def describe_session() -> dict[str, Any]:
     }
 
 
+@cache
 def _versions() -> dict[str, str]:
     """Versions of the installed libraries."""
     found = {"echelon": __version__}
@@ -38,6 +40,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache  # as it was when this process imported it
 def git_revision() -> str | None:
     """Commit of Echelon's source, with `+changes` if files differ from it; None if no repository tracks it, even if it
     lies inside one, as in a venv."""
