@@ -27,7 +27,7 @@ TINY = planned.Plan(
     arms={"ppo": ("--algo", "ppo"), "cpo": ("--algo", "cpo")},
     comparisons=(("cpo", "ppo"),),
     seeds=(1,),
-    flags=("--device", "cpu", "--num-envs", "12", "--update.horizon", "16"),
+    flags=("--device", "cpu", "--num-envs", "12", "--update.horizon", "16", "--env.episode-length", "20"),
     episodes=2,
 )
 TWO = replace(
