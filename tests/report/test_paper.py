@@ -23,12 +23,13 @@ def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
         (["table1", "--algos", "ppo"], "--algos is not a flag of echelon paper: the exhibit decides that"),
         (["table1", "--column"], "--column needs a value"),
         (["table1", "--column", "x"], "--column takes a width in inches"),
+        (["table1", "--column=x"], "--column takes a width in inches"),
         (["table1", "--tasks", "Hoper"], "Hoper is not a task; did you mean Hopper?"),
     ):
         assert main(["paper", *words]) == 2
         assert sentence in capsys.readouterr().err
     assert main(["paper"]) == 0
-    assert all(name in capsys.readouterr().out for name in ("table1",))
+    assert "table1" in capsys.readouterr().out
 
 
 def test_the_plan_of_the_papers_table(tmp_path: Path) -> None:
@@ -89,6 +90,7 @@ def test_from_nothing_to_the_figure_on_a_quick_task(
 ) -> None:
     """Trained, evaluated and drawn; a second time nothing is trained."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("echelon.commands.paper._probe", lambda cell: 1000.0)
     assert main(["paper", "entropy", *TINY, "--column", "3.25in"]) == 0
     said = capsys.readouterr().out
     assert "2 runs, 0 of them done" in said
