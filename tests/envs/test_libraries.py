@@ -5,10 +5,13 @@ Each wants a MuJoCo or a Gymnasium of its own, so each is tested in an environme
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from envs.life import live
+
+from echelon.errors import UserError
 
 CPU = torch.device("cpu")
 
@@ -39,8 +42,56 @@ def test_maniskill(tmp_path: Path) -> None:
     from echelon.envs.maniskill_env import make
 
     try:
-        make("PickCube-v1", 1, CPU, 0)
-    except RuntimeError as error:
-        pytest.skip(f"ManiSkill finds nothing to render with, which it needs even for states: {error}")
+        env = make("PickCube-v1", 2, CPU, 0, max_episode_steps=3)
+    except UserError as error:
+        pytest.skip(str(error))
+    first = env.reset()["policy"].clone()
+    assert not torch.equal(first[0], first[1])  # a seed each
+    steps = [env.step(torch.zeros(2, env.action_dim)) for _ in range(3)]
+    assert [step.truncated.tolist() for step in steps] == [[False] * 2, [False] * 2, [True] * 2]
+    assert not torch.equal(steps[2].final_obs["policy"], steps[2].obs["policy"])
+    assert steps[2].log["episode/successes"].tolist() == [0.0, 0.0]
+    assert torch.equal(make("PickCube-v1", 2, CPU, 0).reset()["policy"], first)
+    with pytest.raises(UserError, match="not an environment of ManiSkill; did you mean PickCube-v1"):
+        make("PickCub-v1", 1, CPU, 0)
     flags = ["--algo", "ppo", "--num-envs", "2", "--update.horizon", "8", "--update.minibatches", "2"]
-    live("maniskill:PickCube-v1", tmp_path / "run", *flags)
+    lines = live("maniskill:PickCube-v1", tmp_path / "run", *flags, "--env-arg", "max_episode_steps=4")
+    assert lines[-1]["episode/successes"] == 0.0
+
+
+def test_success_in_maniskill_is_counted_once_and_ends_nothing() -> None:
+    pytest.importorskip("mani_skill", reason="needs pip install 'echelon-rl[maniskill]'")
+    from echelon.envs.maniskill_env import make
+
+    try:
+        env = make("PushCube-v1", 1, CPU, 0, max_episode_steps=4)
+    except UserError as error:
+        pytest.skip(str(error))
+    still = torch.zeros(1, env.action_dim)
+    _goal_under_cube(env)
+    first = env.step(still)
+    assert first.log["episode/successes"].item() == first.log["episode/success_at_end"].item() == 1.0
+    assert not first.terminated.any()
+    _goal_under_cube(env, aside=0.5)
+    second = env.step(still)
+    assert (second.log["episode/successes"].item(), second.log["episode/success_at_end"].item()) == (1.0, 0.0)
+    env.step(still)
+    last = env.step(still)  # what is logged as an episode ends is that episode's, not the next one's
+    assert last.truncated.all()
+    assert last.log["episode/successes"].item() == 1.0
+    assert env.step(still).log["episode/successes"].item() == 0.0
+    ending = make("PushCube-v1", 1, CPU, 0, ignore_terminations=False)
+    _goal_under_cube(ending)
+    assert ending.step(still).terminated.all()
+
+
+def _goal_under_cube(env: Any, aside: float = 0.0) -> None:
+    """Begin an episode with the goal where the cube is, or move it so far away from there."""
+    from mani_skill.utils.structs import Pose
+
+    inside = env.envs[0].env.unwrapped
+    if not aside:
+        env.reset()
+    pose = inside.obj.pose.raw_pose.clone()
+    pose[:, 1] += aside
+    inside.goal_region.set_pose(Pose.create(pose))

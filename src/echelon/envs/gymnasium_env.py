@@ -27,7 +27,7 @@ NO_LIMIT = 1000
 """Control steps that evaluation waits for an episode where the environment has no time limit."""
 
 
-def make(name: str, num_envs: int, device: torch.device, seed: int, *, processes: bool = False, **args: Any) -> Env:
+def make(name: str, num_envs: int, device: torch.device, seed: int, /, *, processes: bool = False, **args: Any) -> Env:
     """`num_envs` copies of a registered environment; with `processes`, each in a process of its own."""
     kind = "async" if processes else "sync"
     try:
@@ -39,8 +39,13 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, *, processes
             same_step = {"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False}
             env = gymnasium.make_vec(name, num_envs, kind, vector_kwargs=same_step, **args)
     except (gymnasium.error.Error, TypeError) as error:
-        raise UserError(f"gymnasium cannot make {name}: {first_line(error)}") from None
+        raise UserError(f"gymnasium cannot make {name}: {reason(error)}") from None
     return GymnasiumEnv(env, device, seed)
+
+
+def reason(error: Exception) -> str:
+    """Why it could not be made, without the arguments that Gymnasium repeats after it."""
+    return first_line(error).partition(" was raised from the environment creator")[0]
 
 
 class GymnasiumEnv:

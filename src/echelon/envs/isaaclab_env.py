@@ -18,7 +18,7 @@ from echelon.envs.managed import ManagedEnv
 _app: list[AppLauncher] = []
 
 
-def make(name: str, num_envs: int, device: torch.device, seed: int, **args: Any) -> Env:
+def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
     """`num_envs` copies of a task; `args` are fields of its environment's config, such as `episode_length_s`."""
     if not _app:  # the simulator runs once a process, and before anything of it can be imported
         _app.append(AppLauncher(headless=True))

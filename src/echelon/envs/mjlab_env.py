@@ -15,7 +15,7 @@ from echelon.envs.managed import ManagedEnv
 from echelon.errors import UserError, nearest
 
 
-def make(name: str, num_envs: int, device: torch.device, seed: int, **args: Any) -> Env:
+def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
     """`num_envs` copies of a task; `args` are fields of its environment's config, such as `episode_length_s`."""
     if name not in list_tasks():
         raise UserError(f"{name} is not a task of mjlab{nearest(name, list_tasks())}")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ADAPTERS = ("gymnasium", "mjlab", "isaaclab", "maniskill", "playground")
 """Libraries whose environments can be named, each by the extra that installs it. `NAME_env.py` of this package has
 `make(name, num_envs, device, seed, **args)`."""
+FROM_FLAGS = {"num_envs", "device", "seed"}
+"""What every adapter is called with."""
 GROUP = "echelon.envs"
 NOT_NAMES = ("make", "make_env", "build", "create")
 """Functions that say nothing about what they make."""
@@ -124,6 +126,8 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
         )
     library, _, name = source.partition(":")
     if library in ADAPTERS:
+        for word in FROM_FLAGS & args.keys():
+            raise UserError(f"--env-arg {word}=... is what --{word.replace('_', '-')} sets")
         return partial(_adapted, library, name, args)
     make = code(source)
     settings = settings_class(make)
