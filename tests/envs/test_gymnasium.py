@@ -15,7 +15,9 @@ from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 
 from echelon import cli  # noqa: E402
+from echelon.config import TrainConfig  # noqa: E402
 from echelon.envs.gymnasium_env import GymnasiumEnv, make  # noqa: E402
+from echelon.envs.sources import maker  # noqa: E402
 from echelon.envs.wrapping import as_env  # noqa: E402
 from echelon.errors import UserError  # noqa: E402
 from echelon.runs.folder import RunFolder  # noqa: E402
@@ -153,6 +155,22 @@ def test_what_cannot_be_made_is_one_sentence() -> None:
         make("Pendulum-v1", 2, CPU, 0, gravitas=3)
     with pytest.raises(UserError, match="made one environment, not num_envs of them"):
         as_env(gymnasium.make("Pendulum-v1"), "x:make")
+
+
+@pytest.mark.parametrize(
+    ("source", "argument", "sentence"),
+    [
+        ("gymnasium:", "g=1", "gymnasium: names no environment; write gymnasium:NAME"),
+        ("gymnasium:Pendulum", "g=1", "gymnasium cannot make Pendulum: .*; did you mean Pendulum-v1"),
+        ("gymnasium:Pendulum-v1", "x=1", "gymnasium cannot make Pendulum-v1: .* unexpected keyword argument 'x'$"),
+        ("gymnasium:Pendulum-v1", "max_episode_steps=-2", "gymnasium cannot make Pendulum-v1: .* positive"),
+        ("gymnasium:Pendulum-v1", "processes=maybe", "--env-arg processes is true or false, not 'maybe'"),
+        ("gymnasium:Pendulum-v1", "seed=1", "--env-arg seed=... is what --seed sets"),
+    ],
+)
+def test_a_wrong_name_or_argument_is_one_sentence(source: str, argument: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        maker(TrainConfig(source=source, env_arg=(argument,)))(1, CPU, 0)
 
 
 def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:

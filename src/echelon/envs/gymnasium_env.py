@@ -17,7 +17,7 @@ from torch import Tensor
 from echelon.envs import gymnasium_state
 from echelon.envs.contract import Env, Groups, Image, Size, State, Step
 from echelon.envs.mujoco_view import MujocoView
-from echelon.errors import UserError, first_line
+from echelon.errors import UserError, first_line, nearest
 
 Read = Callable[[Any], np.ndarray]
 """From a batch of observations of some space to a group's array, always a new one."""
@@ -38,8 +38,10 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, *, proces
             # Observations are copied when they are read, so the vector environment need not do it as well.
             same_step = {"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False}
             env = gymnasium.make_vec(name, num_envs, kind, vector_kwargs=same_step, **args)
-    except (gymnasium.error.Error, TypeError) as error:
-        raise UserError(f"gymnasium cannot make {name}: {reason(error)}") from None
+    except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
+        known = name in gymnasium.registry or "/" in name or "Did you mean" in str(error)
+        hint = "" if known else nearest(name, gymnasium.registry)
+        raise UserError(f"gymnasium cannot make {name}: {reason(error)}{hint}") from None
     return GymnasiumEnv(env, device, seed)
 
 

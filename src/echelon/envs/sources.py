@@ -126,6 +126,8 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
         )
     library, _, name = source.partition(":")
     if library in ADAPTERS:
+        if not name:
+            raise UserError(f"{source} names no environment; write {library}:NAME")
         for word in FROM_FLAGS & args.keys():
             raise UserError(f"--env-arg {word}=... is what --{word.replace('_', '-')} sets")
         return partial(_adapted, library, name, args)
@@ -143,10 +145,14 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
 def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, device: "torch.device", seed: int) -> "Env":
     """An environment of another library."""
     try:
-        adapter = import_module(f"echelon.envs.{library}_env")
-        return adapter.make(name, num_envs, device, seed, **args)
+        make = import_module(f"echelon.envs.{library}_env").make
+        for word, parameter in inspect.signature(make).parameters.items():
+            if parameter.annotation is bool and not isinstance(args.get(word, True), bool):
+                raise UserError(f"--env-arg {word} is true or false, not {args[word]!r}")
+        return make(name, num_envs, device, seed, **args)
     except ModuleNotFoundError as error:
-        raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {install(library)}") from None
+        advice = "see its own instructions" if library == "isaaclab" else install(library)
+        raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {advice}") from None
 
 
 def _made(
