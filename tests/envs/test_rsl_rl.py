@@ -7,13 +7,14 @@ import sys
 import types
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from envs.life import live
 from torch import Tensor
 
-from echelon.envs.managed import HeldLog, ManagedEnv, groups_of
+from echelon.envs.managed import HeldLog, ManagedEnv, groups_of, set_fields
 from echelon.envs.rsl_rl_env import RslRlEnv
 from echelon.envs.sources import maker
 from echelon.envs.wrapping import as_env
@@ -97,6 +98,22 @@ def test_observations_without_a_known_name_are_one_sentence() -> None:
         groups_of({"policy": torch.zeros(2, 3, 4)})
 
 
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ({"episode_length": 5}, "episode_length is not a field of the task's config; did you mean episode_length_s"),
+        ({"episode_length_s": "five"}, "episode_length_s is of type float in the task's config, not 'five'"),
+        ({"scene": 3}, "scene is of type SimpleNamespace in the task's config, not 3"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_one_sentence(args: dict[str, Any], sentence: str) -> None:
+    config = SimpleNamespace(episode_length_s=20.0, scene=SimpleNamespace(), seed=None)
+    set_fields(config, {"episode_length_s": 5.5, "seed": 3})
+    assert (config.episode_length_s, config.seed) == (5.5, 3)
+    with pytest.raises(UserError, match=sentence):
+        set_fields(config, args)
+
+
 def test_a_vec_env_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
     live("envs.test_rsl_rl:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
 
@@ -107,7 +124,9 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     app, tasks = types.ModuleType("isaaclab.app"), types.ModuleType("isaaclab_tasks")
     utils, gym = types.ModuleType("isaaclab_tasks.utils"), types.ModuleType("gymnasium")
     app.AppLauncher = lambda headless: began.append(headless)
-    utils.parse_env_cfg = lambda name, device, num_envs: SimpleNamespace(name=name, device=device, num_envs=num_envs)
+    utils.parse_env_cfg = lambda name, device, num_envs: SimpleNamespace(
+        name=name, device=device, num_envs=num_envs, episode_length_s=20.0
+    )
     gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs))
     for module in (types.ModuleType("isaaclab"), app, tasks, utils, gym):
         monkeypatch.setitem(sys.modules, module.__name__, module)

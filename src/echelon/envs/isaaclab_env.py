@@ -13,7 +13,7 @@ import torch
 from isaaclab.app import AppLauncher
 
 from echelon.envs.contract import Env
-from echelon.envs.managed import ManagedEnv
+from echelon.envs.managed import ManagedEnv, set_fields
 
 _app: list[AppLauncher] = []
 
@@ -28,6 +28,5 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
 
     config = parse_env_cfg(name, device=str(device), num_envs=num_envs)
     config.seed = seed
-    for field, value in args.items():
-        setattr(config, field, value)
+    set_fields(config, args)
     return ManagedEnv(gymnasium.make(name, cfg=config).unwrapped)

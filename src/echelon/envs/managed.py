@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Groups, Step
-from echelon.errors import UserError
+from echelon.errors import UserError, nearest
 
 POLICY_NAMES = ("policy", "actor", "state", "obs")
 CRITIC_NAMES = ("critic", "privileged_state", "privileged")
@@ -32,6 +32,18 @@ def groups_of(obs: Any) -> Groups:
         if x.ndim != 2:
             raise UserError(f"observations of {group} are [N, D], not {list(x.shape)}")
     return found
+
+
+def set_fields(config: Any, args: Mapping[str, Any]) -> None:
+    """Put `--env-arg` into the fields of a task's config. Those that hold objects cannot be written as text."""
+    for field, value in args.items():
+        if not hasattr(config, field):
+            raise UserError(f"--env-arg {field} is not a field of the task's config{nearest(field, vars(config))}")
+        now = getattr(config, field)
+        kinds = (int, float) if type(now) in (int, float) else (type(now),)
+        if now is not None and not isinstance(value, kinds):
+            raise UserError(f"--env-arg {field} is of type {type(now).__name__} in the task's config, not {value!r}")
+        setattr(config, field, value)
 
 
 class HeldLog:

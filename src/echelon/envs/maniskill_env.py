@@ -35,13 +35,12 @@ def make(
     """
     if name not in REGISTERED_ENVS:
         raise UserError(f"{name} is not an environment of ManiSkill{nearest(name, REGISTERED_ENVS)}")
-    args = {"obs_mode": "state"} | args
+    args = {"obs_mode": "state", "sim_backend": "cpu" if device.type == "cpu" else "gpu"} | args
     if str(args["obs_mode"]).startswith("state"):  # nothing is drawn, though SAPIEN wants a Vulkan driver all the same
         args = {"render_backend": "none"} | args
 
     def build(copies: int, first_seed: int) -> ManiSkillEnv:
-        kind = "cpu" if device.type == "cpu" else "gpu"
-        env = gymnasium.make(name, num_envs=copies, **{"sim_backend": kind} | args)
+        env = gymnasium.make(name, num_envs=copies, **args)
         vector = ManiSkillVectorEnv(env, ignore_terminations=ignore_terminations, record_metrics=True)
         return ManiSkillEnv(vector, device, first_seed)
 

@@ -11,7 +11,7 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.tasks.registry import list_tasks, load_env_cfg
 
 from echelon.envs.contract import Env
-from echelon.envs.managed import ManagedEnv
+from echelon.envs.managed import ManagedEnv, set_fields
 from echelon.errors import UserError, nearest
 
 
@@ -21,8 +21,5 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
         raise UserError(f"{name} is not a task of mjlab{nearest(name, list_tasks())}")
     config = load_env_cfg(name)
     config.scene.num_envs, config.seed = num_envs, seed
-    for field, value in args.items():
-        if not hasattr(config, field):
-            raise UserError(f"--env-arg {field} is not a field of the task's config{nearest(field, vars(config))}")
-        setattr(config, field, value)
+    set_fields(config, args)
     return ManagedEnv(ManagerBasedRlEnv(cfg=config, device=str(device)))
