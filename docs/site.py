@@ -1,7 +1,7 @@
 """What the site needs beyond Markdown, called by mkdocs (`hooks` in mkdocs.yml).
 
 Equations become MathML, which browsers draw without a script. Links to files outside docs/ (source, results) lead to
-the repository if `repo_url` names one; otherwise their text stays, without a link that leads nowhere.
+the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse.
 """
 
 import html
@@ -35,7 +35,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         text, target = match[1], posixpath.normpath(posixpath.join("docs", folder, match[2]))
         if target.startswith("docs/"):
             return match[0]
-        return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{target})" if config.repo_url else text
+        return (
+            f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{target})"
+            if config.repo_url
+            else f'<abbr title="{target}">{text}</abbr>'
+        )
 
     return LINK.sub(link, FENCE.sub(lambda match: f"{match[1]}$$\n{match[2]}{match[1]}$$", markdown))
 

@@ -305,7 +305,7 @@ def test_unlike_runs_are_not_pooled(browser: Browser, tmp_path: Path) -> None:
     with show(browser, paths, tmp_path / "page") as page:
         (said,) = texts(page, "#summary")
         assert "at 61.4\u202fk steps" in said
-        assert said.count("(n = 3)") == 2
+        assert said.count("(n\u00a0=\u00a03)") == 2
         ours = page.evaluate("Report.scoreCells().map((c) => [c.sample.mean, c.sample.runs, c.steps])")
         expected = [[cell.sample.mean, cell.sample.runs, cell.steps] for cell in score_table(contents)]
         assert ours == [pytest.approx(row, rel=1e-4) for row in expected]

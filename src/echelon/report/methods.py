@@ -51,8 +51,9 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
 
 
 def _title(run: Run) -> str:
-    """What a run trains: its variant, or else its algorithm."""
-    return run.config.method if run.config.variant else run.config.algo.upper()
+    """What a run trains: its variant, or else its algorithm; short names are initials, a flock is a word."""
+    algo = run.config.algo
+    return run.config.method if run.config.variant else algo.upper() if len(algo) < 5 else algo.capitalize()
 
 
 def _rank(method: Method) -> tuple[int, bool, int]:

@@ -35,7 +35,7 @@
       const [best, second] = cells.toSorted((a, b) => b.sample.mean - a.sample.mean);
       const test = Number.isNaN(second.p) ? "; one run of each cannot tell whether that is chance" : second.p > 0.05 ? `, which may be chance (p = ${Report.probability(second.p)})` : `, a difference beyond chance (p ${second.p < 0.001 ? "" : "= "}${Report.probability(second.p)})`;
       const only = Report.tasks().length > 1 ? ", the only task that two or more methods ran" : "";
-      return `On ${best.task}${only}, ${name(best.method)} is highest with ${/^e/.test(Report.basisText(best.task)) ? "an" : "a"} ${Report.basisText(best.task)} of ${said(best)} (n = ${best.sample.runs}); ${name(second.method)} follows with ${said(second)} (n = ${second.sample.runs})${test}.${soFar}`;
+      return `On ${best.task}${only}, ${name(best.method)} is highest with ${/^e/.test(Report.basisText(best.task)) ? "an" : "a"} ${Report.basisText(best.task)} of ${said(best)} (n\u00a0=\u00a0${best.sample.runs}); ${name(second.method)} follows with ${said(second)} (n\u00a0=\u00a0${second.sample.runs})${test}.${soFar}`;
     }
     const wins = Report.methods().map((method) => ({
       method, best: cells.filter((cell) => cell.method === method && cell.best).length, bold: cells.filter((cell) => cell.method === method && cell.bold).length,

@@ -1,0 +1,64 @@
+"""What the site makes of equations and of links to files outside docs/."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("latex2mathml", reason="pip install -e '.[docs]' brings it")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def site() -> Any:
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page(name: str) -> SimpleNamespace:
+    return SimpleNamespace(file=SimpleNamespace(src_uri=name))
+
+
+@pytest.mark.parametrize(
+    ("repository", "outside"),
+    [
+        (None, '<abbr title="src/echelon/cli.py">`cli`</abbr>'),
+        ("https://x/", "[`cli`](https://x/blob/main/src/echelon/cli.py)"),
+    ],
+)
+def test_links_that_leave_the_site(site: Any, repository: str | None, outside: str) -> None:
+    text = "[`cli`](../../src/echelon/cli.py) [home](../index.md#start) ![hand](../images/Hand.png)"
+    said = site.on_page_markdown(text, page("tasks/hand.md"), SimpleNamespace(repo_url=repository), None)
+    assert said == f"{outside} [home](../index.md#start) ![hand](../images/Hand.png)"
+
+
+def test_equations_are_mathml_and_keep_their_number(site: Any) -> None:
+    fenced = site.on_page_markdown(
+        "```math\na \\le b \\tag{9}\n```", page("x.md"), SimpleNamespace(repo_url=None), None
+    )
+    assert fenced == "$$\na \\le b \\tag{9}\n$$"
+    drawn = site.on_page_content('<div class="arithmatex">\\[\na \\le b \\tag{9}\n\\]</div>', page("x.md"), None, None)
+    assert drawn.startswith('<div class="equation"><math')
+    assert drawn.endswith("</math><span>(9)</span></div>")
+    assert "tag" not in drawn
+    inline = site.on_page_content(
+        '<span class="arithmatex">\\(\\mathbb E[a &lt; b]\\)</span>', page("x.md"), None, None
+    )
+    assert "𝔼" in inline
+    assert "&#x0003C;" in inline
+
+
+def test_every_equation_of_the_pages_can_be_drawn(site: Any) -> None:
+    found = 0
+    for path in DOCS.rglob("*.md"):
+        for source in re.findall(r"```math\n(.*?)```|(?<![\\$\w`])\$([^$\n`]+)\$", path.read_text(), flags=re.DOTALL):
+            site.convert("".join(source))
+            found += 1
+    assert found > 90
