@@ -1,7 +1,7 @@
 """Does a flock keep its distance, and does a formation that changes find the goal sooner? Small tasks on a CPU.
 
     OMP_NUM_THREADS=1 python benchmarks/formation.py --arms free third half --seeds 500 520
-    OMP_NUM_THREADS=1 python benchmarks/formation.py --task Hopper --arms ess_0.9 ess_0.5 --seeds 320 323 --env-steps 500000
+    OMP_NUM_THREADS=1 python benchmarks/formation.py --arms ess_0.9 tight_0.9 lambda_f_0.2 --seeds 400 420
 
 Prints a line of JSON per run. `solved_at`: environment steps after which the leader, with its noise, had succeeded in
 more than half of its last episodes. `held`: share of measurements with |ln(d/d*)| < 0.2; a measurement is one follower
@@ -22,9 +22,9 @@ from command import command, options
 from torch import Tensor
 
 from echelon import train, train_seeds
-from echelon.algorithms import register
-from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
-from echelon.algorithms.flock import FLOCK, actor_loss
+from echelon.algorithms import flock, register
+from echelon.algorithms.algorithm import Parts, Takeover
+from echelon.algorithms.flock import FLOCK
 from echelon.algorithms.formation import asked_distances
 from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
@@ -90,22 +90,22 @@ class Changing:
         pass
 
 
-def take_over(flock: Changing, worst: int, best: int) -> None:
+def take_over(formation: Changing, worst: int, best: int) -> None:
     """As PBT: the worst goes on as the best, with its settings a little larger or smaller."""
-    for table in flock.tables:
+    for table in formation.tables:
         table[worst] = table[best]
-    for setting in flock.parts.settings.vectors.values():
-        setting[worst] = setting[best] * flock.draw.choice((0.8, 1.25))
+    for setting in formation.parts.settings.vectors.values():
+        setting[worst] = setting[best] * formation.draw.choice((0.8, 1.25))
 
 
-def rebirth(flock: Changing, worst: int, best: int) -> None:
-    """The worst is born again from two others: each number of φ and log sigma from one of them. It keeps its settings."""
-    others = [i for i in range(1, flock.parts.layout.policies) if i != worst]
-    mother, father = flock.draw.sample(others, 2)
-    for k in range(0, len(flock.tables), 3):  # both moments and the numbers, from the same parent
-        numbers = flock.tables[k]
-        chosen = torch.tensor([flock.draw.random() < 0.5 for _ in range(numbers[0].numel())]).view_as(numbers[0])
-        for table in flock.tables[k : k + 3]:
+def rebirth(formation: Changing, worst: int, best: int) -> None:
+    """The worst is born again from two others, each number of φ and log sigma from one of them; its settings stay."""
+    others = [i for i in range(1, formation.parts.layout.policies) if i != worst]
+    mother, father = formation.draw.sample(others, 2)
+    for k in range(0, len(formation.tables), 3):  # both moments and the numbers, from the same parent
+        numbers = formation.tables[k]
+        chosen = torch.tensor([formation.draw.random() < 0.5 for _ in range(numbers[0].numel())]).view_as(numbers[0])
+        for table in formation.tables[k : k + 3]:
             table[worst] = torch.where(chosen, table[mother], table[father])
 
 
@@ -132,7 +132,10 @@ def arm(config: TrainConfig, name: str) -> TrainConfig:
     if name.startswith("lambda_f_"):
         return apply_variants(config, [name])
     config = replace(apply_variants(config, ["flock"]), variant=(), policies=6)
-    if kind == "ess":
+    if kind == "tight":
+        flock.TOLERANCE = 0.0
+        config = replace(config, formation=replace(config.formation, strength=1.0))
+    if kind in ("ess", "tight"):
         return replace(config, formation=replace(config.formation, distance=tuple(map(float, number.split("_")))))
     if name in ("even", "selected", "reborn"):
         return replace(config, algo=f"flock_{name}")
