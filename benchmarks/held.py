@@ -45,15 +45,25 @@ WARM_UP = 10
 class Watched:
     """Distances `[followers]` of every iteration: of the acting policies on each minibatch, then in each step."""
 
-    def __init__(self) -> None:
+    def __init__(self, lead: float) -> None:
+        self.lead = lead
         self.acting: list[list[list[float]]] = []
         self.steps: list[list[list[float]]] = []
-        self._run, self._distances = Update.run, flock.distances
+        self._run, self._distances, self._asked_of = Update.run, flock.distances, flock.asked_of
+        self._errors: list[Tensor] = []
 
-    def distances(self, batch: Batch) -> Tensor:
-        found = self._distances(batch)
+    def distances(self, batch: Batch, reach: float = math.inf) -> Tensor:
+        found = self._distances(batch, reach)
+        if reach < math.inf:  # what is pushed, not what is measured
+            return found
         self.steps[-1].append(found.detach()[0].tolist())
+        self._errors = [*self._errors[-1:], (found.detach() / self._asked_of(batch)).log()]
         return found
+
+    def asked_of(self, batch: Batch) -> Tensor:
+        """As if followers were already where they will be in `lead` steps if they go on like that."""
+        before, now = self._errors[0], self._errors[-1]
+        return self._asked_of(batch) * (self.lead * (before - now)).exp()
 
     def run(
         self, update: Update, rollout: Rollout, targets: Targets, drawn: Tensor, generator: Source
@@ -101,6 +111,7 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=0.2)
     parser.add_argument("--tolerance", type=float, default=flock.TOLERANCE)
     parser.add_argument("--kl-threshold", type=float, default=0.016)
+    parser.add_argument("--lead", type=float, default=0.0, help="steps ahead at which the term takes followers to be")
     parser.add_argument("--env-steps", type=int)
     args = parser.parse_args()
     usual = apply_variants(preset(args.task), ["flock"])
@@ -110,8 +121,8 @@ def main() -> None:
     formation = replace(usual.formation, distance=(args.ess,), strength=args.strength)
     update = replace(usual.update, kl_threshold=args.kl_threshold)
     flock.TOLERANCE = args.tolerance
-    watched = Watched()
-    flock.distances = watched.distances
+    watched = Watched(args.lead)
+    flock.distances, flock.asked_of = watched.distances, watched.asked_of
 
     def run(self: Update, rollout: Rollout, targets: Targets, drawn: Tensor, generator: Source) -> dict[str, Tensor]:
         return watched.run(self, rollout, targets, drawn, generator)
