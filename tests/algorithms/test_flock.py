@@ -73,6 +73,23 @@ def test_the_term_pulls_pushes_or_leaves_alone(factor: float) -> None:
     assert not slopes[:, :, sum(asked.trainer.plan.blocks.units) :].any()  # the leader does not come to meet them
 
 
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_what_is_out_of_the_actions_range_is_pulled_but_not_pushed(factor: float) -> None:
+    """The first action's means are near 5. Too near, only the others are pushed; too far, all are pulled."""
+    taken = parts(distance=(0.1,))
+    model, settings = taken.trainer.model, taken.trainer.settings
+    model.mean_head.bias.data[0, 0] += 5.0
+    now = distances(taken.batch())[0].detach()
+    settings.vectors["distance"][1:] = now * factor
+    batch = taken.batch()
+    loss = FLOCK.actor_loss(batch, taken.trainer.config)
+    slopes = torch.autograd.grad(loss.terms["formation"].sum(), batch.output.mean)[0]
+    units = taken.trainer.plan.blocks.units
+    followers = slopes[:, 0, units[0] : sum(units)]
+    assert followers[..., 1:].all()
+    assert followers[..., 0].any() == (factor < 1)
+
+
 def test_the_distance_is_kept() -> None:
     """From wherever they start, policies of a small environment are where they were asked to be, and stay there."""
     update = replace(config().update, minibatches=8, mini_epochs=5, learning_rate=1e-3, rate_schedule="fixed")

@@ -9,10 +9,14 @@ that was asked for, by a term on its own states:
     e_i = ln(d_i/d*_i), shortened by a tolerance of 0.1 and limited to ±1
 
 Its gradient pulls a follower that is too far and pushes one that is too near, in every optimizer step, by the logarithm
-of how far off it is, and leaves it alone within the tolerance. The leader's means are constants in it. d_i is the
+of how far off it is, and leaves it alone within the tolerance. It pushes no mean that is out of the actions' range
+already: beyond it actions are clipped, distance costs nothing, and all policies would leave together. The leader's
+means are constants in it. d_i is the
 means' part of KL(π_i ‖ π_leader): sigmas have a bound of their own. There is no pull to weigh, no temperature and no
 discriminator; what is asked for is one distance, or none.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -23,6 +27,7 @@ from echelon.algorithms.ppo import own_term
 from echelon.algorithms.sapg import BORROWS_ALL, borrow_term
 from echelon.config import TrainConfig
 from echelon.learning.batch import Batch, total
+from echelon.learning.losses import SOFT_BOUND
 from echelon.learning.objective import ActorLoss
 from echelon.learning.settings import entropy_ladder
 from echelon.rollout.layout import Layout
@@ -43,7 +48,8 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
     error = (found / asked).log()
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
-    held = off * distance / torch.maximum(found, 0.1 * asked)
+    moved = torch.where(off < 0, distances(batch, reach=SOFT_BOUND), distance)
+    held = off * moved / torch.maximum(found, 0.1 * asked)
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]
     weighted = [n * x for n, x in zip(rows, held.unbind(1), strict=True)]
@@ -52,14 +58,18 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     return ActorLoss(terms, metrics | {"distance/error": error.abs().mean(1)})
 
 
-def distances(batch: Batch) -> Tensor:
-    """d_i of every follower, on its own rows of the minibatch: `[G, K-1]`, with a gradient for the follower alone."""
+def distances(batch: Batch, reach: float = math.inf) -> Tensor:
+    """d_i of every follower, on its own rows of the minibatch: `[G, K-1]`, with a gradient for the follower alone.
+
+    Of the followers' means, only those within ±`reach` count.
+    """
     blocks, mean = batch.plan.blocks, batch.output.mean
     spread = torch.exp(-batch.output.log_std.detach())  # [G, B, A]
     found = []
     for units, offset, start in zip(blocks.units[1:], blocks.offsets[1:], blocks.starts, strict=True):
         own, leaders = slice(offset, offset + units), slice(start, start + units)
         apart = (mean[:, :, own] - mean[:, :, leaders].detach()) * spread[:, leaders]
+        apart = torch.where(mean[:, :, own].abs() <= reach, apart, 0.0)
         found.append(0.5 * apart.square().sum(-1).mean((0, 2)))
     return torch.stack(found, dim=1)
 
