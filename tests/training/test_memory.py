@@ -11,7 +11,7 @@ from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.training import memory
 from echelon.training.loop import train
-from echelon.training.memory import available_bytes, rollout_bytes, told_if_full
+from echelon.training.memory import available_bytes, explain_full_memory, rollout_bytes
 
 
 def refused(config: TrainConfig) -> str:
@@ -50,12 +50,12 @@ def test_networks_that_are_too_large(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 20 GiB")])
 def test_memory_that_runs_out_all_the_same(error: Exception) -> None:
     sentence = "256 environments and a horizon of 16 do not fit into the memory of the cpu; try --num-envs 128"
-    with pytest.raises(UserError, match=sentence), told_if_full(TrainConfig(num_envs=256, device="cpu")):
+    with pytest.raises(UserError, match=sentence), explain_full_memory(TrainConfig(num_envs=256, device="cpu")):
         raise error
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(RuntimeError, match="mat1 and mat2"), told_if_full(TrainConfig()):
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), explain_full_memory(TrainConfig()):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 

@@ -22,7 +22,7 @@ from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, Looking, ask, look, until
 from echelon.training.exchange import settle_on_island
-from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
+from echelon.training.memory import explain_full_memory, require_room_for_envs, require_room_for_training
 from echelon.training.record import NoRecord, Record, record_faults
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume
@@ -103,7 +103,7 @@ def _train(
             wish, figures = Wish.GO_ON, dict[str, float]()
             while trainer.iteration < config.num_iterations and wish == Wish.GO_ON:
                 try:
-                    with told_if_full(config):
+                    with explain_full_memory(config):
                         result = trainer.iterate()
                 except FloatingPointError as error:
                     raise diverged(trainer, str(error), folder) from None
@@ -113,7 +113,7 @@ def _train(
                 # Of all ranks' wishes the strongest counts, so that all leave together.
                 wish = ranks.agree(partial(_ask, session, metrics, result, record, view, asked, interrupt))
                 last = wish != Wish.GO_ON or trainer.iteration == config.num_iterations
-                record.trouble(metrics, last)
+                record.warn(metrics, last)
                 record_faults(trainer, metrics, record)
                 due = [one for one in looking if wish < Wish.STOP and (last or trainer.iteration % one.every == 0)]
                 if last or due or trainer.iteration % config.checkpoint_every == 0:
@@ -139,13 +139,13 @@ def _build(resolved: Resolved, config: TrainConfig, make_env: MakeEnv | None) ->
     """This rank's environments."""
     make_env = make_env or maker(config, spread_clocks=True)
     count = resolved.plan.layout.num_envs
-    with told_if_full(config):
+    with explain_full_memory(config):
         require_room_for_envs(dataclasses.replace(config, num_envs=count), make_env, resolved.device)
         return make_env(count, resolved.device, resolved.ranks.seed(config.seed))
 
 
 def _prepare(env: Env, config: TrainConfig, resolved: Resolved) -> Trainer:
-    with told_if_full(config):
+    with explain_full_memory(config):
         require_room_for_training(env, dataclasses.replace(config, num_envs=env.num_envs))
         return Trainer(env, config, resolved.plan)
 
@@ -160,7 +160,7 @@ class Wish(IntEnum):
 
 
 def _log(session: Session, metrics: Mapping[str, float], record: NoRecord, view: View) -> int:
-    record.metrics(metrics)
+    record.write_metrics(metrics)
     view.update(metrics)
     if session.trainer.iteration == session.first:
         say_what_is_missing(session.trainer, view)
@@ -179,7 +179,7 @@ def _ask(
     """Log what an iteration did, and decide how to go on. Only rank 0 calls the callbacks."""
     if session.trainer.ranks.first:
         session.require_folder()  # before anything is written into it
-    record.happened(result, session.env_steps)
+    record.write_events(result, session.env_steps)
     # Looked at once: one that comes later is for the next iteration.
     stop = interrupt.asked or view.gone
     enough = ask(callbacks, metrics, view.message) if session.trainer.ranks.first else None

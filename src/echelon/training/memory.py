@@ -60,7 +60,7 @@ def require_room_for_training(env: Env, config: TrainConfig) -> None:
 
 
 @contextmanager
-def told_if_full(config: TrainConfig) -> Iterator[None]:
+def explain_full_memory(config: TrainConfig) -> Iterator[None]:
     """Turn an out-of-memory error into a `UserError`."""
     try:
         yield

@@ -31,16 +31,16 @@ class NoRecord:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def metrics(self, metrics: Mapping[str, float]) -> None:
+    def write_metrics(self, metrics: Mapping[str, float]) -> None:
         """Write the metrics of an iteration."""
 
-    def happened(self, result: Iteration, env_steps: int) -> None:
+    def write_events(self, result: Iteration, env_steps: int) -> None:
         """Write an iteration's KL matrix and takeovers, if it has any."""
 
-    def trouble(self, metrics: Mapping[str, float], last: bool) -> None:
+    def warn(self, metrics: Mapping[str, float], last: bool) -> None:
         """Warn the user if the metrics show a problem (`TroubleWatch`)."""
 
-    def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+    def write_faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
         """Write simulations that went wrong."""
 
 
@@ -65,10 +65,10 @@ class Record(NoRecord):
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def metrics(self, metrics: Mapping[str, float]) -> None:
+    def write_metrics(self, metrics: Mapping[str, float]) -> None:
         self._log.write(metrics)
 
-    def happened(self, result: Iteration, env_steps: int) -> None:
+    def write_events(self, result: Iteration, env_steps: int) -> None:
         iteration = self._trainer.iteration
         if result.kl_matrix is not None:
             self._distances.write(iteration, env_steps, result.kl_matrix)
@@ -79,10 +79,10 @@ class Record(NoRecord):
             takeovers = [dataclasses.asdict(takeover) for takeover in result.takeovers]
             self._genealogy.write(iteration, env_steps, takeovers)
 
-    def trouble(self, metrics: Mapping[str, float], last: bool) -> None:
+    def warn(self, metrics: Mapping[str, float], last: bool) -> None:
         self._trouble.look(metrics, last)
 
-    def faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
+    def write_faults(self, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
         if faults:
             keep_faults(self._folder, iteration, faults)
 
@@ -95,4 +95,4 @@ def record_faults(trainer: Trainer, metrics: Mapping[str, float], record: NoReco
     if isinstance(trainer.env, Guarding):
         found = with_policies(trainer.env.take_faults(), trainer.layout.policy_id.tolist())
     everywhere = [fault for rank in trainer.ranks.gather(found) for fault in rank]
-    trainer.ranks.attempt(lambda: record.faults(trainer.iteration, everywhere))
+    trainer.ranks.attempt(lambda: record.write_faults(trainer.iteration, everywhere))

@@ -27,7 +27,7 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
 from echelon.training.loop import set_up_torch
-from echelon.training.memory import require_room_for_envs, require_room_for_training, told_if_full
+from echelon.training.memory import explain_full_memory, require_room_for_envs, require_room_for_training
 from echelon.training.record import Record, record_faults
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume, warm_start
@@ -55,7 +55,7 @@ def train_seeds(
     colour = find(config.algo).colour
     folders = [RunFolder.create_or_resume(of_seed(config, seed), colour) for seed in seeds]
     everything = replace(config, num_envs=len(seeds) * config.num_envs)
-    with told_if_full(everything):
+    with explain_full_memory(everything):
         whole, envs = _environments(config, seeds, make_env, resolved.device)
         for index, env in enumerate(envs):
             _, folders[index] = with_env_settings(folders[index].config, folders[index], env)
@@ -76,7 +76,7 @@ def train_seeds(
         with ExitStack() as stack, Interrupt() as interrupt:
             runs = [_Seed(*one, view, stack) for one in zip(trainer.runs, folders, before, strict=True)]
             while trainer.iteration < config.num_iterations:
-                with told_if_full(everything):
+                with explain_full_memory(everything):
                     results = trainer.iterate_each()
                 metrics = [one.log_iteration(result) for one, result in zip(runs, results, strict=True)]
                 view.update(_shown(metrics))
@@ -138,15 +138,15 @@ class _Seed:
     def log_iteration(self, result: Iteration) -> dict[str, float]:
         trainer = self.trainer
         self._metrics = self.session.clock() | result.metrics | trainer.timers.metrics()
-        self.record.metrics(self._metrics)
+        self.record.write_metrics(self._metrics)
         return self._metrics
 
     def look(self, result: Iteration, last: bool) -> None:
         """Check the iteration, and log what it measured."""
         require_finite(self.trainer, self._metrics, self.folder)
         self.session.require_folder()
-        self.record.happened(result, self.session.env_steps)
-        self.record.trouble(self._metrics, last)
+        self.record.write_events(result, self.session.env_steps)
+        self.record.warn(self._metrics, last)
         record_faults(self.trainer, self._metrics, self.record)
 
 
