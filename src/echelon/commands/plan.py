@@ -35,8 +35,8 @@ All other flags are those of echelon train: --algo sapg --num-envs 4096
 
 tasks:
 """
-LINKS = ("--node-gb", "--node-us", "--network-gbit", "--network-us", "--store-mbit", "--store-ms")
-OWN = ("--gpus", "--steps", "--bench", "--rates", "--repeats", "--jitter", "--gpus-per-node", *LINKS)
+LINK_FLAGS = ("--node-gb", "--node-us", "--network-gbit", "--network-us", "--store-mbit", "--store-ms")
+PLAN_FLAGS = ("--gpus", "--steps", "--bench", "--rates", "--repeats", "--jitter", "--gpus-per-node", *LINK_FLAGS)
 
 
 def run(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
     from echelon.console.flags import one_count, split_flags
 
     task, rest = split_task(arguments, "plan")
-    own, flags = split_flags(rest, OWN, f"echelon plan {task}")
+    own, flags = split_flags(rest, PLAN_FLAGS, f"echelon plan {task}")
     if "--gpus" not in own:
         raise UserError(f"plan needs a number of GPUs, as in echelon plan {task} --gpus 64")
     gpus, repeats = one_count(own, "--gpus", 1), one_count(own, "--repeats", 10)
@@ -71,7 +71,7 @@ def _links(own: dict[str, list[str]]) -> "Links":
     from echelon.planning.links import Links
 
     default = Links()
-    given = {name: name[2:].replace("-", "_") for name in LINKS}
+    given = {name: name[2:].replace("-", "_") for name in LINK_FLAGS}
     values = {field: _number(own, name, getattr(default, field), zero="-us" in name) for name, field in given.items()}
     return dataclasses.replace(
         default, gpus_per_node=one_count(own, "--gpus-per-node", default.gpus_per_node), **values

@@ -22,10 +22,10 @@ from echelon.runs.durable import replace_durably
 
 Format = Literal["onnx", "torchscript", "numpy"]
 ENDINGS: dict[Format, str] = {"onnx": ".onnx", "torchscript": ".pt", "numpy": ".npz"}
-COMPARED = 1000
+COMPARED_OBSERVATIONS = 1000
 """Observations on which the file must agree with the network."""
 TOLERANCE = 1e-5
-STEPS = 10
+COMPARED_STEPS = 10
 """Length of the sequences a policy with a memory is compared on."""
 
 Act = Callable[..., np.ndarray]
@@ -78,8 +78,8 @@ def largest_difference(extract: Extract, load: Callable[[], Act]) -> float:
     """Between the file and the run's own network, on observations as far from their mean as the normaliser clips."""
     model, network = extract.model, extract.network()
     each = model.policies // model.networks
-    steps = STEPS if network.recurrent else 1
-    rows = COMPARED // steps
+    steps = COMPARED_STEPS if network.recurrent else 1
+    rows = COMPARED_OBSERVATIONS // steps
     actor = Actor(model.only(extract.policy // each), torch.full((rows,), extract.policy % each))
     state, act, worst = torch.zeros(rows, model.state_dim), load(), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}

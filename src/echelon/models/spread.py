@@ -11,7 +11,7 @@ from echelon.models.lookup import lookup
 from echelon.models.sharing import Sharing
 
 ACTIVATIONS = {"elu": elu, "relu": relu, "silu": silu, "tanh": torch.tanh}
-KINDS = (torch.float32, torch.bfloat16)
+KERNEL_TYPES = (torch.float32, torch.bfloat16)
 """Types the kernels support; they sum in float32."""
 
 
@@ -52,4 +52,4 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "elu") -> T
 
 def _has_kernel(x: Tensor) -> bool:
     """True when compiling for CUDA, which needs Triton anyway."""
-    return torch.compiler.is_compiling() and x.is_cuda and x.dtype in KINDS
+    return torch.compiler.is_compiling() and x.is_cuda and x.dtype in KERNEL_TYPES

@@ -13,7 +13,7 @@ from echelon.sim.contract import Engine
 
 MAX_FAULTS = 8
 """Faults that are kept: enough to look at, and small."""
-PARTS = ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat")
+SAVED_FIELDS = ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat")
 """What is kept of a simulation, as it was before the step."""
 
 
@@ -22,7 +22,7 @@ class FaultLog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._shapes = [getattr(engine, name).shape[1:] for name in PARTS]
+        self._shapes = [getattr(engine, name).shape[1:] for name in SAVED_FIELDS]
         width = sum(shape.numel() for shape in self._shapes)
         self._rows = torch.zeros(MAX_FAULTS + 1, width, dtype=engine.qpos.dtype, device=engine.device)
         self._ids = torch.zeros(MAX_FAULTS + 1, dtype=torch.int64, device=engine.device)
@@ -34,7 +34,7 @@ class FaultLog:
 
     def before(self) -> Tensor:
         """`[N, W]`: all simulations before a step, their controls set."""
-        return torch.cat([getattr(self._engine, name).flatten(1).to(self._rows.dtype) for name in PARTS], dim=1)
+        return torch.cat([getattr(self._engine, name).flatten(1).to(self._rows.dtype) for name in SAVED_FIELDS], dim=1)
 
     def keep(self, before: Tensor) -> None:
         """Take note of those that were quarantined in the step."""
@@ -58,6 +58,6 @@ class FaultLog:
     def _listed(self, row: int, fields: dict[str, Tensor]) -> dict[str, Any]:
         number = int(self._ids[row])
         parts = self._rows[row].cpu().split([shape.numel() for shape in self._shapes])
-        state = {name: x.view(shape).tolist() for name, x, shape in zip(PARTS, parts, self._shapes, strict=True)}
+        state = {name: x.view(shape).tolist() for name, x, shape in zip(SAVED_FIELDS, parts, self._shapes, strict=True)}
         model = {name: x[number].cpu().tolist() for name, x in fields.items()}
         return {"environment": number} | state | {"model": model}

@@ -19,9 +19,9 @@ from echelon.training.trainer import make_model
 MANY_ENVS = 100_000
 """Environments from which on a few are built first, to see what one takes."""
 PROBE_ENVS = 256
-COPIES = 3
+ROLLOUT_COPIES = 3
 """Memory for the rollout, its targets and its minibatches, in multiples of the rollout."""
-STATES = 4
+NUMBERS_PER_WEIGHT = 4
 """Numbers per weight: itself, its gradient and Adam's two moments."""
 OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "bad_alloc", "cannot allocate memory")
 
@@ -34,7 +34,7 @@ def require_room_for_envs(config: TrainConfig, make_env: MakeEnv, device: torch.
     few = make_env(1, device, config.seed)  # loads libraries, which must not count as an environment's memory
     before = resident_bytes()
     env = make_env(PROBE_ENVS, device, config.seed)
-    each = max(0, resident_bytes() - before) / PROBE_ENVS + COPIES * rollout_bytes(env, config, 1)
+    each = max(0, resident_bytes() - before) / PROBE_ENVS + ROLLOUT_COPIES * rollout_bytes(env, config, 1)
     del few, env
     gc.collect()
     if each * config.num_envs > free:
@@ -47,16 +47,17 @@ def require_room_for_training(env: Env, config: TrainConfig) -> None:
     if free is None:
         return
     with torch.device("meta"):
-        weights = sum(x.numel() * x.element_size() for x in make_model(env, config).parameters())
-    each = COPIES * rollout_bytes(env, config, 1)
-    if STATES * weights > free:
+        parameters = list(make_model(env, config).parameters())
+    networks = NUMBERS_PER_WEIGHT * sum(x.numel() * x.element_size() for x in parameters)
+    each = ROLLOUT_COPIES * rollout_bytes(env, config, 1)
+    if networks > free:
         raise UserError(
             f"networks with --model.hidden {' '.join(map(str, config.model.hidden))} need about "
-            f"{_gib(STATES * weights)} of memory with their moments, and {_gib(free)} are free; make them smaller"
+            f"{_gib(networks)} of memory with their moments, and {_gib(free)} are free; make them smaller"
         )
-    if each * config.num_envs + STATES * weights > free:
-        fitting = int(0.8 * (free - STATES * weights) / each)
-        raise _too_many(config, each * config.num_envs + STATES * weights, free, fitting)
+    if each * config.num_envs + networks > free:
+        fitting = int(0.8 * (free - networks) / each)
+        raise _too_many(config, each * config.num_envs + networks, free, fitting)
 
 
 @contextmanager

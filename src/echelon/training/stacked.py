@@ -24,8 +24,8 @@ from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
 from echelon.training.trainer import Iteration, Trainer, make_plan
 
-OPTIMIZER = ("flat", "gradient", "rate", "steps", "mean", "square")
-SCORES = ("current", "last", "finished", "mixed", "sums")
+OPTIMIZER_TENSORS = ("flat", "gradient", "rate", "steps", "mean", "square")
+SCORE_TENSORS = ("current", "last", "finished", "mixed", "sums")
 
 
 class StackedTrainer(Trainer):
@@ -75,7 +75,7 @@ class StackedTrainer(Trainer):
             path, _, last = name.rpartition(".")
             for run, part in zip(self.runs, self._parts(buffer), strict=True):
                 setattr(run.model.get_submodule(path), last, part.copy_(run.model.get_buffer(name)))
-        for name in OPTIMIZER:
+        for name in OPTIMIZER_TENSORS:
             for run, part in zip(self.runs, self._parts(getattr(self.update.optimizer, name)), strict=True):
                 setattr(run.update.optimizer, name, part.copy_(getattr(run.update.optimizer, name)))
 
@@ -91,7 +91,7 @@ class StackedTrainer(Trainer):
         for index, run in enumerate(self.runs):
             theirs = run.collector.episodes
             theirs.names, theirs.step_names, theirs.steps = ours.names, ours.step_names, ours.steps
-            for name in SCORES:
+            for name in SCORE_TENSORS:
                 setattr(theirs, name, self._parts(getattr(ours, name), -1)[index])
 
     def iterate_each(self) -> list[Iteration]:
@@ -130,7 +130,11 @@ class StackedTrainer(Trainer):
         self.iteration = self.runs[0].iteration
         scores, first = self.collector.episodes, self.runs[0].collector.episodes
         states = [run.collector.episodes.state_dict() for run in self.runs]
-        merged: Any = {name: torch.cat([state[name] for state in states], -1) for name in SCORES if name != "sums"}  # pyright: ignore
+        merged: Any = {
+            name: torch.cat([state[name] for state in states], -1)  # pyright: ignore
+            for name in SCORE_TENSORS
+            if name != "sums"
+        }
         scores.load_state_dict(merged | {"names": first.names, "step_names": first.step_names})
         self._share_scores()
         if self.extra_reward is not None:

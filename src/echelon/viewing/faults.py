@@ -11,7 +11,7 @@ from echelon.errors import UserError
 from echelon.runs.faults import read_faults
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Replay
-from echelon.sim.faults import PARTS
+from echelon.sim.faults import SAVED_FIELDS
 from echelon.tasks import maker
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
@@ -56,7 +56,7 @@ def _play(env: Simulated, fault: dict[str, Any]) -> tuple[np.ndarray, str]:
         engine.expand(name)[0] = _tensor(values)
     engine.set_const()
     engine.set_state(torch.tensor([True]), _tensor(fault["qpos"])[None], _tensor(fault["qvel"])[None])
-    for name in PARTS[2:]:
+    for name in SAVED_FIELDS[2:]:
         live = getattr(engine, name)[0]
         live.copy_(_tensor(fault[name]).reshape(live.shape))
     poses, fastest = [torch.cat((xpos[0], xquat[0]), dim=-1).numpy().copy()], engine.qvel[0].abs().max().item()
