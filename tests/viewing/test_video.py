@@ -21,18 +21,12 @@ from echelon.viewing.recorder import record
 PIL = pytest.importorskip("PIL.Image")
 
 
-def render(folder: RunFolder, out: Path, format: video.Format, policies: str, seed: int = 1000) -> Path:
-    """A film of an episode, as `echelon record` draws it."""
-    video.draw(record(Trained.load(folder), policies, seed), out, format)
-    return out
-
-
 @pytest.fixture(scope="session")
 def opengl(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A film of three hoppers; tests that take it are skipped where nothing can be drawn without a display."""
     out = tmp_path_factory.mktemp("films") / "all.gif"
     try:
-        return render(hopper, out, "gif", "all", seed=3)
+        return video.render(hopper, out, "gif", seed=3)
     except UserError as error:
         pytest.skip(str(error))
 
@@ -63,14 +57,15 @@ def test_policies_stand_side_by_side(hopper: RunFolder, opengl: Path) -> None:
 
 
 def test_a_film_of_one_is_larger(hopper: RunFolder, opengl: Path, tmp_path: Path) -> None:
-    film = render(hopper, tmp_path / "deep" / "one.gif", "gif", "leader")
+    film = video.render(hopper, tmp_path / "deep" / "one.gif", "gif", policies="leader")
     assert frames(film)[0].shape[:2] == drawing.PANEL_PIXELS["gif"][0][::-1]
     assert [path.name for path in film.parent.iterdir()] == ["one.gif"]  # nothing of the drawing is left
 
 
-def test_mp4(hopper: RunFolder, opengl: Path, tmp_path: Path) -> None:
+def test_mp4(hopper: RunFolder, opengl: Path) -> None:
     encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install 'echelon-rl[video]'")
-    film = render(hopper, tmp_path / "one.mp4", "mp4", "1")
+    film = video.render(hopper, policies="1")
+    assert film == hopper.path / "replay" / "1.mp4"
     reader = encoder.read_frames(str(film))
     about = next(reader)
     assert about["codec"] == "h264"
@@ -117,7 +112,7 @@ def test_without_opengl_the_missing_package_is_named(
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(video, "_run", nothing_works)
     with pytest.raises(UserError, match=r"libegl1 .* libosmesa6, or use --format html"):
-        render(hopper, tmp_path / "film.gif", "gif", "leader")
+        video.render(hopper, tmp_path / "film.gif", "gif", policies="leader")
     assert tried == ["egl", "osmesa"]
     assert list(tmp_path.iterdir()) == []
 
@@ -128,7 +123,7 @@ def test_a_backend_that_does_not_exist_is_named(
     """Really run: the process that draws cannot even import MuJoCo then."""
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
     with pytest.raises(UserError, match="MUJOCO_GL=nonsense does not work here"):
-        render(hopper, tmp_path / "film.gif", "gif", "leader")
+        video.render(hopper, tmp_path / "film.gif", "gif", policies="leader")
 
 
 def test_a_mistake_of_the_drawing_process_is_told(
@@ -139,7 +134,7 @@ def test_a_mistake_of_the_drawing_process_is_told(
 
     monkeypatch.setattr(video, "_run", full)
     with pytest.raises(UserError, match="could not be drawn: OSError: No space left on device"):
-        render(hopper, tmp_path / "film.gif", "gif", "leader")
+        video.render(hopper, tmp_path / "film.gif", "gif", policies="leader")
 
 
 @pytest.mark.parametrize(("format", "package"), [("mp4", "imageio-ffmpeg"), ("mp4", "pillow"), ("gif", "pillow")])

@@ -16,10 +16,13 @@ from typing import Literal
 import mujoco
 import numpy as np
 
+from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, install
 from echelon.runs.durable import writing
+from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
-from echelon.viewing.recorder import Tape
+from echelon.viewing.acting import Trained
+from echelon.viewing.recorder import SEED, Tape, record
 from echelon.viewing.scene import followed, view_id
 
 Format = Literal["mp4", "gif"]
@@ -27,6 +30,23 @@ PACKAGES = {"mp4": {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "gif":
 """Modules that each format needs, and the packages that contain them."""
 BACKENDS = ("egl", "osmesa")
 """OpenGL without a display, on Linux: by a GPU's driver or Mesa, and by Mesa alone."""
+
+
+def render(
+    folder: RunFolder,
+    out: Path | None = None,
+    format: Format = "mp4",
+    policies: str = "all",
+    seed: int = SEED,
+    checkpoint: Literal["newest", "best"] = "newest",
+    make_env: MakeEnv | None = None,
+) -> Path:
+    """Film an episode of the chosen policies; returns the film's path, by default `RUN/replay/<policies>.<format>`."""
+    require_packages(format)
+    tapes = record(Trained.load(folder, checkpoint, make_env), policies, seed)
+    out = out or folder.path / "replay" / f"{policies}.{format}"
+    draw(tapes, out, format)
+    return out
 
 
 def require_packages(format: Format) -> None:
