@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny import tiny
 
 import echelon
 from echelon import make
@@ -56,3 +57,15 @@ def test_presets_are_at_hand() -> None:
     script = "import echelon; print(echelon.presets.names()[0], echelon.presets.preset('Hopper').task)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "ShadowHand Hopper\n"
+
+
+def test_what_people_pass_instead(tmp_path: Path) -> None:
+    """A task's name instead of settings, a run's path instead of its folder, one callback or variant alone."""
+    for wrong in ("Hopper", {"task": "Hopper"}):
+        with pytest.raises(UserError, match=r'train takes settings, as in train\(preset\("Hopper"\)\), not '):
+            echelon.train(wrong)  # pyright: ignore
+    config = tiny("Hopper", tmp_path / "run", "ppo")
+    echelon.train(config, callbacks=lambda metrics: None)
+    assert echelon.read_metrics(str(tmp_path / "run"))
+    assert len(echelon.evaluate(str(tmp_path / "run"), num_envs=2, device="cpu").scores) == 2
+    assert echelon.apply_variants(config, "no_pull").variant == ("no_pull",)

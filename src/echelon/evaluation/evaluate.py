@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -63,7 +64,7 @@ class Evaluation:
 
 
 def evaluate(
-    folder: RunFolder,
+    run: RunFolder | str | Path,
     num_envs: int = 64,
     seed: int = 1000,
     device: str = "auto",
@@ -73,6 +74,7 @@ def evaluate(
     """One episode in each of `num_envs` environments per policy, acting both ways. All meet the same starts: each has
     environments of its own, made with the same seed, or its block of one batch in which the same happens by chance."""
     require("num_envs", num_envs, COUNT.up_to(10**6))
+    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
     found = checkpoints.load(folder, checkpoint)
     config, where = folder.config, choose_device(device)
     torch.set_num_threads(config.threads)

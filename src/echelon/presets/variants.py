@@ -141,11 +141,12 @@ VARIANTS: dict[str, Variant] = {
 """Every variant by name."""
 
 
-def apply_variants(config: TrainConfig, names: Sequence[str]) -> TrainConfig:
+def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConfig:
     """`config` changed by variants, in this order, with their names stored in it.
 
     An algorithm's name is a variant too: it selects the algorithm, and alone it needs no other name.
     """
+    names = [names] if isinstance(names, str) else names
     for name in names:
         config = _find(name)(config) if name in VARIANTS or name not in ALGORITHMS else replace(config, algo=name)
     return replace(config, variant=() if set(names) <= set(ALGORITHMS) else tuple(names))

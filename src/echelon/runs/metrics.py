@@ -66,7 +66,7 @@ class MetricsLines(LineWriter):
         super().append([])
 
 
-def read_metrics(folder: RunFolder | Path) -> list[dict[str, float]]:
+def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:
     """All lines of a run, in order, without a last line that a kill cut short; what else is damaged gives a warning."""
     path = folder.path if isinstance(folder, RunFolder) else Path(folder)
     live = read_lines(path / FILE, warn=True)  # first: what moves to the archive meanwhile is then there twice

@@ -35,7 +35,7 @@ def train(
     config: TrainConfig | Resolved,
     view: View | None = None,
     make_env: MakeEnv | None = None,
-    callbacks: Sequence[Callback | Looking] = (),
+    callbacks: Callback | Looking | Sequence[Callback | Looking] = (),
     *,
     change: bool = False,
 ) -> RunFolder:
@@ -52,6 +52,10 @@ def train(
 
     Processes that torchrun starts train one run together, each with its share of the environments.
     """
+    if not isinstance(config, TrainConfig | Resolved):
+        raise UserError(f'train takes settings, as in train(preset("Hopper")), not {config!r}')
+    if not isinstance(callbacks, Sequence):
+        callbacks = (callbacks,)
     if not isinstance(config, Resolved):
         ranks, given = join(), config
         config = ranks.attempt(lambda: resolve(given, ranks=ranks))
