@@ -1,5 +1,6 @@
 """`echelon plan` as a user meets it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ BENCH = Path(__file__).parents[2] / "results" / "bench" / "AllegroHand-cpo.json"
         ([], "plan needs a task"),
         (["AllegroHand"], "plan needs a number of GPUs, as in echelon plan AllegroHand --gpus 64"),
         (["AllegroHand", "--gpus", "0"], "--gpus takes a whole number of at least 1, not '0'"),
+        (["AllegroHand", "--gpus", "1000001"], "--gpus takes at most 1,000,000, not 1,000,001"),
         (["AllegroHand", "--gpus", "8", "--steps", "many"], "--steps takes a number above 0, not 'many'"),
         (["AllegroHand", "--gpus", "8", "--steps", "nan"], "--steps takes a number above 0, not 'nan'"),
         (["AllegroHand", "--gpus", "8", "--jitter", "-1"], "--jitter takes a number of at least 0, not '-1'"),
@@ -23,6 +25,7 @@ BENCH = Path(__file__).parents[2] / "results" / "bench" / "AllegroHand-cpo.json"
         (["AllegroHand", "--gpus", "8", "--rates", "h200", "--bench", "x"], "--rates and --bench both say"),
         (["AllegroHand", "--gpus", "8", "--bench", "x", "--algo", "cpo"], "--algo does not go with --bench"),
         (["AllegroHand", "--gpus", "8", "--bench", __file__], "is not a file of echelon bench"),
+        (["Anymal", "--gpus", "8", "--bench", str(BENCH)], "AllegroHand-cpo.json is of AllegroHand, not of Anymal"),
     ],
     ids=lambda value: " ".join(value[:5]) if isinstance(value, list) else "",
 )
@@ -31,6 +34,16 @@ def test_a_mistake_is_one_sentence(arguments: list[str], sentence: str, capsys: 
     said = capsys.readouterr()
     assert sentence in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("milliseconds", ["-1", "NaN", "0", "1e999", "[]"])
+def test_a_bench_whose_times_make_no_sense(
+    milliseconds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = tmp_path / "bench.json"
+    bench.write_text(re.sub(r'"iteration_ms": [\d.]+', f'"iteration_ms": {milliseconds}', BENCH.read_text()))
+    assert cli.main(["plan", "AllegroHand", "--gpus", "8", "--bench", str(bench)]) == 2
+    assert capsys.readouterr().err.startswith(f"echelon: {bench} is not a file of echelon bench")
 
 
 def test_a_plan_by_a_bench(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,7 @@ tasks:
 """
 LINK_FLAGS = ("--node-gb", "--node-us", "--network-gbit", "--network-us", "--store-mbit", "--store-ms")
 PLAN_FLAGS = ("--gpus", "--steps", "--bench", "--rates", "--repeats", "--jitter", "--gpus-per-node", *LINK_FLAGS)
+MOST_GPUS = 1_000_000
 
 
 def run(arguments: list[str]) -> int:
@@ -53,6 +54,8 @@ def run(arguments: list[str]) -> int:
     if "--gpus" not in own:
         raise UserError(f"plan needs a number of GPUs, as in echelon plan {task} --gpus 64")
     gpus, repeats = one_count(own, "--gpus", 1), one_count(own, "--repeats", 10)
+    if gpus > MOST_GPUS:
+        raise UserError(f"--gpus takes at most {MOST_GPUS:,}, not {gpus:,}")
     jitter, links = _number(own, "--jitter", 0.01, zero=True), _links(own)
     steps = _number(own, "--steps", 0.0, zero=False) if "--steps" in own else None
     rates, budget = _rates(task, flags, own, repeats)
@@ -107,7 +110,7 @@ def _rates(task: str, flags: list[str], own: dict[str, list[str]], repeats: int)
         from echelon.planning.rates import from_bench
 
         config = configure(task, [])
-        return from_bench(Path(bench)), config.num_iterations * config.steps_per_iteration
+        return from_bench(Path(bench), config.task), config.num_iterations * config.steps_per_iteration
     if source:
         from echelon.planning.rates import published
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -61,15 +62,19 @@ def step_floor(whole_s: float, part_s: float, smaller: int, steps: int) -> float
     return max(0.0, (smaller * part_s - whole_s) / (smaller - 1)) / steps
 
 
-def from_bench(path: Path) -> Rates:
-    """Of a file that `echelon bench --json` wrote."""
+def from_bench(path: Path, task: str) -> Rates:
+    """Of a file that `echelon bench TASK --json` wrote."""
     try:
         found = json.loads(path.read_text())
         iteration, update = found["iteration_ms"] / 1000, found["parts_ms"]["update"] / 1000
         optimizer = found["parts_ms"].get("update/optimizer", 0.0) / 1000
         device, config = str(found["device"]), stored_config(found["config"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if not 0 < update < iteration < math.inf or not 0 <= optimizer < math.inf:
+            raise ValueError("its times make no sense")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         raise UserError(f"{path} is not a file of echelon bench ({first_line(error)}); write one with --json") from None
+    if config.task != task:
+        raise UserError(f"{path} is of {config.task}, not of {task}; write one with echelon bench {task} --json FILE")
     steps, parameters = _sizes(config)
     floor = H200_FLOOR_S if device != "cpu" else optimizer / steps
     return Rates(config.steps_per_iteration, iteration - update, update, steps, floor, parameters, f"{path}, {device}")

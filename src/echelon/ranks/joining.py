@@ -5,12 +5,21 @@ Imports no torch: a process that is started alone has nothing to join.
 
 import atexit
 import os
+import secrets
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from echelon.errors import UserError, first_line
 from echelon.ranks.ranks import ALONE, Ranks
 
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 """Besides WORLD_SIZE. Where LOCAL_RANK is missing, each process has a machine of its own."""
+MEETING = timedelta(minutes=5)
+"""How long ranks wait for each other at the start. torchrun starts all of them at the same moment."""
 
 
 def join() -> Ranks:
@@ -34,17 +43,38 @@ def join() -> Ranks:
 
     if not dist.is_initialized():
         try:
-            store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
-            if os.environ.get("LOCAL_WORLD_SIZE") == size:
-                # torchrun keeps its store when it starts ranks again, and addresses of the lost ones are still in it.
-                # Between machines its count of restarts may differ, so there it is no name for an attempt.
-                store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            store, rank, world = next(rendezvous("env://", timeout=MEETING))
+            store = PrefixStore(agreed_name(store, rank, world), store)
+            store.set_timeout(PATIENCE)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=PATIENCE)
         except (RuntimeError, ValueError) as error:
             rank = os.environ["RANK"]
             raise UserError(f"rank {rank} of {size} did not find the others ({first_line(error)})") from None
         atexit.register(_leave)
     return Together(int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def agreed_name(store: "Store", rank: int, size: int) -> str:
+    """A name for this start of the ranks, which all of them know and no earlier start had.
+
+    torchrun keeps its store when it starts ranks again, with all that lost ones wrote, and its count of restarts differs
+    between machines. So each rank asks with a word of its own, which only a rank 0 that is alive can answer.
+    """
+    if rank > 0:
+        word = secrets.token_hex(8)
+        store.set(f"asks-{rank}", word)
+        name = store.get(f"answer-{word}").decode()  # waits for it
+        store.set(f"{name}-{rank}", "here")
+        return name
+    name, deadline = f"start-{secrets.token_hex(8)}", time.monotonic() + MEETING.total_seconds()
+    while absent := [other for other in range(1, size) if not store.check([f"{name}-{other}"])]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rank {absent[0]} did not answer for {MEETING.total_seconds() / 60:.0f} minutes")
+        for other in absent:
+            if store.check([f"asks-{other}"]):  # perhaps with the word of one that is lost, and then again
+                store.set(f"answer-{store.get(f'asks-{other}').decode()}", name)
+        time.sleep(0.02)
+    return name
 
 
 def _leave() -> None:
