@@ -18,7 +18,7 @@ from chaos import checkpoints, disk, environments, flags, kills, pages, ranks
 ATTACKS = {
     "kills": (kills.storm, 200, 3, "SIGKILL while a run starts, resumes, trains or saves"),
     "kills-compare": (kills.grid, 10, 0, "SIGKILL of echelon compare"),
-    "kills-ranks": (ranks.storm, 20, 1, "SIGKILL of one of two ranks under torchrun"),
+    "kills-ranks": (ranks.storm, 20, 1, "SIGKILL of one of two ranks or nodes under torchrun"),
     "disk": (disk.failing, 100, 3, "a disk that is full, read-only or broken"),
     "moved": (disk.moved, 60, 3, "the run folder moved, deleted or replaced"),
     "environments": (environments.faults, 150, 5, "an environment with bad numbers, shapes, types or exceptions"),

@@ -1,10 +1,11 @@
-"""SIGKILL of one of two ranks that torchrun has started: it starts both anew, and the run ends to the bit as if nothing
-had been."""
+"""SIGKILL of a rank, or of a whole node, of two that torchrun has started: both are started anew, and the run ends to the
+bit as if nothing had been. Nodes are torchruns of this machine that meet as those of several machines do."""
 
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 
 RANKS = 2
+KILLS = ("node", "rank of two nodes", "rank of one node")
+"""What is killed, in turn."""
 FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
 FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
 SECONDS = 300.0
@@ -28,30 +31,53 @@ def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
     said, code = _wait(_start(whole))
     outcome.check(code == 0, f"undisturbed: {said}")
     for number in range(tries):
-        run = place / f"killed-{number}"
-        process = _start(run)
-        try:
-            _await_iteration(run, rng.randint(1, 12), process)
-            workers = _children(process.pid)
-            outcome.check(len(workers) == RANKS, f"torchrun has {len(workers)} workers")
-            os.kill(rng.choice(workers), signal.SIGKILL)
-        finally:
-            said, code = _wait(process)
+        run, what = place / f"killed-{number}", KILLS[number % len(KILLS)]
+        ended = _disturbed(run, what, rng)
         outcome.tries += 1
-        outcome.check(code == 0, f"kill {number}: torchrun ended with {code}: {said}")
-        if code == 0:
+        for said, code in ended:
+            outcome.check(code == 0, f"{what}, kill {number}: torchrun ended with {code}: {said}")
+        if all(code == 0 for _, code in ended):
             pair = (RunFolder.open(run), RunFolder.open(whole))
             found = differences(*pair) + _ranks_apart(*pair)
             restarts = len(_sessions(run))
-            outcome.check(restarts == 2, f"kill {number}: started {restarts} times")
-            outcome.check(not found, f"kill {number}: {', '.join(found)}")
+            outcome.check(restarts == 2, f"{what}, kill {number}: started {restarts} times")
+            outcome.check(not found, f"{what}, kill {number}: {', '.join(found)}")
     return outcome
 
 
-def _start(out: Path) -> "subprocess.Popen[str]":
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--max-restarts", "3", "--standalone"]
+def _disturbed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | None]]:
+    """What each torchrun said, and its exit code."""
+    nodes = 1 if what == "rank of one node" else 2
+    meet = _meeting()
+    agents = [_start(run, nodes, number, meet) for number in range(nodes)]
+    try:
+        _await_iteration(run, rng.randint(1, 12), agents)
+        workers = {agent: _children(agent.pid) for agent in agents}
+        assert sum(map(len, workers.values())) == RANKS, workers
+        lost = agents[1] if what == "node" else rng.choice(agents)  # the first has what nodes meet at
+        if what == "node":
+            lost.kill()
+        os.kill(rng.choice(workers[lost]), signal.SIGKILL)
+        if what == "node":
+            lost.communicate()
+            agents[1] = _start(run, nodes, 1, meet)
+    finally:
+        ended = [_wait(agent) for agent in agents]
+    return ended
+
+
+def _meeting() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("localhost", 0)) as server:
+        return f"localhost:{server.getsockname()[1]}"
+
+
+def _start(out: Path, nodes: int = 1, number: int = 0, meet: str = "localhost:0") -> "subprocess.Popen[str]":
+    words = ["-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", str(RANKS // nodes)]
+    words += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", meet]
+    words += ["--rdzv-conf", f"is_host={int(number == 0)},keep_alive_interval=1"]
     command = [sys.executable, *words, "-m", "echelon", "train", "CartpoleSwingup", *FLAGS, "--out", str(out)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": str(int(nodes > 1))}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
@@ -60,15 +86,17 @@ def _wait(process: "subprocess.Popen[str]") -> tuple[str, int | None]:
         said, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         process.terminate()  # which ends the workers too
-        return "it hangs", None
+        said, _ = process.communicate()
+        return f"it hangs: {said}", None
     return said, process.returncode
 
 
-def _await_iteration(run: Path, iteration: int, process: "subprocess.Popen[str]") -> None:
+def _await_iteration(run: Path, iteration: int, agents: "list[subprocess.Popen[str]]") -> None:
     deadline = time.monotonic() + SECONDS
     metrics = run / "metrics.jsonl"
     while not metrics.exists() or metrics.read_bytes().count(b"\n") < iteration:
-        assert process.poll() is None, process.communicate()
+        for agent in agents:
+            assert agent.poll() is None, agent.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

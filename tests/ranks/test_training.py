@@ -1,7 +1,10 @@
 """Whole runs on two ranks: one folder, one voice, and nothing that a resumed run would have done otherwise."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from chaos.attack import differences
 from learning.iteration import small_config
 from ranks import acts
 from ranks.world import World
+from torch.distributed import HashStore
 
 from echelon.config import TrainConfig
 from echelon.errors import UserError
@@ -199,9 +203,34 @@ def test_a_mistake_of_all_environments_is_told_once(tmp_path: Path, world: World
     assert silence == "silent"
 
 
+def test_ranks_that_are_started_again_agree_on_another_name() -> None:
+    """On a store in which everything is left that the first start wrote, as torchrun's own is: nobody takes an old answer
+    for one of a rank 0 that is not there yet."""
+    store, names = HashStore(), []
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(2):
+            found = [pool.submit(joining.agreed_name, store, rank, 3) for rank in (2, 1)]
+            time.sleep(0.05)
+            assert not any(one.done() for one in found)
+            found.append(pool.submit(joining.agreed_name, store, 0, 3))
+            (name,) = {one.result(60) for one in found}
+            names.append(name)
+    assert names[0] != names[1]
+
+
+def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "MEETING", timedelta(0))
+    with pytest.raises(RuntimeError, match="rank 1 did not answer for"):
+        joining.agreed_name(HashStore(), 0, 3)
+
+
 def test_variables_that_make_no_sense_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert joining.join().size == 1
+    for size in ("two", "0", "²"):
+        monkeypatch.setenv("WORLD_SIZE", size)
+        with pytest.raises(UserError, match=f"WORLD_SIZE is '{size}', not a number of processes; start it by torchrun"):
+            joining.join()
     monkeypatch.setenv("WORLD_SIZE", "4")
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)

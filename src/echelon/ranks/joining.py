@@ -27,12 +27,14 @@ def join() -> Ranks:
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         return ALONE
+    if not size.isdecimal() or int(size) == 0:
+        raise UserError(f"WORLD_SIZE is {size!r}, not a number of processes; start it by torchrun")
     if missing := [name for name in NEEDED if name not in os.environ]:
         are = "is" if len(missing) == 1 else "are"
         raise UserError(f"WORLD_SIZE is {size}, but {', '.join(missing)} {are} missing; start it by torchrun")
-    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+    for name in ("RANK", "LOCAL_RANK"):
         value = os.environ.get(name, "0")
-        if not value.isdigit() or (name != "WORLD_SIZE" and int(value) >= int(size)):
+        if not value.isdecimal() or int(value) >= int(size):
             raise UserError(f"{name} is {value!r}, not a number below {size}; start it by torchrun")
 
     import torch.distributed as dist
