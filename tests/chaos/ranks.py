@@ -1,5 +1,5 @@
-"""SIGKILL of a rank, or of a whole node, of two that torchrun has started: both are started anew, and the run ends to the
-bit as if nothing had been. Nodes are torchruns of this machine that meet as those of several machines do."""
+"""SIGKILL of a rank, or of a whole node, of two that torchrun has started: both are started anew, and the run ends to
+the bit as if nothing had been. Nodes are torchruns of this machine that meet as those of several machines do."""
 
 import json
 import os

@@ -156,11 +156,11 @@ def test_a_node_that_cannot_train_is_left_out_and_its_cells_are_tried_elsewhere(
 
 
 class SeesOtherNodes(PlainGridView):
-    """At each look the cell trains on another node, both of which are alive; then it ends."""
+    """At each look the cell trains on another node, both of which are alive; then it ends, perhaps before the look."""
 
-    def __init__(self, fake: FakeRay, pool: RayPool, logs: Path) -> None:
+    def __init__(self, fake: FakeRay, pool: RayPool, logs: Path, at_once: bool) -> None:
         self._fake, self._pool, self._file = fake, pool, node.node_file(logs, "a")
-        self._coming = ["good", "bad"]
+        self._coming, self._at_once = ["good", "bad"], at_once
         self.said: list[str] = []
 
     def begin(self) -> None: ...
@@ -170,8 +170,9 @@ class SeesOtherNodes(PlainGridView):
         if self._coming:
             id = self._coming.pop(0)
             self._file.write_text(json.dumps({"host": id, "id": id}))
-        else:
-            self._fake.ended["task 1"] = Outcome(failure="enough")
+            if self._coming or not self._at_once:
+                return
+        self._fake.ended["task 1"] = Outcome(failure="enough")
 
     def message(self, text: str) -> None:
         self.said.append(text)
@@ -179,11 +180,12 @@ class SeesOtherNodes(PlainGridView):
     def stop(self) -> None: ...
 
 
-def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path, at_once: bool) -> None:
     """Ray may start a cell again on a new node before the old one is known to be dead."""
     fake = FakeRay()
     pool = RayPool(fake, tmp_path, lambda cell: None, cpus=1, per_gpu=4)
-    view = SeesOtherNodes(fake, pool, tmp_path)
+    view = SeesOtherNodes(fake, pool, tmp_path, at_once)
     cell = Cell("a", tiny("CartpoleSwingup", tmp_path / "a"))
     failed = run(
         [cell], tmp_path, cluster=cast(RayCluster, SimpleNamespace(pool=lambda *_: pool)), make_view=lambda _: view

@@ -186,6 +186,7 @@ def test_files_that_are_damaged_foreign_or_hostile_are_named_and_left_alone(tmp_
     }
     for name, data in others.items():
         store.write(f"records/{name}.newest.json", data)
+    (place.store.path / "records" / "folder.newest.json").mkdir()
     for kind in ("other", "spoiled", "pickle", "large"):
         tensors = {name: x[None] for name, x in weights(a).items()}
         if kind == "other":
@@ -208,7 +209,7 @@ def test_files_that_are_damaged_foreign_or_hostile_are_named_and_left_alone(tmp_
     tell(b, 5, 0.5)  # after all others were found out
     assert_same(weights(b), weights(a))
     said = "\n".join(place.said)
-    for name in ("half", "bits", "huge", "nan", "text", "path", "liar", "future", "task", "deep"):
+    for name in ("half", "bits", "huge", "nan", "text", "path", "liar", "future", "task", "deep", "folder"):
         assert name in said, name
     assert "it is of another network or task" in said
     assert "its numbers are not finite" in said

@@ -204,8 +204,8 @@ def test_a_mistake_of_all_environments_is_told_once(tmp_path: Path, world: World
 
 
 def test_ranks_that_are_started_again_agree_on_another_name() -> None:
-    """On a store in which everything is left that the first start wrote, as torchrun's own is: nobody takes an old answer
-    for one of a rank 0 that is not there yet."""
+    """On a store in which everything is left that the first start wrote, as torchrun's own is: nobody takes an old
+    answer for one of a rank 0 that is not there yet."""
     store, names = HashStore(), []
     with ThreadPoolExecutor(3) as pool:
         for _ in range(2):

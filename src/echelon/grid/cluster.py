@@ -173,11 +173,11 @@ class RayPool:
             return time.sleep(POLL_S)
         self._ray.wait([*jobs], num_returns=1, timeout=POLL_S)
         ended, _ = self._ray.wait([*jobs], num_returns=len(jobs), timeout=0)
-        for task in ended:
-            self._take_in(jobs[task])
-        if time.monotonic() >= self._looked + LOOK_S:
+        if ended or time.monotonic() >= self._looked + LOOK_S:  # what has ended may have changed its node before
             self._looked = time.monotonic()
             self._look_at_nodes()
+        for task in ended:
+            self._take_in(jobs[task])
 
     def news(self) -> list[str]:
         news, self._news = self._news, []

@@ -63,11 +63,11 @@ class _Grid:
                 self._pool.finish(cell)
             while self._waiting or self._jobs:
                 self._start_cells()
-                self._show_nodes()
                 self._view.tick()
                 self._pool.watch()
                 for text in self._pool.news():
                     self._view.message(text)
+                self._show_nodes()
                 self._collect_cells()
         except BaseException:
             self._stop()

@@ -27,6 +27,8 @@ LIMIT = 1 << 16
 """Bytes of a record."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA = re.compile(r"[0-9a-f]{64}")
+UNREADABLE = (PermissionError, IsADirectoryError)
+"""A file is at fault, as of another user's with other rights, and not the store."""
 T = TypeVar("T", "Record", "Event")
 
 
@@ -124,6 +126,8 @@ def read_network(store: Store, record: Record, like: Mapping[str, Tensor]) -> di
         raise Unusable("it is larger than this island's networks") from None
     except FileNotFoundError:
         raise Gone from None
+    except UNREADABLE as error:
+        raise Unusable(f"it cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != record.network:
         raise Unusable("it does not match its checksum")
     try:
@@ -159,6 +163,8 @@ def _read_all(store: Store, folder: str, pattern: str, kind: type[T], complain: 
                 raise Unusable("it is of another island than its name says")
         except FileNotFoundError:  # removed meanwhile
             continue
+        except UNREADABLE as error:
+            complain(name, f"it cannot be read: {error.strerror}")
         except TooLarge:
             complain(name, "it is too large")
         except Unusable as error:

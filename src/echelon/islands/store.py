@@ -6,7 +6,7 @@ A file is there as a whole or not at all: in a folder by renaming, in an object 
 from pathlib import Path
 from typing import Any, Protocol
 
-from echelon.errors import UserError, first_line, require_package
+from echelon.errors import UserError, first_line, install, require_package
 from echelon.runs.durable import replace_durably
 
 
@@ -62,33 +62,36 @@ class ObjectStore:
         require_package("fsspec", "--islands.place", "islands")
         import fsspec.core  # pyright: ignore[reportMissingImports]
 
+        self._files: Any
         try:
             self._files, root = fsspec.core.url_to_fs(address)
+        except ImportError as error:
+            how = f"{install('islands')} for s3://, fsspec's package for other stores"
+            raise UserError(f"{address} needs a package that is not installed ({first_line(error)}); {how}") from None
         except Exception as error:  # of any library
-            raise UserError(f"--islands.place {address} cannot be opened: {first_line(error)}") from None
+            raise UserError(f"{address} cannot be opened: {first_line(error)}") from None
         self._root = str(root).rstrip("/")
-        self._any: Any = self._files
 
     def names(self, folder: str) -> list[str]:
-        self._any.invalidate_cache()
+        self._files.invalidate_cache()
         place = f"{self._root}/{folder}"
         try:
-            found = self._any.ls(place, detail=False)
+            found = self._files.ls(place, detail=False)
         except FileNotFoundError:
             return []
         return sorted(f"{folder}/{str(path).rpartition('/')[2]}" for path in found if str(path).rstrip("/") != place)
 
     def read(self, name: str, limit: int) -> bytes:
         path = f"{self._root}/{name}"
-        if int(self._any.info(path)["size"]) > limit:
+        if int(self._files.info(path)["size"]) > limit:
             raise TooLarge
-        return _limited(self._any.cat_file(path), limit)
+        return _limited(self._files.cat_file(path), limit)
 
     def write(self, name: str, data: bytes) -> None:
-        self._any.pipe_file(f"{self._root}/{name}", data)
+        self._files.pipe_file(f"{self._root}/{name}", data)
 
     def remove(self, name: str) -> None:
-        self._any.rm_file(f"{self._root}/{name}")
+        self._files.rm_file(f"{self._root}/{name}")
 
 
 def open_store(place: str) -> Store:

@@ -67,8 +67,8 @@ def advice(rates: Rates, gpus: int, links: Links, jitter: float = JITTER) -> str
     growing = growing_minibatch(rates, gpus, links, jitter).efficiency
     what = f"{gpus // each} islands of {each} GPUs" if each > 1 else f"{gpus} islands, a GPU each"
     return (
-        f"Train {what}. A fixed minibatch on all {gpus} would run at {math.floor(100 * fixed)}%, because what a step takes however "
-        f"few rows it has is taken {gpus} times as often; the most that keep {WORTH_IT:.0%} is {each}. A growing "
+        f"Train {what}. A fixed minibatch on all {gpus} would run at {math.floor(100 * fixed)}%, because what a step "
+        f"takes however few rows it has is taken {gpus} times as often; the most that keep {WORTH_IT:.0%} is {each}. A growing "
         f"minibatch would run at {growing:.0%}, but each of its steps has {gpus} times the rows: the rate and the "
         "number of steps would have to be found anew."
     )

@@ -59,8 +59,8 @@ def join() -> Ranks:
 def agreed_name(store: "Store", rank: int, size: int) -> str:
     """A name for this start of the ranks, which all of them know and no earlier start had.
 
-    torchrun keeps its store when it starts ranks again, with all that lost ones wrote, and its count of restarts differs
-    between machines. So each rank asks with a word of its own, which only a rank 0 that is alive can answer.
+    torchrun keeps its store when it starts ranks again, with all that lost ones wrote, and machines count its restarts
+    differently. So each rank asks with a word of its own, which only a rank 0 that is alive can answer.
     """
     if rank > 0:
         word = secrets.token_hex(8)
