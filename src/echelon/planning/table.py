@@ -68,9 +68,9 @@ def advice(rates: Rates, gpus: int, links: Links, jitter: float = JITTER) -> str
     what = f"{gpus // each} islands of {each} GPUs" if each > 1 else f"{gpus} islands, a GPU each"
     return (
         f"Train {what}. A fixed minibatch on all {gpus} would run at {math.floor(100 * fixed)}%, because what a step "
-        f"takes however few rows it has is taken {gpus} times as often; the most that keep {WORTH_IT:.0%} is {each}. A growing "
-        f"minibatch would run at {growing:.0%}, but each of its steps has {gpus} times the rows: the rate and the "
-        "number of steps would have to be found anew."
+        f"takes however few rows it has is taken {gpus} times as often; the most that keep {WORTH_IT:.0%} is {each}. A "
+        f"growing minibatch would run at {growing:.0%}, but each of its steps has {gpus} times the rows: the rate and "
+        "the number of steps would have to be found anew."
     )
 
 

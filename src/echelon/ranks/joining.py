@@ -14,7 +14,7 @@ from echelon.errors import UserError, first_line
 from echelon.ranks.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 """Besides WORLD_SIZE. Where LOCAL_RANK is missing, each process has a machine of its own."""
