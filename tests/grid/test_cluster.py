@@ -57,6 +57,19 @@ def test_mistakes_are_told_before_ray_is_waited_for(capsys: pytest.CaptureFixtur
     assert "Hoper is not a task" in capsys.readouterr().err
 
 
+@needs_ray
+def test_an_address_where_nothing_answers_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"127.0.0.1:{server.getsockname()[1]}"  # and closed again
+    with pytest.raises(UserError, match=f"nothing answers at ray://{there} .*Connection refused.*; see ray status"):
+        RayCluster(f"ray://{there}")
+    monkeypatch.setenv("RAY_ADDRESS", there)
+    with pytest.raises(UserError, match=f"nothing answers at {there} "):
+        RayCluster("ray")
+    with pytest.raises(UserError, match="nothing answers at ray://head:port "):
+        RayCluster("ray://head:port")
+
+
 def test_how_many_runs_fit_on_a_gpu() -> None:
     """Of 100 GB, 95 may be filled; a run of 10 GB reserves 11: eight fit (88), nine do not (99)."""
     assert runs_per_gpu(10, 100, most=20) == 8

@@ -5,11 +5,13 @@ import json
 import logging
 import math
 import os
+import socket
 import time
 import uuid
 import warnings
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from echelon.errors import UserError, first_line, require_package
 from echelon.grid.cells import Cell
@@ -23,6 +25,8 @@ RAY = "ray"
 CLIENT = "ray://"
 MOST_PER_GPU = 4
 """Runs that share a GPU unless somebody asks for another number: more of them only slow each other down."""
+ANSWER_S = 10.0
+"""Seconds that a cluster has to answer."""
 LOOK_S = 1.0
 """Seconds between looks at the nodes."""
 FEW_WAITING = 2
@@ -71,6 +75,7 @@ def _connect(address: str) -> Any:
     import ray
 
     where = address if address.startswith(CLIENT) else None
+    _require_answer(where or os.environ.get("RAY_ADDRESS", ""))
     try:
         with warnings.catch_warnings(action="ignore"):  # what matters is in the error
             ray.init(where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
@@ -80,6 +85,16 @@ def _connect(address: str) -> Any:
             "RAY_AUTH_MODE=token here if it wants a token"
         ) from None
     return ray
+
+
+def _require_answer(address: str) -> None:
+    """Raise a `UserError` where nothing listens, for which Ray would wait for minutes."""
+    try:
+        place = urlsplit(address if "://" in address else f"//{address}")
+        if place.hostname and place.port:  # RAY_ADDRESS may also be a word
+            socket.create_connection((place.hostname, place.port), ANSWER_S).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"nothing answers at {address} ({first_line(error)}); see ray status there") from None
 
 
 class RayJob:
