@@ -1,5 +1,6 @@
 """A grid on a Ray cluster: nodes that go and come, nodes that cannot train, and GPUs that several runs share."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -240,10 +241,15 @@ class LosesANode(PlainGridView):
         (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(id)]
         settings = str(cell.path.parent / "logs" / f"{cell.name}.json")  # another grid may run here with like cells
         children = [pid for pid, words in processes() if "echelon.grid.child" in words and settings in words]
-        if cell.done or not children:
+        if not children:
             return
         (child,) = children
-        os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
+        if cell.done:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGCONT)
+            return
         self._cluster.remove_node(gone, allow_graceful=False)
         os.kill(child, signal.SIGKILL)
         self._cluster.add_node(num_cpus=1, object_store_memory=STORE)

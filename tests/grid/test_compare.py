@@ -289,4 +289,4 @@ def test_a_cell_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     assert not is_held(cell.path)
     assert any((cell.path / "checkpoints").iterdir())
     assert not cell.done
-    assert "exit code 130" in (process.failure() or "")
+    assert "exit code 130" in process.failure()

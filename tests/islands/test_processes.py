@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from echelon.cli import main
+from echelon.commands import PREEMPTED
 from echelon.islands.chronicle import Chronicle, read_chronicle
 from echelon.islands.records import network_file
 from echelon.islands.store import FolderStore, Store, open_store
@@ -22,12 +23,28 @@ FLAGS = [
     *("--model.hidden", "16", "--checkpoint-every", "20", "--islands.every", str(4 * 16 * 16)),
 ]
 
+FOR_EVER = 1_000_000
+"""Iterations of an island that is ended from outside."""
+PATIENCE = 240.0
+STARTED: list[subprocess.Popen[bytes]] = []
+
 
 def start(name: str, place: str, folder: Path, iterations: int, seed: int) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "echelon", "train", "CartpoleSwingup", *FLAGS, "--iterations", str(iterations)]
     words += ["--islands.place", place, "--islands.name", name, "--seed", str(seed), "--out", str(folder / name)]
     with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(words, stdout=log, stderr=log)
+        STARTED.append(subprocess.Popen(words, stdout=log, stderr=log))
+    return STARTED[-1]
+
+
+@pytest.fixture(autouse=True)
+def end_all() -> Iterator[None]:
+    """Also where a test fails."""
+    yield
+    for process in STARTED:
+        process.kill()
+        process.wait()
+    STARTED.clear()
 
 
 class Watch:
@@ -52,11 +69,15 @@ class Watch:
             assert better.score > champion.score
         return chronicle
 
-    def until(self, island: str, processes: dict[str, subprocess.Popen[bytes]], patience: float = 240.0) -> None:
-        """It has published something."""
-        end = time.monotonic() + patience
-        while island not in self.look().best:
-            assert time.monotonic() < end, "nothing was published"
+    def until(self, island: str, processes: dict[str, subprocess.Popen[bytes]], *, takes_over: bool = False) -> None:
+        """It has published something, and perhaps taken over something."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            chronicle = self.look()
+            taken = any(event.island == island and event.donor is not None for event in chronicle.events)
+            if island in chronicle.best and (taken or not takes_over):
+                return
+            assert time.monotonic() < end, f"{island} did not publish or take over anything"
             assert all(process.poll() in (None, 0) for process in processes.values())
             time.sleep(0.2)
 
@@ -65,18 +86,22 @@ def test_one_is_killed_one_comes_late_and_nothing_is_lost(tmp_path: Path, capsys
     """The genealogy is whole: no island's events have a gap, and every network goes back to a beginning."""
     place = str(tmp_path / "store")
     watch = Watch(FolderStore(tmp_path / "store"))
-    running = {name: start(name, place, tmp_path, 120, seed) for seed, name in enumerate("abc")}
+    lengths = {"a": 120, "b": 120, "c": FOR_EVER}
+    running = {name: start(name, place, tmp_path, lengths[name], seed) for seed, name in enumerate(lengths)}
     watch.until("c", running)
     dead = running.pop("c")
     dead.send_signal(signal.SIGKILL)
     assert dead.wait() == -signal.SIGKILL
     lost = watch.look().best["c"]
-    running["d"] = start("d", place, tmp_path, 40, 3)
-    while any(process.poll() is None for process in running.values()):
+    late = start("d", place, tmp_path, FOR_EVER, 3)
+    watch.until("d", running | {"d": late}, takes_over=True)
+    late.terminate()
+    while any(process.poll() is None for process in (*running.values(), late)):
         watch.look()
         time.sleep(0.2)
     for name, process in running.items():
         assert process.returncode == 0, (tmp_path / f"{name}.log").read_text()
+    assert late.returncode == PREEMPTED, (tmp_path / "d.log").read_text()
     chronicle = watch.look()
     assert set(chronicle.best) == set("abcd")
     assert chronicle.best["c"].score >= lost.score
@@ -91,7 +116,6 @@ def test_one_is_killed_one_comes_late_and_nothing_is_lost(tmp_path: Path, capsys
     assert champion is not None
     assert champion.score == watch.highest == max(record.score for record in chronicle.best.values())
     taken = [event for event in chronicle.events if event.donor is not None]
-    assert any(event.island == "d" for event in taken)
     assert main(["islands", place]) == 0
     said = capsys.readouterr().out
     assert f"the best: {champion.score:.6g} of {champion.island}" in said
