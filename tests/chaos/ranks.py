@@ -21,7 +21,7 @@ KILLS = ("node", "rank of two nodes", "rank of one node")
 """What is killed, in turn."""
 FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
 FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
-SECONDS = 300.0
+SECONDS = 900.0
 
 
 def storm(place: Path, tries: int, rng: random.Random) -> Outcome:

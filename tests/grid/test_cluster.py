@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,15 +209,27 @@ def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path, at_o
     assert view.said == ["a starts on good", lost, "a starts on bad", "a failed: enough"]
 
 
+def patiently(start: Callable[[], Any]) -> Any:
+    """Ray gives a node half a minute to start, and then up: too little on a machine that is busy with something else."""
+    for _ in range(4):
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
+
+
+def add_node(cluster: Any) -> None:
+    patiently(lambda: cluster.add_node(num_cpus=1, object_store_memory=STORE))
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that trains nothing, and two nodes of one CPU."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     for _ in range(2):
-        cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        add_node(cluster)
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     yield cluster
     cluster.shutdown()
@@ -252,7 +264,7 @@ class LosesANode(PlainGridView):
             return
         self._cluster.remove_node(gone, allow_graceful=False)
         os.kill(child, signal.SIGKILL)
-        self._cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        add_node(self._cluster)
         self.lost.append(cell.name)
 
 

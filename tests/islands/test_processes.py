@@ -25,7 +25,8 @@ FLAGS = [
 
 FOR_EVER = 1_000_000
 """Iterations of an island that is ended from outside."""
-PATIENCE = 240.0
+PATIENCE = 900.0
+"""Seconds; nothing takes that long but on a machine that is busy with something else."""
 STARTED: list[subprocess.Popen[bytes]] = []
 
 

@@ -24,6 +24,8 @@ from echelon.rollout.layout import Layout
 from echelon.training.trainer import Trainer, make_layout
 
 ITERATIONS = 6
+PATIENCE = 900.0
+"""Seconds; nothing takes that long but on a machine that is busy with something else."""
 
 
 class World:
@@ -45,7 +47,7 @@ class World:
     def __call__(self, act: Callable[..., Any], *arguments: Any) -> list[Any]:
         for pipe in self._pipes:
             pipe.send((act, arguments))
-        answers = [pipe.recv() if pipe.poll(240) else "no answer within four minutes" for pipe in self._pipes]
+        answers = [pipe.recv() if pipe.poll(PATIENCE) else f"no answer within {PATIENCE} s" for pipe in self._pipes]
         problems = [answer for answer in answers if isinstance(answer, str)]
         assert not problems, "\n".join(problems)
         return [answer[0] for answer in answers]
