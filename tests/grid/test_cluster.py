@@ -210,7 +210,7 @@ def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path, at_o
 
 
 def patiently(start: Callable[[], Any]) -> Any:
-    """Ray gives a node half a minute to start, and then up: too little on a machine that is busy with something else."""
+    """Ray gives a node half a minute to start: too little on a machine that is busy with something else."""
     for _ in range(4):
         with contextlib.suppress(Exception):
             return start()
