@@ -17,7 +17,7 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 
 RANKS = 2
-KILLS = ("node", "rank of two nodes", "rank of one node")
+KILLS = ("rank of two nodes", "node", "rank of one node")
 """What is killed, in turn."""
 FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
 FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
