@@ -25,7 +25,7 @@ def test_a_study_that_is_stopped_early_is_balanced() -> None:
 
 
 def test_every_study_has_its_results() -> None:
-    """But for those that nobody has trained yet: the cartpole in three precisions, and the changes of CPO one by one."""
+    """But for those nobody has trained yet: the cartpole in three precisions, and the changes of CPO one by one."""
     missing = {name for name in STUDIES if not (running.ROOT / "results" / name / "runs.csv").exists()}
     assert missing == {"precision/CartpoleSwingup", "changes/AllegroHand", "changes/AllegroKukaRegrasping"}
     for name, kind in STUDIES.items():
