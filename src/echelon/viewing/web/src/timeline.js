@@ -110,10 +110,11 @@ export class Timeline {
   /** A row per action: blue below zero, orange above. */
   _map(pen, rows, top, x) {
     const height = ROW / rows.length;
+    const end = x(this.last);
     rows.forEach((values, k) => values.forEach((value, frame) => {
       pen.fillStyle = value > 0 ? "#e17a00" : "#0a6fd3";
       pen.globalAlpha = Math.min(1, Math.abs(value));
-      pen.fillRect(x(frame), top + k * height, x(1) - x(0) + 0.6, height);
+      pen.fillRect(x(frame), top + k * height, Math.max(0, Math.min(x(frame + 1) + 0.6, end) - x(frame)), height);
     }));
     pen.globalAlpha = 1;
   }
