@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,9 +71,10 @@ HOSTILE: dict[str, Change] = {
     "a trainer of another iteration": lambda body, tensors: body["state"]["trainer"].update(iteration=-5),
     "a score that is text": lambda body, tensors: body.update(score="best"),
     "a format that is none": lambda body, tensors: body.update(format=[2]),
-    "nested a thousand times": lambda body, tensors: body["state"].update(more=nested(900)),
     "a leader that is none": lambda body, tensors: body["state"]["trainer"].update(leader="me"),
 }
+if sys.version_info < (3, 12):  # later ones read it, and nobody asks for what is in it
+    HOSTILE["nested a thousand times"] = lambda body, tensors: body["state"].update(more=nested(900))
 ONLY_READERS_CARE = ("a leader that is none",)
 ONLY_TRAINERS_CARE = ("endless seconds", "a generator that is none", "a trainer of another iteration")
 
