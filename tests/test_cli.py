@@ -163,6 +163,7 @@ T = ["train", "Pendulum"]
         (["evaluate", "."], ". is not a run folder: it has no config.json"),
         (["evaluate", "x", "--checkpoint", "bset"], "--checkpoint takes one of newest, best, not 'bset'; did you mean"),
         (["evaluate", "x", "--num-envs", "0"], "--num-envs must be at least 1, not 0"),
+        (["evaluate", "x", "--json", "a\0b"], "'a\\x00b' has a null byte, which no value has"),
         (["evaluate", "x", "--sed", "0"], "--sed is not a flag of echelon evaluate x; did you mean --seed?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

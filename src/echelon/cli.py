@@ -70,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     """Hand the rest of the line to its command."""
+    for word in arguments:
+        if "\0" in word:  # from Python only: a shell cannot pass it
+            raise UserError(f"{word!r} has a null byte, which no value has")
     if not arguments or arguments[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
