@@ -11,9 +11,8 @@ that was asked for, by a term on its own states:
 Its gradient pulls a follower that is too far and pushes one that is too near, in every optimizer step, by the logarithm
 of how far off it is, and leaves it alone within the tolerance. It pushes no mean that is out of the actions' range
 already: beyond it actions are clipped, distance costs nothing, and all policies would leave together. The leader's
-means are constants in it. d_i is the
-means' part of KL(π_i ‖ π_leader): sigmas have a bound of their own. There is no pull to weigh, no temperature and no
-discriminator; what is asked for is one distance, or none.
+means are constants in it. d_i is the means' part of KL(π_i ‖ π_leader): sigmas have a bound of their own. There is no
+pull to weigh, no temperature and no discriminator; what is asked for is one distance, or none.
 """
 
 import math

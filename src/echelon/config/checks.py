@@ -89,6 +89,10 @@ def validate(config: TrainConfig) -> None:
     model = config.model
     if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
         raise UserError(f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}")
+    if config.islands.name is not None and config.islands.place is None:
+        raise UserError(
+            f"--islands.name {config.islands.name} names an island, and needs --islands.place to meet others"
+        )
     if config.wandb != "off":
         require_package("wandb", "--wandb", "wandb")
 
