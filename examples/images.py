@@ -55,7 +55,8 @@ class Dots:
         return {"clock": self.clock, "red": self.red, "green": self.green, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state) -> None:
-        self.clock, self.red, self.green = state["clock"], state["red"], state["green"]
+        self.clock = state["clock"]
+        self.red, self.green = (state[dot].to(self.device) for dot in ("red", "green"))  # a file's are on the CPU
         self.generator.set_state(state["generator"])
 
 

@@ -19,10 +19,13 @@ from echelon.training.trainer import Trainer
 pytestmark = MARKS
 CASES = {
     "ppo": {},
-    "sapg": {"ensemble": EnsembleConfig(borrow_from="all", borrow_worth="ess", advantage_scope="policy")},
+    "sapg": {
+        "ensemble": EnsembleConfig(borrow_from="all", borrow_worth="ess", advantage_scope="policy"),
+        "num_envs": 210,
+    },
     "cpo": {"pull": PullConfig(normalise=True), "adversary": AdversaryConfig(coef=0.01, hidden=(32,))},
     "pbt": {},
-    "flock": {"formation": FormationConfig(distance=(0.9,))},
+    "flock": {"formation": FormationConfig(distance=(0.9,)), "num_envs": 210},
 }
 
 
