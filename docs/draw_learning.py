@@ -21,7 +21,11 @@ COLOURS = {"cpo": "#D55E00", "ppo": "#666666"}
 """Of the paper's points; ours are blue."""
 OTHERS = {
     "ShadowHand": {"ShadowHand_adversary": "ours, with adversary"},
-    "FrankaCubeStack": {"FrankaCubeStack_ppo_mlp": "ours, PPO without memory"},
+    "Humanoid": {"Humanoid_hard_stops": "ours, hard stops"},
+    "FrankaCubeStack": {
+        "FrankaCubeStack_kl_own": "ours, CPO, KL of own rows",
+        "FrankaCubeStack_ppo_mlp": "ours, PPO without memory",
+    },
 }
 """Folders of further runs beside a task's own."""
 
@@ -42,7 +46,7 @@ PANELS = (
     Panel("Anymal", "env/tracking_error", "velocity error, m/s", 0.3),
     Panel("Humanoid", "env/forward_velocity", "forward velocity, m/s", 2.0),
     Panel("AllegroKukaReorientation", "env/lifted", "share of objects lifted", 0.5),
-    Panel("AllegroKukaRegrasping", "env/lifted", "share of objects lifted", 0.5),
+    Panel("AllegroKukaRegrasping", "successes/leader", "successes per episode", None),
     Panel("AllegroKukaThrow", "env/lifted", "share of objects lifted", None),
     Panel("AllegroKukaTwoArmsReorientation", "env/lifted", "share of objects lifted", None),
     Panel("FrankaCubeStack", "lifted/leader", "share of episodes with a lift", None),
@@ -94,10 +98,10 @@ def beside_the_paper() -> Figure:
         axis.plot(
             steps, [float(row[f"{metric}/leader"]) for row in rows], color="#0072B2", linewidth=2, label="ours, CPO"
         )
-        for other, name in OTHERS.get(task, {}).items():
+        for style, (other, name) in zip(("--", ":"), OTHERS.get(task, {}).items(), strict=False):
             curve = rows_of(other)
             places = [float(row["env_steps"]) / 1e9 for row in curve]
-            axis.plot(places, [float(row[f"{metric}/leader"]) for row in curve], "--", color="#0072B2", label=name)
+            axis.plot(places, [float(row[f"{metric}/leader"]) for row in curve], style, color="#0072B2", label=name)
         for algo, colour in COLOURS.items():
             theirs = [point for point in points if (point["task"], point["algo"]) == (task, algo)]
             if theirs:
@@ -108,7 +112,9 @@ def beside_the_paper() -> Figure:
         axis.set_xlabel("10⁹ environment steps")
         axis.set_ylabel(f"{metric} per episode")
         axis.set_xlim(left=0)
-        axis.legend(frameon=False, fontsize=8)
+        low, high = axis.get_ylim()
+        axis.set_ylim(low, high + 0.09 * len(axis.lines) * (high - low))  # room for the legend
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
     return figure
 
 
