@@ -1,12 +1,14 @@
 """mjlab's velocity task here (PPO, CPO) and with rsl_rl: reward against wall clock; and whether its step is recorded.
 
     pip install -e '.[mjlab]'
-    python benchmarks/peers/mjlab_velocity.py --seconds 60 --json mjlab.json
+    python benchmarks/peers/mjlab_velocity.py --seconds 30 --seeds 0 --out results/peers_mjlab
+    python benchmarks/peers/mjlab_velocity.py --seconds 30 --seeds 1 2 --together --out results/peers_mjlab
 
 Equal environments, horizon, networks (512, 256, 128, actor and critic apart), passes, minibatches, discount and first
 rate; the rest is each one's own. Each trains in a process of its own, for so many seconds after its second iteration,
-which compiles and records. The reward is that of a step, averaged over an iteration, of all environments, or of the
-leader's in an ensemble.
+which compiles and records; with `--together` those of a seed at once, sharing the GPU. The reward is that of a step,
+averaged over an iteration, of all environments, or of the leader's in an ensemble. Every training leaves a file in
+`--out`, and is not repeated.
 
 Then the bare step: its time, how much of that the GPU computes, and what recording it as a CUDA graph says.
 """
@@ -19,12 +21,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 TASK = "Mjlab-Velocity-Flat-Unitree-Go1"
+WAYS = ("rsl_rl", "ppo", "cpo")
 HORIZON, PASSES, MINIBATCHES, HIDDEN, POLICIES = 24, 5, 4, (512, 256, 128), 4
 
 
@@ -69,7 +73,7 @@ def bare(num_envs: int, device: str, seed: int) -> Any:
     return ManagerBasedRlEnv(cfg=config, device=device)
 
 
-def ours(algo: str, num_envs: int, device: str, seconds: float) -> list[dict[str, float]]:
+def ours(algo: str, num_envs: int, device: str, seed: int, seconds: float) -> list[dict[str, float]]:
     from echelon import NullView, Stop, preset, train
     from echelon.config import AdversaryConfig, ModelConfig
     from echelon.envs.managed import ManagedEnv
@@ -100,6 +104,7 @@ def ours(algo: str, num_envs: int, device: str, seconds: float) -> list[dict[str
         config = replace(
             start,
             algo=algo,
+            seed=seed,
             policies=policies,
             num_envs=num_envs,
             iterations=10**6,
@@ -116,14 +121,15 @@ def ours(algo: str, num_envs: int, device: str, seconds: float) -> list[dict[str
     return watches[-1].lines
 
 
-def rsl_rl(num_envs: int, device: str, seconds: float) -> list[dict[str, float]]:
+def rsl_rl(num_envs: int, device: str, seed: int, seconds: float) -> list[dict[str, float]]:
     from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
     from mjlab.tasks.registry import load_rl_cfg
 
     agent: Any = load_rl_cfg(TASK)
-    env = bare(num_envs, device, 0)
+    env = bare(num_envs, device, seed)
     watch = Watch(env, num_envs)
     settings = asdict(agent)
+    torch.manual_seed(seed)  # of the networks
     settings["num_steps_per_env"] = HORIZON
     settings["algorithm"] |= {"num_learning_epochs": PASSES, "num_mini_batches": MINIBATCHES}
     for network in ("actor", "critic"):
@@ -178,39 +184,62 @@ def _seconds(run: Callable[[], object], times: int = 50) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-envs", type=int, default=4096)
-    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--json", type=Path, default=Path("mjlab_velocity.json"))
-    parser.add_argument("--way", choices=["rsl_rl", "ppo", "cpo", "step"], help="this one alone, here")
+    parser.add_argument("--together", action="store_true", help="all ways of a seed at once")
+    parser.add_argument("--out", type=Path, default=Path("mjlab_velocity"))
+    parser.add_argument("--way", choices=[*WAYS, "step"], help="this one alone, of the first seed, in this process")
     given = parser.parse_args()
-    found = json.loads(given.json.read_text()) if given.json.exists() else {}
-    if given.way is None:
-        words = ["--num-envs", str(given.num_envs), "--seconds", str(given.seconds), "--device", given.device]
-        for way in ("rsl_rl", "ppo", "cpo", "step"):
-            command = [sys.executable, __file__, *words, "--json", str(given.json), "--way", way]
-            subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
-        print(summary(json.loads(given.json.read_text())))
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.way:
+        made = one(given.way, given.num_envs, given.device, given.seeds[0], given.seconds)
+        _file(given.out, given.way, given.seeds[0]).write_text(json.dumps(made))
         return
-    if given.way == "step":
-        made: Any = stepping(given.num_envs, given.device)
-    elif given.way == "rsl_rl":
-        made = rsl_rl(given.num_envs, given.device, given.seconds)
-    else:
-        made = ours(given.way, given.num_envs, given.device, given.seconds)
-    given.json.write_text(json.dumps(found | {"task": TASK, "num_envs": given.num_envs, given.way: made}))
+    common = ["--num-envs", str(given.num_envs), "--seconds", str(given.seconds), "--device", given.device]
+    for seed in given.seeds:
+        missing = [way for way in WAYS if not _file(given.out, way, seed).exists()]
+        words = [sys.executable, __file__, *common, "--out", str(given.out), "--seeds", str(seed), "--way"]
+        running = []
+        for way in missing:
+            running.append(subprocess.Popen([*words, way], stdout=subprocess.DEVNULL))
+            if not given.together:
+                running[-1].wait()
+        for process in running:
+            process.wait()
+    if not _file(given.out, "step", 0).exists():
+        words = [sys.executable, __file__, *common, "--out", str(given.out), "--way", "step"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=False)
+    print(summary(given.out))
 
 
-def summary(found: dict[str, Any]) -> str:
-    """Where each had come to in equal times: at a quarter, half and all of the shortest."""
-    ways = {way: found[way] for way in ("rsl_rl", "ppo", "cpo") if way in found}
-    end = min((lines[-1]["seconds"] for lines in ways.values()), default=0.0)
-    texts = [f"{found['task']}, {found['num_envs']} environments; step: {found.get('step', 'did not run')}"]
-    for way, lines in ways.items():
+def one(way: str, num_envs: int, device: str, seed: int, seconds: float) -> dict[str, Any]:
+    """What its file will hold."""
+    made: dict[str, Any] = {"task": TASK, "num_envs": num_envs, "way": way, "seed": seed}
+    if way == "step":
+        return made | stepping(num_envs, device)
+    train = rsl_rl if way == "rsl_rl" else partial(ours, way)
+    return made | {"lines": train(num_envs, device, seed, seconds)}
+
+
+def _file(out: Path, way: str, seed: int) -> Path:
+    return out / ("step.json" if way == "step" else f"{way}-{seed}.json")
+
+
+def summary(out: Path) -> str:
+    """Where each had come to after equal times: a third, two thirds and all of the shortest."""
+    runs = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
+    end = min((run["lines"][-1]["seconds"] for run in runs), default=0.0)
+    times = [end / 3, 2 * end / 3, end]
+    texts = ["| | seed | steps/s | " + " | ".join(f"{seconds:.0f} s" for seconds in times) + " |", "|---" * 6 + "|"]
+    for run in runs:
+        lines = run["lines"]
         rate = (lines[-1]["env_steps"] - lines[1]["env_steps"]) / max(lines[-1]["seconds"], 1e-9)
-        at = [min(lines, key=lambda line, t=share * end: abs(line["seconds"] - t)) for share in (0.25, 0.5, 1.0)]
-        rewards = ", ".join(f"{line['reward']:.4f} after {line['seconds']:.0f} s" for line in at)
-        texts.append(f"{way}: {rate:,.0f} steps per second; reward of a step {rewards}")
-    return "\n".join(texts)
+        at = [min(lines, key=lambda line, t=t: abs(line["seconds"] - t)) for t in times]
+        rewards = " | ".join(f"{line['reward']:.4f}" for line in at)
+        texts.append(f"| {run['way']} | {run['seed']} | {rate:,.0f} | {rewards} |")
+    step = _file(out, "step", 0)
+    return "\n".join([*texts, f"bare step: {step.read_text()}" if step.exists() else "the bare step did not run"])
 
 
 if __name__ == "__main__":
