@@ -45,6 +45,8 @@ def test_environments_by_name() -> None:
     assert make("envs.own_task:Pole", 2, "cpu", episode_length=9).episode_length == 9
     with pytest.raises(UserError, match=r"env\.lenght is not a setting"):
         make("CartpoleSwingup", device="cpu", lenght=3)
+    with pytest.raises(UserError, match="num_envs takes int, not '3'"):
+        make("CartpoleSwingup", num_envs="3")  # pyright: ignore[reportArgumentType]
 
 
 def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,7 @@ def test_a_wrong_step_is_one_sentence(change: Callable[[Changed, Step], None], s
         ({"action_low": torch.ones(2), "action_high": torch.ones(2)}, "action_low is not below action_high"),
         ({"state_dict": lambda: {"x": np.zeros(3)}}, "state_dict has a numpy.ndarray at x"),
         ({"load_state_dict": lambda state: None}, "after load_state_dict it does not continue"),
+        ({"load_state_dict": lambda state: state["gone"]}, "load_state_dict failed with KeyError: 'gone'"),
     ],
 )
 def test_a_wrong_member_is_one_sentence(members: dict[str, Any], sentence: str) -> None:

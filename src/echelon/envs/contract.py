@@ -114,7 +114,7 @@ class Stateful(Protocol):
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore what `state_dict` returned. Tensors come from a file, so they are on the CPU."""
         ...
 
 

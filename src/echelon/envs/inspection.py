@@ -163,8 +163,11 @@ def _state(play: _Play, findings: Findings) -> None:
         return
     state, mark = _copied(state), play.generator.get_state()
     first = [play.step() for _ in range(REPLAYED)]
-    with torch.inference_mode():
-        env.load_state_dict(state)
+    try:
+        with torch.inference_mode():
+            env.load_state_dict(state)
+    except Exception as error:
+        raise UserError(f"load_state_dict failed with {type(error).__name__}: {first_line(error)}") from error
     play.generator.set_state(mark)
     again = [play.step() for _ in range(REPLAYED)]
     if not all(_same(a.obs, b.obs) and torch.equal(a.reward, b.reward) for a, b in zip(first, again, strict=True)):
@@ -191,7 +194,7 @@ def _unstorable(value: Any, where: str = "") -> str | None:
 
 
 def _copied(value: Any) -> Any:
-    """A state that later steps do not change."""
+    """A state as a file holds it: on the CPU, and not changed by later steps."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in value.items()}
-    return value.clone() if isinstance(value, Tensor) else value
+    return value.to("cpu", copy=True) if isinstance(value, Tensor) else value

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from echelon.config import TaskConfig, from_dict
-from echelon.config.checks import choose_device
+from echelon.config.checks import check_ranges, choose_device
 from echelon.presets import preset
 from echelon.tasks import maker
 
@@ -17,9 +17,10 @@ def make(task: str, num_envs: int = 64, device: str = "auto", seed: int = 0, **s
 
     `settings` are the task's (`episode_length=100`), or arguments for the environment from elsewhere.
     """
-    config = preset(task)
+    config = from_dict(preset(task), {"num_envs": num_envs, "device": device, "seed": seed})
     if type(config.env) is TaskConfig:
         config = replace(config, env_arg=tuple(f"{name}={value!r}" for name, value in settings.items()))
     else:
         config = replace(config, env=from_dict(config.env, settings, "env"))
-    return maker(config)(num_envs, choose_device(device), seed)
+    check_ranges(config)
+    return maker(config)(config.num_envs, choose_device(config.device), config.seed)
