@@ -216,9 +216,21 @@ def changes(task: str, env_steps: int, metric: str, threshold: float) -> Study:
         "flock_0.9": with_settings(flock, {"formation.distance": (0.9,)}),
     }
     methods |= {f"steps_x{n}": with_settings(paper, base | {"update.minibatches": n * steps}) for n in (2, 4)}
+    # All arms move by the same KL divergence an iteration, whatever they learn from; these by twice that.
+    wide: Settings = {"update.kl_threshold": 2 * paper.update.kl_threshold, "update.clip": 2 * paper.update.clip}
+    methods |= {f"{name}_wide": with_settings(methods[name], wide) for name in ("cpo", "ppo_x4", "flock_gae")}
     return Study(
         methods,
-        ["return/leader", "successes/leader", "held/leader", "env/lifted", "ess", "pull/weight", "kl/rate", "lr"],
+        [
+            "return/leader",
+            "successes/leader",
+            "env/reward/success",
+            "held/leader",
+            "env/lifted",
+            "ess",
+            "pull/weight",
+            "lr",
+        ],
         [f"final_{metric}", "final_return/leader", "final_ess", "steps_to_threshold"],
         seeds=dict.fromkeys(methods, 1),
         figures=partial(reached, metric, threshold),
