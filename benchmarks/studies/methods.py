@@ -216,9 +216,15 @@ def changes(task: str, env_steps: int, metric: str, threshold: float) -> Study:
         "flock_0.9": with_settings(flock, {"formation.distance": (0.9,)}),
     }
     methods |= {f"steps_x{n}": with_settings(paper, base | {"update.minibatches": n * steps}) for n in (2, 4)}
-    # All arms move by the same KL divergence an iteration, whatever they learn from; these by twice that.
-    wide: Settings = {"update.kl_threshold": 2 * paper.update.kl_threshold, "update.clip": 2 * paper.update.clip}
-    methods |= {f"{name}_wide": with_settings(methods[name], wide) for name in ("cpo", "ppo_x4", "flock_gae")}
+    # All arms move by the same KL divergence an iteration, whatever they learn from; these by twice that, or twice as
+    # often.
+    rule, horizon = paper.update, paper.update.horizon // 2
+    further: dict[str, Settings] = {
+        "wide": {"update.kl_threshold": 2 * rule.kl_threshold, "update.clip": 2 * rule.clip},
+        "short": {"update.horizon": horizon, "update.sequence": min(rule.sequence, horizon)},
+    }
+    for name, settings in further.items():
+        methods |= {f"{arm}_{name}": with_settings(methods[arm], settings) for arm in ("cpo", "ppo_x4", "flock_gae")}
     return Study(
         methods,
         [
