@@ -8,7 +8,6 @@ engine. The run may have been trained on a GPU. Exits with 1 if successes or len
 (p < 0.01).
 """
 
-import argparse
 import json
 import math
 import statistics
@@ -18,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import mujoco
+from command import command, options
 
 from echelon import RunFolder, evaluate, robots
 from echelon.export.files import export
@@ -45,7 +45,7 @@ def outside(folder: RunFolder, episodes: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("run")
     parser.add_argument("--episodes", type=int, default=64)
     given = parser.parse_args()
@@ -68,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

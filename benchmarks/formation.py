@@ -12,9 +12,10 @@ Seeds of an arm are trained side by side, but for arms whose formation changes.
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -160,18 +161,14 @@ def row(folder: RunFolder) -> dict[str, Any]:
         found["solved_at"] = next((x["env_steps"] for x in lines if x["successes/leader"] > 0.5), None)
         scores = evaluate(folder, num_envs=64, seed=10_000 + config.seed, device="cpu").scores
         found |= {f"successes_{s.mode}": s.extra["successes"] for s in scores if s.policy == 0}
-    found["return"] = sum(x["return/leader"] for x in lines[-5:]) / 5
-    found["ess"] = _mean([x["ess"] for x in lines if "ess" in x])
-    found["kl_own"] = _mean([x["kl/own"] for x in lines[len(lines) // 2 :]])
+    found["return"] = fmean(x["return/leader"] for x in lines[-5:])
+    found["ess"] = fmean(x["ess"] for x in lines if "ess" in x)
+    found["kl_own"] = fmean(x["kl/own"] for x in lines[len(lines) // 2 :])
     return found | {"env_steps": last["env_steps"], "gradient_steps": last["gradient_steps"]}
 
 
-def _share(hits: Any) -> float:
-    return _mean([float(hit) for hit in hits])
-
-
-def _mean(x: Sequence[float]) -> float:
-    return sum(x) / len(x)
+def _share(hits: Iterable[bool]) -> float:
+    return fmean(map(float, hits))
 
 
 def main() -> None:

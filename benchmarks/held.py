@@ -52,13 +52,11 @@ class Watched:
         self._run, self._distances, self._asked_of = Update.run, flock.distances, flock.asked_of
         self._errors: list[Tensor] = []
 
-    def distances(self, batch: Batch, reach: float = math.inf) -> Tensor:
-        found = self._distances(batch, reach)
-        if reach < math.inf:  # what is pushed, not what is measured
-            return found
+    def distances(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        found, inside = self._distances(batch)
         self.steps[-1].append(found.detach()[0].tolist())
         self._errors = [*self._errors[-1:], (found.detach() / self._asked_of(batch)).log()]
-        return found
+        return found, inside
 
     def asked_of(self, batch: Batch) -> Tensor:
         """As if followers were already where they will be in `lead` steps if they go on like that."""
@@ -72,7 +70,7 @@ class Watched:
             data = update.data(rollout, targets, drawn)
             minibatches = update.plan.shuffle(drawn, torch.Generator().manual_seed(1))
             batches = (data.evaluate(update.gather(data, minibatch), False) for minibatch in minibatches)
-            self.acting.append([self._distances(batch)[0].tolist() for batch in batches])
+            self.acting.append([self._distances(batch)[0][0].tolist() for batch in batches])
         self.steps.append([])
         return self._run(update, rollout, targets, drawn, generator)
 

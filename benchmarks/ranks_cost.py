@@ -8,34 +8,42 @@ difference is what launching the exchanges and scaling the sums costs. What the 
 processes exchange by gloo; with fewer cores than processes they share them, so efficiency is also given per core.
 """
 
-import argparse
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from command import command, options
+
+from echelon.config.checks import require_device
+
 WARM_UPS = 4
+
+
+def settings(case: str, device: str) -> Any:
+    """A task's, by TASK:ALGO."""
+    from echelon.algorithms import find
+    from echelon.presets import preset
+
+    task, _, algo = case.partition(":")
+    return replace(preset(task), algo=find(algo or "ppo").name, device=device)
 
 
 def trainer(case: str, num_envs: int | None, device: str, ranks: Any) -> Any:
     """As `echelon train` would build it; `num_envs` are those of a rank."""
-    from echelon.config import TrainConfig
-    from echelon.presets import preset
     from echelon.tasks import make
     from echelon.training.loop import set_up_torch
     from echelon.training.trainer import Trainer
 
-    task, _, algo = case.partition(":")
-    config: TrainConfig = replace(preset(task), algo=algo or "ppo", device=device)  # pyright: ignore[reportArgumentType]
+    config = settings(case, device)
     each = num_envs or config.num_envs
     config = replace(config, num_envs=each * ranks.size)
     set_up_torch(config)
-    env = make(task, config.env, each, ranks.device(device), ranks.seed(config.seed), spread_clocks=True)
+    env = make(config.task, config.env, each, ranks.device(device), ranks.seed(config.seed), spread_clocks=True)
     return Trainer(env, config, ranks=ranks)
 
 
@@ -129,20 +137,22 @@ def _work(rank: int, place: Path, size: int, case: str, num_envs: int | None, it
     ranks.leave()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = options(__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--case", default=None, help="TASK:ALGO (AllegroHand:ppo on cuda, DeceptiveReach:cpo on cpu)")
     parser.add_argument("--num-envs", type=int, default=None, help="of each process")
     parser.add_argument("--iterations", type=int, default=30)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4])
     given = parser.parse_args()
+    require_device(given.device)
+    case = given.case or {"cuda": "AllegroHand:ppo", "cpu": "DeceptiveReach:cpo"}[given.device]
+    settings(case, given.device)  # or each process would find out for itself that there is no such task
     if given.device == "cuda":
-        exchanges(given.case or "AllegroHand:ppo", given.num_envs, given.iterations)
+        exchanges(case, given.num_envs, given.iterations)
     else:
-        scaling(given.case or "DeceptiveReach:cpo", given.num_envs or 384, given.iterations, given.sizes)
-    return 0
+        scaling(case, given.num_envs or 384, given.iterations, given.sizes)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -8,6 +8,7 @@ points that were read off the paper's curves (results/paper).
 
 import csv
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -98,7 +99,7 @@ def beside_the_paper() -> Figure:
         axis.plot(
             steps, [float(row[f"{metric}/leader"]) for row in rows], color="#0072B2", linewidth=2, label="ours, CPO"
         )
-        for style, (other, name) in zip(("--", ":"), OTHERS.get(task, {}).items(), strict=False):
+        for style, (other, name) in zip(cycle(("--", ":")), OTHERS.get(task, {}).items(), strict=False):
             curve = rows_of(other)
             places = [float(row["env_steps"]) / 1e9 for row in curve]
             axis.plot(places, [float(row[f"{metric}/leader"]) for row in curve], style, color="#0072B2", label=name)

@@ -8,6 +8,9 @@ from typing import Any
 from echelon.config import ModelConfig, TrainConfig
 from echelon.presets import preset
 
+PATIENCE = 900.0
+"""Seconds to wait for a process; nothing takes that long but on a machine that is busy with something else."""
+
 
 def tiny(
     task: str, out: Path, algo: str = "cpo", lstm: int = 0, env: Mapping[str, Any] | None = None, **changes: Any

@@ -27,6 +27,8 @@ from typing import Any
 
 import torch
 
+from echelon.errors import UserError, require_package
+
 TASK = "Mjlab-Velocity-Flat-Unitree-Go1"
 WAYS = ("rsl_rl", "ppo", "cpo")
 HORIZON, PASSES, MINIBATCHES, HIDDEN, POLICIES = 24, 5, 4, (512, 256, 128), 4
@@ -191,6 +193,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mjlab_velocity"))
     parser.add_argument("--way", choices=[*WAYS, "step"], help="this one alone, of the first seed, in this process")
     given = parser.parse_args()
+    try:
+        require_package("mjlab", "this comparison", "mjlab")
+    except UserError as error:
+        sys.exit(f"error: {error}")
     given.out.mkdir(parents=True, exist_ok=True)
     if given.way:
         made = one(given.way, given.num_envs, given.device, given.seeds[0], given.seconds)
@@ -200,13 +206,13 @@ def main() -> None:
     for seed in given.seeds:
         missing = [way for way in WAYS if not _file(given.out, way, seed).exists()]
         words = [sys.executable, __file__, *common, "--out", str(given.out), "--seeds", str(seed), "--way"]
-        running = []
+        running: list[subprocess.Popen[bytes]] = []
         for way in missing:
             running.append(subprocess.Popen([*words, way], stdout=subprocess.DEVNULL))
             if not given.together:
                 running[-1].wait()
-        for process in running:
-            process.wait()
+        if any(process.wait() for process in running):
+            sys.exit(f"error: a training of seed {seed} failed, and said why")
     if not _file(given.out, "step", 0).exists():
         words = [sys.executable, __file__, *common, "--out", str(given.out), "--way", "step"]
         subprocess.run(words, stdout=subprocess.DEVNULL, check=False)

@@ -49,14 +49,14 @@ def test_distances_are_those_of_the_means_on_own_rows(lstm: int) -> None:
             for i in range(units[follower])
         ]
         expected.append(torch.stack(terms).mean().item())
-    assert distances(batch)[0].tolist() == pytest.approx(expected, rel=1e-5)
+    assert distances(batch)[0][0].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
 def test_the_term_pulls_pushes_or_leaves_alone(factor: float) -> None:
     """Asked for `factor` times where they stand: the loss' slope along d is c·(±(ln 2 - 0.1))/d, or nothing."""
     free = parts(distance=(0.1,))
-    now = distances(free.batch())[0].detach()
+    now = distances(free.batch())[0][0].detach()
     asked = take_apart(small_trainer(config(distance=tuple((now * factor).tolist()))), 1)
     batch = asked.batch()
     loss = FLOCK.actor_loss(batch, asked.trainer.config)
@@ -66,7 +66,7 @@ def test_the_term_pulls_pushes_or_leaves_alone(factor: float) -> None:
     assert loss.metrics["distance/error"].item() == pytest.approx(abs(math.log(factor)), abs=1e-5)
     if factor == 1.0:
         return
-    found = distances(batch)
+    found, _ = distances(batch)
     slopes = torch.autograd.grad(loss.terms["formation"].sum(), batch.output.mean, retain_graph=True)[0]
     expected = torch.autograd.grad((0.2 * off * rows / now * found[0]).sum(), batch.output.mean)[0]
     torch.testing.assert_close(slopes, expected, rtol=1e-4, atol=1e-6)
@@ -79,7 +79,7 @@ def test_what_is_out_of_the_actions_range_is_pulled_but_not_pushed(factor: float
     taken = parts(distance=(0.1,))
     model, settings = taken.trainer.model, taken.trainer.settings
     model.mean_head.bias.data[0, 0] += 5.0
-    now = distances(taken.batch())[0].detach()
+    now = distances(taken.batch())[0][0].detach()
     settings.vectors["distance"][1:] = now * factor
     batch = taken.batch()
     loss = FLOCK.actor_loss(batch, taken.trainer.config)

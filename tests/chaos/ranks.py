@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from chaos.attack import Outcome, differences
+from tiny import PATIENCE
 
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -21,7 +22,6 @@ KILLS = ("rank of two nodes", "node", "rank of one node")
 """What is killed, in turn."""
 FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
 FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
-SECONDS = 900.0
 
 
 def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
@@ -83,7 +83,7 @@ def _start(out: Path, nodes: int = 1, number: int = 0, meet: str = "localhost:0"
 
 def _wait(process: "subprocess.Popen[str]") -> tuple[str, int | None]:
     try:
-        said, _ = process.communicate(timeout=SECONDS)
+        said, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.terminate()  # which ends the workers too
         said, _ = process.communicate()
@@ -92,7 +92,7 @@ def _wait(process: "subprocess.Popen[str]") -> tuple[str, int | None]:
 
 
 def _await_iteration(run: Path, iteration: int, agents: "list[subprocess.Popen[str]]") -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     metrics = run / "metrics.jsonl"
     while not metrics.exists() or metrics.read_bytes().count(b"\n") < iteration:
         for agent in agents:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import PATIENCE
 
 from echelon import cli
 from echelon.commands.compare import plan_cells, read_order
@@ -209,8 +210,6 @@ def test_an_interrupt_lets_all_running_cells_save_and_end(tmp_path: Path, monkey
 
 COMPARE = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "cpo", "--seeds", "1", *TINY, "--iterations", "80"]
 COMPARE += ["--checkpoint-every", "7"]
-PATIENCE_S = 900.0
-"""Nothing takes that long but on a machine that is busy with something else."""
 
 
 def compare(out: Path) -> "subprocess.Popen[str]":
@@ -220,7 +219,7 @@ def compare(out: Path) -> "subprocess.Popen[str]":
 
 
 def wait_for_iteration(folder: Path, iteration: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         metrics = folder / "metrics.jsonl"
         if metrics.exists() and metrics.read_text().count("\n") >= iteration:
@@ -246,7 +245,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     metrics = killed / "CartpoleSwingup-cpo-s0" / "metrics.jsonl"
     ppo = (killed / "CartpoleSwingup-ppo-s0" / "metrics.jsonl").stat()
     second = compare(killed)
-    said, _ = second.communicate(timeout=PATIENCE_S)
+    said, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 0, said
     assert "1 of 2 done" in said
     assert "CartpoleSwingup-cpo-s0 goes on" in said

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny import PATIENCE
 
 from echelon.cli import main
 from echelon.commands import PREEMPTED
@@ -25,8 +26,6 @@ FLAGS = [
 
 FOR_EVER = 1_000_000
 """Iterations of an island that is ended from outside."""
-PATIENCE = 900.0
-"""Seconds; nothing takes that long but on a machine that is busy with something else."""
 STARTED: list[subprocess.Popen[bytes]] = []
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from ranks.left_out import LEFT_OUT
 from rollout.stub_env import DriftEnv
+from tiny import PATIENCE
 from torch import Tensor
 
 from echelon.config import TrainConfig
@@ -24,8 +25,6 @@ from echelon.rollout.layout import Layout
 from echelon.training.trainer import Trainer, make_layout
 
 ITERATIONS = 6
-PATIENCE = 900.0
-"""Seconds; nothing takes that long but on a machine that is busy with something else."""
 
 
 class World:

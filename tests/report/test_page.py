@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -289,6 +290,7 @@ def test_a_single_run_has_a_page_of_its_own(browser: Browser, tmp_path: Path, al
             rows = texts(page, "#policies-table tbody tr")
             assert len(rows) == 6
             assert rows[0].startswith("0, the leader")
+            assert re.findall(r"ends at a return of ([\d.]+)", said)[0] in rows[0]
             assert "139.5" in rows[1]
         assert page.errors == []
 

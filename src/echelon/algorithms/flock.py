@@ -15,8 +15,6 @@ means are constants in it. d_i is the means' part of KL(π_i ‖ π_leader): sig
 pull to weigh, no temperature and no discriminator; what is asked for is one distance, or none.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -43,11 +41,11 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     terms[BORROWS_ALL.name] = borrow_term(batch, config)
     if "distance" not in batch.settings.vectors:
         return ActorLoss(terms)
-    distance, asked = distances(batch), asked_of(batch)
+    (distance, inside), asked = distances(batch), asked_of(batch)
     found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
     error = (found / asked).log()
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
-    moved = torch.where(off < 0, distances(batch, reach=SOFT_BOUND), distance)
+    moved = torch.where(off < 0, inside, distance)
     held = off * moved / torch.maximum(found, 0.1 * asked)
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]
@@ -57,20 +55,22 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     return ActorLoss(terms, metrics | {"distance/error": error.abs().mean(1)})
 
 
-def distances(batch: Batch, reach: float = math.inf) -> Tensor:
-    """d_i of every follower, on its own rows of the minibatch: `[G, K-1]`, with a gradient for the follower alone.
+def distances(batch: Batch) -> tuple[Tensor, Tensor]:
+    """d_i of every follower, on its own rows of the minibatch, and the part of it by means within the actions' range.
 
-    Of the followers' means, only those within ±`reach` count.
+    Both `[G, K-1]`, with a gradient for the follower alone.
     """
     blocks, mean = batch.plan.blocks, batch.output.mean
     spread = torch.exp(-batch.output.log_std.detach())  # [G, B, A]
-    found = []
+    whole, inside = [], []
     for units, offset, start in zip(blocks.units[1:], blocks.offsets[1:], blocks.starts, strict=True):
         own, leaders = slice(offset, offset + units), slice(start, start + units)
         apart = (mean[:, :, own] - mean[:, :, leaders].detach()) * spread[:, leaders]
-        apart = torch.where(mean[:, :, own].abs() <= reach, apart, 0.0)
-        found.append(0.5 * apart.square().sum(-1).mean((0, 2)))
-    return torch.stack(found, dim=1)
+        squares = 0.5 * apart.square()
+        within = torch.where(mean[:, :, own].abs() <= SOFT_BOUND, squares, 0.0)
+        whole.append(squares.sum(-1).mean((0, 2)))
+        inside.append(within.sum(-1).mean((0, 2)))
+    return torch.stack(whole, dim=1), torch.stack(inside, dim=1)
 
 
 def asked_of(batch: Batch) -> Tensor:

@@ -197,4 +197,6 @@ def _copied(value: Any) -> Any:
     """A state as a file holds it: on the CPU, and not changed by later steps."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_copied, value))
     return value.to("cpu", copy=True) if isinstance(value, Tensor) else value

@@ -81,7 +81,7 @@ def _run(run: Run, method: int) -> dict[str, Any]:
         "envSteps": run.env_steps,
         "seconds": _finite(run.columns["wall_s"][-1]) if "wall_s" in run.columns else None,
         "notes": run.notes,
-        "final": {name: _finite(run.final(name)) for name in shown if name in run.columns},
+        "final": {name: _finite(run.final(name)) for name in (*shown, leader, *followers) if name in run.columns},
         "evaluation": _evaluation(run),
         "axes": {name: _rounded(thin(run, name), 7) for name in AXES if name in run.columns},
         "curves": {name: _rounded(thin(run, name)) for name in shown if name in run.columns},

@@ -27,10 +27,7 @@
     const last = kl.maps[kl.maps.length - 1];
     const leader = evaluation?.leader ?? 0;
     const member = run.followerNames[0]?.startsWith("member");
-    const training = (policy) => {
-      const curve = run.followerReturns[run.followerNames.findIndex((name) => name.endsWith(` ${policy}`))] ?? run.leaderReturn;
-      return Report.stats.known(curve).at(-1) ?? NaN;
-    };
+    const training = (policy) => run.final[`return/policy_${policy}`] ?? run.final["return/leader"] ?? NaN;
     const measured = (mode, policy) => evaluation?.[mode][policy]?.["return/leader"] ?? NaN;
     const number = (value) => ({ value, content: Report.figure(value) });
     const columns = [{ title: "Policy", text: true }, { title: "In training" }, ...(evaluation ? [{ title: "Evaluated" }, { title: "Sampled" }] : []),
