@@ -136,8 +136,9 @@ def arm(config: TrainConfig, name: str) -> TrainConfig:
     if kind == "tight":
         flock.TOLERANCE = 0.0
         config = replace(config, formation=replace(config.formation, strength=1.0))
-    if kind in ("ess", "tight"):
-        return replace(config, formation=replace(config.formation, distance=tuple(map(float, number.split("_")))))
+    if kind in ("ess", "tight", "within"):
+        distance = tuple(map(float, number.split("_")))
+        return replace(config, formation=replace(config.formation, distance=distance, push=kind != "within"))
     if name in ("even", "selected", "reborn"):
         return replace(config, algo=f"flock_{name}")
     shares = {"free": 1 / 6, "third": 1 / 3, "half": 1 / 2}

@@ -2,13 +2,14 @@
 
     pip install -e '.[mjlab]'
     python benchmarks/peers/mjlab_velocity.py --seconds 30 --seeds 0 --out results/peers_mjlab
-    python benchmarks/peers/mjlab_velocity.py --seconds 30 --seeds 1 2 --together --out results/peers_mjlab
+    python benchmarks/peers/mjlab_velocity.py --iterations 36 --seeds 1 2 --together --out results/peers_mjlab
 
 Equal environments, horizon, networks (512, 256, 128, actor and critic apart), passes, minibatches, discount and first
 rate; the rest is each one's own. Each trains in a process of its own, for so many seconds after its second iteration,
-which compiles and records; with `--together` those of a seed at once, sharing the GPU. The reward is that of a step,
-averaged over an iteration, of all environments, or of the leader's in an ensemble. Every training leaves a file in
-`--out`, and is not repeated.
+which compiles and records, or for so many iterations. With `--together` those of a seed run at once: they slow each
+other down, not alike, so compare only what they learned in equal steps. The reward is that of a step, averaged over an
+iteration, of all environments, or of the leader's in an ensemble. Every training leaves a file in `--out`, and is not
+repeated.
 
 Then the bare step: its time, how much of that the GPU computes, and what recording it as a CUDA graph says.
 """
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,19 @@ WAYS = ("rsl_rl", "ppo", "cpo")
 HORIZON, PASSES, MINIBATCHES, HIDDEN, POLICIES = 24, 5, 4, (512, 256, 128), 4
 
 
+@dataclass(frozen=True)
+class Limit:
+    """Where a training ends; iterations count if both are given."""
+
+    seconds: float
+    iterations: int | None
+
+
 class Watch:
     """Adds up the rewards of a step, on the device, and keeps a line for each iteration."""
 
-    def __init__(self, env: Any, rows: int) -> None:
+    def __init__(self, env: Any, rows: int, limit: Limit) -> None:
+        self._limit = limit
         self.lines: list[dict[str, float]] = []
         self._sum, self._steps, self._began = torch.zeros((), device=env.device), 0, 0.0
         self._iteration, self._envs, step = 0, env.num_envs, env.step
@@ -50,8 +60,8 @@ class Watch:
 
         env.step = watched
 
-    def iteration(self) -> float:
-        """After one: seconds since the second."""
+    def ends(self) -> bool:
+        """After an iteration: whether it was the last."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self._iteration += 1
@@ -62,7 +72,8 @@ class Watch:
         steps = self._iteration * HORIZON * self._envs
         self.lines.append({"seconds": seconds, "env_steps": steps, "reward": reward})
         self._sum, self._steps = torch.zeros_like(self._sum), 0
-        return seconds
+        limit = self._limit
+        return seconds >= limit.seconds if limit.iterations is None else self._iteration >= limit.iterations
 
 
 def bare(num_envs: int, device: str, seed: int) -> Any:
@@ -75,7 +86,7 @@ def bare(num_envs: int, device: str, seed: int) -> Any:
     return ManagerBasedRlEnv(cfg=config, device=device)
 
 
-def ours(algo: str, num_envs: int, device: str, seed: int, seconds: float) -> list[dict[str, float]]:
+def ours(algo: str, num_envs: int, device: str, seed: int, limit: Limit) -> list[dict[str, float]]:
     from echelon import NullView, Stop, preset, train
     from echelon.config import AdversaryConfig, ModelConfig
     from echelon.envs.managed import ManagedEnv
@@ -96,11 +107,11 @@ def ours(algo: str, num_envs: int, device: str, seed: int, seconds: float) -> li
 
     def make_env(count: int, where: torch.device, seed: int) -> ManagedEnv:
         env = bare(count, str(where), seed)
-        watches.append(Watch(env, count // policies))
+        watches.append(Watch(env, count // policies, limit))
         return ManagedEnv(env)
 
     def ask(metrics: Any) -> Stop | None:
-        return Stop("time is up") if watches[-1].iteration() >= seconds else None
+        return Stop("it was the last") if watches[-1].ends() else None
 
     with tempfile.TemporaryDirectory() as place:
         config = replace(
@@ -123,13 +134,13 @@ def ours(algo: str, num_envs: int, device: str, seed: int, seconds: float) -> li
     return watches[-1].lines
 
 
-def rsl_rl(num_envs: int, device: str, seed: int, seconds: float) -> list[dict[str, float]]:
+def rsl_rl(num_envs: int, device: str, seed: int, limit: Limit) -> list[dict[str, float]]:
     from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
     from mjlab.tasks.registry import load_rl_cfg
 
     agent: Any = load_rl_cfg(TASK)
     env = bare(num_envs, device, seed)
-    watch = Watch(env, num_envs)
+    watch = Watch(env, num_envs, limit)
     settings = asdict(agent)
     torch.manual_seed(seed)  # of the networks
     settings["num_steps_per_env"] = HORIZON
@@ -141,7 +152,7 @@ def rsl_rl(num_envs: int, device: str, seed: int, seconds: float) -> list[dict[s
     while True:
         runner.learn(1, init_at_random_ep_len=first)
         first = False
-        if watch.iteration() >= seconds:
+        if watch.ends():
             return watch.lines
 
 
@@ -187,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-envs", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--iterations", type=int, help="instead of seconds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--together", action="store_true", help="all ways of a seed at once")
@@ -199,10 +211,12 @@ def main() -> None:
         sys.exit(f"error: {error}")
     given.out.mkdir(parents=True, exist_ok=True)
     if given.way:
-        made = one(given.way, given.num_envs, given.device, given.seeds[0], given.seconds)
+        limit = Limit(given.seconds, given.iterations)
+        made = one(given.way, given.num_envs, given.device, given.seeds[0], limit)
         _file(given.out, given.way, given.seeds[0]).write_text(json.dumps(made))
         return
     common = ["--num-envs", str(given.num_envs), "--seconds", str(given.seconds), "--device", given.device]
+    common += [] if given.iterations is None else ["--iterations", str(given.iterations)]
     for seed in given.seeds:
         missing = [way for way in WAYS if not _file(given.out, way, seed).exists()]
         words = [sys.executable, __file__, *common, "--out", str(given.out), "--seeds", str(seed), "--way"]
@@ -219,13 +233,13 @@ def main() -> None:
     print(summary(given.out))
 
 
-def one(way: str, num_envs: int, device: str, seed: int, seconds: float) -> dict[str, Any]:
+def one(way: str, num_envs: int, device: str, seed: int, limit: Limit) -> dict[str, Any]:
     """What its file will hold."""
     made: dict[str, Any] = {"task": TASK, "num_envs": num_envs, "way": way, "seed": seed}
     if way == "step":
         return made | stepping(num_envs, device)
     train = rsl_rl if way == "rsl_rl" else partial(ours, way)
-    return made | {"lines": train(num_envs, device, seed, seconds)}
+    return made | {"lines": train(num_envs, device, seed, limit)}
 
 
 def _file(out: Path, way: str, seed: int) -> Path:
@@ -233,15 +247,15 @@ def _file(out: Path, way: str, seed: int) -> Path:
 
 
 def summary(out: Path) -> str:
-    """Where each had come to after equal times: a third, two thirds and all of the shortest."""
+    """What each had learned in equal steps: a third, two thirds and all of the shortest's."""
     runs = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
-    end = min((run["lines"][-1]["seconds"] for run in runs), default=0.0)
-    times = [end / 3, 2 * end / 3, end]
-    texts = ["| | seed | steps/s | " + " | ".join(f"{seconds:.0f} s" for seconds in times) + " |", "|---" * 6 + "|"]
+    end = min((run["lines"][-1]["env_steps"] for run in runs), default=0)
+    counts = [end / 3, 2 * end / 3, end]
+    texts = ["| | seed | steps/s | " + " | ".join(f"{count / 1e6:.1f} M" for count in counts) + " |", "|---" * 6 + "|"]
     for run in runs:
         lines = run["lines"]
         rate = (lines[-1]["env_steps"] - lines[1]["env_steps"]) / max(lines[-1]["seconds"], 1e-9)
-        at = [min(lines, key=lambda line, t=t: abs(line["seconds"] - t)) for t in times]
+        at = [min(lines, key=lambda line, n=n: abs(line["env_steps"] - n)) for n in counts]
         rewards = " | ".join(f"{line['reward']:.4f}" for line in at)
         texts.append(f"| {run['way']} | {run['seed']} | {rate:,.0f} | {rewards} |")
     step = _file(out, "step", 0)

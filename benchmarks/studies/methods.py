@@ -205,26 +205,34 @@ def changes(task: str, env_steps: int, metric: str, threshold: float) -> Study:
         "all": {"ensemble.borrow_from": "all"},
         "all_by_ess": {"ensemble.borrow_from": "all", "ensemble.borrow_worth": "ess"},
         **{f"adversary_{part}": {"adversary.coef": 0.001 / part} for part in (1, 10, 100)},
+        **{f"lambda_f_{x}": {"pull.temperature": x} for x in (0.5, 0.2, 0.1, 0.05) if x != paper.pull.temperature},
     }
     flock = VARIANTS["flock"](paper)
+    gae = with_settings(flock, {"ensemble.estimator": "gae"})
     methods = {
         "cpo": with_settings(paper, base),
         **{name: with_settings(paper, base | settings) for name, settings in changed.items()},
         **{name: VARIANTS[name](paper) for name in ("cpo_centred", "cpo_all", "ppo_x4")},
         "flock": flock,
-        "flock_gae": with_settings(flock, {"ensemble.estimator": "gae"}),
+        "flock_gae": gae,
         "flock_0.9": with_settings(flock, {"formation.distance": (0.9,)}),
+        "flock_gae_within_0.9": with_settings(gae, {"formation.distance": (0.9,), "formation.push": False}),
     }
     methods |= {f"steps_x{n}": with_settings(paper, base | {"update.minibatches": n * steps}) for n in (2, 4)}
-    # All arms move by the same KL divergence an iteration, whatever they learn from; these by twice that, or twice as
-    # often.
-    rule, horizon = paper.update, paper.update.horizon // 2
-    further: dict[str, Settings] = {
-        "wide": {"update.kl_threshold": 2 * rule.kl_threshold, "update.clip": 2 * rule.clip},
-        "short": {"update.horizon": horizon, "update.sequence": min(rule.sequence, horizon)},
-    }
-    for name, settings in further.items():
-        methods |= {f"{arm}_{name}": with_settings(methods[arm], settings) for arm in ("cpo", "ppo_x4", "flock_gae")}
+    # All arms move by the same KL divergence an iteration, whatever they learn from. These by twice or half of that, or
+    # twice or half as often, in minibatches of as many rows or fewer.
+    rule, half = paper.update, paper.update.horizon // 2
+    for arm in ("ppo_x4", "flock_gae"):
+        minibatches = methods[arm].update.minibatches or 1
+        moves: dict[str, Settings] = {
+            "wide": {"update.kl_threshold": 2 * rule.kl_threshold, "update.clip": 2 * rule.clip},
+            "narrow": {"update.kl_threshold": rule.kl_threshold / 2, "update.clip": rule.clip / 2},
+            "short": {"update.horizon": half, "update.sequence": min(rule.sequence, half)},
+            "long": {"update.horizon": 2 * rule.horizon, "update.minibatches": 2 * minibatches},
+        }
+        methods |= {f"{arm}_{name}": with_settings(methods[arm], settings) for name, settings in moves.items()}
+    recurrent = ("cpo", "ppo_x4", "flock_gae") if paper.model.lstm else ()  # memory held FrankaCubeStack back
+    methods |= {f"{arm}_mlp": with_settings(methods[arm], {"model.lstm": 0}) for arm in recurrent}
     return Study(
         methods,
         [

@@ -74,6 +74,20 @@ def test_the_term_pulls_pushes_or_leaves_alone(factor: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_without_the_push_only_those_who_are_too_far_are_moved(factor: float) -> None:
+    """At twice or half the distance that is allowed: pulled by c·(ln 2 - 0.1) a row, or left alone."""
+    taken = parts(distance=(0.1,))
+    now = distances(taken.batch())[0][0].detach()
+    taken.trainer.settings.vectors["distance"][1:] = now * factor
+    formation = replace(taken.trainer.config.formation, push=False)
+    loss = FLOCK.actor_loss(taken.batch(), replace(taken.trainer.config, formation=formation))
+    off = math.log(2) if factor == 0.5 else 0.0
+    rows = 12 * (4 + 6)
+    assert loss.metrics["distance/error"].item() == pytest.approx(off, abs=1e-5)
+    assert loss.terms["formation"].item() == pytest.approx(0.2 * rows * max(0.0, off - TOLERANCE), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_what_is_out_of_the_actions_range_is_pulled_but_not_pushed(factor: float) -> None:
     """The first action's means are near 5. Too near, only the others are pushed; too far, all are pulled."""
     taken = parts(distance=(0.1,))

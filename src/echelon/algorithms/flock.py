@@ -12,7 +12,8 @@ Its gradient pulls a follower that is too far and pushes one that is too near, i
 of how far off it is, and leaves it alone within the tolerance. It pushes no mean that is out of the actions' range
 already: beyond it actions are clipped, distance costs nothing, and all policies would leave together. The leader's
 means are constants in it. d_i is the means' part of KL(π_i ‖ π_leader): sigmas have a bound of their own. There is no
-pull to weigh, no temperature and no discriminator; what is asked for is one distance, or none.
+pull to weigh, no temperature and no discriminator; what is asked for is one distance, or none. Without the push
+(`formation.push`) it is the farthest a follower may stand, and e_i is never below 0.
 """
 
 import torch
@@ -44,6 +45,8 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     (distance, inside), asked = distances(batch), asked_of(batch)
     found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
     error = (found / asked).log()
+    if not config.formation.push:
+        error = error.clamp(min=0)
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
     moved = torch.where(off < 0, inside, distance)
     held = off * moved / torch.maximum(found, 0.1 * asked)

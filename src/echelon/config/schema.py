@@ -186,6 +186,8 @@ class FormationConfig:
     """Of the distance: ESS of a follower's rows under the leader, their share outside the clip range, or KL."""
     strength: float = 0.2
     """Weight c of the term that keeps them there."""
+    push: bool = True
+    """Push away followers that are nearer than asked; without, the distance is the farthest they may stand."""
 
 
 @dataclass(frozen=True)
