@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/formation.py --arms free third half --seeds 500 520
     OMP_NUM_THREADS=1 python benchmarks/formation.py --arms ess_0.9 tight_0.9 lambda_f_0.2 --seeds 400 420
+    OMP_NUM_THREADS=1 python benchmarks/formation.py --arms within_0.9 --seeds 600 620
 
 Prints a line of JSON per run. `solved_at`: environment steps after which the leader, with its noise, had succeeded in
 more than half of its last episodes. `held`: share of measurements with |ln(d/d*)| < 0.2; a measurement is one follower
@@ -137,7 +138,10 @@ def arm(config: TrainConfig, name: str) -> TrainConfig:
         flock.TOLERANCE = 0.0
         config = replace(config, formation=replace(config.formation, strength=1.0))
     if kind in ("ess", "tight", "within"):
-        distance = tuple(map(float, number.split("_")))
+        try:
+            distance = tuple(map(float, number.split("_")))
+        except ValueError:
+            raise UserError(f"{name} is not an arm; after {kind}_ comes an ESS, as in {kind}_0.9") from None
         return replace(config, formation=replace(config.formation, distance=distance, push=kind != "within"))
     if name in ("even", "selected", "reborn"):
         return replace(config, algo=f"flock_{name}")

@@ -205,6 +205,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mjlab_velocity"))
     parser.add_argument("--way", choices=[*WAYS, "step"], help="this one alone, of the first seed, in this process")
     given = parser.parse_args()
+    if given.iterations is not None and given.iterations < 3:
+        parser.error("--iterations takes 3 or more: the first two compile and record")
     try:
         require_package("mjlab", "this comparison", "mjlab")
     except UserError as error:

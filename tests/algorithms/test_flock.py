@@ -131,6 +131,7 @@ def test_units_of_a_distance() -> None:
     [
         ({"formation": FormationConfig((0.9, 0.8, 0.7))}, "takes 1, 2 or 5 numbers for 5 followers"),
         ({"formation": FormationConfig((1.5,))}, "--formation.distance must be above 0 and below 1, not 1.5"),
+        ({"formation": FormationConfig(push=False)}, "--formation.no-push is about a distance; ask for one by"),
         ({"formation": FormationConfig((0.9,)), "algo": "cpo"}, "is for a flock, not for cpo; choose --algo flock"),
     ],
 )

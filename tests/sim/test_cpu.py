@@ -1,5 +1,10 @@
 """The CPU engine against plain MuJoCo, to the bit, and its treatment of simulations that go wrong."""
 
+import gc
+import os
+import signal
+import time
+
 import mujoco
 import numpy as np
 import pytest
@@ -286,3 +291,24 @@ def test_state_dict_goes_on_to_the_bit(model: mujoco.MjModel) -> None:
 def test_state_of_another_size_is_refused(model: mujoco.MjModel) -> None:
     with pytest.raises(UserError, match="num_envs"):
         CpuEngine(model, 3).load_state_dict(CpuEngine(model, NUM_SIMS).state_dict())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_can_let_go_of_it() -> None:
+    """MuJoCo would wait for ever for threads that the parent kept."""
+    held = [CpuEngine(mujoco.MjModel.from_xml_string(XML), NUM_SIMS, 2)]
+    held[0].step(1)
+    child = os.fork()
+    if not child:
+        held.clear()
+        gc.collect()
+        os._exit(0)
+    deadline, ended = time.monotonic() + 60, 0
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+        ended, _ = os.waitpid(child, os.WNOHANG)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended
+    held[0].step(1)

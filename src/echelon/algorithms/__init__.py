@@ -38,6 +38,8 @@ def complete(config: TrainConfig) -> TrainConfig:
     asked, followers = len(config.formation.distance), config.num_policies - 1
     if asked and algorithm != FLOCK:
         raise UserError(f"--formation.distance is for a flock, not for {config.algo}; choose --algo flock")
+    if not asked and not config.formation.push:
+        raise UserError("--formation.no-push is about a distance; ask for one by --formation.distance")
     if asked not in (0, 1, 2, followers):
         raise UserError(f"--formation.distance takes 1, 2 or {followers} numbers for {followers} followers")
     return config

@@ -45,10 +45,11 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     (distance, inside), asked = distances(batch), asked_of(batch)
     found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
     error = (found / asked).log()
-    if not config.formation.push:
-        error = error.clamp(min=0)
+    if config.formation.push:
+        moved = torch.where(error < 0, inside, distance)
+    else:
+        error, moved = error.clamp(min=0), distance
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
-    moved = torch.where(off < 0, inside, distance)
     held = off * moved / torch.maximum(found, 0.1 * asked)
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]

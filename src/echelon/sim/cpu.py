@@ -9,10 +9,13 @@ no NaN reaches the collision code) and counts a warning. A MuJoCo error stops th
 `MAX_SPEED` or more is checked for here, at the end of the step.
 """
 
+import ctypes
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
+from weakref import WeakSet
 
 import mujoco
 import numpy as np
@@ -29,6 +32,17 @@ _NONE, _VEL = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NO
 _BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC", "CTRL")]
 _FULL = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}FULL")) for name in ("CONTACT", "CNSTR")]
 _logger = logging.getLogger(__name__)
+_batches: "WeakSet[Batch]" = WeakSet()
+
+
+def _keep_batches() -> None:
+    """In a forked process: a batch waits for its threads when it is destroyed, and they stayed behind."""
+    for batch in _batches:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(batch))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_batches)
 
 
 class CpuEngine:
@@ -44,6 +58,7 @@ class CpuEngine:
         self.model = model
         self.num_sims = num_sims
         self._batch = Batch(model, num_sims, threads, persistent=True)
+        _batches.add(self._batch)
         self._warnings: np.ndarray = self._batch.warning  # [N, kinds, (last info, count)], live
         self.qpos = self.read("qpos")
         self.qvel = self.read("qvel")
