@@ -219,6 +219,8 @@ def changes(task: str, env_steps: int, metric: str, threshold: float) -> Study:
         "flock_gae_within_0.9": with_settings(gae, {"formation.distance": (0.9,), "formation.push": False}),
     }
     methods |= {f"steps_x{n}": with_settings(paper, base | {"update.minibatches": n * steps}) for n in (2, 4)}
+    as_many: Settings = {"update.minibatches": 4 * steps}  # as steps_x4, twice as many as they take
+    methods |= {"ppo_x8": with_settings(methods["ppo_x4"], as_many), "flock_gae_x2": with_settings(gae, as_many)}
     # All arms move by the same KL divergence an iteration, whatever they learn from. These by twice or half of that, or
     # twice or half as often, in minibatches of as many rows or fewer.
     rule, half = paper.update, paper.update.horizon // 2
