@@ -166,6 +166,7 @@ def test_what_cannot_be_made_is_one_sentence() -> None:
         ("gymnasium:Pendulum-v1", "max_episode_steps=-2", "gymnasium cannot make Pendulum-v1: .* positive"),
         ("gymnasium:Pendulum-v1", "processes=maybe", "--env-arg processes is true or false, not 'maybe'"),
         ("gymnasium:Pendulum-v1", "seed=1", "--env-arg seed=... is what --seed sets"),
+        ("gymnasium:Pendulum-v1", "render_mode=human", "human draws a window in every step; leave it out"),
     ],
 )
 def test_a_wrong_name_or_argument_is_one_sentence(source: str, argument: str, sentence: str) -> None:

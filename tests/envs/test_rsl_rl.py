@@ -125,9 +125,9 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     utils, gym = types.ModuleType("isaaclab_tasks.utils"), types.ModuleType("gymnasium")
     app.AppLauncher = lambda headless: began.append(headless)
     utils.parse_env_cfg = lambda name, device, num_envs: SimpleNamespace(
-        name=name, device=device, num_envs=num_envs, episode_length_s=20.0
+        name=name, device=device, num_envs=num_envs, episode_length_s=20.0, dt=0.1
     )
-    gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs))
+    gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs), rate=1 / cfg.dt)
     for module in (types.ModuleType("isaaclab"), app, tasks, utils, gym):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.delitem(sys.modules, "echelon.envs.isaaclab_env", raising=False)
@@ -138,4 +138,7 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     env = maker(dataclasses.replace(config, env_arg=("episode_length_s=5.0",)))(6, torch.device("cpu"), 3)
     assert isinstance(env, ManagedEnv)
     assert (began, env.num_envs) == ([True], 6)
-    assert vars(made[0]) == {"name": "Isaac-Ant-v0", "device": "cpu", "num_envs": 6, "seed": 3, "episode_length_s": 5.0}
+    expected = {"name": "Isaac-Ant-v0", "device": "cpu", "num_envs": 6, "seed": 3, "episode_length_s": 5.0, "dt": 0.1}
+    assert vars(made[0]) == expected
+    with pytest.raises(UserError, match="isaaclab cannot make Isaac-Ant-v0 with dt=0.0: float division by zero"):
+        maker(dataclasses.replace(config, env_arg=("dt=0.0",)))(6, torch.device("cpu"), 3)

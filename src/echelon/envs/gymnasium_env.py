@@ -30,6 +30,8 @@ NO_LIMIT = 1000
 def make(name: str, num_envs: int, device: torch.device, seed: int, /, *, processes: bool = False, **args: Any) -> Env:
     """`num_envs` copies of a registered environment; with `processes`, each in a process of its own."""
     kind = "async" if processes else "sync"
+    if args.get("render_mode") == "human":  # the whole process ends where there is no display
+        raise UserError("render_mode human draws a window in every step; leave it out, and look with `echelon play`")
     try:
         spec = gymnasium.spec(name)
         if spec.entry_point is None and spec.vector_entry_point is not None:

@@ -153,6 +153,11 @@ def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, devic
     except ModuleNotFoundError as error:
         advice = "see its own instructions" if library == "isaaclab" else install(library)
         raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {advice}") from None
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if not args:  # then it is nothing that the user wrote
+            raise
+        given = ", ".join(f"{word}={value}" for word, value in args.items())
+        raise UserError(f"{library} cannot make {name} with {given}: {first_line(error)}") from error
 
 
 def _made(
