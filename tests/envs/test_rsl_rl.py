@@ -140,5 +140,5 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (began, env.num_envs) == ([True], 6)
     expected = {"name": "Isaac-Ant-v0", "device": "cpu", "num_envs": 6, "seed": 3, "episode_length_s": 5.0, "dt": 0.1}
     assert vars(made[0]) == expected
-    with pytest.raises(UserError, match="isaaclab cannot make Isaac-Ant-v0 with dt=0.0: float division by zero"):
+    with pytest.raises(UserError, match=r"isaaclab cannot make Isaac-Ant-v0 with dt=0\.0: float division by zero"):
         maker(dataclasses.replace(config, env_arg=("dt=0.0",)))(6, torch.device("cpu"), 3)
