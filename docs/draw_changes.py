@@ -3,16 +3,11 @@
 python docs/draw_changes.py
 """
 
-import csv
-from collections import defaultdict
-from pathlib import Path
-
 import matplotlib.pyplot as plt
+from draw_ensemble import ROOT, read
 from matplotlib.axes import Axes
 
-ROOT = Path(__file__).parent.parent
-CHANGES = ROOT / "results" / "changes" / "AllegroKukaRegrasping" / "curves.csv"
-BAR = ROOT / "results" / "ensemble" / "AllegroKukaRegrasping_flock.csv"
+CHANGES, BAR = "../changes/AllegroKukaRegrasping/curves", "AllegroKukaRegrasping_flock"
 ALONE = {
     "steps_x4": ("four times the optimizer steps", "#D55E00"),
     "steps_x2": ("twice", "#E69F00"),
@@ -31,16 +26,14 @@ ARMS = {
 THRESHOLD = 150
 
 
-def draw(axis: Axes, path: Path, arms: dict[str, tuple[str, str]], title: str) -> None:
+def draw(axis: Axes, name: str, arms: dict[str, tuple[str, str]], title: str) -> None:
     """A line per run; a run ends where it crosses the threshold, or where it was told to."""
-    runs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            runs[row["method"], row["seed"]].append((float(row["env_steps"]) / 1e6, float(row["return/leader"])))
-    for method, (label, colour) in arms.items():
-        for name in [key for key in runs if key[0] == method]:
-            axis.plot(*zip(*runs[name], strict=True), color=colour, linewidth=1.6, label=label)
-            label = None
+    runs = read(name)
+    for arm, (label, colour) in arms.items():
+        axis.plot([], [], color=colour, label=label)
+        for run in [run for (method, _), run in runs.items() if method == arm]:
+            steps = [float(row["env_steps"]) / 1e6 for row in run]
+            axis.plot(steps, [float(row["return/leader"]) for row in run], color=colour, linewidth=1.6)
     axis.axhline(THRESHOLD, color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_title(title, loc="left", fontsize=11)
     axis.set_xlabel("million environment steps")
