@@ -233,8 +233,8 @@ def changes(task: str, env_steps: int, metric: str, threshold: float) -> Study:
             "long": {"update.horizon": 2 * rule.horizon, "update.minibatches": 2 * minibatches},
         }
         methods |= {f"{arm}_{name}": with_settings(methods[arm], settings) for name, settings in moves.items()}
-    recurrent = ("cpo", "ppo_x4", "flock_gae") if paper.model.lstm else ()  # memory held FrankaCubeStack back
-    methods |= {f"{arm}_mlp": with_settings(methods[arm], {"model.lstm": 0}) for arm in recurrent}
+    if paper.model.lstm:  # memory held FrankaCubeStack back
+        methods["flock_gae_mlp"] = with_settings(gae, {"model.lstm": 0})
     return Study(
         methods,
         [
