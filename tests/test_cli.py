@@ -136,7 +136,6 @@ T = ["train", "Pendulum"]
         ([*T, "-n", "3"], "-n is not a flag"),
         ([*T, "--task", "Hopper"], "--task is not a flag: it is given by its place"),
         ([*T, "64"], "'64' stands where a flag was expected"),
-        ([*T, "--islands.name", "a"], "--islands.name a names an island, and needs --islands.place to meet others"),
         ([*T, "--seed", "1", "2"], "--seed takes one value, not 2: 1 2"),
         ([*T, "--num-envs=abc"], "--num-envs takes a whole number, not 'abc'"),
         ([*T, "--num-envs", "1.5"], "--num-envs takes a whole number, not '1.5'"),

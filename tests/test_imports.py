@@ -20,7 +20,6 @@ PROGRAM = {
     "commands",
     "export",
     "training",
-    "islands",
     "evaluation",
     "report",
     "viewing",
@@ -35,7 +34,6 @@ NEVER = {
     "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
     "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning"},
     "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
-    "islands": SIMULATION | PROGRAM - {"islands"},
     "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench", "presets"},
 }
 ONLY = {

@@ -24,7 +24,6 @@ commands:
   variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command goes on where it stopped
   train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
-  islands PLACE              show what runs that exchange networks have found, and who took over from whom
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
   report RUN... [flags]      show what runs did, in one page
@@ -33,7 +32,6 @@ commands:
   play RUN [flags]           show a policy live in the browser
   replay-fault RUN [flags]   show simulations that went wrong, in 3D
   bench TASK [flags]         show where an iteration's time goes
-  plan TASK --gpus R         how long a run would take on many GPUs, and how to use them
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract

@@ -12,7 +12,7 @@ from echelon.commands.compare import plan_cells, read_order
 from echelon.commands.train import configure
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "scale" / f"{name}.md" for name in ("machines", "ray", "plan")]
+PAGES = [ROOT / "docs" / "scale" / f"{name}.md" for name in ("machines", "ray")]
 FILES = sorted((ROOT / "examples" / "scale").iterdir())
 
 

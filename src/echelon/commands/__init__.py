@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 COMMANDS = (
-    *("tasks", "variants", "train", "islands", "evaluate", "compare", "report", "paper", "record", "play"),
-    *("replay-fault", "bench", "plan", "export", "new-task", "env", "import-config", "doctor"),
+    *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play"),
+    *("replay-fault", "bench", "export", "new-task", "env", "import-config", "doctor"),
 )
 """Every command, in the order of the overview. Each is a module of this package."""
 

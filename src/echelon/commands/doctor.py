@@ -26,7 +26,6 @@ PARTS = (
     Part("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
     Part("Weights & Biases", {"wandb": "wandb"}, "wandb"),
     Part("compare --on ray", {"ray": "ray"}, "ray"),
-    Part("islands by s3://", {"fsspec": "fsspec", "s3fs": "s3fs"}, "islands"),
     Part("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
     Part("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
     Part("playground:NAME", {"mujoco_playground": "playground"}, "playground"),

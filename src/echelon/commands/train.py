@@ -41,7 +41,6 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --film-every K             film the leader every K iterations, into films/ of the run
   --seed SEED                decides everything random (default: 0)
   --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
-  --islands.place PLACE      exchange networks with other runs in a shared folder or object store
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)

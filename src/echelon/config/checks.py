@@ -62,7 +62,6 @@ RANGES: dict[str, Range] = {
     "pbt.mutation_low": FACTOR,
     "pbt.mutation_high": FACTOR,
     "pbt.discount_high": FACTOR,
-    "islands.every": COUNT,
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT.up_to(10**7),
 }
@@ -89,10 +88,6 @@ def validate(config: TrainConfig) -> None:
     model = config.model
     if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
         raise UserError(f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}")
-    if config.islands.name is not None and config.islands.place is None:
-        raise UserError(
-            f"--islands.name {config.islands.name} names an island, and needs --islands.place to meet others"
-        )
     if config.wandb != "off":
         require_package("wandb", "--wandb", "wandb")
 

@@ -223,18 +223,6 @@ class PbtConfig:
 
 
 @dataclass(frozen=True)
-class IslandsConfig:
-    """Runs on different machines that take over each other's networks, by the rules of `pbt`."""
-
-    place: str | None = None
-    """Folder or address (s3://bucket/place) where islands meet; this run is one if it is given."""
-    name: str | None = None
-    """The island's name, unlike all others; the run folder's unless given."""
-    every: int = 20_000_000
-    """Environment steps of the island between two looks at the others."""
-
-
-@dataclass(frozen=True)
 class DiagnosticsConfig:
     """Measurements of how far the policies are apart."""
 
@@ -304,7 +292,6 @@ class TrainConfig:
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
     formation: FormationConfig = field(default_factory=FormationConfig)
     pbt: PbtConfig = field(default_factory=PbtConfig)
-    islands: IslandsConfig = field(default_factory=IslandsConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 
     @property

@@ -51,7 +51,6 @@ MAY_CHANGE = (
     "envs_per_policy",
     "wandb",
     "diagnostics",
-    "islands",
     "env.contacts",
     "env.constraints",
 )

@@ -21,7 +21,6 @@ from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, Looking, ask, look, until
-from echelon.training.exchange import settle_on_island
 from echelon.training.memory import explain_full_memory, require_room_for_envs, require_room_for_training
 from echelon.training.record import NoRecord, Record, record_faults
 from echelon.training.resolve import Resolved, resolve
@@ -96,7 +95,6 @@ def _train(
     trainer = ranks.attempt(lambda: _prepare(env, config, resolved))
     seconds_before = resume(trainer, folder, view)
     _take_changes(trainer, folder, view)
-    island = ranks.attempt(lambda: settle_on_island(trainer, folder, view))
     view.start(config, folder, config.num_iterations, trainer.iteration)
     if ranks.size > 1:
         view.message(f"{ranks.size} ranks, each with {env.num_envs} of the environments")
@@ -125,8 +123,6 @@ def _train(
                 if due and ranks.first:
                     with session.paused():
                         figures |= look(due, folder, make_env, view)
-                if island is not None:
-                    island.after(trainer.iteration, result.metrics, result.takeovers, last=last)
                 if last:
                     view.message(f"where the time went:\n{trainer.timers.table()}")
                 if wish >= Wish.STOP:

@@ -160,8 +160,6 @@ def _require_stackable(config: TrainConfig, seeds: Sequence[int]) -> None:
     require_no_selection(config)
     if config.until is not None:
         raise UserError("--until stops one run, and seeds that train side by side end together; leave one of both out")
-    if config.islands.place is not None:
-        raise UserError("--islands.place is for one run of a process; leave it out, or train the seeds one by one")
     if config.wandb != "off":
         raise UserError("--wandb takes one run of a process; leave it out, or train the seeds one after another")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
