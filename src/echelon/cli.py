@@ -30,7 +30,6 @@ commands:
   paper NAME [flags]         train and draw a table or figure of the paper
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
-  replay-fault RUN [flags]   show simulations that went wrong, in 3D
   bench TASK [flags]         show where an iteration's time goes
   export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
   new-task NAME              write the skeleton of a task of your own

@@ -15,7 +15,6 @@ from echelon import cli
 from echelon.commands.evaluate import EvaluateFlags
 from echelon.commands.export import ExportFlags
 from echelon.commands.record import RecordFlags
-from echelon.commands.replay_fault import ReplayFaultFlags
 from echelon.commands.report import ReportFlags
 from echelon.config.checks import settings_of
 from echelon.config.spelling import spelling
@@ -45,7 +44,7 @@ SMALL = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--
 SMALL += ["--iterations", "1", "--threads", "1"]
 
 
-READERS = (EvaluateFlags, ExportFlags, RecordFlags, ReportFlags, ReplayFaultFlags)
+READERS = (EvaluateFlags, ExportFlags, RecordFlags, ReportFlags)
 """Of `play`, which waits for a browser, the server is attacked elsewhere."""
 
 

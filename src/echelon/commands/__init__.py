@@ -9,7 +9,7 @@ from importlib import import_module
 
 COMMANDS = (
     *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play"),
-    *("replay-fault", "bench", "export", "new-task", "env", "import-config", "doctor"),
+    *("bench", "export", "new-task", "env", "import-config", "doctor"),
 )
 """Every command, in the order of the overview. Each is a module of this package."""
 

@@ -214,8 +214,8 @@ class Guarding(Protocol):
     """Also implemented by an environment that keeps its first simulations that went wrong, to be looked at later."""
 
     def take_faults(self) -> list[dict[str, Any]]:
-        """Those since the last call, as plain data with the number of the `environment` in each. Waits for the device;
-        called after a rollout that logged `quarantined`."""
+        """Return those since the last call: NumPy arrays by name, and the number of the `environment`. Waits for the
+        device; called after a rollout that logged `quarantined`."""
         ...
 
 

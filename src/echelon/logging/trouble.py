@@ -70,8 +70,8 @@ class TroubleWatch:
         number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
         self._say(
             f"WARNING: in {since} {iteration:.0f}, {number} went wrong numerically or became impossibly fast and began "
-            "anew, with reward 0 for that step; a few do no harm, many mean that the physics is unstable: echelon "
-            "replay-fault shows the first ones"
+            "anew, with reward 0 for that step; a few do no harm, many mean that the physics is unstable: the first "
+            "are in diagnostics/fault-*.npz"
         )
         self._quarantined = 0.0
 

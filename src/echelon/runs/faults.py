@@ -1,52 +1,70 @@
-"""`diagnostics/faults.json`: the first simulations of a run that went wrong, for `echelon replay-fault` to show."""
+"""`diagnostics/fault-*.npz`: the first simulations of a run that went wrong, each as it was before the step."""
 
-import json
+import io
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from echelon.envs.contract import Simulated
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import finite
+from echelon.tasks import maker
 
-FILE = "diagnostics/faults.json"
 MAX_FAULTS = 8
 """A run keeps the first ones: later ones often follow from them."""
+REOPEN = "from echelon.runs.faults import open_fault; env = open_fault({!r}); env.engine.step(1); print(env.engine.bad)"
+"""Stored in every file as `reopen`: the step that went wrong, taken again."""
 
 
 def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, Any]]) -> None:
-    """Add faults to those of a run, as long as it has few. Each has the `policy` that drove it."""
-    path = folder.path / FILE
-    known = _read(folder)
-    found = [{"iteration": iteration} | one for one in faults]
-    if not found or len(known) >= MAX_FAULTS:
-        return
-    with writing(path):
-        path.parent.mkdir(exist_ok=True)
-        replace_durably(path, json.dumps(finite((known + found)[:MAX_FAULTS])).encode())
+    """Write a file per fault until the run has `MAX_FAULTS`. Each fault names the `policy` that drove it."""
+    diagnostics = folder.path / "diagnostics"
+    kept = len(list(diagnostics.glob("fault-*.npz")))
+    for number, fault in enumerate(faults[: max(0, MAX_FAULTS - kept)], kept):
+        path, buffer = diagnostics / f"fault-{number}.npz", io.BytesIO()
+        np.savez(buffer, iteration=iteration, reopen=REOPEN.format(str(path)), **fault)
+        with writing(path):
+            diagnostics.mkdir(exist_ok=True)
+            replace_durably(path, buffer.getvalue())
 
 
 def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:
-    """Faults with the policy of each; `policy_id` `[N]` says who drives each environment."""
+    """Add to each fault the policy that drove it; `policy_id` `[N]` has one per environment."""
     return [{"policy": policy_id[fault["environment"]]} | fault for fault in faults]
 
 
-def read_faults(folder: RunFolder) -> list[dict[str, Any]]:
-    """The faults of a run; a `UserError` if there are none."""
-    found = _read(folder)
-    if not found:
-        raise UserError(f"{folder.path} has no simulation on record that went wrong")
-    return found
-
-
-def _read(folder: RunFolder) -> list[dict[str, Any]]:
-    path = folder.path / FILE
-    if not path.exists():
-        return []
+def open_fault(path: str | Path) -> Simulated:
+    """Build the run's task with one simulation on the CPU, in the state that a fault file holds."""
+    path = Path(path)
+    config = RunFolder.open(path.absolute().parents[1]).config
+    env = maker(config)(1, torch.device("cpu"), config.seed)
+    if not isinstance(env, Simulated):
+        raise UserError(f"{config.task} has no physics to look at")
+    engine = env.engine
     try:
-        document = json.loads(path.read_text())
-        if isinstance(document, list) and all(isinstance(one, dict) for one in document):
-            return document
-    except (OSError, ValueError, RecursionError):
-        pass
-    raise UserError(f"{path} is not whole; remove it")
+        with np.load(path, allow_pickle=False) as file:
+            state = {name: torch.from_numpy(file[name]) for name in file.files if name != "reopen"}
+        for name in state:
+            if name.startswith("model/"):
+                engine.expand(name.removeprefix("model/"))[0] = state[name]
+        engine.set_const()
+        engine.set_state(torch.tensor([True]), state["qpos"][None], state["qvel"][None])
+        for name in ("ctrl", "mocap_pos", "mocap_quat"):
+            getattr(engine, name)[0] = state[name]
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise UserError(f"{path} is damaged, or no fault of {config.task} ({type(error).__name__})") from None
+    return env

@@ -48,7 +48,7 @@ class FaultLog:
         self._count.add_(bad.sum()).clamp_(max=MAX_FAULTS)
 
     def take(self) -> list[dict[str, Any]]:
-        """Faults since the last call, as plain data. Waits for the device."""
+        """Return faults since the last call, as NumPy arrays. Waits for the device."""
         first, self._taken = self._taken, int(self._count)
         if first == self._taken:
             return []
@@ -58,6 +58,6 @@ class FaultLog:
     def _listed(self, row: int, fields: dict[str, Tensor]) -> dict[str, Any]:
         number = int(self._ids[row])
         parts = self._rows[row].cpu().split([shape.numel() for shape in self._shapes])
-        state = {name: x.view(shape).tolist() for name, x, shape in zip(SAVED_FIELDS, parts, self._shapes, strict=True)}
-        model = {name: x[number].cpu().tolist() for name, x in fields.items()}
-        return {"environment": number} | state | {"model": model}
+        state = {name: x.view(shape).numpy() for name, x, shape in zip(SAVED_FIELDS, parts, self._shapes, strict=True)}
+        model = {f"model/{name}": x[number].cpu().numpy() for name, x in fields.items()}
+        return {"environment": number} | state | model
