@@ -52,7 +52,10 @@ PLAN = Plan(
         "sapg_cpo_steps": ("--variant", "sapg_cpo_steps"),
         "cpo": ("--algo", "cpo", "--preset", "paper"),
         "cpo_centred": ("--variant", "cpo_centred"),
-        "new": ("--variant", "flock", "--ensemble.estimator", "gae"),
+        "new": (  # SAPG whose leader borrows everything, with ppo_x4's optimizer steps
+            *("--variant", "ppo_x4", "--algo", "sapg", "--ensemble.borrow-from", "all", "--ensemble.estimator", "gae"),
+            *("--update.kl-rows", "own", "--ensemble.advantage-scope", "centred"),
+        ),
     },
     comparisons=(
         ("new", "ppo_x4"),

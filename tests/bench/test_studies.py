@@ -13,6 +13,8 @@ from studies.summary import draw, table
 from echelon.presets import preset
 
 NAN = float("nan")
+NO_MORE = {"flock_0.9", "flock_gae_within_0.9", "all_by_ess"}
+"""Arms that were trained with settings there are no longer."""
 
 
 def test_a_study_that_is_stopped_early_is_balanced() -> None:
@@ -30,7 +32,7 @@ def test_every_study_has_its_results() -> None:
     assert missing == {"precision/CartpoleSwingup"}
     for name, kind in STUDIES.items():
         rows = running.read(running.ROOT / "results" / name / "runs.csv")
-        assert {row["method"] for row in rows} <= {*kind.methods, *kind.controls}, name
+        assert {row["method"] for row in rows} - NO_MORE <= {*kind.methods, *kind.controls}, name
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tiny import tiny
 
-from echelon.config import AdversaryConfig, DiagnosticsConfig, FormationConfig, PbtConfig
+from echelon.config import AdversaryConfig, DiagnosticsConfig, PbtConfig
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
 
 DOCS = Path(__file__).parents[2] / "docs"
-ALGOS = ("ppo", "pbt", "sapg", "cpo", "flock")
+ALGOS = ("ppo", "pbt", "sapg", "cpo")
 PATTERNS = {"policy_i": r"policy_\d+", "GROUP": "(own|leader_borrows|follower_pull)", "NAME": r"[\w.]+"}
 
 
@@ -38,7 +38,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     }
     names: dict[str, set[str]] = {}
     for algo in ALGOS:
-        on["formation"] = FormationConfig((0.9,) if algo == "flock" else ())
         lines = read_metrics(train(tiny("Hopper", tmp_path_factory.mktemp("runs") / algo, algo, **on)))
         assert len(lines) == 2
         names[algo] = set().union(*lines)

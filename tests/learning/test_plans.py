@@ -10,12 +10,11 @@ from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing
 
 from echelon.algorithms.cpo import PULL
 from echelon.algorithms.sapg import BORROWS, BORROWS_OF_EACH
-from echelon.config import TrainConfig, UpdateConfig
+from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.learning.plans import Group, Plan, leader_from_all_followers
 from echelon.learning.settings import Settings
 from echelon.rollout.layout import Layout
-from echelon.training.trainer import make_layout, make_plan
 
 GROUPS = {"ppo": (), "sapg": (BORROWS,), "cpo": (BORROWS, PULL)}
 
@@ -306,18 +305,3 @@ def test_a_part_of_every_follower_is_as_much_as_one_and_another_one_each_time(le
             assert shared.tolist() == unit[minibatch.evaluation].tolist()
             seen.update(borrowed.tolist())
     assert len(seen) == 5 * units * 2  # in time, every row
-
-
-def test_minibatches_in_rows_grow_in_number_with_the_environments() -> None:
-    counts = [make_plan(make_layout(config), config).minibatches for config in (in_rows(384), in_rows(1536))]
-    assert counts == [4, 16]  # 2·N·16 rows of CPO in minibatches of 3,072
-
-
-def test_minibatches_in_rows_are_as_many_as_divide() -> None:
-    """21 of 1,024 rows would not be of equal size: 16 are."""
-    config = in_rows(672, rows=1_024)
-    assert make_plan(make_layout(config), config).minibatches == 16
-
-
-def in_rows(num_envs: int, rows: int = 3_072) -> TrainConfig:
-    return TrainConfig(algo="cpo", num_envs=num_envs, update=UpdateConfig(horizon=16, minibatch_rows=rows))

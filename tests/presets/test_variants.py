@@ -64,12 +64,6 @@ CHANGES: dict[str, dict[str, Any]] = {
         "pull.beta": 0.005,
         "pull.temperature": 1.0,
     },
-    "flock": {
-        "algo": "flock",
-        "update.kl_rows": "own",
-        "update.minibatches": 8,
-        "ensemble.advantage_scope": "centred",
-    },
 }
 """Every variant's effect on AllegroHand, typed from the ablations it stands for."""
 
@@ -156,7 +150,6 @@ def test_a_wrong_name_gets_the_nearest(name: str, sentence: str) -> None:
         ("AllegroHand", ["--preset", "paper"], ("cpo", (), None, 0.001)),
         ("AllegroHand", ["--algo", "cpo"], ("cpo", ("no_adversary",), None, 0.0)),
         ("AllegroHand", ["--algo=cpo", "--preset=paper"], ("cpo", (), None, 0.001)),
-        ("AllegroHand", ["--algo", "flock"], ("flock", (), 8, 0.001)),
         ("AllegroHand", ["--variant", "no_pull"], ("cpo", ("no_pull",), None, 0.001)),
         ("AllegroKukaThrow", [], ("cpo", (), None, 0.0)),
         ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
@@ -166,8 +159,6 @@ def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[s
     """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
     config = configure(task, flags)
     assert (config.algo, config.variant, config.update.minibatches, config.adversary.coef) == expected
-    if config.algo == "flock":
-        assert (config.update.kl_rows, config.ensemble.advantage_scope) == ("own", "centred")
 
 
 def test_every_best_variant_is_one() -> None:

@@ -14,7 +14,7 @@ from echelon.ranks.together import Together
 from echelon.rollout.episodes import Episodes
 
 MERGE, OBJECTIVE, METRICS = ActorCritic.merge_observations, Episodes.objective, Episodes.metrics
-MERGE_VALUES, ESS, OUTSIDE, CENTRE = targets.merge_values, targets._ess, targets._outside, targets._centre
+MERGE_VALUES, CENTRE = targets.merge_values, targets._centre
 
 
 def gradient(self: Together, buffer: Tensor, rider: Tensor) -> Tensor:
@@ -67,10 +67,7 @@ LEFT_OUT: dict[str, tuple[str, Any]] = {
     ),
     "drawn follower": (f"{TOGETHER}.common_generator", lambda self, own, seed, device: own),
     "mean weight of the pull": (f"{PACKAGE}.learning.batch.Batch.ranks", ALONE),
-    "distances of a flock": (f"{PACKAGE}.learning.batch.Batch.ranks", ALONE),
     "gradient of the discriminator": (f"{PACKAGE}.learning.optimizer.Adam.step", discriminator),
-    "ESS": (f"{PACKAGE}.learning.targets._ess", lambda x, ranks: ESS(x, ALONE)),
-    "share inside the clip range": (f"{PACKAGE}.learning.targets._outside", lambda x, c, ranks: OUTSIDE(x, c, ALONE)),
     "objectives of a population": (f"{TOGETHER}.mean", single),
     "best of a population": (f"{PACKAGE}.rollout.episodes.Episodes.objective", alone(OBJECTIVE)),
     "scores of episodes": (f"{PACKAGE}.rollout.episodes.Episodes.metrics", alone(METRICS)),

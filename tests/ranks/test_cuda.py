@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from gpu import MARKS
 
-from echelon.config import AdversaryConfig, EnsembleConfig, FormationConfig, ModelConfig, PullConfig, TrainConfig
+from echelon.config import AdversaryConfig, EnsembleConfig, ModelConfig, PullConfig, TrainConfig
 from echelon.presets import preset
 from echelon.ranks import ALONE, Ranks, together
 from echelon.ranks.together import Together
@@ -20,12 +20,11 @@ pytestmark = MARKS
 CASES = {
     "ppo": {},
     "sapg": {
-        "ensemble": EnsembleConfig(borrow_from="all", borrow_worth="ess", advantage_scope="policy"),
+        "ensemble": EnsembleConfig(borrow_from="all", advantage_scope="policy"),
         "num_envs": 210,
     },
     "cpo": {"pull": PullConfig(normalise=True), "adversary": AdversaryConfig(coef=0.01, hidden=(32,))},
     "pbt": {},
-    "flock": {"formation": FormationConfig(distance=(0.9,)), "num_envs": 210},
 }
 
 
@@ -51,7 +50,7 @@ def build(config: TrainConfig, ranks: Ranks) -> Trainer:
 
 
 @pytest.mark.parametrize("fuse", [False, True])
-@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("sapg", 0), ("cpo", 16), ("pbt", 0), ("flock", 0)])
+@pytest.mark.parametrize(("algo", "lstm"), [("ppo", 0), ("sapg", 0), ("cpo", 16), ("pbt", 0)])
 def test_a_recorded_exchange_equals_a_plain_one(
     algo: str, lstm: int, fuse: bool, ranks: Together, monkeypatch: pytest.MonkeyPatch
 ) -> None:

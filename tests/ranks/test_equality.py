@@ -9,10 +9,9 @@ import pytest
 from learning.iteration import small_config
 from ranks.world import Trained, World, train_alone, train_together
 
-from echelon.config import DiagnosticsConfig, EnsembleConfig, FormationConfig, PbtConfig, PullConfig, TrainConfig
+from echelon.config import DiagnosticsConfig, EnsembleConfig, PbtConfig, PullConfig, TrainConfig
 
 TOLERANCE = 1e-12
-FLOCK = FormationConfig(distance=(0.9, 0.5), strength=5.0)
 POPULATION = PbtConfig(interval=24, initial_delay=24, wait=0, mutation_probability=0.5, threshold_std=0.1)
 EVERYTHING = DiagnosticsConfig(every=2, states=10**6)
 """All rows: of some, ranks would choose others than one process."""
@@ -27,8 +26,7 @@ def case(algo: str, lstm: int = 0, adversary: float = 0.0, scope: str = "global"
     policies = None if algo == "ppo" else 4
     config = small_config(algo, policies, lstm, num_envs=48, ensemble=ensemble, adversary=adversary, **update)
     model = replace(config.model, hidden=(8,))
-    formation = FLOCK if algo == "flock" else FormationConfig()
-    return replace(config, **{"model": model, "formation": formation, "pbt": POPULATION} | changes)
+    return replace(config, **{"model": model, "pbt": POPULATION} | changes)
 
 
 NORMALISED = PullConfig(beta=0.1, normalise=True, reverse_temperature=0.1)
@@ -41,28 +39,22 @@ CASES = {
     "cpo-lstm": case("cpo", 4, pull=NORMALISED),
     "cpo-adversary": case("cpo", adversary=0.2, scope="centred", pull=NORMALISED),
     "cpo-adversary-lstm": case("cpo", 4, adversary=0.2, update={"kl_reference": "rollout", "kl_rows": "all"}),
-    "cpo-ess": case("cpo", scope="centred", ensemble={"borrow_from": "all", "borrow_worth": "ess"}),
-    "sapg-unclipped": case("sapg", ensemble={"borrow_from": "all", "borrow_worth": "unclipped"}),
+    "sapg-all": case("sapg", scope="centred", ensemble={"borrow_from": "all"}),
     "pbt": case("pbt"),
     "pbt-lstm": case("pbt", 4, pbt=SAME_PASSES),
-    "flock": case("flock", scope="centred"),
-    "flock-lstm": case("flock", 4),
 }
 
 
 NEEDED = {
     "gradient": ("ppo",),
     "KL of the rate rule": ("ppo-lstm",),
-    "advantage moments": ("ppo", "cpo", "sapg", "flock"),
-    "centres of advantages": ("flock",),
+    "advantage moments": ("ppo", "cpo", "sapg", "sapg-all"),
+    "centres of advantages": ("sapg-all",),
     "value normaliser": ("ppo",),
     "observation normaliser": ("ppo",),
     "drawn follower": ("sapg",),
     "mean weight of the pull": ("cpo-adversary",),
     "gradient of the discriminator": ("cpo-adversary",),
-    "distances of a flock": ("flock",),
-    "ESS": ("cpo-ess",),
-    "share inside the clip range": ("sapg-unclipped",),
     "objectives of a population": ("pbt-lstm",),
 }
 """What is learned otherwise without it, and cases that show it."""

@@ -49,7 +49,7 @@ def test_one_policy_is_enough_for_an_ensemble() -> None:
     ("change", "sentence"),
     [
         ({"update": UpdateConfig(clip=0.0)}, "--update.clip must be above 0, not 0.0"),
-        ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, flock, not 'cp0'; did you mean cpo?"),
+        ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
         ({"num_envs": 5}, "6 policies need at least 6 environments, not 5"),
         ({"algo": "pbt"}, "--num-envs 256 does not divide between the 6 members of a population; 252 would"),

@@ -11,7 +11,7 @@ from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from training.test_trainer import assert_same
 
-from echelon.config import DiagnosticsConfig, FormationConfig, TrainConfig
+from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
 from echelon.presets import preset
@@ -73,8 +73,6 @@ CASES = {
     "PPO with LSTM": small_config("ppo", lstm=8),
     "CPO with adversary": small_config("cpo", 3, adversary=0.2, entropy_scale=0.01),
     "CPO with adversary and LSTM": small_config("cpo", 3, 8, adversary=0.2),
-    "flock": replace(small_config("flock", 3), formation=FormationConfig(distance=(0.1,))),
-    "flock with LSTM": replace(small_config("flock", 3, 8), formation=FormationConfig(distance=(0.1, 0.4))),
 }
 
 

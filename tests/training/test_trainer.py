@@ -216,3 +216,15 @@ def test_blocks_may_change_their_sizes_during_a_run(lstm: int) -> None:
     assert second.iteration == 3
     assert all(math.isfinite(value) for name, value in metrics.items() if name.startswith(("loss/", "kl/")))
     assert second.plan.blocks.units == ((10, 4, 4) if lstm else (60, 24, 24))
+
+
+def test_sigma_ends_where_it_is_told_to() -> None:
+    """An entropy bonus raises every sigma, without a bound beyond it."""
+    config = small_config("sapg", 3, minibatches=1, entropy_coef=1.0, rate_schedule="fixed")
+    config = replace(config, update=replace(config.update, learning_rate=0.05))
+    for bound in (1.5, None):
+        trainer = drifting(replace(config, model=replace(config.model, max_sigma=bound)))
+        for _ in range(20):
+            trainer.iterate()
+        largest = trainer.model.log_std.exp().max().item()
+        assert largest > 1.51 if bound is None else largest == pytest.approx(bound)

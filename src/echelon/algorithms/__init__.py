@@ -4,14 +4,13 @@ from dataclasses import replace
 
 from echelon.algorithms.algorithm import Algorithm
 from echelon.algorithms.cpo import CPO
-from echelon.algorithms.flock import FLOCK
 from echelon.algorithms.pbt import PBT
 from echelon.algorithms.ppo import PPO
 from echelon.algorithms.sapg import SAPG
 from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (PPO, PBT, SAPG, CPO, FLOCK)}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (PPO, PBT, SAPG, CPO)}
 
 
 def register(algorithm: Algorithm) -> Algorithm:
@@ -35,11 +34,4 @@ def complete(config: TrainConfig) -> TrainConfig:
         config = replace(config, policies=algorithm.policies)
     if algorithm.one_policy and config.policies != 1:
         raise UserError(f"{config.algo} trains one policy, not {config.policies}; drop --policies or choose --algo cpo")
-    asked, followers = len(config.formation.distance), config.num_policies - 1
-    if asked and algorithm != FLOCK:
-        raise UserError(f"--formation.distance is for a flock, not for {config.algo}; choose --algo flock")
-    if not asked and not config.formation.push:
-        raise UserError("--formation.no-push is about a distance; ask for one by --formation.distance")
-    if asked not in (0, 1, 2, followers):
-        raise UserError(f"--formation.distance takes 1, 2 or {followers} numbers for {followers} followers")
     return config

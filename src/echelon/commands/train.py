@@ -28,7 +28,7 @@ mypackage.module:make for a function make(num_envs, device, seed).
 torchrun --nproc-per-node 8 -m echelon train TASK [flags] trains one run on eight GPUs.
 The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
 
-  --algo NAME                ppo, pbt, sapg, cpo or flock (default: what was found best for TASK, else cpo)
+  --algo NAME                ppo, pbt, sapg or cpo (default: what was found best for TASK, else cpo)
   --preset {best,paper}      what to start from (default: best)
   --variant NAME ...         named changes of the preset (echelon variants lists them)
   --policies M               one leader and M-1 followers, or M members of a population (default: 6)

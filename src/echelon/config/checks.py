@@ -31,7 +31,6 @@ RANGES: dict[str, Range] = {
     "update.sequence": COUNT.up_to(10**5),
     "update.mini_epochs": COUNT.up_to(1000),
     "update.minibatch_envs": Range(low=1e-7).up_to(10**6),  # a row of the most environments
-    "update.minibatch_rows": COUNT,
     "update.minibatches": COUNT.up_to(10**6),
     "update.discount": SHARE,
     "update.gae_lambda": SHARE,
@@ -50,7 +49,6 @@ RANGES: dict[str, Range] = {
     "pull.reverse_temperature": NOT_NEGATIVE,
     "adversary.coef": NOT_NEGATIVE,
     "adversary.hidden": COUNT.up_to(2**16),
-    "formation.strength": NOT_NEGATIVE,
     "pbt.interval": COUNT,
     "pbt.initial_delay": NOT_NEGATIVE,
     "pbt.wait": NOT_NEGATIVE,
@@ -76,10 +74,6 @@ def validate(config: TrainConfig) -> None:
     """
     from_dict(config, to_dict(config))  # from Python, a value may have a type that config.json cannot be read with
     check_ranges(config)
-    formation = config.formation
-    allowed = POSITIVE if formation.unit == "kl" else Range(low=0, high=1, open_low=True, open_high=True)
-    for number in formation.distance:
-        require("formation.distance", number, allowed)
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(
             f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "

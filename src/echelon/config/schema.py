@@ -15,7 +15,7 @@ import tyro
 from echelon.config.ranges import Range, require
 from echelon.errors import UserError, nearest
 
-ALGORITHMS = ("ppo", "pbt", "sapg", "cpo", "flock")
+ALGORITHMS = ("ppo", "pbt", "sapg", "cpo")
 """Built-in algorithms, known without importing what they learn with. Others can be registered."""
 Mutable = Literal[
     "learning_rate",
@@ -90,8 +90,6 @@ class UpdateConfig:
     """Passes over the collected data per iteration."""
     minibatch_envs: float = 4.0
     """Rows in a minibatch, as a multiple of the number of environments."""
-    minibatch_rows: int | None = None
-    """Rows in a minibatch instead, whatever the number of environments: optimizer steps then grow with the data."""
     minibatches: int | None = None
     """Minibatches per pass, instead of the number that follows from their rows. Sets the optimizer steps."""
     discount: float = 0.99
@@ -131,7 +129,7 @@ class EnsembleConfig:
     """What SAPG and CPO add: how a policy learns from rows that another one collected."""
 
     borrow_from: Literal["one", "part_of_each", "all"] = "one"
-    """Whose rows the leader borrows: a drawn follower's, as many of all together, or all; a flock's always all."""
+    """Whose rows the leader borrows: a drawn follower's, as many of all together, or all."""
     estimator: Literal["td", "gae", "vtrace"] = "td"
     """Targets on borrowed rows, by the borrower's values: one-step TD, GAE as far as it would go on, or V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"
@@ -144,8 +142,6 @@ class EnsembleConfig:
     """Weight of the surrogate on `own` rows."""
     borrow_weight: float = 1.0
     """Weight of the surrogate on `leader_borrows` rows."""
-    borrow_worth: Literal["equal", "ess", "unclipped"] = "equal"
-    """What a source's rows weigh in it: all alike, by ESS, or by the share inside the clip range. On average 1."""
 
 
 @dataclass(frozen=True)
@@ -174,20 +170,6 @@ class AdversaryConfig:
     """λ_adv; 0 builds no discriminator."""
     hidden: tuple[int, ...] = (1024, 1024, 512, 512)
     """Widths of the discriminator's ELU layers."""
-
-
-@dataclass(frozen=True)
-class FormationConfig:
-    """How far the followers of a flock stand from their leader."""
-
-    distance: tuple[float, ...] = ()
-    """One for all followers, the nearest's and the farthest's, or one each; none leaves them free."""
-    unit: Literal["ess", "clip_fraction", "kl"] = "ess"
-    """Of the distance: ESS of a follower's rows under the leader, their share outside the clip range, or KL."""
-    strength: float = 0.2
-    """Weight c of the term that keeps them there."""
-    push: bool = True
-    """Push away followers that are nearer than asked; without, the distance is the farthest they may stand."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +272,6 @@ class TrainConfig:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     pull: PullConfig = field(default_factory=PullConfig)
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
-    formation: FormationConfig = field(default_factory=FormationConfig)
     pbt: PbtConfig = field(default_factory=PbtConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 

@@ -85,10 +85,8 @@ class Plan:
         groups: Sequence[Group] = (),
         *,
         minibatches: int | float,
-        fit: bool = False,
     ) -> None:
-        """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float; `fit`
-        allows fewer where so many would be of unequal size."""
+        """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float."""
         self.layout, self.length, self.chunks = layout, length, horizon // length
         kinds = [(group, list(group.pairs(layout.each))) for group in groups]
         self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
@@ -99,8 +97,6 @@ class Plan:
         self._check_pairs(kinds)
         self._wanted = minibatches
         self.minibatches = self._count(layout.sizes)
-        while fit and self.minibatches > 1 and not self._divides:
-            self.minibatches -= 1
         self._check_divides()
         units = [self.chunks * size // self.minibatches for size in layout.sizes]
         lent = [max(1, n // part) for n, part in zip(self._of_sources(units), self._parts, strict=True)]

@@ -10,13 +10,13 @@ from echelon.config import UpdateConfig
 from echelon.errors import UserError
 from echelon.rollout.layout import Layout
 
-BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef", "distance")
+BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef")
 BY_NETWORK = ("learning_rate", "mini_epochs", "grad_norm", "kl_threshold")
 """What may be a vector: of policies, or of networks, whose first policy's then counts."""
 
 
 class Settings:
-    """Fields of `UpdateConfig` as the update reads them, and the distances of a flock.
+    """Fields of `UpdateConfig` as the update reads them.
 
     Most are plain numbers. An algorithm may replace some by vectors `[M]`, which are float64, so that a policy computes
     with the very number that a run of its own would have, and may be written in place between iterations: a recorded

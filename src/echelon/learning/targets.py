@@ -29,8 +29,6 @@ class Targets:
     value: Tensor
     centre: Tensor
     """Where the clip interval lies: 1, or on borrowed rows π_learner,old / π_collector,old."""
-    worth: Tensor | None = None
-    """`[pairs, G]` what each pair's rows, on all ranks, are worth to the learner, if they are weighed."""
 
 
 @dataclass
@@ -41,8 +39,6 @@ class _Rows:
     advantage: Tensor
     returns: Tensor
     ratio: Tensor
-    worth: Tensor | None = None
-    """`[G]`"""
 
 
 @torch.no_grad()
@@ -70,8 +66,7 @@ def compute_targets(
 
     advantage = table("advantage")
     centre = table("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
-    worth = [rows.worth for rows in borrowed if rows.worth is not None]
-    return Targets(advantage, table("returns"), table("value"), centre, torch.stack(worth) if worth else None)
+    return Targets(advantage, table("returns"), table("value"), centre)
 
 
 def _borrow(
@@ -126,26 +121,7 @@ def _judge(
         off = OffPolicy(advantage, advantage + value[:-1])
     # Limited as in the surrogate, so that a clip interval can hold it.
     ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
-    worth = None
-    if ensemble.borrow_worth != "equal":
-        each = log_ratio.unflatten(1, (layout.networks, -1)).transpose(0, 1).flatten(1)
-        clip = settings.at("clip", layout.ids(learner, 1), value.dtype)
-        ranks = layout.ranks
-        worth = _ess(each, ranks) if ensemble.borrow_worth == "ess" else 1 - _outside(each, clip, ranks)
-    return _Rows(value[:-1], off.advantage, off.returns, ratio, worth)
-
-
-def _ess(log_ratio: Tensor, ranks: Ranks) -> Tensor:
-    """Effective share of each network's rows, (Σr)²/(n·Σr²): `[G, n]` to `[G]`. The largest is taken out first."""
-    ratio = (log_ratio - ranks.max(log_ratio.amax(1, keepdim=True))).exp()
-    first, second = ranks.mean(torch.stack((ratio.mean(1), ratio.square().mean(1)))).unbind()
-    return first.square() / second
-
-
-def _outside(log_ratio: Tensor, clip: float | Tensor, ranks: Ranks) -> Tensor:
-    """Share of each network's rows outside 1 ± ε: `[G, n]` to `[G]`."""
-    limit = clip[:, None] if isinstance(clip, Tensor) and clip.dim() else clip
-    return ranks.mean((log_ratio.expm1().abs() > limit).to(log_ratio.dtype).mean(1))
+    return _Rows(value[:-1], off.advantage, off.returns, ratio)
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:
@@ -178,22 +154,6 @@ def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     if scope == "policy":
         return changed
     return torch.cat([standardise(part) for part in changed.split(plan.sizes, dim=2)], dim=2)
-
-
-@torch.no_grad()
-def weigh(plan: Plan, advantage: Tensor, worth: Tensor | None) -> Tensor:
-    """Normalised advantages times what the rows of each source are worth, in groups that train the critic; the mean
-    weight of a group's pairs is 1. The surrogate is linear in them, so this weighs its rows."""
-    if worth is None:
-        return advantage
-    own, *pairs = advantage.split([plan.sizes[0], *plan.pair_sizes], dim=2)
-    first = 0
-    for group, count in zip(plan.groups[1:], plan.pairs_of_groups, strict=True):
-        weight = worth[first : first + count] / worth[first : first + count].mean(0)
-        for k in range(count if group.trains_critic else 0):
-            pairs[first + k] = pairs[first + k] * weight[k][:, None]
-        first += count
-    return torch.cat([own, *pairs], dim=2)
 
 
 def _centre(x: Tensor, ranks: Ranks) -> Tensor:

@@ -17,7 +17,7 @@ from echelon.learning.optimizer import Adam
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.rate import adapt
 from echelon.learning.settings import Settings
-from echelon.learning.targets import Targets, merge_values, normalise_advantages, weigh
+from echelon.learning.targets import Targets, merge_values, normalise_advantages
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 
@@ -83,8 +83,7 @@ class Update:
     def data(self, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
         """What minibatches are taken from. Values and returns are in the critic's units already."""
         advantage = normalise_advantages(self.plan, targets.advantage, self.config.ensemble.advantage_scope)
-        targets = replace(targets, advantage=weigh(self.plan, advantage, targets.worth))
-        return Data(self.plan, rollout, targets, drawn, self.model, self.settings)
+        return Data(self.plan, rollout, replace(targets, advantage=advantage), drawn, self.model, self.settings)
 
     def _means(self, names: list[str], steps: Tensor, taken: Tensor | None) -> dict[str, Tensor]:
         """Metrics `[steps, names, G]` averaged over the steps each network took: `[G]` each."""

@@ -6,7 +6,7 @@ None of it is confirmed: one to three seeds each on a GPU, `results/ensemble`. T
 from echelon.config import TrainConfig
 
 BEST: dict[str, tuple[str, ...]] = {
-    # Successes at 46 M steps, three seeds: 3.2, 2.6, 1.9; a flock 2.0, 2.8, 2.9, CPO centred 2.8 and 2.7, the paper's
+    # Successes at 46 M steps, three seeds: 3.2, 2.6, 1.9; CPO centred 2.8 and 2.7, the paper's
     # CPO 0.2 and 0.2.
     "AllegroHand": ("ppo_x4",),
     # Solved, of 32 seeds: 31; CPO centred 27, PPO 5.
@@ -17,7 +17,8 @@ BEST: dict[str, tuple[str, ...]] = {
     "ShadowHand": ("no_adversary",),
 }
 """By task. All others start from the paper's settings, which are CPO's without an adversary. Of them only
-AllegroKukaRegrasping has another arm trained as far, a flock: 0.43 objects an episode at 300 M steps, CPO 2.8."""
+AllegroKukaRegrasping has another arm trained as far, SAPG
+that borrows from all: 0.43 objects an episode at 300 M steps, CPO 2.8."""
 
 
 def best_variants(config: TrainConfig, *, algo_chosen: bool) -> tuple[str, ...]:
@@ -26,6 +27,4 @@ def best_variants(config: TrainConfig, *, algo_chosen: bool) -> tuple[str, ...]:
         return ()
     if not algo_chosen:
         return BEST.get(config.task, ())
-    if config.algo == "flock":
-        return ("flock",)
     return ("no_adversary",) if config.algo == "cpo" and config.adversary.coef else ()

@@ -132,11 +132,6 @@ VARIANTS: dict[str, Variant] = {
         NO_ADVERSARY | CENTRED | NORMALISED_PULL | {"ensemble.borrow_from": "all"},
         _minibatches(2, 2),
     ),
-    "flock": Variant(
-        "the leader borrows all rows of all followers, who keep the distance that is asked for, if any",
-        {"algo": "flock"} | CENTRED,
-        _minibatches(2, 2),
-    ),
 }
 """Every variant by name."""
 

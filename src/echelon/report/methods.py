@@ -51,7 +51,7 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
 
 
 def _title(run: Run) -> str:
-    """What a run trains: its variant, or else its algorithm; short names are initials, a flock is a word."""
+    """What a run trains: its variant, or else its algorithm; short names are initials, longer ones words."""
     algo = run.config.algo
     return run.config.method if run.config.variant else algo.upper() if len(algo) < 5 else algo.capitalize()
 

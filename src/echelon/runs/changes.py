@@ -4,7 +4,7 @@ from typing import Any
 
 from echelon.errors import UserError
 
-CHANGEABLE = ("update", "ensemble", "pull", "formation", "adversary", "model.max_sigma", "model.obs_clip", "precision")
+CHANGEABLE = ("update", "ensemble", "pull", "adversary", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
     "update.horizon": "environment steps are counted by it",

@@ -283,14 +283,13 @@ def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: 
 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
-    update, rows = config.update, config.update.minibatch_rows
+    update = config.update
     return Plan(
         layout,
         update.horizon,
         update.sequence if config.model.lstm else 1,
         find(config.algo).groups(config),
-        minibatches=update.minibatches or (rows / config.num_envs if rows else float(update.minibatch_envs)),
-        fit=rows is not None,
+        minibatches=update.minibatches or float(update.minibatch_envs),
     )
 
 
