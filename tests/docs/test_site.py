@@ -61,4 +61,4 @@ def test_every_equation_of_the_pages_can_be_drawn(site: Any) -> None:
         for source in re.findall(r"```math\n(.*?)```|(?<![\\$\w`])\$([^$\n`]+)\$", path.read_text(), flags=re.DOTALL):
             site.convert("".join(source))
             found += 1
-    assert found > 90
+    assert found > 80
