@@ -31,7 +31,7 @@ commands:
   record RUN [flags]         film its policies, or show them in 3D
   play RUN [flags]           show a policy live in the browser
   bench TASK [flags]         show where an iteration's time goes
-  export RUN [flags]         write a policy as one file: ONNX, TorchScript or NumPy
+  export RUN [flags]         write a policy as one file: ONNX or NumPy
   new-task NAME              write the skeleton of a task of your own
   env check SOURCE [flags]   try an environment of your own out against the contract
   import-config FILE         translate the settings of rsl_rl, rl_games, skrl or Stable-Baselines3

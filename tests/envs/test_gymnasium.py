@@ -174,10 +174,11 @@ def test_a_wrong_name_or_argument_is_one_sentence(source: str, argument: str, se
         maker(TrainConfig(source=source, env_arg=(argument,)))(1, CPU, 0)
 
 
-def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
+def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mujoco")
     lines = live("gymnasium:Walker2d-v5", tmp_path / "walker", "--num-envs", "8", "--update.minibatches", "4")
     assert lines[-1]["return/leader"] == lines[-1]["return/leader"]  # not NaN: episodes have ended
+    assert "the environment saves no state (state_dict), so new episodes start" in capsys.readouterr().out
     assert cli.main(["record", str(tmp_path / "walker"), "--format", "html"]) == 0
 
 

@@ -76,7 +76,7 @@ def test_a_class_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert len(metrics("runs/Pole-cpo-s0")) == 2
     for command in (["evaluate", "--num-envs", "2"], ["record", "--format", "html"], ["report"]):
         assert run(command[0], "runs/Pole-cpo-s0", *command[1:]) == 0, command
-    assert "keeps no state" not in capsys.readouterr().out
+    assert "saves no state" not in capsys.readouterr().out
     assert run("bench", "envs.own_task:Pole", "--device", "cpu", "--repeats", "1", "--json", "b.json") == 0
 
 
@@ -90,7 +90,7 @@ def test_a_function_by_its_place_with_arguments(
     said = capsys.readouterr().out
     assert said.count("gives no final_obs") == 1
     assert run("train", *words, "4") == 0
-    assert "keeps no state (state_dict), so its episodes begin anew" in capsys.readouterr().out
+    assert "saves no state (state_dict), so new episodes start" in capsys.readouterr().out
     lines = metrics("runs/least-cpo-s0")
     assert lines[-1]["return/leader"] > 5  # 5 steps of 1 + 2 less the squared action, which is at most 1
     assert lines[0]["env/clock"] == pytest.approx((1 + 2 + 3 + 4 + 0 + 1 + 2 + 3) / 8)

@@ -100,7 +100,7 @@ def test_a_file_does_what_the_run_does(folder: RunFolder, format: Format, tmp_pa
     policy = (folder.config.policies or 1) - 1
     out = tmp_path / f"policy{ENDINGS[format]}"
     assert export(Extract.load(folder, policy), format, out) < 1e-5
-    read = {"onnx": files._read_onnx, "torchscript": files._read_script, "numpy": files._read_numpy}[format]
+    read = {"onnx": files._read_onnx, "numpy": files._read_numpy}[format]
     act, obs = read(out), observations(folder)
     np.testing.assert_allclose(np.stack([act(row) for row in obs]), expected(folder, policy, obs), atol=1e-5)
 
@@ -150,7 +150,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     run = str(train(tiny("DeceptiveReach", tmp_path / "run")).path)
     for words, sentence in (
         (["--policy", "3"], "the policy is leader or a number from 0 to 2, not 3"),
-        (["--out", "x.txt"], "--out must end in .onnx, .pt or .npz"),
+        (["--out", "x.txt"], "--out must end in .onnx or .npz"),
         (["--out", "/proc/x.npz"], "/proc/x.npz cannot be written"),
     ):
         assert cli.main(["export", run, *words]) == 2
@@ -203,8 +203,8 @@ def test_a_policy_that_sees_images(sizes: dict[str, Any], lstm: int, tmp_path: P
     model = replace(config.model, channels=(3, 4), activation="tanh")
     run = train(replace(config, task="Pictures", env=TaskConfig(), model=model), make_env=make)
     extract = Extract.load(run, 1)
-    for format in ("onnx", "torchscript"):
-        assert export(extract, format, tmp_path / f"policy{ENDINGS[format]}") <= files.TOLERANCE
+    pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
+    assert export(extract, "onnx", tmp_path / "policy.onnx") <= files.TOLERANCE
     with pytest.raises(UserError, match="a numpy file holds no images"):
         export(extract, "numpy", tmp_path / "policy.npz")
     policy, obs = load_policy(run), {name: x.numpy() for name, x in make(4, torch.device("cpu"), 0).reset().items()}

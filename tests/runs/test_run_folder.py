@@ -239,15 +239,10 @@ def test_fields_newer_than_the_run_take_the_presets_value() -> None:
     assert RunFolder.open(folder.path).config == PRESET
 
 
-@pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("cpo", 6)])
-def test_a_run_that_left_the_number_of_policies_open_had_the_algorithms(algo: str, policies: int) -> None:
-    """As older versions stored it."""
-    begun(replace(PRESET, algo=algo, policies=None, out="run"))
-    assert RunFolder.open("run").config.policies == policies
-    RunFolder.create_or_resume(replace(PRESET, algo=algo, policies=policies, out="run"))
-    assert f"policies is {policies} in run but 3" in refusal(
-        RunFolder.create_or_resume, replace(PRESET, algo=algo, policies=3, out="run")
-    )
+def test_a_run_without_a_number_of_policies_is_refused() -> None:
+    begun(replace(PRESET, policies=None, out="run"))
+    with pytest.raises(UserError, match=r"run/config\.json cannot be used: it has no number of policies"):
+        RunFolder.open("run")
 
 
 def test_a_task_of_ones_own_needs_no_preset(tmp_path: Path) -> None:

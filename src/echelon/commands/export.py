@@ -13,8 +13,8 @@ class ExportFlags:
 
     policy: str = "leader"
     """leader, or a policy's number."""
-    format: Literal["auto", "onnx", "torchscript", "numpy"] = "auto"
-    """What to write; auto: as --out ends (.onnx, .pt, .npz), else onnx."""
+    format: Literal["auto", "onnx", "numpy"] = "auto"
+    """What to write; auto: as --out ends (.onnx, .npz), else onnx."""
     out: str | None = None
     """Where to write it; into the run folder's export/ unless given."""
     checkpoint: Literal["newest", "best"] = "newest"
@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
     ending = Path(given.out).suffix if given.out else ".onnx"
     by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
     if given.format == "auto" and ending not in by_ending:
-        raise UserError(f"--out must end in .onnx, .pt or .npz, or give --format; {given.out} does not")
+        raise UserError(f"--out must end in .onnx or .npz, or give --format; {given.out} does not")
     format = by_ending[ending] if given.format == "auto" else given.format
     out = Path(given.out) if given.out else folder.path / "export" / f"{given.policy}{ENDINGS[format]}"
     with writing(out, "choose another --out"):

@@ -104,12 +104,12 @@ class Env(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What an environment has besides if a resumed run is to continue to the bit. Without it, episodes begin anew."""
+    """Optional. With it, a resumed run continues to the bit; without it, new episodes start."""
 
     def state_dict(self) -> State:
         """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators.
 
-        Empty where that cannot be had: episodes then begin anew as without it.
+        Empty where it is unknown: new episodes start then, as without it.
         """
         ...
 

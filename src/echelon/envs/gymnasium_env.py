@@ -14,8 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
-from echelon.envs import gymnasium_state
-from echelon.envs.contract import Env, Groups, Image, Size, State, Step
+from echelon.envs.contract import Env, Groups, Image, Size, Step
 from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line, nearest
 
@@ -115,15 +114,6 @@ class GymnasiumEnv:
             self._tensor(truncated),
             groups if last is now else self._groups(last),
         )
-
-    def state_dict(self) -> State:
-        """Of environments that are plain data or on MuJoCo, in this process; empty of others."""
-        return gymnasium_state.save(self.env)
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned."""
-        gymnasium_state.load(self.env, state)
-        self._seed = None
 
     def _tensor(self, x: np.ndarray) -> Tensor:
         """On the device. Calls that do nothing are left out: between steps of a simulator each is slow."""

@@ -20,8 +20,8 @@ from echelon.export.policy import Extract
 from echelon.rollout.acting import Actor
 from echelon.runs.durable import replace_durably
 
-Format = Literal["onnx", "torchscript", "numpy"]
-ENDINGS: dict[Format, str] = {"onnx": ".onnx", "torchscript": ".pt", "numpy": ".npz"}
+Format = Literal["onnx", "numpy"]
+ENDINGS: dict[Format, str] = {"onnx": ".onnx", "numpy": ".npz"}
 COMPARED_OBSERVATIONS = 1000
 """Observations on which the file must agree with the network."""
 TOLERANCE = 1e-5
@@ -189,32 +189,9 @@ def _read_onnx(file: Path) -> Act:
     return _with_memory(step, shapes[-1][1] if names[-1] == "state" else 0)
 
 
-def _write_script(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
-    network = extract.network()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        traced = torch.jit.trace(network, _examples(extract, network))
-        torch.jit.save(traced, str(file), _extra_files={"metadata.json": json.dumps(metadata)})
-
-
-def _read_script(file: Path) -> Act:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        extra = {"metadata.json": ""}
-        network = torch.jit.load(str(file), _extra_files=extra)
-    sizes = json.loads(extra["metadata.json"])["inputs"].get("state", [0])
-
-    def step(*inputs: np.ndarray) -> Any:
-        with torch.no_grad():
-            found = network(*map(torch.from_numpy, inputs))
-        return found.numpy() if isinstance(found, torch.Tensor) else tuple(x.numpy() for x in found)
-
-    return _with_memory(step, sizes[0])
-
-
 def _write_numpy(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
     if extract.model.encoder is not None:
-        raise UserError("a numpy file holds no images and no network of your own; use --format onnx or torchscript")
+        raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
     metadata = metadata | {"activation": extract.folder.config.model.activation}
     weights = weights_of(extract.model, extract.policy, extract.bounds)
     arrays: dict[str, Any] = {name: x.numpy() for name, x in weights.items()}
@@ -227,6 +204,5 @@ def _read_numpy(file: Path) -> Act:
 
 _WAYS: dict[Format, tuple[Callable[[Extract, Path, dict[str, Any]], None], Callable[[Path], Act]]] = {
     "onnx": (_write_onnx, _read_onnx),
-    "torchscript": (_write_script, _read_script),
     "numpy": (_write_numpy, _read_numpy),
 }

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from echelon.algorithms import complete, find
-from echelon.envs.contract import Image, interface_of, shape_of
+from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
 from echelon.export.network import PolicyNetwork, network_of
 from echelon.models.actor_critic import ActorCritic
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
-from echelon.tasks import maker
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -42,9 +41,7 @@ class Extract:
         folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
         found, config = checkpoints.load(folder, checkpoint), complete(folder.config)
         state = found.state["trainer"]
-        interface = state.get("interface")
-        if interface is None:  # of an older version
-            interface = interface_of(maker(config)(1, torch.device("cpu"), 0))
+        interface = state["interface"]
         model = ActorCritic(
             interface["obs_spec"],
             interface["action_dim"],

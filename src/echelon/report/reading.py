@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from types import NoneType
@@ -24,7 +24,6 @@ from echelon.runs.changes import described, stored_changes
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import CONFIG, RunFolder
 from echelon.runs.metrics import Column, read_columns
-from echelon.runs.old_checkpoints import policies_of_old_run
 
 REPORT = "report.html"
 """The page. A folder that holds one is a report, not a run."""
@@ -190,9 +189,6 @@ def read_run(path: Path) -> Run:
     if not known.any():
         raise UserError("no line of its metrics says how many environment steps were taken")
     columns = {name: column[known] for name, column in columns.items()}
-    if config.policies is None:
-        config = replace(config, policies=policies_of_old_run(config.algo))
-    settings["policies"] = config.policies
     measured = [_measured(line, config.num_policies) for line in distances]
     distances = [line for line in measured if line is not None]
     damaged = len(measured) - len(distances)
@@ -260,6 +256,8 @@ def _config(path: Path, stored: dict[str, Any]) -> tuple[TrainConfig, dict[str, 
     try:
         config = from_dict(TrainConfig(), {key: value for key, value in stored.items() if key != "env"})
         check_ranges(config)
+        if config.policies is None:
+            raise UserError("it has no number of policies")
     except UserError as error:
         raise UserError(f"its {CONFIG} cannot be used: {error}") from None
     return config, settings_of(config) | settings_of(stored)  # older runs lack newer settings: they had the defaults

@@ -30,13 +30,11 @@ from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably
 from echelon.runs.encoding import decode, encode
 from echelon.runs.folder import RunFolder
-from echelon.runs.old_checkpoints import upgrade
 from echelon.runs.soundness import unsound
 
 Which = Literal["newest", "best"] | int
 """Which checkpoint: a number is the iteration it was saved after."""
 FORMAT = 2
-"""Format 1 is read too (`old_checkpoints.py`)."""
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
 RETRIES = 50
@@ -174,7 +172,9 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
     trainer = found.state.get("trainer")
     leader = trainer.get("leader") if isinstance(trainer, dict) else None
-    if not isinstance(trainer, dict) or not all(isinstance(trainer.get(name), dict) for name in ("model", "env")):
+    if not isinstance(trainer, dict) or not all(
+        isinstance(trainer.get(name), dict) for name in ("model", "env", "interface")
+    ):
         raise UserError(f"checkpoint {found.path} holds no trained policies; remove it, or train the run anew")
     if type(leader) is not int or not 0 <= leader < folder.config.num_policies:
         raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
@@ -292,8 +292,6 @@ def _read(path: Path) -> Checkpoint:
         _tensors(path, _rank_file(rank), described["tensors"])
     try:
         state = _decoded(entry.body["state"], data)
-        if entry.body["format"] == 1:
-            state = upgrade(state)
         spoiled = unsound(state)
     except Exception as error:  # whatever a stranger's file makes of it; MemoryError among them
         raise Damaged(f"its content makes no sense: {type(error).__name__}") from None
@@ -338,7 +336,7 @@ def _read_entry(path: Path) -> _Entry:
         raise Damaged(f"{STATE} is not whole") from None
     if body["iteration"] != _iteration(path):
         raise Damaged(f"it says that it is of iteration {body['iteration']}")
-    if body["format"] not in (1, FORMAT):
+    if body["format"] != FORMAT:
         raise Damaged(f"it has format {body['format']}, this version reads {FORMAT}")
     for size, wanted, name in sizes:
         if size != wanted:

@@ -13,7 +13,6 @@ evaluation.json  what `echelon evaluate` found last
 evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -30,7 +29,6 @@ from echelon.runs.changes import require_changeable, stored_changes
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
-from echelon.runs.old_checkpoints import policies_of_old_run
 
 CONFIG = "config.json"
 _TEMPORARY = re.compile(r"\.(config\.json|(metrics|kl|genealogy)\.jsonl|\d+\.csv\.gz)\.\d+\.tmp")
@@ -129,10 +127,7 @@ class RunFolder:
 
     @property
     def lost_checkpoints(self) -> bool:
-        """Whether iterations were logged and checkpoints saved, as far as is known, and none of these is left.
-
-        A run that was killed before its first checkpoint has lost none; older versions did not store which it was.
-        """
+        """Whether iterations were logged and a checkpoint was saved. A run killed before that has lost none."""
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0
         return logged and _read_document(self.path).get("saved") is not False
 
@@ -210,10 +205,10 @@ def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
     try:
         config = stored_config(document["config"])
         check_ranges(config)  # a stranger's file may hold anything
+        if config.policies is None:
+            raise UserError("it has no number of policies")
     except UserError as error:
         raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
-    if config.policies is None:
-        config = dataclasses.replace(config, policies=policies_of_old_run(config.algo))
     return config
 
 

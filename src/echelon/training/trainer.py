@@ -238,8 +238,7 @@ class Trainer:
 
     def load_learned(self, state: Any) -> None:
         self.iteration = state["iteration"]
-        # Not counted by older versions, where they were the same in every iteration.
-        self.gradient_steps = state.get("gradient_steps", self.iteration * self.steps_per_iteration)
+        self.gradient_steps = state["gradient_steps"]
         self.model.load_state_dict(state["model"])
         self.update.optimizer.load_state_dict(state["optimizer"])
         if self.extra_reward:
@@ -257,8 +256,7 @@ class Trainer:
         else:
             self.collector.reset()
         _only(self.generator).set_state(state["generator"].cpu())
-        if "policy_id" in state:  # not kept by older versions, whose blocks never changed
-            self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
+        self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
 
     def share(self) -> None:
         """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
