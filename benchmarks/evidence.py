@@ -1,156 +1,205 @@
 """Work off the plan in results/evidence/plan.md: every run once, in the plan's order, on whatever machine there is.
 
-    python benchmarks/evidence.py next --minutes 8                  # goes on where it stopped
+    python benchmarks/evidence.py next --minutes 8                  # resumes where it stopped
     python benchmarks/evidence.py next --minutes 8 --carry carried  # on a machine that does not keep its files
-    python benchmarks/evidence.py status                            # what is done, what is next, GPU minutes left
+    python benchmarks/evidence.py status                            # what is done and what is next
     python benchmarks/evidence.py table                             # what is known so far, with the plan's tests
 
-A run that ends appends a line to `ledger.csv` in `--results` and leaves there every tenth line of its metrics and its
-settings; a run in the ledger is not repeated, but one that failed once is. When the time is up, runs in progress save
-themselves, which may take a minute more, as may an evaluation. `--carry` packs every unfinished run into a file of that
-folder, and unpacks at the start what an earlier machine packed.
+Each run is `echelon train` in a process of its own, one at a time. A run that ends appends a line to `ledger.csv` in
+`--results` and leaves its settings and every tenth line of its metrics there, in its own folder. A run in the ledger is
+not repeated, except one that failed once. When the time is up, the run in progress saves itself, which may take a
+minute more, as may an evaluation. `--carry` packs the unfinished run into a file of that folder, and unpacks at the
+start what an earlier machine packed.
 """
 
+import csv
+import json
 import math
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import torch
-from command import command, options, read_lines
-from studies.carrying import pack, unpack
-from studies.paired import table
-from studies.planned import Keeper, Plan, Task, make_cell, read_ledger
-from studies.running import ROOT, Rows
+from command import Row, command, options
+from evidence_plan import PLAN, Plan, Rows, Task, read_ledger, run_name, tries
+from paired import table
+from train_until import keep
 
+from echelon import RunFolder, evaluate, read_metrics
 from echelon.errors import UserError
-from echelon.grid import Cell, run
-from echelon.grid.progress import GridProgress, PlainGridView
 from echelon.runs.machine import git_revision
 
-PLAN = Plan(
-    tasks=(
-        Task("AllegroHand", 100_000_000, "successes/leader", 1, "successes"),
-        Task("Anymal", 60_000_000, "env/tracking_error", 0.3, "tracking_error", more=False),
-        Task("AllegroKukaRegrasping", 100_000_000, "return/leader", 150, "held", rate_of="AllegroKukaReorientation"),
-        Task(
-            "AllegroKukaTwoArmsReorientation",
-            120_000_000,
-            "lifted/leader",
-            0.5,
-            "lifted",
-            rate_of="AllegroKukaReorientation",
-        ),
-        Task("ShadowHand", 200_000_000, "successes/leader", 1, "successes"),
-        Task("FrankaCubeStack", 150_000_000, "lifted/leader", 0.05, "lifted"),
-    ),
-    arms={
-        "ppo": ("--algo", "ppo", "--preset", "paper"),
-        "ppo_x4": ("--variant", "ppo_x4"),
-        "pbt": ("--variant", "pbt_short"),
-        "sapg": ("--algo", "sapg", "--preset", "paper"),
-        "sapg_cpo_steps": ("--variant", "sapg_cpo_steps"),
-        "cpo": ("--algo", "cpo", "--preset", "paper"),
-        "cpo_centred": ("--variant", "cpo_centred"),
-        "new": (  # SAPG whose leader borrows everything, with ppo_x4's optimizer steps
-            *("--variant", "ppo_x4", "--algo", "sapg", "--ensemble.borrow-from", "all", "--ensemble.estimator", "gae"),
-            *("--update.kl-rows", "own", "--ensemble.advantage-scope", "centred"),
-        ),
-    },
-    comparisons=(
-        ("new", "ppo_x4"),
-        ("cpo_centred", "ppo_x4"),
-        ("cpo_centred", "cpo"),
-        ("cpo_centred", "sapg_cpo_steps"),
-        ("cpo", "sapg_cpo_steps"),
-    ),
-)
+ROOT = Path(__file__).parents[1]
+WINDOW = 10
+"""Iterations over whose mean a threshold is met."""
 
 
-class Deadline(PlainGridView):
-    """Interrupts the grid, whose runs then save themselves, when the time is up."""
-
-    def __init__(self, until: float, progress: GridProgress) -> None:
-        super().__init__(progress)
-        self._until = until
-
-    def tick(self) -> None:
-        super().tick()
-        if time.monotonic() >= self._until:
-            raise KeyboardInterrupt
+class TimeIsUp(Exception):
+    """The run in progress was asked to save itself."""
 
 
-def train_next(plan: Plan, runs: Path, keeper: Keeper, minutes: float, carry: Path | None = None) -> None:
-    """Train block after block until the time is up."""
-    until = time.monotonic() + 60 * minutes
-    if carry is not None:
-        unpack(carry, runs)
-    try:
-        while block := next(plan.left(read_ledger(keeper.results)), None):
-            train_block(plan, *block, runs, keeper, until)
+@dataclass(frozen=True)
+class Sitting:
+    """Some minutes on one machine."""
+
+    plan: Plan
+    runs: Path
+    results: Path
+    revision: str
+    until: float
+    """By `time.monotonic()`."""
+
+    def train_all(self) -> None:
+        """Train run after run until the time is up or the ledger is full."""
+        while missing := next(self.plan.left(read_ledger(self.results)), None):
+            self.train(*missing)
         print("every run of the plan is in the ledger")
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on")
-    finally:
-        if carry is not None:
-            ledger = read_ledger(keeper.results)
-            left = [(task, seed, arm) for task, seed, arms in plan.left(ledger) for arm in arms]
-            pack([make_cell(plan, *run, ledger, runs) for run in left], carry)
+
+    def train(self, task: Task, seed: int, arm: str) -> None:
+        """Train or resume one run and keep what it leaves."""
+        path = self.runs / run_name(task, seed, arm, read_ledger(self.results))
+        if time.monotonic() >= self.until:
+            raise TimeIsUp
+        print(f"{path.name}{' resumes' if path.exists() else ''}", flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, "-m", "echelon", "train", *self.plan.command(task, seed, arm), "--out", str(path)]
+        with path.with_name(f"{path.name}.log").open("a+") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=log)
+            try:
+                code = process.wait(max(0.0, self.until - time.monotonic()))
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+                raise TimeIsUp from None
+            log.seek(0)
+            said = log.read().strip().splitlines()[-1:] if code else []
+        self.keep(task, seed, arm, path, " ".join([f"exit code {code}:", *said]) if code else None)
+
+    def keep(self, task: Task, seed: int, arm: str, path: Path, failure: str | None = None) -> None:
+        """Keep a run's settings and metrics, then its line in the ledger, which says that all is there."""
+        lines, document = [], {}
+        if (path / "metrics.jsonl").exists():
+            lines, document = read_metrics(path), json.loads((path / "config.json").read_text())
+            keep(RunFolder.open(path), self.results / path.name)
+        if not failure and not any(task.metric in line for line in lines):
+            raise UserError(f"{path} has no metric {task.metric}, by which the plan scores {task.name}")
+        met = first_to_meet(lines, task.metric, task.threshold, task.more) or {}
+        last: Mapping[str, Any] = lines[-1] if lines else {}
+        recent = [line.get(task.metric, math.nan) for line in lines[-WINDOW:]]
+        row: Row = {
+            "task": task.name,
+            "seed": seed,
+            "arm": arm,
+            "order": self.plan.order(task, seed).index(arm) + 1,
+            "revision": self.revision,
+            "machine": machine(),
+            "started": document.get("created", ""),
+            "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "status": "failed" if failure else "done",
+            "iterations": last.get("iteration", ""),
+            "env_steps": last.get("env_steps", ""),
+            "wall_s": last.get("wall_s", ""),
+            "optimizer_steps": last.get("gradient_steps", ""),
+            "threshold_env_steps": met.get("env_steps", ""),
+            "threshold_optimizer_steps": met.get("gradient_steps", ""),
+            "threshold_wall_s": met.get("wall_s", ""),
+            "training_score": sum(recent) / len(recent) if recent else "",
+            "note": "; ".join(self._notes(task, seed, arm, len(document.get("sessions", ())), failure)),
+        }
+        if not failure:
+            found = evaluate(path, num_envs=self.plan.episodes)
+            leader = next(s for s in found.scores if s.policy == found.leader and s.mode == "deterministic")
+            row |= {"evaluated_score": leader.extra[task.evaluated], "evaluated_episodes": leader.episodes}
+        with (self.results / "ledger.csv").open("r+", newline="") as file:
+            header = file.readline().strip().split(",")
+            file.seek(0, 2)
+            csv.DictWriter(file, header, lineterminator="\n").writerow({name: short(x) for name, x in row.items()})
+
+    def _notes(self, task: Task, seed: int, arm: str, sessions: int, failure: str | None) -> list[str]:
+        """What a reader must know of a run that was not as the plan wants it."""
+        ledger = read_ledger(self.results)
+        block = [row["revision"] for row in ledger if (row["task"], row["seed"]) == (task.name, str(seed))]
+        notes = [" ".join(failure.split())] if failure else []
+        if tries(ledger, task, seed, arm):
+            notes.append("again after a failure")
+        if sessions > 1:
+            notes.append(f"in {sessions} sessions")
+        if block and block[0] != self.revision:
+            notes.append(f"block begun at {block[0]}")
+        return notes
 
 
-def train_block(
-    plan: Plan, task: Task, seed: int, arms: Sequence[str], runs: Path, keeper: Keeper, until: float
-) -> None:
-    """Train these arms of a block, and keep what each leaves as it ends."""
-    ledger = read_ledger(keeper.results)
-    cells = {arm: make_cell(plan, task, seed, arm, ledger, runs) for arm in arms}
-    names = {cell.name: arm for arm, cell in cells.items()}
-    failed: dict[str, str] = {}
+def first_to_meet(
+    lines: Sequence[Mapping[str, float]], metric: str, threshold: float, more: bool = True
+) -> Mapping[str, float] | None:
+    """The first line at which the metric's mean over a window meets the threshold; None if it never does."""
+    values = [line.get(metric, math.nan) for line in lines]  # NaN before the first episode ends, which meets nothing
+    for end in range(WINDOW, len(lines) + 1):
+        mean = sum(values[end - WINDOW : end]) / WINDOW
+        if mean >= threshold if more else mean <= threshold:
+            return lines[end - 1]
+    return None
 
-    def make_view(progress: GridProgress) -> Deadline:
-        nonlocal failed
-        failed = progress.failed
-        return Deadline(until, progress)
 
-    def finished(cell: Cell) -> None:
-        keeper.keep(task, seed, names[cell.name], cell)
+def short(value: object) -> object:
+    """A number as it is written down; empty where nothing was measured."""
+    if not isinstance(value, float):
+        return value
+    return "" if math.isnan(value) else int(value) if value.is_integer() else f"{value:.6g}"
 
-    print(f"{task.name}, seed {seed}: {', '.join(arms)}", flush=True)
-    try:
-        run(list(cells.values()), runs / "logs", workers=keeper.workers, make_view=make_view, finished=finished)
-    finally:  # also when the time is up before the others end
-        for name, failure in failed.items():
-            keeper.keep(task, seed, names[name], cells[names[name]], failure)
+
+def machine() -> str:
+    gpu = f"one {torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    return f"{gpu}{os.cpu_count()} cores, {platform.machine()}, {versions}"
+
+
+def pack(runs: Sequence[Path], carry: Path) -> None:
+    """Make a file of each of these runs that has a checkpoint, with its newest one; files of other runs are removed."""
+    carry.mkdir(parents=True, exist_ok=True)
+    for path in carry.glob("*.tar"):
+        path.unlink()
+    for run in runs:
+        saved = [path for path in (run / "checkpoints").glob("*") if path.name.isdigit()]
+        if saved:
+            newest = max(saved, key=lambda path: int(path.name))
+            with tarfile.open(carry / f"{run.name}.tar", "w") as file:
+                for path in [*(path for path in run.iterdir() if path.name != "checkpoints"), newest]:
+                    file.add(path, path.relative_to(run.parent))
+
+
+def unpack(carry: Path, runs: Path) -> None:
+    """Restore the runs that an earlier machine packed, except those that are here."""
+    for path in sorted(carry.glob("*.tar")):
+        if not (runs / path.stem).exists():
+            try:
+                with tarfile.open(path) as file:
+                    file.extractall(runs, filter="data")
+            except (tarfile.TarError, OSError) as error:
+                raise UserError(f"{path} cannot be unpacked ({error}); remove it to train this run again") from None
 
 
 def status(plan: Plan, ledger: Rows) -> str:
-    """What is done, what is next, and how long the rest takes."""
-    rates: dict[str, list[float]] = {}
-    for line in read_lines(ROOT / "results" / "speed" / "h200.jsonl"):
-        if line["algo"] == "cpo":
-            rates.setdefault(line["task"], []).append(line["training"])
-    left = list(plan.left(ledger))
-    runs = sum(len(plan.order(task, seed)) for task, seed in plan.blocks())
-    missing = sum(len(arms) for _, _, arms in left)
-    lines = [
-        f"{runs - missing} of {runs} runs are done, {len(plan.blocks()) - len(left)} of {len(plan.blocks())} blocks."
-    ]
-    if left:
-        task, seed, arms = left[0]
-        lines.append(f"Next: {task.name}, seed {seed}: {', '.join(arms)}.")
-    minutes = 0.0
-    for task, _, arms in left:
-        known = rates.get(task.rate_of or task.name, [math.nan])
-        minutes += len(arms) * task.cap / (sum(known) / len(known)) / 60
-    lines.append(f"Left: {minutes:.0f} GPU minutes at CPO's rates in results/speed, without compiling and evaluation.")
-    return "\n".join(lines)
+    """What is done and what is next."""
+    runs, left = len(plan.blocks()) * len(plan.arms), list(plan.left(ledger))
+    steps = sum(task.cap for task, _, _ in left)
+    then = f" Next: {run_name(*left[0], ledger)}. {steps / 1e9:.2f} G environment steps are left." if left else ""
+    return f"{runs - len(left)} of {runs} runs are done.{then}"
 
 
 def main(plan: Plan = PLAN) -> None:
     parser = options(__doc__)
     parser.add_argument("what", choices=("next", "status", "table"))
     parser.add_argument("--minutes", type=float, default=8)
-    parser.add_argument("--workers", type=int, default=1, help="runs at a time; the plan wants one, so more are noted")
     parser.add_argument("--out", type=Path, default=Path("runs/evidence"), help="for run folders")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "evidence", help="has ledger.csv")
     parser.add_argument("--carry", type=Path, help="folder for unfinished runs")
@@ -160,21 +209,29 @@ def main(plan: Plan = PLAN) -> None:
     if args.what != "next":
         print(status(plan, ledger) if args.what == "status" else table(plan, ledger))
         return
-    for name in ("minutes", "workers"):
-        if not getattr(args, name) > 0:
-            raise UserError(f"--{name} must be more than 0, not {getattr(args, name)}")
+    if not args.minutes > 0:
+        raise UserError(f"--minutes must be more than 0, not {args.minutes}")
     commit, *changes = (args.revision or git_revision() or "").partition("+")
     if not commit:
         raise UserError("this is no git checkout, so the ledger needs the source's --revision")
     if "cuda" in plan.flags and not torch.cuda.is_available():
         raise UserError("the plan's runs need a CUDA GPU, and torch sees none")
-    train_next(
-        plan,
-        args.out,
-        Keeper(plan, args.results, "".join([commit[:10], *changes]), args.workers),
-        args.minutes,
-        args.carry,
-    )
+    until = time.monotonic() + 60 * args.minutes
+    work(Sitting(plan, args.out, args.results, "".join([commit[:10], *changes]), until), args.carry)
+
+
+def work(sitting: Sitting, carry: Path | None = None) -> None:
+    """Train until the time is up, and carry the unfinished run from machine to machine."""
+    if carry is not None:
+        unpack(carry, sitting.runs)
+    try:
+        sitting.train_all()
+    except TimeIsUp:
+        print("the time is up; the same command resumes")
+    finally:
+        if carry is not None:
+            ledger = read_ledger(sitting.results)
+            pack([sitting.runs / run_name(*run, ledger) for run in sitting.plan.left(ledger)], carry)
 
 
 if __name__ == "__main__":

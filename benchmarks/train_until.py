@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from command import command, options
-from studies.planned import thin
 
 from echelon.commands.train import configure
 from echelon.console.view import PlainView
@@ -31,10 +30,11 @@ def within(minutes: float) -> Callback:
 
 
 def keep(folder: RunFolder, out: Path) -> None:
-    """Settings and thinned metrics of a run."""
+    """Keep a run's settings, and every tenth line of its metrics with the last."""
     out.mkdir(parents=True, exist_ok=True)
     shutil.copy(folder.path / "config.json", out / "config.json")
-    lines = thin(read_metrics(folder))
+    lines = read_metrics(folder)
+    lines = [line for line in lines if line["iteration"] % 10 == 1 or line is lines[-1]]
     names = list(dict.fromkeys(name for line in lines for name in line))
     with (out / "metrics.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, names)

@@ -6,7 +6,7 @@
     cd deployed && python deploy_allegro_hand.py policy.onnx hand.mjb --episodes 256
 
 What is observed, what an action does, goals, successes and ends of episodes are those of docs/tasks/allegro_hand.md,
-by default. `python benchmarks/deployment.py RUN` does all of this and compares with `echelon evaluate`.
+by default. `results/deployment/run.py RUN` does all of this and compares with `echelon evaluate`.
 """
 
 import argparse

@@ -1,25 +1,24 @@
-"""The plan's runs: their order, what is kept of them, how they go on, and the plan's tests."""
+"""The plan's runs: their order, what is kept of them, how they resume, and the plan's tests."""
 
-import contextlib
+import csv
 import json
 import math
-import signal
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import evidence
+import evidence_plan as planned
+import paired
 import pytest
-from studies import paired, planned
-from studies.carrying import pack
-from studies.running import ROOT, read
 
-from echelon.console.view import NullView
+from echelon.commands.train import configure
 from echelon.errors import UserError
-from echelon.training.loop import train
 
 NAN = float("nan")
-HEADER = (ROOT / "results" / "evidence" / "ledger.csv").read_text().splitlines()[0]
+HEADER = (evidence.ROOT / "results" / "evidence" / "ledger.csv").read_text().splitlines()[0]
 TINY = planned.Plan(
     tasks=(
         planned.Task("CartpoleSwingup", 384, "return/leader", 1e9, "upright_late"),
@@ -56,7 +55,8 @@ def test_blocks_are_in_the_order_of_the_plan() -> None:
 def test_arms_are_what_the_plan_says() -> None:
     for task, seed in evidence.PLAN.blocks()[:6]:
         for arm in evidence.PLAN.order(task, seed):
-            config = planned.make_cell(evidence.PLAN, task, seed, arm, [], Path("runs")).config
+            name, *flags = evidence.PLAN.command(task, seed, arm)
+            config = configure(name, flags)
             assert (config.num_envs, config.seed, config.env_steps) == (24_576, 101, task.cap)
             paper = arm == "cpo" and task.name in ("AllegroHand", "ShadowHand")
             assert config.algo != "cpo" or (config.adversary.coef > 0) == paper
@@ -65,62 +65,53 @@ def test_arms_are_what_the_plan_says() -> None:
 
 def test_a_run_in_the_ledger_is_not_repeated_but_one_that_failed_once_is() -> None:
     ledger = [line("CartpoleSwingup", 1, "ppo"), line("CartpoleSwingup", 1, "cpo", status="failed")]
-    ((task, seed, arms),) = TINY.left(ledger)
-    assert (task.name, seed, arms) == ("CartpoleSwingup", 1, ["cpo"])
-    assert planned.make_cell(TINY, task, 1, "cpo", ledger, Path("runs")).name == "CartpoleSwingup-cpo-s1-again"
+    ((task, seed, arm),) = TINY.left(ledger)
+    assert (task.name, seed, arm) == ("CartpoleSwingup", 1, "cpo")
+    assert planned.run_name(task, 1, "cpo", ledger) == "CartpoleSwingup-cpo-s1-again"
     assert not list(TINY.left([*ledger, ledger[1]]))
 
 
-class Stop(NullView):
-    """Interrupts a run in its first iteration."""
-
-    def update(self, metrics: Mapping[str, float]) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_block_is_interrupted_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results, runs, carried = tmp_path / "results", tmp_path / "runs", tmp_path / "carried"
+def test_a_sitting_is_interrupted_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results, here, carried = tmp_path / "results", tmp_path / "here", tmp_path / "carried"
     results.mkdir()
     (results / "ledger.csv").write_text(HEADER + "\n")
-    task, keeper = TINY.tasks[0], planned.Keeper(TINY, results, "abc", 2)
-    evidence.train_next(TINY, runs, keeper, 1e-9)  # ends its runs before they have done anything
+    task, name = TINY.tasks[0], "CartpoleSwingup-cpo-s1"
+    evidence.work(evidence.Sitting(TINY, here, results, "abc", time.monotonic() + 0.1))  # before a run has begun
     assert planned.read_ledger(results) == []
-    assert "stopped; the same command goes on" in capsys.readouterr().out
+    assert "the time is up; the same command resumes" in capsys.readouterr().out
 
-    cell = planned.make_cell(TINY, task, 1, "cpo", [], tmp_path / "elsewhere")
-    with contextlib.suppress(KeyboardInterrupt):
-        train(cell.config, Stop())
-    pack([cell], carried)
-    assert [path.name for path in carried.iterdir()] == ["CartpoleSwingup-cpo-s1.tar"]
-    evidence.train_next(TINY, tmp_path / "here", keeper, 5, carried)
-    assert "CartpoleSwingup-cpo-s1 goes on" in capsys.readouterr().out
+    begun = [*TINY.command(task, 1, "cpo"), "--env-steps", "192", "--out", str(tmp_path / "elsewhere" / name)]
+    subprocess.run([sys.executable, "-m", "echelon", "train", *begun], check=True, capture_output=True)
+    evidence.pack([tmp_path / "elsewhere" / name], carried)
+    assert [path.name for path in carried.iterdir()] == [f"{name}.tar"]
+    sitting = evidence.Sitting(TINY, here, results, "abc", time.monotonic() + 300)
+    evidence.work(sitting, carried)
+    assert f"{name} resumes" in capsys.readouterr().out
     assert not list(carried.iterdir())
 
     assert (results / "ledger.csv").read_text().splitlines()[0] == HEADER
     rows = {row["arm"]: row for row in planned.read_ledger(results)}
-    assert {arm: int(row["order"]) - 1 for arm, row in rows.items()} == {
-        arm: i for i, arm in enumerate(TINY.order(task, 1))
-    }
+    assert [rows[arm]["order"] for arm in TINY.order(task, 1)] == ["1", "2"]
     for row in rows.values():
         assert (row["status"], row["iterations"], row["env_steps"], row["revision"]) == ("done", "2", "384", "abc")
         assert (row["threshold_env_steps"], row["evaluated_episodes"]) == ("", "2")
         assert 0 <= float(row["evaluated_score"]) <= 1
-    assert rows["cpo"]["note"] == "2 runs at a time; in 2 sessions"
-    kept = read(results / "CartpoleSwingup.csv")
-    assert [row["iteration"] for row in kept if row["method"] == "cpo"] == ["1", "2"]  # every tenth, and the last
-    config = json.loads((results / "settings" / "CartpoleSwingup-cpo-s1.json").read_text())["config"]
-    assert config["algo"] == "cpo"
+    assert rows["cpo"]["note"] == "in 2 sessions"
+    with (results / name / "metrics.csv").open() as file:
+        assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2"]  # every tenth, and the last
+    assert json.loads((results / name / "config.json").read_text())["config"]["algo"] == "cpo"
     before = (results / "ledger.csv").read_text()
-    evidence.train_next(TINY, tmp_path / "here", keeper, 5)
+    evidence.work(sitting)
     assert (results / "ledger.csv").read_text() == before
 
 
 def test_a_failure_is_a_line(tmp_path: Path) -> None:
     (tmp_path / "ledger.csv").write_text(HEADER + "\n")
-    cell = planned.make_cell(TINY, TINY.tasks[0], 1, "ppo", [], tmp_path)
-    planned.Keeper(TINY, tmp_path, "abc", 1).keep(TINY.tasks[0], 1, "ppo", cell, "it broke,\nbadly")
+    plan = replace(TINY, arms={"ppo": ("--algo", "ppo", "--num-envs", "0")}, flags=("--device", "cpu"))
+    evidence.Sitting(plan, tmp_path / "runs", tmp_path, "abc", time.monotonic() + 300).train(plan.tasks[0], 1, "ppo")
     (row,) = planned.read_ledger(tmp_path)
-    assert (row["arm"], row["status"], row["note"], row["iterations"]) == ("ppo", "failed", "it broke, badly", "")
+    assert (row["arm"], row["status"], row["iterations"]) == ("ppo", "failed", "")
+    assert row["note"].startswith("exit code 2: echelon: ")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +127,7 @@ def test_a_failure_is_a_line(tmp_path: Path) -> None:
 )
 def test_steps_to_a_threshold(values: list[float], more: bool, iteration: int | None) -> None:
     lines = [{"score": value, "iteration": i + 1} for i, value in enumerate(values)]
-    met = planned.first_to_meet(lines, "score", 1.0, more)
+    met = evidence.first_to_meet(lines, "score", 1.0, more)
     assert (met and met["iteration"]) == iteration
 
 
@@ -182,8 +173,7 @@ def test_a_table_of_what_is_there() -> None:
 def test_status_and_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = evidence.status(evidence.PLAN, [])
     assert "0 of 144 runs" in text
-    assert "Next: AllegroHand, seed 101" in text
-    assert "nan" not in text
+    assert "Next: AllegroHand-" in text
     for words, sentence in (
         (["next", "--minutes", "0"], "--minutes must be more than 0, not 0.0"),
         (["status", "--results", str(tmp_path)], "has no ledger.csv"),

@@ -8,7 +8,7 @@ from echelon.tasks.allegro_kuka import objects
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
 OPEN = [0.0, 0.1, 0.1, 0.1] * 3 + [1.3, 0.2, 0.1, 0.1]
-# A cube of 6.25 cm and one of 8.75 × 7.5 × 3.75 cm, both 98 g. Grasps found by benchmarks/allegro_kuka_grasps.py.
+# A cube of 6.25 cm and one of 8.75 × 7.5 × 3.75 cm, both 98 g. Grasps found by results/allegro_kuka_grasps/run.py.
 SCALES = [(1.25, 1.25, 1.25), (0.75, 1.5, 1.75)]
 QUARTER = (2**-0.5, 0.0, 0.0, 2**-0.5)
 ABOVE = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from command import markdown
-from studies.running import Study, read
+from running import Study, read
 
 from echelon.report.statistics import Scores, bootstrap_interval, interquartile_mean, probability_of_improvement
 

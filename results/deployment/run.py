@@ -1,6 +1,6 @@
 """Whether an exported AllegroHand policy does the same outside: ONNX in a plain MuJoCo loop, and `echelon evaluate`.
 
-    python benchmarks/deployment.py runs/AllegroHand-ppo-s0 --episodes 256
+    PYTHONPATH=benchmarks python results/deployment/run.py runs/AllegroHand-ppo-s0 --episodes 256
 
 The loop is `examples/deploy_allegro_hand.py`, run where Echelon and torch cannot be imported. Both play so many
 episodes of the leader at its mean, with starts and goals of their own from the same distributions, on MuJoCo's CPU
@@ -23,7 +23,7 @@ from echelon import RunFolder, evaluate, robots
 from echelon.export.files import export
 from echelon.export.policy import Extract
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "deploy_allegro_hand.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy_allegro_hand.py"
 ALONE = """
 import runpy, sys
 for name in ("echelon", "torch"):

@@ -1,7 +1,7 @@
 """Why is FrankaCubePush hard? How often actions without a policy find the cube, and whether it is learned once found.
 
-    python benchmarks/franka_push_study.py explore [--episodes 1024] [--json FILE]
-    python benchmarks/franka_push_study.py easy [--success-distance 0.02] [--json FILE]
+    PYTHONPATH=benchmarks python results/franka_push/run.py explore [--episodes 1024] [--json FILE]
+    PYTHONPATH=benchmarks python results/franka_push/run.py easy [--success-distance 0.02] [--json FILE]
 
 `explore` plays one episode from each of the task's starts, the same starts and the same noise in every row. *Moved* is
 how many cubes were ever farther than that from where they lay, *low* how many grip points were ever lower than 3 cm

@@ -1,6 +1,6 @@
 """Can the AllegroKuka hand pick up the cuboids? Random grasps from above, without a policy, by physics settings.
 
-    python benchmarks/allegro_kuka_grasps.py [GRASPS]
+    python results/allegro_kuka_grasps/run.py [GRASPS]
 
 Every grasp: the hand goes down over a cuboid that lies on the table, closes, lifts it by 20 cm and holds it for two
 seconds. Where the hand goes and how it closes is drawn at random, so most grasps are bad ones; what counts is how many
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 import torch
-from physics_variants import CHOSEN, vary
+from variants import CHOSEN, vary
 
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.allegro_kuka import objects, scene
@@ -45,7 +45,7 @@ VARIANTS = {
     "condim 4": "condim=4",
     "friction 0.5": "friction=0.5",
 }
-"""How they are called in a table, and how they are written (`physics_variants.py`)."""
+"""How they are called in a table, and how they are written (`variants.py`)."""
 
 
 @dataclass(frozen=True)

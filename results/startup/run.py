@@ -1,7 +1,7 @@
 """How long does `echelon train TASK` take from the start of its process to the end of its first iteration? Twice.
 
-    python benchmarks/startup.py AllegroHand ShadowHand --cache /tmp/fresh --json results/startup/h200.jsonl
-    python benchmarks/startup.py Hopper --device cpu
+    PYTHONPATH=benchmarks python results/startup/run.py AllegroHand ShadowHand --cache /tmp/fresh --json results/startup/h200.jsonl
+    PYTHONPATH=benchmarks python results/startup/run.py Hopper --device cpu
 
 The second start finds the kernels that the first one compiled. With `--cache`, all kernel caches lie in that folder: if
 it does not exist yet, the first start is that of a new machine, but for files the operating system holds in memory.

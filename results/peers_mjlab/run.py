@@ -1,8 +1,8 @@
 """mjlab's velocity task here (PPO, CPO) and with rsl_rl: reward against wall clock; and whether its step is recorded.
 
     pip install -e '.[mjlab]'
-    python benchmarks/peers/mjlab_velocity.py --seconds 30 --seeds 0 --out results/peers_mjlab
-    python benchmarks/peers/mjlab_velocity.py --iterations 36 --seeds 1 2 --together --out results/peers_mjlab
+    python results/peers_mjlab/run.py --seconds 30 --seeds 0 --out results/peers_mjlab
+    python results/peers_mjlab/run.py --iterations 36 --seeds 1 2 --together --out results/peers_mjlab
 
 Equal environments, horizon, networks (512, 256, 128, actor and critic apart), passes, minibatches, discount and first
 rate; the rest is each one's own. Each trains in a process of its own, for so many seconds after its second iteration,

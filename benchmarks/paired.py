@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from command import markdown
-from studies.planned import Plan, over, tries
-from studies.running import Rows
+from evidence_plan import Plan, Rows, over, tries
 
 ByTask = Mapping[str, Sequence[float]]
 """Differences between two arms, one for each seed."""

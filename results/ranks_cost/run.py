@@ -1,7 +1,7 @@
 """What it costs to train together.
 
-    python benchmarks/ranks_cost.py                              # on a CUDA GPU: the exchanges of an iteration
-    python benchmarks/ranks_cost.py --device cpu --sizes 1 2 4   # weak scaling: as many environments for each process
+    PYTHONPATH=benchmarks python results/ranks_cost/run.py                              # on a CUDA GPU: the exchanges of an iteration
+    PYTHONPATH=benchmarks python results/ranks_cost/run.py --device cpu --sizes 1 2 4   # weak scaling: as many environments for each process
 
 On a GPU, a trainer alone and one with a NCCL communicator of one rank take turns, both recorded as graphs; the
 difference is what launching the exchanges and scaling the sums costs. What the wires add is not in it. On CPUs,

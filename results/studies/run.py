@@ -1,20 +1,20 @@
 """Train a study: named settings with several seeds each. Its CSV files and curves go to `results/`; prints its table.
 
-    python benchmarks/study.py quick_tasks                      # goes on where it stopped
-    python benchmarks/study.py coupling_allegro_hand --workers 5
-    python benchmarks/study.py deceptive_reach --methods cpo_group no_pull
-    python benchmarks/study.py precision/Hopper --methods fp32 --device cpu --seeds 1 --env-steps 20000 --out /tmp/try
-    python benchmarks/study.py pbt_recovery --table             # trains nothing
+    PYTHONPATH=benchmarks python results/studies/run.py quick_tasks                      # goes on where it stopped
+    PYTHONPATH=benchmarks python results/studies/run.py coupling_allegro_hand --workers 5
+    PYTHONPATH=benchmarks python results/studies/run.py deceptive_reach --methods cpo_group no_pull
+    PYTHONPATH=benchmarks python results/studies/run.py precision/Hopper --methods fp32 --device cpu --seeds 1 --env-steps 20000 --out /tmp/try
+    PYTHONPATH=benchmarks python results/studies/run.py pbt_recovery --table             # trains nothing
 
-What a study asks and trains stands in `benchmarks/studies/methods.py`. The pages in `results/` are written by hand.
+What a study asks and trains stands in `methods.py`. The pages in `results/` are written by hand.
 """
 
 from pathlib import Path
 
 from command import command, options
-from studies.methods import STUDIES
-from studies.running import ROOT, cells, train
-from studies.summary import draw, table
+from methods import STUDIES
+from running import ROOT, cells, train
+from summary import draw, table
 
 from echelon.config.checks import require_device
 from echelon.errors import UserError, nearest

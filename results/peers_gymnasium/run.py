@@ -2,7 +2,7 @@
 networks and batches.
 
     pip install -e '.[gymnasium]' stable-baselines3
-    python benchmarks/peers/gymnasium_tasks.py --seeds 3 --steps 500000 --out results/peers_gymnasium/runs.csv
+    python results/peers_gymnasium/run.py --seeds 3 --steps 500000 --out results/peers_gymnasium/runs.csv
 
 All act in 16 environments for 128 steps, learn for 10 passes from 32 minibatches of 64 rows with two hidden layers of
 64, and normalise observations and rewards. All else is each one's own: actor and critic share the layers here and not

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from studies.planned import first_to_meet
-from studies.running import Row, Study
+from evidence import first_to_meet
+from running import Row, Study
 
 from echelon.config import DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
 from echelon.diagnostics.divergence import nearest_policy

@@ -1,7 +1,7 @@
 """What an adapter costs: steps per second through it, as a share of the same environment's stepped bare.
 
-    python benchmarks/adapter_overhead.py gymnasium Walker2d-v5
-    python benchmarks/adapter_overhead.py mjlab Mjlab-Velocity-Flat-Unitree-Go1 --num-envs 4096 --device cuda
+    python results/adapters/run.py gymnasium Walker2d-v5
+    python results/adapters/run.py mjlab Mjlab-Velocity-Flat-Unitree-Go1 --num-envs 4096 --device cuda
 
 Two measurements in one run. *Inside*: every step goes through the adapter, and the time between the call of the bare
 environment's step and its return is taken apart; so resets and whatever else the machine does fall on both alike. *In
