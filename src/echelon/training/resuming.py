@@ -80,8 +80,7 @@ def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, path: 
         )
     elif not isinstance(trainer.env, Stateful) or not found.state["trainer"]["env"]:
         view.message(
-            "the environment saves no state (state_dict), so new episodes start: "
-            "learning continues, but not to the bit"
+            "the environment saves no state (state_dict), so new episodes start: learning continues, but not to the bit"
         )
     return seconds
 
