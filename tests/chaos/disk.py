@@ -94,13 +94,15 @@ def moved(place: Path, tries: int, rng: random.Random) -> Outcome:
         ended = Child(act).wait()
         outcome.tries += 1
         what = f"{algo}, {way} at step {when}"
-        outcome.check(ended.code == 2 and ".rescued" in ended.said, f"{what}: {ended.said}")
+        outcome.check(ended.code == 2 and "so the run stops" in ended.said, f"{what}: {ended.said}")
         outcome.check(run.exists() == (way == "replaced"), f"{what}: the folder was made anew")
-        rescued = run.with_name(f"{run.name}.rescued")
-        ended = Child(lambda rescued=rescued, algo=algo: train(run_config(rescued, algo))).wait()
+        if way == "deleted":
+            continue
+        left = run if way == "replaced" else run.with_name(f"{run.name}-elsewhere")
+        ended = Child(lambda left=left, algo=algo: train(run_config(left, algo))).wait()
         outcome.check(ended.code == 0, f"{what}, resumed: {ended.said}")
         if ended.code == 0:
-            found = [one for one in differences(RunFolder.open(rescued), whole) if "jsonl" not in one]
+            found = differences(RunFolder.open(left), whole)
             outcome.check(not found, f"{what}: {', '.join(found)}")
     return outcome
 

@@ -20,7 +20,7 @@ from echelon.rollout.acting import Actor, Player
 from echelon.runs import checkpoint as checkpoints
 from echelon.runs.folder import RunFolder
 from echelon.tasks import built_in, make, maker
-from echelon.training.memory import require_room_for_envs
+from echelon.training.memory import explain_full_memory
 from echelon.training.trainer import make_model
 
 Mode = Literal["deterministic", "sampled"]
@@ -80,10 +80,11 @@ def evaluate(
     torch.set_num_threads(config.threads)
     policies, state = complete(config).num_policies, found.state["trainer"]
     small = 2 * policies * num_envs <= MAX_SIDE_BY_SIDE
-    if where.type == "cuda" and small and make_env is None and built_in(config):
-        figures = side_by_side(config, state, policies, num_envs, where, seed)
-    else:
-        figures = one_after_another(config, state, policies, num_envs, where, seed, make_env or maker(config))
+    with explain_full_memory(replace(config, num_envs=num_envs, device=where.type)):  # pyright: ignore[reportArgumentType]
+        if where.type == "cuda" and small and make_env is None and built_in(config):
+            figures = side_by_side(config, state, policies, num_envs, where, seed)
+        else:
+            figures = one_after_another(config, state, policies, num_envs, where, seed, make_env or maker(config))
     scores = [_score(figures[policy, mode], policy, mode) for mode in MODES for policy in range(policies)]
     steps = config.steps_per_iteration * found.iteration
     leader = found.state["trainer"]["leader"]
@@ -95,8 +96,6 @@ def one_after_another(
 ) -> dict[tuple[int, Mode], Figures]:
     """Figures of every policy and mode, in environments made for each: what any environment can, and what takes the
     fewest steps, since each stops when its own episodes have ended."""
-    one_step = replace(config.update, horizon=1)
-    require_room_for_envs(replace(config, num_envs=num_envs, update=one_step), make_env, device)
     found: dict[tuple[int, Mode], Figures] = {}
     for mode, policy in itertools.product(MODES, range(policies)):
         env = _adapted(make_env(num_envs, device, seed), state)

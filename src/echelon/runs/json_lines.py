@@ -28,7 +28,7 @@ def read_lines(path: Path, warn: bool = False) -> list[Line]:
 
 class LineWriter:
     """Appends to a file of lines. Those after the iteration that a run resumes from are dropped first; a new run keeps
-    none. The file stays open, so that its lines can be had even if the folder is moved or deleted."""
+    none."""
 
     def __init__(self, folder: RunFolder, name: str, completed: int = 0, warn: bool = False) -> None:
         self.path, self.name = folder.path / name, name
@@ -45,7 +45,7 @@ class LineWriter:
             if self._file is None:
                 if "/" in self.name:
                     self.path.parent.mkdir(exist_ok=True)
-                self._file = self.path.open("a+b", buffering=0)
+                self._file = self.path.open("ab", buffering=0)
             data = memoryview("".join(map(_text, lines)).encode())
             while data:
                 data = data[self._file.write(data) or 0 :]
@@ -55,13 +55,6 @@ class LineWriter:
         if self._file is not None:
             with writing(self.path):
                 os.fsync(self._file.fileno())
-
-    def content(self) -> bytes:
-        """The whole file, wherever it is now."""
-        if self._file is None:
-            return b""
-        self._file.seek(0)
-        return self._file.read()
 
     def close(self) -> None:
         if self._file is not None:

@@ -21,7 +21,7 @@ from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 from echelon.training.agreement import require_alike, share_folder
 from echelon.training.callbacks import Callback, Looking, ask, look, until
-from echelon.training.memory import explain_full_memory, require_room_for_envs, require_room_for_training
+from echelon.training.memory import explain_full_memory
 from echelon.training.record import NoRecord, Record, record_faults
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume
@@ -140,13 +140,11 @@ def _build(resolved: Resolved, config: TrainConfig, make_env: MakeEnv | None) ->
     make_env = make_env or maker(config, spread_clocks=True)
     count = resolved.plan.layout.num_envs
     with explain_full_memory(config):
-        require_room_for_envs(dataclasses.replace(config, num_envs=count), make_env, resolved.device)
         return make_env(count, resolved.device, resolved.ranks.seed(config.seed))
 
 
 def _prepare(env: Env, config: TrainConfig, resolved: Resolved) -> Trainer:
     with explain_full_memory(config):
-        require_room_for_training(env, dataclasses.replace(config, num_envs=env.num_envs))
         return Trainer(env, config, resolved.plan)
 
 

@@ -27,7 +27,7 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, makes_shares
 from echelon.training.loop import set_up_torch
-from echelon.training.memory import explain_full_memory, require_room_for_envs, require_room_for_training
+from echelon.training.memory import explain_full_memory
 from echelon.training.record import Record, record_faults
 from echelon.training.resolve import Resolved, resolve
 from echelon.training.resuming import resume, warm_start
@@ -59,7 +59,6 @@ def train_seeds(
         whole, envs = _environments(config, seeds, make_env, resolved.device)
         for index, env in enumerate(envs):
             _, folders[index] = with_env_settings(folders[index].config, folders[index], env)
-        require_room_for_training(envs[0], everything)
         trainer = StackedTrainer(envs, folders[0].config, seeds, resolved.plan, whole)
     for run, folder in zip(trainer.runs, folders, strict=True):
         run.config = folder.config  # with the seed's own folder
@@ -104,13 +103,11 @@ def _environments(
     config: TrainConfig, seeds: Sequence[int], make_env: MakeEnv | None, device: torch.device
 ) -> tuple[Env, Sequence[Env]]:
     """All environments as one, and those of each seed."""
-    everything = replace(config, num_envs=len(seeds) * config.num_envs)
     one = make_env or maker(config, spread_clocks=True)
-    require_room_for_envs(everything, one, device)
     if make_env is None and makes_shares(config) and len(seeds) > 1:
         from echelon.tasks.shares import shares  # with MuJoCo
 
-        task: Any = make(config.task, config.env, everything.num_envs, device, seeds, spread_clocks=True)
+        task: Any = make(config.task, config.env, len(seeds) * config.num_envs, device, seeds, spread_clocks=True)
         return task, shares(task)
     envs = [one(config.num_envs, device, seed) for seed in seeds]
     return SideBySide(envs), envs

@@ -4,14 +4,12 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.view import View
 from echelon.envs.contract import Configured, Env
 from echelon.errors import UserError
 from echelon.runs import checkpoint
-from echelon.runs.durable import write_durably
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import LineWriter
 from echelon.runs.lock import still_ours
@@ -92,28 +90,12 @@ class Session:
             file.sync()
 
     def require_folder(self) -> None:
-        """If the folder was moved, deleted or replaced, save the run in a folder beside it and raise a `UserError`."""
-        path = self.folder.path
-        if still_ours(path):
-            return
-        names = (path.with_name(f"{path.name}.rescued{number or ''}") for number in count())
-        place = next(name for name in names if not name.exists())
-        try:
-            rescued = RunFolder.create_or_resume(dataclasses.replace(self.trainer.config, out=str(place)))
-            for file in self.files:
-                if content := file.content():
-                    (place / file.name).parent.mkdir(exist_ok=True)
-                    write_durably(place / file.name, content)
-            checkpoint.save(rescued, self.trainer.iteration, self.state())
-            rescued.note_saved()
-        except (OSError, UserError) as error:
+        """Raise a `UserError` if the folder was moved, deleted or replaced: it is not made a second time."""
+        if not still_ours(self.folder.path):
             raise UserError(
-                f"{path} was moved or deleted while it was trained, and nothing could be saved beside it: {error}"
-            ) from None
-        raise UserError(
-            f"{path} was moved or deleted while it was trained; the state after iteration {self.trainer.iteration} and "
-            f"what was logged are in {place}: the same command with --out {place} goes on there"
-        )
+                f"{self.folder.path} was moved or deleted while it was trained, so the run stops; if it was moved, "
+                "the same command with --out and its new place resumes it from its last checkpoint"
+            )
 
 
 def with_env_settings(config: TrainConfig, folder: RunFolder, env: Env | None) -> tuple[TrainConfig, RunFolder]:
