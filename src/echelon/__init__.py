@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echelon.algorithms import Algorithm, register
     from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
+    from echelon.config.variants import apply_variants
     from echelon.console.view import NullView, PlainView
     from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
     from echelon.evaluation.during import evaluate_every
     from echelon.evaluation.evaluate import evaluate
     from echelon.export.policy import load_policy
-    from echelon.presets import preset
-    from echelon.presets.environment import make
-    from echelon.presets.variants import apply_variants
     from echelon.runs.folder import RunFolder
     from echelon.runs.metrics import read_metrics
+    from echelon.tasks import preset
+    from echelon.tasks.environment import make
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train
     from echelon.training.seeds import train_seeds
@@ -28,17 +28,17 @@ __version__ = "0.1.0"
 _PLACES = {
     "echelon.algorithms": ("Algorithm", "register"),
     "echelon.config": ("ModelConfig", "TaskConfig", "TrainConfig", "UpdateConfig"),
+    "echelon.config.variants": ("apply_variants",),
     "echelon.console.view": ("NullView", "PlainView"),
     "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),
     "echelon.evaluation.during": ("evaluate_every",),
     "echelon.evaluation.evaluate": ("evaluate",),
     "echelon.export.policy": ("load_policy",),
-    "echelon.presets": ("preset",),
-    "echelon.presets.environment": ("make",),
-    "echelon.presets.variants": ("apply_variants",),
     "echelon.runs.folder": ("RunFolder",),
     "echelon.runs.metrics": ("read_metrics",),
+    "echelon.tasks": ("preset",),
+    "echelon.tasks.environment": ("make",),
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train",),
     "echelon.training.seeds": ("train_seeds",),
@@ -80,8 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: torch alone takes seconds."""
-    if name == "presets":
-        return import_module("echelon.presets")
+    if name == "tasks":
+        return import_module("echelon.tasks")
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'echelon' has no attribute {name!r}")
     return getattr(import_module(_PLACE_OF[name]), name)

@@ -9,22 +9,22 @@ from echelon.runs.durable import writing
 USAGE = """\
 usage: echelon new-task NAME [FOLDER]
 
-Write NAME's skeleton into FOLDER, here unless given: a Python file with the task and a MuJoCo model. Both train as they
-are. Put your model in place of the other, then say what is seen, what is rewarded, and where an episode starts.
+Write NAME's skeleton as a folder into FOLDER, here unless given: its settings, the task and a MuJoCo model, in the
+shape of the built-in tasks. It trains as it is. Put your model in place of the other, then say what is seen, what is
+rewarded, and where an episode starts.
 """
 
-
-NOTE = "\n\n`echelon new-task NAME` writes this file under that name, for you to change.\n"
-"""What the skeleton says of itself, and a task made of it does not."""
+SKELETON = Path(__file__).parents[1] / "tasks" / "_skeleton"
 
 
 def renamed(text: str, name: str, module: str) -> str:
     """The skeleton with the user's names."""
-    return text.replace(NOTE, "").replace("Skeleton", name).replace("skeleton.xml", f"{module}.xml")
+    text = text.replace("from echelon.tasks._skeleton.", "from .")
+    return text.replace("Skeleton", name).replace("skeleton", module)
 
 
 def run(arguments: list[str]) -> int:
-    """Write two files, and say what to type next."""
+    """Write the task's folder, and say what to type next."""
     if not arguments or {"-h", "--help"} & set(arguments):
         print(USAGE, end="")
         return 0
@@ -34,16 +34,16 @@ def run(arguments: list[str]) -> int:
     if len(arguments) > 2:
         raise UserError(f"new-task takes a name and a folder, not {len(arguments)} words")
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    source = Path(__file__).parents[1] / "tasks"
-    files = {folder / f"{module}{ending}": (source / f"skeleton{ending}").read_text() for ending in (".py", ".xml")}
-    for path in files:
-        if path.exists():
-            raise UserError(f"{path} exists already; choose another name or folder")
+    task = folder / module
+    if task.exists():
+        raise UserError(f"{task} exists already; choose another name or folder")
     with writing(folder, "choose another folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in files.items():
-            path.write_text(renamed(text, name, module))
-    print(f"Written: {' and '.join(map(str, files))}. Next{'' if str(folder) == '.' else f', in {folder}'}:")
+        task.mkdir(parents=True)
+        for part in ("__init__.py", "settings.py", "task.py", "skeleton.xml"):
+            text = renamed((SKELETON / part).read_text(), name, module)
+            (task / part.replace("skeleton", module)).write_text(text)
+    where = "" if str(folder) == "." else f", in {folder}"
+    print(f"Written: settings.py, task.py and {module}.xml in {task}. Next{where}:")
     print(f"  try it out  echelon env check {module}:{name}")
     print(f"  train it    echelon train --env {module}:{name}")
     return 0

@@ -151,8 +151,8 @@ def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
         return None
     from echelon.config import from_dict, to_dict
     from echelon.console.flags import one_value, parse, split_flags
-    from echelon.presets import preset
     from echelon.runs.folder import RunFolder
+    from echelon.tasks import preset
     from echelon.training.resolve import resolve
 
     given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
@@ -212,11 +212,9 @@ def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolve
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
+    from echelon.config.variants import apply_variants
     from echelon.console.flags import joined, parse
-    from echelon.presets import preset
-    from echelon.presets.best import best_variants
-    from echelon.presets.variants import apply_variants
-    from echelon.tasks import TASKS
+    from echelon.tasks import TASKS, best_variants, preset
 
     start = preset(task)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"

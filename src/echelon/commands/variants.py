@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> int:
     if arguments:
         raise UserError(f"echelon variants takes no arguments, but got {shlex.join(arguments)}")
 
-    from echelon.presets.variants import VARIANTS
+    from echelon.config.variants import VARIANTS
 
     width = max(map(len, VARIANTS))
     print("".join(f"  {name:<{width}}  {variant.description}\n" for name, variant in VARIANTS.items()), end="")

@@ -4,6 +4,7 @@ A source is a text, stored with the run, so that whoever opens the run can build
 
     gymnasium:Walker2d-v5      a library that has an adapter here, and the environment's name there
     mypackage.module:make      a function `make(num_envs, device, seed, **args)`, or a class of such a constructor
+    mypackage.reach_arm:Reach  a task in a folder like those of `echelon.tasks`
     myrobot                    an entry point of the group `echelon.envs`, which names such a function or class
 
 What it makes is an `Env` as in `contract.py`, or a vector environment of Gymnasium or rsl_rl, which is wrapped.
@@ -21,6 +22,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from echelon.config import ForeignSettings, TaskConfig, TrainConfig, from_dict
+from echelon.config.task_info import TaskInfo, tasks_in
 from echelon.errors import UserError, first_line, install, nearest
 
 if TYPE_CHECKING:
@@ -55,13 +57,27 @@ def task_name(source: str) -> str:
     return place.rpartition(".")[2] if name in NOT_NAMES else name.replace("/", "-")
 
 
-def code(source: str) -> Callable[..., Any]:
-    """The function or class that a source other than an adapter's names."""
+def in_folder(source: str) -> TaskInfo | None:
+    """The task that a source names, if it lies in a task's folder."""
+    place, name = _place(source)
+    return tasks_in(place).get(name)
+
+
+def _place(source: str) -> tuple[str, str]:
+    """Module or folder and name of a source other than an adapter's; both can be imported from here."""
     place, _, name = registered().get(source, source).partition(":")
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
     if os.getcwd() not in sys.path:  # a console script does not look where it is called
         sys.path.append(os.getcwd())
+    return place, name
+
+
+def code(source: str) -> Callable[..., Any]:
+    """The function or class that a source other than an adapter's names."""
+    if (info := in_folder(source)) is not None:
+        return info.task
+    place, name = _place(source)
     try:
         found: Any = import_module(place)
         for part in name.split("."):

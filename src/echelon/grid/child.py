@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from echelon.errors import UserError
-from echelon.presets import stored_config
 from echelon.runs.lock import Held
+from echelon.tasks import stored_config
 
 HELD = 75
 """Exit code if another process trains the cell, as of two grids on one folder: to be tried again later."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from echelon.config import to_dict
 from echelon.grid.cells import Cell
 from echelon.grid.child import HELD, INTERRUPTED
-from echelon.presets import stored_config
 from echelon.runs.durable import replace_durably, writing
+from echelon.tasks import stored_config
 
 SAVING_TIME_S = 120.0
 """Time a cell has to finish its iteration before it is killed."""

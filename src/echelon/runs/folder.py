@@ -24,11 +24,11 @@ from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import check_ranges, settings_of
 from echelon.config.spelling import setting
 from echelon.errors import UserError, closest, first_line
-from echelon.presets import stored_config
 from echelon.runs.changes import require_changeable, stored_changes
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
+from echelon.tasks import stored_config
 
 CONFIG = "config.json"
 _TEMPORARY = re.compile(r"\.(config\.json|(metrics|kl|genealogy)\.jsonl|\d+\.csv\.gz)\.\d+\.tmp")

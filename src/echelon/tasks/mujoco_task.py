@@ -7,10 +7,12 @@ Everything is batched with fixed shapes and no branch on data: start states are 
 step and used where an episode ended. That makes a step capturable as a CUDA graph.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import mujoco
@@ -24,7 +26,7 @@ from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
-from echelon.tasks.chance import Chance
+from echelon.tasks.rng import Rng
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -47,7 +49,7 @@ class MujocoTask(ABC, Generic[C]):
 
     With `spread_clocks`, `reset()` starts episodes at random times of their clock, so that they are not all truncated
     at the same step: otherwise each iteration of training would see only one phase of the episode. Evaluation leaves
-    it off, because it shortens first episodes. With `blocks`, every so many environments meet the same chance.
+    it off, because it shortens first episodes. With `blocks`, all blocks of environments draw the same random numbers.
     """
 
     substeps: ClassVar[int]
@@ -59,6 +61,8 @@ class MujocoTask(ABC, Generic[C]):
     return."""
     curriculum: ClassVar[tuple[str, ...]] = ()
     """Names of `kept` that all environments of a seed have in common: 0-d, or `[S]` of several seeds."""
+    scene: ClassVar[str]
+    """MJCF file of the scene, beside the module of the class that names it."""
     obs_spec: dict[str, int]
 
     def __init__(
@@ -71,7 +75,7 @@ class MujocoTask(ABC, Generic[C]):
         spread_clocks: bool = False,
         blocks: int = 1,
     ) -> None:
-        """Several seeds share the environments equally; `echelon.tasks.shares` takes them apart."""
+        """Several seeds share the environments equally; `echelon.tasks.seed_slices` takes them apart."""
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         config.check()
@@ -85,7 +89,7 @@ class MujocoTask(ABC, Generic[C]):
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = tuple(torch.Generator(device).manual_seed(number) for number in seeds)
         self.generator = generators[0] if len(seeds) == 1 else Generators(generators)
-        self.chance = Chance(self.generator, num_envs, blocks)
+        self.rng = Rng(self.generator, num_envs, blocks)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
         """`[N]`: control steps since the episode began."""
         self.totals: dict[str, Tensor] = {}
@@ -103,7 +107,7 @@ class MujocoTask(ABC, Generic[C]):
         self.prepare()
 
     def prepare(self) -> None:
-        """Make what the task needs besides: `obs_spec`, `totals`, `kept`, and constants of the step."""
+        """Make `obs_spec`, `totals`, `kept` and constants of the step."""
 
     def constant(self, values: object) -> Tensor:
         """A float32 tensor, made once: a captured CUDA graph cannot build tensors from Python numbers."""
@@ -125,9 +129,15 @@ class MujocoTask(ABC, Generic[C]):
             )
         return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints)
 
-    @abstractmethod
+    @classmethod
+    def scene_file(cls) -> Path:
+        """Path of `scene`."""
+        owner = next(base for base in cls.__mro__ if "scene" in vars(base))
+        return Path(inspect.getfile(owner)).with_name(cls.scene)
+
     def model(self) -> mujoco.MjModel:
-        """The MuJoCo model of the scene."""
+        """The MuJoCo model of the scene; by default the one in `scene`."""
+        return mujoco.MjModel.from_xml_path(str(self.scene_file()))  # a path, because scenes attach robots
 
     @abstractmethod
     def observe(self) -> Groups:
@@ -177,13 +187,13 @@ class MujocoTask(ABC, Generic[C]):
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Random numbers `[N, *columns]` from the task's generator."""
-        return self.chance.uniform(low, high, *columns)
+        return self.rng.uniform(low, high, *columns)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
-            self.clock.copy_(self.chance.whole(0, self.episode_length))
+            self.clock.copy_(self.rng.integers(0, self.episode_length))
         return self.observe()
 
     def step(self, action: Tensor) -> Step:
@@ -225,7 +235,7 @@ class MujocoTask(ABC, Generic[C]):
         self.begin(mask)
 
     def state_dict(self) -> State:
-        """Simulator, clocks, `totals`, `kept` and random generator; of several seeds, shares save theirs."""
+        """Simulator, clocks, `totals`, `kept` and random generator; those of several seeds are saved by `SeedSlice`."""
         return {
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),

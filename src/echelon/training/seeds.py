@@ -25,7 +25,7 @@ from echelon.envs.sources import source_of
 from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, maker, makes_shares
+from echelon.tasks import make, maker, several_seeds
 from echelon.training.loop import set_up_torch
 from echelon.training.memory import explain_full_memory
 from echelon.training.record import Record, record_faults
@@ -104,11 +104,11 @@ def _environments(
 ) -> tuple[Env, Sequence[Env]]:
     """All environments as one, and those of each seed."""
     one = make_env or maker(config, spread_clocks=True)
-    if make_env is None and makes_shares(config) and len(seeds) > 1:
-        from echelon.tasks.shares import shares  # with MuJoCo
+    if make_env is None and several_seeds(config) and len(seeds) > 1:
+        from echelon.tasks.seed_slices import seed_slices  # with MuJoCo
 
         task: Any = make(config.task, config.env, len(seeds) * config.num_envs, device, seeds, spread_clocks=True)
-        return task, shares(task)
+        return task, seed_slices(task)
     envs = [one(config.num_envs, device, seed) for seed in seeds]
     return SideBySide(envs), envs
 

@@ -22,7 +22,7 @@ from mujoco.studio.web import web_server
 from echelon.errors import UserError
 from echelon.runs.checkpoint import saved_iterations
 from echelon.runs.folder import RunFolder
-from echelon.tasks.anymal import Anymal
+from echelon.tasks.anymal.task import Anymal
 from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.guard import Guard
 from echelon.viewing.scene import Looks, camera, followed

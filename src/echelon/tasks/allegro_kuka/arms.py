@@ -6,8 +6,8 @@ import mujoco
 import torch
 from torch import Tensor
 
-from echelon.robots.kuka_allegro import ARM_JOINTS, DAMPING, FINGERS, HAND_JOINTS, STIFFNESS
 from echelon.sim.contract import Engine
+from echelon.tasks.allegro_kuka.robot import ARM_JOINTS, DAMPING, FINGERS, HAND_JOINTS, STIFFNESS
 from echelon.tasks.allegro_kuka.scene import Workplace, arm_prefix
 
 ARM_SPEED, HAND_SPEED = 10.0, 6.283

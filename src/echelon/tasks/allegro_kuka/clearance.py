@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.sim.contract import Engine
-from echelon.tasks import attitude
+from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka.objects import EDGE
 
 BALL = 0.02
@@ -49,7 +49,7 @@ class Hands:
 
 def gaps(points: Tensor, pose: Tensor, scales: Tensor) -> Tensor:
     """`[N, P]`: distances of `points [N, P, 3]` from the cuboids, in metres; 0 inside."""
-    away, axes = points - pose[:, None, :3], attitude.matrix(pose[:, 3:]).unbind(2)
+    away, axes = points - pose[:, None, :3], rotations.matrix(pose[:, 3:]).unbind(2)
     beyond = [
         ((away * axis[:, None]).sum(dim=2).abs() - 0.5 * EDGE * half[:, None]).clamp(min=0.0)
         for axis, half in zip(axes, scales.unbind(1), strict=True)

@@ -1,13 +1,20 @@
-"""Goals of the object: a point, or a pose given by four keypoints."""
+"""Start poses of the object, and its goals: a point, or a pose given by four keypoints."""
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from echelon.tasks import attitude
+from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka.objects import EDGE
 from echelon.tasks.allegro_kuka.reward import NEAR
+from echelon.tasks.allegro_kuka.scene import TABLE_TOP, Volume, Workplace
+from echelon.tasks.rng import Rng
 
 CORNERS = ((1.0, 1.0, 1.0), (1.0, 1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, -1.0, -1.0))
+CLEARANCE = 0.002
+"""Between the table and an object's lowest corner at a start, in metres."""
+BUCKET_DEPTH = 0.05
+"""Height of a goal's point above the bucket's underside, in metres."""
 
 
 class Keypoints:
@@ -22,7 +29,7 @@ class Keypoints:
     def at(self, position: Tensor, orientation: Tensor) -> Tensor:
         """`[N, K, 3]`: keypoints of objects at `position [N, 3]` with `orientation [N, 4]`, w x y z."""
         per_keypoint = orientation[:, None].expand(-1, self.count, -1).flatten(0, 1)
-        return position[:, None] + attitude.to_world(per_keypoint, self.offsets.flatten(0, 1)).unflatten(
+        return position[:, None] + rotations.to_world(per_keypoint, self.offsets.flatten(0, 1)).unflatten(
             0, (-1, self.count)
         )
 
@@ -39,3 +46,49 @@ class Goals:
         """Set new goals in the environments of `mask [N]`."""
         self.position.copy_(torch.where(mask[:, None], position, self.position))
         self.orientation.copy_(torch.where(mask[:, None], orientation, self.orientation))
+
+
+class Draws:
+    """Draws poses for all environments with the task's generator. `scales [N, 3]` are those of the objects."""
+
+    def __init__(self, place: Workplace, scales: Tensor, turned_goals: bool, rng: Rng) -> None:
+        device = scales.device
+        self.scales, self.turned_goals, self.rng = scales, turned_goals, rng
+        self._starts, self._goals = (_Drawn(volume, device) for volume in (place.object_starts, place.goals))
+        self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=device)
+        depth = BUCKET_DEPTH if place.marker == "bucket" else 0.0
+        self.above_marker = torch.tensor([0.0, 0.0, depth], device=device)
+        """Offset of the goal from its marker."""
+
+    def starts(self) -> Tensor:
+        """`[N, 7]`: object poses with random orientations, high enough to clear the table."""
+        position, orientation = self._starts.draw(self.rng), self._orientations()
+        w, x, y, z = orientation.unbind(1)
+        upwards = torch.stack((2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)), dim=1)
+        extent = 0.5 * EDGE * (upwards.abs() * self.scales).sum(dim=1)
+        position[:, 2] = torch.maximum(position[:, 2], TABLE_TOP + CLEARANCE + extent)
+        return torch.cat((position, orientation), dim=1)
+
+    def goals(self) -> tuple[Tensor, Tensor]:
+        """Positions `[N, 3]` and orientations `[N, 4]`; upright if a goal is only a point."""
+        place = self._goals.draw(self.rng) + self.above_marker
+        return place, self._orientations() if self.turned_goals else self._upright.expand(len(place), 4)
+
+    def _orientations(self) -> Tensor:
+        """`[N, 4]`: random orientations, uniform over all rotations."""
+        return normalize(self.rng.normal(4), dim=1)
+
+
+class _Drawn:
+    """A `Volume` as tensors, to draw from."""
+
+    def __init__(self, volume: Volume, device: torch.device) -> None:
+        self.low, self.high = (torch.tensor(bound, device=device) for bound in (volume.low, volume.high))
+        self.side = volume.side
+
+    def draw(self, rng: Rng) -> Tensor:
+        """`[N, 3]`: random positions, on either side."""
+        shares = rng.uniform(0.0, 1.0, 4)
+        place = self.low + (self.high - self.low) * shares[:, :3]
+        place[:, 0] += self.side * torch.where(shares[:, 3] < 0.5, -1.0, 1.0)
+        return place

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import mujoco
 import numpy as np
 
-from echelon import robots
-from echelon.robots.kuka_allegro import kuka_allegro
+from echelon.tasks.allegro_kuka.robot import kuka_allegro, read
 
 TABLE_TOP = 0.53
 """Height of the table, in metres."""
@@ -84,7 +82,7 @@ def arm_prefix(arm: int) -> str:
 
 def build(place: Workplace) -> mujoco.MjModel:
     """Build the scene. The object's coordinates come first, then those of each arm."""
-    spec = mujoco.MjSpec.from_file(str(Path(robots.__file__).parent / "kuka_table.xml"))
+    spec = read("kuka_table.xml")
     spec.geom("table").size[0] = 0.5 * place.table_width
     middle = [0.5 * (low + high) for low, high in zip(place.goals.low, place.goals.high, strict=True)]
     goal = spec.worldbody.add_body(name="goal", mocap=True, pos=(middle[0] + place.goals.side, *middle[1:]))

@@ -1,11 +1,18 @@
-"""The base class of the AllegroKuka tasks: pick up a cuboid and bring it to one goal after another.
+"""AllegroKuka: pick up a cuboid with an Allegro hand on a KUKA arm, or two, and bring it to one goal after another.
+
+| task | goal | after a success |
+|---|---|---|
+| `AllegroKukaRegrasping` | a point in the air, to be held for 30 steps | the object is back on the table |
+| `AllegroKukaReorientation` | a pose in the air | the next pose, from where the object is |
+| `AllegroKukaThrow` | a bucket out of reach | the object is back on the table, the bucket elsewhere |
+| `AllegroKukaTwoArmsReorientation` | a pose on either arm's side | the next pose |
 
 | | |
 |---|---|
 | action | arms, then fingers: steps of the arm's target angles or the angles, [-1, 1] is each finger joint's range |
 | observation | joints, palm, object, fingertips, keypoints, best distances so far, clock, successes; clipped to ±10 |
 | reward | for new best distances in reaching, lifting and approaching the goal, and 1000 per goal; see `reward` |
-| success | all keypoints within 1.5 times the tolerance of the goal's for some steps; the episode goes on |
+| success | all keypoints within 1.5 times the tolerance of the goal's for some steps; the episode continues |
 | episode | until the object falls, 50 successes, or too many steps since the last success |
 
 A reached goal is replaced within the step, and the clock restarts: the observation to act on shows the next goal. Best
@@ -14,6 +21,7 @@ a change of goal or the start of an episode, the new values are observed.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import mujoco
@@ -21,17 +29,22 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Groups, State
-from echelon.tasks import attitude
-from echelon.tasks import quaternions as quat
+from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms
 from echelon.tasks.allegro_kuka.clearance import Hands, gaps
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
-from echelon.tasks.allegro_kuka.draws import Draws
 from echelon.tasks.allegro_kuka.forces import Pushes
-from echelon.tasks.allegro_kuka.goals import Goals, Keypoints
+from echelon.tasks.allegro_kuka.goals import Draws, Goals, Keypoints
 from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, TERMS, Progress, Seen
-from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
+from echelon.tasks.allegro_kuka.scene import ONE_ARM, TWO_ARMS, Volume
+from echelon.tasks.allegro_kuka.settings import (
+    AllegroKukaConfig,
+    AllegroKukaRegraspingConfig,
+    AllegroKukaReorientationConfig,
+    AllegroKukaThrowConfig,
+    AllegroKukaTwoArmsReorientationConfig,
+)
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 OBS_CLIP = 10.0
@@ -59,16 +72,16 @@ class AllegroKuka(MujocoTask[C]):
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
         sized = ("object", "goal") if self.place.marker == "box" else ("object",)
-        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized, self.chance.each)
+        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized, self.rng.each)
         """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
         self.arms = Arms(self.engine, self.place, config.relative_arm, step)
         self.hands = Hands(self.engine)
         self.keypoints = Keypoints(self.scales, config.keypoints)
-        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.chance)
+        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.rng)
         self.goals = Goals(num_envs, device)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
-        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.chance)
-        self.tolerance = Tolerance(config, device, self.chance.seeds)
+        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.rng)
+        self.tolerance = Tolerance(config, device, self.rng.seeds)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
         self.obs_spec = {"policy": self._width()}
@@ -151,7 +164,7 @@ class AllegroKuka(MujocoTask[C]):
     def control(self, action: Tensor) -> Tensor:
         self.pushes.advance()
         pushed = self.engine.xfrc_applied
-        pushed[:, self._body, :3] = attitude.to_world(self._pose()[1], self.pushes.force).to(pushed.dtype)
+        pushed[:, self._body, :3] = rotations.to_world(self._pose()[1], self.pushes.force).to(pushed.dtype)
         return self.arms.control(action)
 
     def judge(self) -> None:
@@ -250,9 +263,9 @@ class AllegroKuka(MujocoTask[C]):
             self.arms.velocities(),
             palms.centre.flatten(1),
             palms.motion.flatten(1),
-            quat.xyzw(orientation),
+            rotations.xyzw(orientation),
             velocity[:, :3],
-            attitude.to_world(orientation, velocity[:, 3:]),  # MuJoCo's is in the object's frame
+            rotations.to_world(orientation, velocity[:, 3:]),  # MuJoCo's is in the object's frame
             (palms.fingertips - palms.centre[:, :, None]).flatten(1),
             (points[:, None] - palms.centre[:, :, None]).flatten(1),
             self._to_goal().flatten(1),
@@ -292,3 +305,32 @@ class AllegroKuka(MujocoTask[C]):
         """`[N, K, 3]`: vectors from the goal's keypoints to the object's."""
         goal = self.keypoints.at(self.goals.position, self.goals.orientation)
         return self.keypoints.at(*self._pose()) - goal
+
+
+class AllegroKukaRegrasping(AllegroKuka[AllegroKukaRegraspingConfig]):
+    """Grasp, lift and hold at a point; then again from the table."""
+
+    place = replace(ONE_ARM, marker="ball")
+
+
+class AllegroKukaReorientation(AllegroKuka[AllegroKukaReorientationConfig]):
+    """Grasp, lift and bring to a pose; then to the next one."""
+
+    place = ONE_ARM
+
+
+class AllegroKukaThrow(AllegroKuka[AllegroKukaThrowConfig]):
+    """Grasp, lift and throw into a bucket; then into another."""
+
+    place = replace(
+        ONE_ARM,
+        marker="bucket",
+        goals=Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7),
+        camera=((1.8, -1.45, 1.4), (0.2, 0.12, 0.62)),
+    )
+
+
+class AllegroKukaTwoArmsReorientation(AllegroKuka[AllegroKukaTwoArmsReorientationConfig]):
+    """Bring to poses that one arm alone may not reach."""
+
+    place = TWO_ARMS

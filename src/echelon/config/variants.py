@@ -1,0 +1,173 @@
+"""Ablations by name: the paper's, and the controls it lacks.
+
+A variant changes a config and nothing else, so `VARIANTS["no_pull"](preset("ShadowHand"))` is the whole ablation. Those
+that only make sense under one algorithm select it. Variants can follow one another; those that set optimizer steps or
+`cpo_sapg_scale` read the horizon and the number of policies they find, so they come last. `apply_variants` does that by
+name and keeps the names in the config, for the run's folder and the report.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from echelon.config.schema import ALGORITHMS, PbtConfig, TrainConfig
+from echelon.errors import UserError, nearest
+
+POLICIES = 6
+"""Of an ensemble or a population, unless set."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A change of settings, to be called on a config."""
+
+    description: str
+    settings: Mapping[str, Any]
+    """New values by dotted name."""
+    change: Callable[[TrainConfig], Mapping[str, Any]] | None = None
+    """More of them, computed from a config that has the others already."""
+
+    def __call__(self, config: TrainConfig) -> TrainConfig:
+        config = with_settings(config, self.settings)
+        return with_settings(config, self.change(config)) if self.change else config
+
+
+def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """`config` with other values of some settings, by dotted name."""
+    for name, value in settings.items():
+        group, _, field = name.rpartition(".")
+        config = replace(
+            config, **({group: replace(getattr(config, group), **{field: value})} if group else {name: value})
+        )
+    return config
+
+
+def _policies(number: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
+    """One policy is PPO; with more than one, PPO becomes CPO."""
+    return lambda config: {"algo": "ppo" if number == 1 else "cpo" if config.algo == "ppo" else config.algo}
+
+
+def _minibatches(rows: int, factor: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
+    """`factor` times the minibatches per pass over `rows`·N·H rows, or times their number where it is given.
+
+    With M even blocks CPO has 2·N·H rows, SAPG (1 + 1/M)·N·H, PPO N·H.
+    """
+
+    def change(config: TrainConfig) -> Mapping[str, Any]:
+        update = config.update
+        return {
+            "update.minibatches": factor
+            * (update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs)))
+        }
+
+    return change
+
+
+def _sapg_scale(config: TrainConfig) -> Mapping[str, Any]:
+    blocks = config.policies or POLICIES
+    return {"ensemble.loss_scale": 2 * blocks / (blocks + 1)}
+
+
+def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
+    """Members have equally many environments, so what the division leaves over is dropped."""
+    members = config.policies or POLICIES
+    return {
+        "num_envs": config.num_envs // members * members,
+        "pbt": short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
+    }
+
+
+def short_run_pbt(env_steps: int, members: int = POLICIES) -> PbtConfig:
+    """Settings of PBT for a short run of `env_steps` environment steps in all: at most sixty checks, larger mutations.
+
+    DexPBT's own are for billions of steps, with a check after each 1/166 of them. A run of a few million steps has time
+    for some tens of checks, so each of them has to change more.
+    """
+    own = env_steps // members
+    return PbtConfig(
+        interval=max(1, own // 60),
+        initial_delay=own // 15,
+        wait=own // 15,
+        mutation_probability=0.5,
+        mutation_low=1.2,
+        mutation_high=3.0,
+    )
+
+
+NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
+CENTRED = {"update.kl_rows": "own", "ensemble.advantage_scope": "centred"}
+NORMALISED_PULL = {"pull.normalise": True, "pull.beta": 0.005, "pull.temperature": 1.0}
+
+VARIANTS: dict[str, Variant] = {
+    # The paper's ablations.
+    "no_pull": Variant(
+        "CPO without the KL term (β = 0); its rows stay in the plan, so this is not SAPG",
+        {"algo": "cpo", "pull.beta": 0.0},
+    ),
+    "no_adversary": Variant("CPO without the adversarial reward (λ_adv = 0)", NO_ADVERSARY),
+    **{
+        f"lambda_f_{value}": Variant(
+            f"CPO at λ_f = {value}, with β = 0.001 and no adversarial reward",
+            NO_ADVERSARY | {"pull.temperature": value, "pull.beta": 1e-3},
+        )
+        for value in (0.5, 0.2, 0.1, 0.05)
+    },
+    "entropy_on": Variant("entropy scale 0.005, whatever the preset says", {"update.entropy_scale": 0.005}),
+    "entropy_off": Variant("no entropy bonus", {"update.entropy_scale": 0.0}),
+    # How many policies to split one batch between.
+    "policies_1": Variant("one policy, which leaves PPO", {"policies": 1}, _policies(1)),
+    **{
+        f"policies_{m}": Variant(f"{m} policies share the environments", {"policies": m}, _policies(m))
+        for m in (2, 4, 6, 8, 12)
+    },
+    "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", {"algo": "pbt"}, _short_pbt),
+    # Controls.
+    "sapg_cpo_steps": Variant(
+        "SAPG with as many optimizer steps per iteration as CPO takes", {"algo": "sapg"}, _minibatches(2, 1)
+    ),
+    "ppo_x4": Variant(
+        "PPO with four times the optimizer steps, on minibatches of a quarter of the rows",
+        {"algo": "ppo"},
+        _minibatches(1, 4),
+    ),
+    "ppo_mlp": Variant("PPO with a network that remembers nothing", {"algo": "ppo", "model.lstm": 0}),
+    "sapg_shifted_clip": Variant(
+        "SAPG with the leader's clip around π_leader,old / π_follower,old",
+        {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},
+    ),
+    "cpo_even_pull": Variant(
+        "CPO whose pull weighs every action of the leader alike (w = 1)", {"algo": "cpo", "pull.use_advantage": False}
+    ),
+    "cpo_sapg_scale": Variant("CPO at SAPG's loss scale, which gradient clipping sees", {"algo": "cpo"}, _sapg_scale),
+    # Where to start instead of the paper's settings: results/ensemble. Takes ppo_x4's number of steps: twice CPO's.
+    "cpo_centred": Variant(
+        "CPO with centred advantages, normalised pull, the KL rule on own rows, no adversary and twice the steps",
+        NO_ADVERSARY | CENTRED | NORMALISED_PULL,
+        _minibatches(2, 2),
+    ),
+    "cpo_all": Variant(
+        "the same, and the leader borrows all rows of all followers",
+        NO_ADVERSARY | CENTRED | NORMALISED_PULL | {"ensemble.borrow_from": "all"},
+        _minibatches(2, 2),
+    ),
+}
+"""Every variant by name."""
+
+
+def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConfig:
+    """`config` changed by variants, in this order, with their names stored in it.
+
+    An algorithm's name is a variant too: it selects the algorithm, and alone it needs no other name.
+    """
+    names = [names] if isinstance(names, str) else names
+    for name in names:
+        config = _find(name)(config) if name in VARIANTS or name not in ALGORITHMS else replace(config, algo=name)
+    return replace(config, variant=() if set(names) <= set(ALGORITHMS) else tuple(names))
+
+
+def _find(name: str) -> Variant:
+    """The variant of this name."""
+    if name not in VARIANTS:
+        known = [*VARIANTS, *ALGORITHMS]
+        raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
+    return VARIANTS[name]

@@ -1,0 +1,126 @@
+"""Anymal: make a four-legged robot move at a commanded velocity over flat ground.
+
+| | |
+|---|---|
+| action | targets of the 12 joints, ±1 is ±0.5 rad from the default pose, tracked by position servos |
+| observation | 48 numbers: base velocities, gravity, command, joints, action; clipped to ±5 |
+| reward | closeness to the commanded velocity and turning rate, less the squared torques; never negative |
+| episode | 2500 steps of 0.02 s; ends in failure when the base or a thigh touches the ground |
+
+`docs/tasks/anymal.md` has the tables, and where and why they differ from the original.
+"""
+
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import Groups
+from echelon.tasks import rotations
+from echelon.tasks.anymal.settings import AnymalConfig
+from echelon.tasks.mujoco_task import MujocoTask, StartState
+
+
+class Anymal(MujocoTask[AnymalConfig]):
+    """A quadruped that tracks a commanded velocity and turning rate on flat ground."""
+
+    scene = "anymal.xml"
+    substeps = 4
+    # HAA, HFE, KFE of the left fore, left hind, right fore and right hind leg.
+    stance = (0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0.4, 0.8)
+    """Default joint angles, in radians."""
+    tracking_width = 0.25
+    """Squared error at which a tracking reward has fallen to 1/e."""
+    start_spread = (0.5, 1.5)
+    """Factors on the default joint angles at the start."""
+    start_velocity = 0.1
+    """Largest joint velocity at the start, in rad/s."""
+    obs_clip = 5.0
+    velocity_scale = 2.0
+    spin_scale = 0.25
+    joint_velocity_scale = 0.05
+
+    def prepare(self) -> None:
+        self.obs_spec = {"policy": 48}
+        model = self.engine.model
+        self.kept = {"command": self.zeros(3), "action": self.zeros(12)}
+        self.totals = {"steps": self.zeros(), "tracking_error": self.zeros()}
+        self._stance = self.constant(self.stance)
+        self._root = self.constant(model.qpos0[:7]).expand(self.num_envs, 7)
+        self._down = self.constant((0.0, 0.0, -1.0)).expand(self.num_envs, 3)
+        config = self.config
+        self._command_range = self.constant((config.max_forward, config.max_sideways, config.max_turn))
+        self._command_scale = self.constant((self.velocity_scale, self.velocity_scale, self.spin_scale))
+        base, torque = (int(model.sensor(name).adr[0]) for name in ("base", "LF_HAA"))
+        self._touches = slice(base, base + 5)
+        self._torques = slice(torque, torque + 12)
+
+    def start_state(self) -> StartState:
+        joints = self._stance * self.uniform(*self.start_spread, 12)
+        speeds = self.uniform(-self.start_velocity, self.start_velocity, 12)
+        return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self.zeros(6), speeds), dim=1))
+
+    def begin(self, mask: Tensor) -> None:
+        rows = mask[:, None]
+        command, drawn = self.kept["command"], self._command_range * self.uniform(-1.0, 1.0, 3)
+        command.copy_(torch.where(rows, drawn, command))
+        self.kept["action"].masked_fill_(rows, 0.0)
+
+    def control(self, action: Tensor) -> Tensor:
+        self.kept["action"].copy_(action.nan_to_num())  # or the last observation of a diverged row would be NaN
+        return self._stance + self.config.action_scale * action
+
+    def velocity(self) -> Tensor:
+        """`[N, 3]` m/s: of the base, in its own frame."""
+        return rotations.to_base(self.engine.qpos[:, 3:7].float(), self.engine.qvel[:, :3].float())
+
+    def gravity(self) -> Tensor:
+        """`[N, 3]`: unit vector of gravity as the base sees it; see `world_frame_gravity`."""
+        quat = self.engine.qpos[:, 3:7].float()
+        turn = rotations.to_world if self.config.world_frame_gravity else rotations.to_base
+        return turn(quat, self._down)
+
+    def failed(self) -> Tensor:
+        return (self.engine.sensordata[:, self._touches] > self.config.contact_force).any(dim=1)
+
+    def observe(self) -> Groups:
+        velocity = self.engine.qvel.float()
+        parts = (
+            self.velocity_scale * self.velocity(),
+            self.spin_scale * velocity[:, 3:6],
+            self.gravity(),
+            self._command_scale * self.kept["command"],
+            self.engine.qpos[:, 7:].float() - self._stance,
+            self.joint_velocity_scale * velocity[:, 6:],
+            self.kept["action"],
+        )
+        return {"policy": torch.cat(parts, dim=1).clamp(-self.obs_clip, self.obs_clip)}
+
+    def velocity_error(self) -> Tensor:
+        """`[N, 2]` m/s: commanded less actual velocity, forward and to the left."""
+        return self.kept["command"][:, :2] - self.velocity()[:, :2]
+
+    def turn_error(self) -> Tensor:
+        """`[N]` rad/s: commanded less actual turning rate."""
+        return self.kept["command"][:, 2] - self.engine.qvel[:, 5].float()
+
+    def reward(self, action: Tensor) -> Tensor:
+        config = self.config
+        linear = torch.exp(-self.velocity_error().square().sum(dim=1) / self.tracking_width)
+        angular = torch.exp(-self.turn_error().square() / self.tracking_width)
+        torque = self.engine.sensordata[:, self._torques].float().square().sum(dim=1)
+        terms = {
+            "linear": config.linear_reward * linear,
+            "angular": config.angular_reward * angular,
+            "torque": -config.torque_cost * torque,
+        }
+        return self.total(terms).clamp(min=0.0)
+
+    def figures(self) -> dict[str, Tensor]:
+        error = self.velocity_error().norm(dim=1)
+        self.totals["steps"] += 1.0
+        self.totals["tracking_error"] += error
+        return {
+            "tracking_error": error,
+            "turn_error": self.turn_error().abs(),
+            "episode/tracking_error": self.totals["tracking_error"] / self.totals["steps"],
+            "episode/fell": self.failed().float(),
+        }

@@ -1,0 +1,42 @@
+"""Settings of CartpoleSwingup, which learns on a laptop in minutes."""
+
+from dataclasses import dataclass
+
+from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.config.ranges import NOT_NEGATIVE
+from echelon.config.task_info import TaskInfo
+from echelon.config.variants import short_run_pbt
+from echelon.tasks.settings import MujocoTaskConfig
+
+
+@dataclass(frozen=True)
+class CartpoleConfig(MujocoTaskConfig):
+    """Settings of CartpoleSwingup."""
+
+    episode_length: int = 200
+    """Control steps of 0.05 s after which an episode is truncated."""
+    velocities: bool = True
+    """Observe the two velocities; without them a policy needs memory."""
+    start_angle: float = 0.3
+    """Largest angle from hanging straight down at the start, in radians."""
+    start_position: float = 0.5
+    """Largest distance of the cart from the centre at the start, in metres."""
+    spin_cost: float = 0.01
+    """Weight of the squared angular velocity (rad/s) by which the reward of a raised pole shrinks."""
+    action_cost: float = 0.01
+    """Weight of the squared action that is taken off the reward."""
+
+    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_position": NOT_NEGATIVE}
+
+
+PRESET = TrainConfig(
+    task="CartpoleSwingup",
+    num_envs=256,
+    env_steps=1_000_000,
+    pbt=short_run_pbt(1_000_000),
+    env=CartpoleConfig(),
+    model=ModelConfig(hidden=(64, 64)),
+    update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
+    pull=PullConfig(beta=1e-3, temperature=0.2),
+)
+TASKS = (TaskInfo("swing a pole up on a cart and hold it there", PRESET),)

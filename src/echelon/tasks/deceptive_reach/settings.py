@@ -1,0 +1,45 @@
+"""Settings of DeceptiveReach, which learns on a laptop in minutes."""
+
+from dataclasses import dataclass
+
+from echelon.config import ModelConfig, PullConfig, TaskConfig, TrainConfig, UpdateConfig
+from echelon.config.ranges import COUNT, Range
+from echelon.config.task_info import TaskInfo
+from echelon.config.variants import short_run_pbt
+
+
+@dataclass(frozen=True)
+class DeceptiveReachConfig(TaskConfig):
+    """Settings of DeceptiveReach. The arena is the square [-1, 1]²."""
+
+    episode_length: int = 60
+    """Steps after which an episode is truncated."""
+    dense_reward: float = 0.1
+    """Reward per step at the goal's centre; it falls linearly with the distance, to nothing at a distance of 2."""
+    goal_bonus: float = 50.0
+    """Reward on reaching the goal, which ends the episode."""
+    wall_length: float = 1.1
+    """Length of the wall across the straight way to the goal. Longer is harder."""
+    start_spread: float = 0.1
+    """Largest deviation of the start position from its centre, along x and y."""
+
+    # The arena is 2 wide: the wall must leave a gap, and starts must lie inside.
+    ranges = TaskConfig.ranges | {
+        "episode_length": COUNT,
+        "wall_length": Range(low=0, high=2, open_low=True, open_high=True),
+        "start_spread": Range(low=0, high=0.4),
+    }
+
+
+PRESET = TrainConfig(
+    task="DeceptiveReach",
+    num_envs=768,
+    env_steps=800_000,
+    pbt=short_run_pbt(800_000),
+    env=DeceptiveReachConfig(),
+    model=ModelConfig(hidden=(32, 32)),
+    update=UpdateConfig(horizon=16, mini_epochs=4, learning_rate=5e-4, entropy_scale=0.05),
+    pull=PullConfig(beta=1e-3, temperature=0.2),
+)
+# cpo_all solved it with 31 of 32 seeds, CPO centred with 27, PPO with 5: results/ensemble.
+TASKS = (TaskInfo("go round a wall that the dense reward runs into", PRESET, best=("cpo_all",)),)
