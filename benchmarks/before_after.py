@@ -40,7 +40,7 @@ def build(case: str, num_envs: int | None, device: str) -> Any:
     task, algo, *number = case.split(":")
     num_envs = int(number[0]) if number else num_envs
     from echelon import tasks
-    from echelon.presets import preset
+    from echelon.tasks import preset
 
     config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
     config = replace(config, num_envs=num_envs or config.num_envs, pbt=replace(config.pbt, mutate_at_start=False))

@@ -44,7 +44,7 @@ from echelon.config import TrainConfig
 from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
-from echelon.presets import preset
+from echelon.tasks import preset
 from echelon.training.loop import set_up_torch
 from echelon.training.resolve import resolve
 from echelon.training.trainer import Trainer

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
-from echelon.tasks.deceptive_reach import DeceptiveReach, DeceptiveReachConfig
+from echelon.tasks.deceptive_reach.task import DeceptiveReach, DeceptiveReachConfig
 
 IMAGE = Path(__file__).parent / "images" / "DeceptiveReach.png"
 CPU = torch.device("cpu")

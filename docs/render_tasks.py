@@ -24,9 +24,10 @@ class Still:
     camera: str = "side"
 
     def model(self) -> Any:
-        from echelon import robots
+        import mujoco
 
-        return robots.load(self.robot)
+        (path,) = (Path(__file__).parents[1] / "src/echelon/tasks").glob(f"*/{self.robot}.xml")
+        return mujoco.MjModel.from_xml_path(str(path))
 
 
 @dataclass(frozen=True)

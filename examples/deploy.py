@@ -2,7 +2,7 @@
 
     echelon train CartpoleSwingup --out runs/cartpole
     echelon export runs/cartpole --out deployed/policy.npz       # writes numpy_policy.py beside it
-    cp examples/deploy.py src/echelon/robots/cartpole.xml deployed/
+    cp examples/deploy.py src/echelon/tasks/cartpole/cartpole.xml deployed/
     cd deployed && python deploy.py policy.npz cartpole.xml
 
 What the policy sees and what its action does are the task's: docs/tasks/ has them for each.

@@ -1,7 +1,8 @@
 """AllegroHand's policy from an ONNX file in a plain MuJoCo loop, without Echelon or torch: mujoco, numpy, onnxruntime.
 
     echelon export runs/hand --format onnx --out deployed/policy.onnx
-    python -c "import mujoco as m, echelon.robots as r; m.mj_saveModel(r.load('allegro_cube'), 'deployed/hand.mjb')"
+    scene=src/echelon/tasks/in_hand/allegro_cube.xml
+    python -c "import mujoco as m; m.mj_saveModel(m.MjModel.from_xml_path('$scene'), 'deployed/hand.mjb')"
     cp examples/deploy_allegro_hand.py deployed/
     cd deployed && python deploy_allegro_hand.py policy.onnx hand.mjb --episodes 256
 

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 import echelon.evaluation.evaluate
-import echelon.presets
+import echelon.tasks
 from echelon import cli
 from echelon.commands.evaluate import EvaluateFlags
 from echelon.config import ALGORITHMS, TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting
+from echelon.config.task_info import TaskInfo
+from echelon.config.variants import VARIANTS
 from echelon.console.flags import flags_of
 from echelon.console.interrupt import Preempted
 from echelon.errors import UserError, nearest
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
-from echelon.presets.variants import VARIANTS
 from echelon.runs.durable import require_writable
 from echelon.runs.folder import RunFolder
 from echelon.training.resolve import Resolved
@@ -75,15 +76,13 @@ class StandIns:
 @pytest.fixture
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
     stand_ins = StandIns()
-    train, tasks = types.ModuleType("echelon.training.loop"), types.ModuleType("echelon.tasks")
+    train = types.ModuleType("echelon.training.loop")
     vars(train)["train"] = stand_ins.train
-    vars(tasks)["TASKS"] = {
-        "Pendulum": types.SimpleNamespace(description="swing it up"),
-        "Hopper": types.SimpleNamespace(description="hop"),
-    }
     monkeypatch.setitem(sys.modules, "echelon.training.loop", train)
-    monkeypatch.setitem(sys.modules, "echelon.tasks", tasks)
-    monkeypatch.setattr(echelon.presets, "preset", stand_ins.preset)
+    monkeypatch.setattr(
+        echelon.tasks, "TASKS", {"Pendulum": TaskInfo("swing it up", PRESET), "Hopper": TaskInfo("hop", PRESET)}
+    )
+    monkeypatch.setattr(echelon.tasks, "preset", stand_ins.preset)
     monkeypatch.setattr(echelon.evaluation.evaluate, "evaluate", stand_ins.evaluate, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
@@ -331,7 +330,7 @@ def test_notes_come_before_training(
     capsys: pytest.CaptureFixture[str], stand_ins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """50 = 6 · 8 + 2: a number that nobody typed is fitted, one that somebody did is left for them to change."""
-    monkeypatch.setattr(echelon.presets, "preset", lambda task: replace(PRESET, num_envs=50))
+    monkeypatch.setattr(echelon.tasks, "preset", lambda task: replace(PRESET, num_envs=50))
     said = output(capsys, *T, "--algo", "pbt", "--update.minibatches", "1")
     assert said.startswith("48 environments instead of 50: as many for each member\n")
     assert stand_ins.trained[0].num_envs == 48

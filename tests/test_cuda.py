@@ -12,10 +12,9 @@ from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
 from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
 from echelon.learning.plans import Minibatch
-from echelon.presets import preset
 from echelon.rollout.buffer import Rollout
-from echelon.tasks import make
-from echelon.tasks.shares import shares
+from echelon.tasks import make, preset
+from echelon.tasks.seed_slices import seed_slices
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
 
@@ -170,7 +169,7 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
     seeds, results = (4, 0, 9), []
     for capture in (True, False):
         env = make(config.task, config.env, 3 * config.num_envs, torch.device("cuda"), seeds, spread_clocks=True)
-        trainer = StackedTrainer(shares(env), dataclasses.replace(config, capture=capture), seeds, whole=env)
+        trainer = StackedTrainer(seed_slices(env), dataclasses.replace(config, capture=capture), seeds, whole=env)
         for _ in range(4):
             found = trainer.iterate_each()
         results.append([one.metrics for one in found])

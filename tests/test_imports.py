@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "echelon"
 PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
 
-SIMULATION = {"tasks", "sim", "robots"}
+SIMULATION = {"tasks", "sim"}
 PROGRAM = {
     "cli",
     "commands",
@@ -29,18 +29,17 @@ PROGRAM = {
     "logging",
 }
 NEVER = {
-    "algorithms": SIMULATION | PROGRAM | {"runs", "presets"},
-    "learning": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
-    "models": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning", "rollout"},
-    "rollout": SIMULATION | PROGRAM | {"runs", "presets", "algorithms", "learning"},
-    "diagnostics": SIMULATION | PROGRAM | {"runs", "presets", "algorithms"},
-    "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench", "presets"},
+    "algorithms": SIMULATION | PROGRAM | {"runs"},
+    "learning": SIMULATION | PROGRAM | {"runs", "algorithms"},
+    "models": SIMULATION | PROGRAM | {"runs", "algorithms", "learning", "rollout"},
+    "rollout": SIMULATION | PROGRAM | {"runs", "algorithms", "learning"},
+    "diagnostics": SIMULATION | PROGRAM | {"runs", "algorithms"},
+    "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench"},
 }
 ONLY = {
     "report": {"runs", "config", "errors"},
-    "tasks": {"sim", "robots", "envs", "config", "errors", "device"},
-    "sim": {"robots", "envs", "errors", "device"},
-    "robots": {"errors"},
+    "tasks": {"sim", "envs", "config", "errors", "device"},
+    "sim": {"envs", "errors", "device"},
     "ranks": {"errors"},
     "envs": {"config", "errors"},
     "config": {"errors"},
@@ -94,7 +93,7 @@ def test_no_part_imports_one_that_imports_it() -> None:
 
 def test_presets_need_neither_torch_nor_a_simulator() -> None:
     """So flags are read, and wrong ones answered, at once."""
-    assert loaded_by("from echelon.presets import FAMILIES, preset; [preset(task) for task in FAMILIES]") == []
+    assert loaded_by("from echelon.tasks import TASKS, preset; [preset(task) for task in TASKS]") == []
 
 
 def test_a_report_needs_no_torch() -> None:

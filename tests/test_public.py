@@ -56,9 +56,9 @@ def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_presets_are_at_hand() -> None:
-    script = "import echelon; print(echelon.presets.names()[0], echelon.presets.preset('Hopper').task)"
+    script = "import echelon; print(echelon.tasks.names()[0], echelon.tasks.preset('Hopper').task)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "ShadowHand Hopper\n"
+    assert done.stdout == "AllegroHand Hopper\n"
 
 
 def test_what_people_pass_instead(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import ModelConfig, TrainConfig
-from echelon.presets import preset
+from echelon.tasks import preset
 
 PATIENCE = 900.0
 """Seconds to wait for a process; nothing takes that long but on a machine that is busy with something else."""

@@ -27,9 +27,8 @@ from command import append, command, options
 from torch import Tensor
 
 from echelon.config import ModelConfig
-from echelon.presets import preset
-from echelon.tasks.franka_cube import TABLE_TOP, closeness
-from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
+from echelon.tasks import preset
+from echelon.tasks.franka_cube.task import TABLE_TOP, FrankaCubePush, FrankaCubePushConfig, closeness
 from echelon.tasks.mujoco_task import StartState
 from echelon.training.trainer import Trainer
 

@@ -27,7 +27,7 @@ WARM_UPS = 4
 def settings(case: str, device: str) -> Any:
     """A task's, by TASK:ALGO."""
     from echelon.algorithms import find
-    from echelon.presets import preset
+    from echelon.tasks import preset
 
     task, _, algo = case.partition(":")
     return replace(preset(task), algo=find(algo or "ppo").name, device=device)

@@ -13,14 +13,14 @@ from evidence import first_to_meet
 from running import Row, Study
 
 from echelon.config import DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
+from echelon.config.variants import VARIANTS, with_settings
 from echelon.diagnostics.divergence import nearest_policy
-from echelon.presets import preset
-from echelon.presets.variants import VARIANTS, with_settings
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
 from echelon.runs.genealogy import read_genealogy
 from echelon.runs.metrics import read_metrics
-from echelon.tasks.cartpole import CartpoleConfig
+from echelon.tasks import preset
+from echelon.tasks.cartpole.task import CartpoleConfig
 
 
 # Does CPO hold the followers near the leader, and the more so the smaller its temperature λ_f? The paper's second

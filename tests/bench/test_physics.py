@@ -4,7 +4,7 @@ import torch
 
 from echelon import tasks
 from echelon.bench.physics import physics_of
-from echelon.presets import preset
+from echelon.tasks import preset
 
 
 def test_it_ends_where_the_steps_did() -> None:

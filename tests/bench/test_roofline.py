@@ -7,7 +7,7 @@ import pytest
 import roofline
 
 from echelon.config import ModelConfig
-from echelon.presets import preset
+from echelon.tasks import preset
 
 ALLEGRO, SHADOW, KUKA = ({"policy": 88}, 16), ({"policy": 211}, 20), ({"policy": 117}, 23)
 

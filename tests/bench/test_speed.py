@@ -9,7 +9,7 @@ import pytest
 import speed
 
 from echelon.errors import UserError
-from echelon.presets import preset
+from echelon.tasks import preset
 
 
 def line(case: str, run: int, iteration: float) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from echelon.commands.record import RecordFlags
 from echelon.commands.report import ReportFlags
 from echelon.config.checks import settings_of
 from echelon.config.spelling import spelling
-from echelon.presets import preset
+from echelon.tasks import preset
 from echelon.training.loop import train
 
 VALUES = ("-1", "0", "1", "3", "7", "1e-320", "-0.0", "0.5", "1e308", "nan", "inf", "-inf", "2147483648", "9" * 23)

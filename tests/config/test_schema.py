@@ -13,8 +13,7 @@ import echelon
 from echelon.config import EnsembleConfig, ModelConfig, TaskConfig, TrainConfig, UpdateConfig, from_dict, to_dict
 from echelon.config.checks import RANGES, settings_of, validate
 from echelon.errors import UserError
-from echelon.presets import preset
-from echelon.tasks import TASKS
+from echelon.tasks import TASKS, preset
 
 
 @dataclass(frozen=True)

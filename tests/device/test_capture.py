@@ -9,8 +9,7 @@ from gpu import needs_gpu
 
 from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
 from echelon.device.capture import Captured
-from echelon.presets import preset
-from echelon.tasks import make
+from echelon.tasks import make, preset
 from echelon.training.trainer import Trainer
 
 

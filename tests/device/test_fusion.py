@@ -10,8 +10,7 @@ from gpu import MARKS
 from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig
 from echelon.device import compile_progress as compiling
 from echelon.device import fusion
-from echelon.presets import preset
-from echelon.tasks import make
+from echelon.tasks import make, preset
 from echelon.training.trainer import Trainer
 
 ITERATIONS = 3

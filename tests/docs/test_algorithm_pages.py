@@ -7,7 +7,7 @@ import pytest
 
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
-from echelon.presets.variants import VARIANTS
+from echelon.config.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("sapg.md", "cpo.md", "pbt.md", "paper-vs-code.md")

@@ -30,9 +30,9 @@ def test_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     ]
     for words in commands:
         assert cli.main([*words, *EXTRA.get(words[0], [])]) == 0, words
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert code == (tmp_path / "reach_arm.py").read_text()
-    assert len(code.splitlines()) < 60
+    code = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert code == [(tmp_path / "reach_arm" / name).read_text() for name in ("task.py", "settings.py")]
+    assert sum(len(block.splitlines()) for block in code) < 70
     assert (tmp_path / "numpy_policy.py").exists()
 
 
@@ -42,7 +42,7 @@ def test_mistakes_of_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert "Next, in robots:" in capsys.readouterr().out
     for words, sentence in (
         (["reach arm"], "a task is named like a class"),
-        (["Arm", "robots"], "robots/arm.py exists already"),
+        (["Arm", "robots"], "robots/arm exists already"),
         (["Arm", "a", "b"], "takes a name and a folder, not 3 words"),
     ):
         assert cli.main(["new-task", *words]) == 2

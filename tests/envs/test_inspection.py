@@ -11,8 +11,7 @@ from rollout.stub_env import DriftEnv
 from echelon import cli
 from echelon.envs.contract import Step
 from echelon.envs.inspection import Findings, inspect_env
-from echelon.presets import preset
-from echelon.tasks import TASKS, maker
+from echelon.tasks import TASKS, maker, preset
 
 CPU = torch.device("cpu")
 

@@ -19,7 +19,7 @@ from echelon.envs.rsl_rl_env import RslRlEnv
 from echelon.envs.sources import maker
 from echelon.envs.wrapping import as_env
 from echelon.errors import UserError
-from echelon.presets import preset
+from echelon.tasks import preset
 
 
 class Walkers:

@@ -15,8 +15,8 @@ from echelon.config import ForeignSettings, ModelConfig, TrainConfig, UpdateConf
 from echelon.envs import sources
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.presets import preset
 from echelon.runs.folder import RunFolder
+from echelon.tasks import preset
 from echelon.training.loop import train
 
 TINY = ["--device", "cpu", "--num-envs", "12", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8"]

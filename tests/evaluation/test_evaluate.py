@@ -16,11 +16,10 @@ from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
 from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate, load_model
 from echelon.models.actor_critic import ActorCritic
-from echelon.presets import preset
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, maker
+from echelon.tasks import make, maker, preset
 from echelon.training.loop import train
 from echelon.training.trainer import make_model
 

@@ -4,9 +4,10 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import scenes
 import torch
 
-from echelon import make, robots
+from echelon import make
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "deploy_allegro_hand.py"))
 
@@ -16,7 +17,7 @@ def test_the_plain_loop_is_the_task() -> None:
     counts as reached within 1.5 rad here, so that some are. States are set equal after every step: contacts make far
     more of the task's rounding to float32 in a second."""
     env = make("AllegroHand", 1, "cpu", seed=3, success_angle=1.5, episode_length=60)
-    hand = EXAMPLE["Hand"](robots.load("allegro_cube"))
+    hand = EXAMPLE["Hand"](scenes.load("allegro_cube"))
     hand.step.__globals__["SUCCESS_ANGLE"] = 1.5
     random, reached, ended = np.random.default_rng(0), 0, 0
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scenes
 import torch
 from rollout.stub_env import DriftEnv
 from tiny import tiny
@@ -162,7 +163,7 @@ def test_it_drives_mujoco_without_echelon(tmp_path: Path) -> None:
     folder = train(tiny("CartpoleSwingup", tmp_path / "run"))
     deployed = tmp_path / "deployed"
     assert cli.main(["export", str(folder.path), "--out", str(deployed / "policy.npz")]) == 0
-    for file in (ROOT / "examples" / "deploy.py", ROOT / "src" / "echelon" / "robots" / "cartpole.xml"):
+    for file in (ROOT / "examples" / "deploy.py", scenes.path("cartpole")):
         (deployed / file.name).write_text(file.read_text())
     blocked = (
         "import runpy, sys; sys.modules.update(torch=None, echelon=None); sys.path.insert(0, '.'); "

@@ -22,11 +22,11 @@ from echelon.evaluation.scores import write_scores
 from echelon.grid import Cell, run
 from echelon.grid.process import CellProcess
 from echelon.grid.progress import PlainGridView
-from echelon.presets import preset
 from echelon.report.csv_files import write_csv_files
 from echelon.report.write import read_contents
 from echelon.runs.folder import RunFolder
 from echelon.runs.lock import is_held
+from echelon.tasks import preset
 from echelon.training.loop import train
 
 TINY = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu", "--policies", "2"]

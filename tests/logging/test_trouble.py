@@ -6,7 +6,7 @@ import pytest
 
 from echelon.config import EnsembleConfig, UpdateConfig
 from echelon.logging.trouble import TroubleWatch
-from echelon.presets import preset
+from echelon.tasks import preset
 
 
 def said(

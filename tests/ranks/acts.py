@@ -20,10 +20,10 @@ from echelon.console.interrupt import Preempted
 from echelon.console.view import NullView
 from echelon.envs.contract import Step
 from echelon.errors import SaidElsewhere, UserError
-from echelon.presets import preset
 from echelon.ranks import ALONE
 from echelon.ranks.together import Together
 from echelon.runs.folder import RunFolder
+from echelon.tasks import preset
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.training import agreement

@@ -10,10 +10,9 @@ import torch.distributed as dist
 from gpu import MARKS
 
 from echelon.config import AdversaryConfig, EnsembleConfig, ModelConfig, PullConfig, TrainConfig
-from echelon.presets import preset
 from echelon.ranks import ALONE, Ranks, together
 from echelon.ranks.together import Together
-from echelon.tasks import make
+from echelon.tasks import make, preset
 from echelon.training.trainer import Trainer
 
 pytestmark = MARKS

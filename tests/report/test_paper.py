@@ -9,9 +9,9 @@ from report.synthetic import write_run
 from echelon.cli import main
 from echelon.commands.compare import plan_cells, read_order
 from echelon.commands.paper import _for_compare, measured_rates, plan_text
-from echelon.presets import preset
-from echelon.presets.variants import apply_variants
+from echelon.config.variants import apply_variants
 from echelon.report.paper import EXHIBITS, TABLE_1
+from echelon.tasks import preset
 
 TINY = ["--tasks", "CartpoleSwingup", "--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8"]
 TINY += ["--device", "cpu", "--policies", "2", "--diagnostics.every", "2", "--env-steps", "1000", "--seeds", "1"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import echelon.presets
+import echelon.tasks
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig, to_dict
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
@@ -35,7 +35,7 @@ def in_an_empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise UserError(f"{task} is not a task")
         return PRESET
 
-    monkeypatch.setattr(echelon.presets, "preset", preset)
+    monkeypatch.setattr(echelon.tasks, "preset", preset)
     monkeypatch.chdir(tmp_path)
 
 

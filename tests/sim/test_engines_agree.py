@@ -6,11 +6,12 @@ from typing import Any
 
 import mujoco
 import pytest
+import scenes
 import torch
 from gpu import MARKS
 from torch import Tensor
 
-from echelon import robots, tasks
+from echelon import tasks
 from echelon.sim.cpu import CpuEngine
 
 pytestmark = MARKS
@@ -29,7 +30,7 @@ def test_contact_free_motion_is_the_same_for_a_hundred_steps(scene: str) -> None
     """Contacts off in the model, random controls; relative to the size of the motion."""
     from echelon.sim.warp import WarpEngine
 
-    model = robots.load(scene)
+    model = scenes.load(scene)
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     here, there = CpuEngine(model, 4), WarpEngine(model, 4, torch.device("cuda"), 8, 200)
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +70,7 @@ def contacts(engine: Any) -> Tensor:
 def first_episodes(task: str, device: str) -> dict[str, Tensor]:
     """Length, return and mean contacts of a thousand episodes of random actions, none longer than `STEPS`."""
     info = tasks.info(task)
-    config = dataclasses.replace(info.config(), episode_length=STEPS)
+    config = dataclasses.replace(info.preset.env, episode_length=STEPS)
     env: Any = info.task(config, EPISODES, torch.device(device), 7 if device == "cpu" else 8)
     generator = torch.Generator(device).manual_seed(1 if device == "cpu" else 2)
     env.reset()

@@ -8,10 +8,10 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+import scenes
 import torch
 from gpu import MARKS, needs_gpu
 
-from echelon import robots
 from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 
@@ -29,7 +29,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def made(model: mujoco.MjModel | str, device: torch.device, **sizes: int) -> Any:
     from echelon.sim.warp import WarpEngine
 
-    model = robots.load(model) if isinstance(model, str) else model
+    model = scenes.load(model) if isinstance(model, str) else model
     return WarpEngine(model, NUM_SIMS, device, **{"contacts": 8, "constraints": 20} | sizes)
 
 
@@ -58,7 +58,7 @@ def same(found: torch.Tensor, expected: torch.Tensor, **tolerance: float) -> Non
 
 
 def test_a_hundred_steps_are_those_of_the_other_engine(there) -> None:
-    here = CpuEngine(robots.load("cartpole"), NUM_SIMS)
+    here = CpuEngine(scenes.load("cartpole"), NUM_SIMS)
     generator = torch.Generator().manual_seed(0)
     for _ in range(100):
         control = torch.rand(here.ctrl.shape, generator=generator, dtype=torch.float64) * 2 - 1

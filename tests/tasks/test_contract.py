@@ -12,17 +12,17 @@ from torch import Tensor
 from echelon import tasks
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
-from echelon.presets import FAMILIES
 from echelon.sim.contract import MAX_SPEED
+from echelon.tasks import TASKS
 from echelon.tasks.mujoco_task import MujocoTask
 
 CPU = torch.device("cpu")
 NUM_ENVS = 5
-MUJOCO_TASKS = [task for task in FAMILIES if task != "DeceptiveReach"]
+MUJOCO_TASKS = [task for task in TASKS if task != "DeceptiveReach"]
 
 
 def make(task: str, seed: int = 0, spread_clocks: bool = False, **settings: Any) -> Any:
-    config = dataclasses.replace(tasks.info(task).config(), **settings)
+    config = dataclasses.replace(tasks.info(task).preset.env, **settings)
     return tasks.make(task, config, NUM_ENVS, CPU, seed, spread_clocks=spread_clocks)
 
 
@@ -45,7 +45,7 @@ def leaves(state: Mapping[str, Any], where: str = "") -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_shapes_and_types(task: str) -> None:
     env = make(task)
     assert isinstance(env, Env)
@@ -64,7 +64,7 @@ def test_shapes_and_types(task: str) -> None:
         assert (value.shape, value.dtype) == ((NUM_ENVS,), torch.float32), name
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_final_obs_differs_from_obs_exactly_where_an_episode_ended(task: str) -> None:
     env = make(task, episode_length=30, spread_clocks=True)
     env.reset()
@@ -102,7 +102,7 @@ def test_all_that_lives_between_steps_stays_in_its_storage(task: str) -> None:
         assert {part.data_ptr() for part in (*parts, *memory)} <= set(before.values())
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_truncation_falls_on_the_last_step_of_the_clock(task: str) -> None:
     env = make(task, episode_length=4)
     env.reset()
@@ -123,7 +123,7 @@ def test_spread_clocks_truncate_at_different_steps(task: str) -> None:
     assert flags.any(dim=1).sum() > 1
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_same_seed_same_trajectory(task: str) -> None:
     def trajectory(seed: int) -> Tensor:
         env = make(task, seed=seed, episode_length=20, spread_clocks=True)
@@ -134,10 +134,10 @@ def test_same_seed_same_trajectory(task: str) -> None:
     assert not torch.equal(trajectory(3), trajectory(4))
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
     """Three blocks are three times what one environment of that size does, through resets, goals and pushes."""
-    config = dataclasses.replace(tasks.info(task).config(), episode_length=8)
+    config = dataclasses.replace(tasks.info(task).preset.env, episode_length=8)
     alone = tasks.make(task, config, NUM_ENVS, CPU, 3)
     blocks = tasks.make(task, config, 3 * NUM_ENVS, CPU, 3, blocks=3)
     assert torch.equal(blocks.reset()["policy"], alone.reset()["policy"].repeat(3, 1))
@@ -148,7 +148,7 @@ def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
             torch.testing.assert_close(x, y.repeat(3, 1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_state_dict_goes_on_to_the_bit(task: str) -> None:
     env = make(task, seed=1, episode_length=30, spread_clocks=True)
     env.reset()
@@ -206,7 +206,7 @@ def test_a_bad_simulation_is_quarantined_alone(task: str, trouble: Callable[[Ten
         assert torch.equal(flat(after)[~only], flat(expected)[~only])
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_actions_are_clamped(task: str) -> None:
     env, bounded = make(task), make(task)
     for one in (env, bounded):
@@ -217,15 +217,15 @@ def test_actions_are_clamped(task: str) -> None:
 
 def test_unknown_task_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean Hopper"):
-        tasks.make("hoper", tasks.info("Hopper").config(), NUM_ENVS, CPU, 0)
+        tasks.make("hoper", tasks.info("Hopper").preset.env, NUM_ENVS, CPU, 0)
 
 
 def test_config_of_another_task_is_refused() -> None:
     with pytest.raises(UserError, match="HopperConfig"):
-        tasks.make("Hopper", tasks.info("CartpoleSwingup").config(), NUM_ENVS, CPU, 0)
+        tasks.make("Hopper", tasks.info("CartpoleSwingup").preset.env, NUM_ENVS, CPU, 0)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mujoco_warp") is not None, reason="the gpu extra is installed")
 def test_without_the_gpu_extra_cuda_names_it() -> None:
     with pytest.raises(UserError, match=r"echelon-rl\[gpu\]"):
-        tasks.make("Hopper", tasks.info("Hopper").config(), NUM_ENVS, torch.device("cuda"), 0)
+        tasks.make("Hopper", tasks.info("Hopper").preset.env, NUM_ENVS, torch.device("cuda"), 0)

@@ -10,9 +10,9 @@ from tasks.allegro_kuka.states import FAMILY, REORIENTATION
 from tiny import tiny
 
 from echelon.evaluation.evaluate import evaluate
-from echelon.presets import FAMILIES
 from echelon.runs import checkpoint
 from echelon.runs.metrics import read_metrics
+from echelon.tasks import TASKS
 from echelon.training.loop import train
 
 LOGGED = {
@@ -24,7 +24,7 @@ LOGGED = {
 }
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_two_iterations(task: str, tmp_path: Path) -> None:
     """Episodes of three steps have ended by then. What an algorithm does to a task is the same for every task."""
     lines = read_metrics(train(tiny(task, tmp_path / "run", lstm=8, env={"episode_length": 3})))

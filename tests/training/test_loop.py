@@ -17,12 +17,12 @@ from rollout.stub_env import DriftEnv
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.console.view import NullView
 from echelon.errors import UserError
-from echelon.presets import preset
 from echelon.report.reading import read_run
 from echelon.runs import checkpoint
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
+from echelon.tasks import preset
 from echelon.training.loop import train
 
 

@@ -8,9 +8,9 @@ import torch
 
 from echelon.algorithms import complete
 from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
+from echelon.config.variants import VARIANTS
 from echelon.errors import UserError
-from echelon.presets import FAMILIES, preset
-from echelon.presets.variants import VARIANTS
+from echelon.tasks import TASKS, preset
 from echelon.training.resolve import resolve
 
 HERE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -92,6 +92,6 @@ def test_a_population_gets_a_number_of_environments_that_divides() -> None:
 
 
 def test_every_preset_and_variant_can_be_trained_as_the_command_line_does() -> None:
-    for task in FAMILIES:
+    for task in TASKS:
         for change in (lambda config: config, *VARIANTS.values()):
             resolve(replace(change(preset(task)), device="cpu"), fit_envs=True)

@@ -14,8 +14,7 @@ from training.test_trainer import assert_same
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
-from echelon.presets import preset
-from echelon.tasks import make
+from echelon.tasks import make, preset
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
 

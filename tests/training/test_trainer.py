@@ -14,10 +14,9 @@ from rollout.stub_env import DriftEnv
 from echelon import algorithms
 from echelon.algorithms import cpo
 from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
-from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.tasks import make, preset
 from echelon.training.trainer import Iteration, Trainer
 
 

@@ -15,12 +15,11 @@ from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import load_model
-from echelon.presets import preset
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
-from echelon.tasks import make
-from echelon.tasks.hopper import HopperConfig
+from echelon.tasks import make, preset
+from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
 from echelon.viewing.acting import Performer, Trained
 from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay

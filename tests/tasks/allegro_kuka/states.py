@@ -19,7 +19,7 @@ UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 
 
 def begun(task: str, num_envs: int, seed: int = 0, **settings: Any) -> AllegroKuka[Any]:
-    config = dataclasses.replace(tasks.info(task).config(), **settings)
+    config = dataclasses.replace(tasks.info(task).preset.env, **settings)
     env = tasks.make(task, config, num_envs, CPU, seed)
     assert isinstance(env, AllegroKuka)
     env.reset()

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from robots import kuka_chain as kuka
-from robots.frames import placed
-from robots.kuka_chain import FINGERS, fingertip, last_link
+from tasks.allegro_kuka import kuka_chain as kuka
+from tasks.allegro_kuka.kuka_chain import FINGERS, fingertip, last_link
 from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
+from tasks.frames import placed
 from tasks.states import check_spread
 
 ARM, HAND, DEFAULT = torch.tensor(kuka.ARM_LIMITS), torch.tensor(kuka.HAND_LIMITS), torch.tensor(kuka.DEFAULT)

@@ -16,7 +16,7 @@ NUM_ENVS = 128
 
 
 def begun(task: str) -> AllegroKuka:
-    env = tasks.make(task, tasks.info(task).config(), NUM_ENVS, CUDA, 0)
+    env = tasks.make(task, tasks.info(task).preset.env, NUM_ENVS, CUDA, 0)
     assert isinstance(env, AllegroKuka)
     env.reset()
     return env
@@ -65,7 +65,7 @@ def test_a_recorded_step_goes_on_like_an_eager_one(task: str) -> None:
 
 def test_first_steps_are_those_on_a_cpu() -> None:
     """The same states on both engines, objects of all sizes among them."""
-    config = tasks.info(REORIENTATION).config()
+    config = tasks.info(REORIENTATION).preset.env
     there, here = begun(REORIENTATION), tasks.make(REORIENTATION, config, NUM_ENVS, torch.device("cpu"), 0)
     assert isinstance(here, AllegroKuka)
     here.reset()

@@ -7,16 +7,16 @@ from tasks.states import check_spread
 
 from echelon import tasks
 from echelon.tasks.allegro_kuka import objects
-from echelon.tasks.allegro_kuka.draws import Draws
-from echelon.tasks.chance import Chance
+from echelon.tasks.allegro_kuka.goals import Draws
+from echelon.tasks.rng import Rng
 
 COUNT = 6000
 SCALES = torch.tensor((objects.shuffled(objects.small(), objects.big(), objects.sticks()) * 7)[:COUNT])
 
 
 def drawing(task: str) -> Draws:
-    place, config = tasks.info(task).task.place, tasks.info(task).config()
-    return Draws(place, SCALES, config.keypoints > 1, Chance(torch.Generator().manual_seed(0), len(SCALES)))
+    place, config = tasks.info(task).task.place, tasks.info(task).preset.env
+    return Draws(place, SCALES, config.keypoints > 1, Rng(torch.Generator().manual_seed(0), len(SCALES)))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def in_the_air(task: str, num_envs: int, reached: list[bool], **settings) -> All
 
 def test_switchboard() -> None:
     def row(task: str) -> list:
-        c, t = tasks.info(task).config(), tasks.info(task).task
+        c, t = tasks.info(task).preset.env, tasks.info(task).task
         base = [c.episode_length, c.keypoints, c.success_steps, c.max_successes, c.replace_object, c.objects]
         base += [c.tolerance, c.target_tolerance, c.force_scale, c.relative_arm, c.reach_until_lifted]
         return [*base, c.arm_speed_weight, c.hand_speed_weight, c.hand_distance, len(t.place.bases), t.place.marker]

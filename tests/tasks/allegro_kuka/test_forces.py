@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from echelon.tasks.allegro_kuka.forces import Pushes
-from echelon.tasks.chance import Chance
+from echelon.tasks.rng import Rng
 
 NUM_ENVS = 4000
 
 
 def made(scale: float = 0.3) -> Pushes:
-    pushes = Pushes(NUM_ENVS, scale, 1 / 60, Chance(torch.Generator().manual_seed(0), NUM_ENVS))
+    pushes = Pushes(NUM_ENVS, scale, 1 / 60, Rng(torch.Generator().manual_seed(0), NUM_ENVS))
     pushes.begin(torch.ones(NUM_ENVS, dtype=torch.bool))
     return pushes
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks.in_hand_states import Hand
+from tasks.in_hand.states import Hand
 from tasks.originals.maths import Array, conjugate, product, rotate, unscale, xyzw
 from tasks.originals.watch import Moment, around, directions, nearby, some
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from robots.kuka_chain import ARM_LIMITS, HAND_LIMITS
+from tasks.allegro_kuka.kuka_chain import ARM_LIMITS, HAND_LIMITS
 from tasks.originals.maths import Array, rotate, unscale, xyzw
 from tasks.originals.watch import Moment, around, directions, nearby, some
 

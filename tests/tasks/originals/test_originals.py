@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import torch
 from tasks.allegro_kuka.states import FAMILY, begun
-from tasks.in_hand_states import ALLEGRO, SHADOW
+from tasks.in_hand.states import ALLEGRO, SHADOW
 from tasks.originals import franka, hands, kuka, locomotion
 from tasks.originals.maths import Array
 from tasks.originals.watch import Moment, state, watch
 
 from echelon import tasks
+from echelon.tasks.anymal.settings import AnymalConfig
 
 CPU = torch.device("cpu")
 NUM_ENVS, STEPS = 24, 60
 
 
 def made(task: str, config: Any = None) -> Any:
-    env = tasks.make(task, config or tasks.info(task).config(), NUM_ENVS, CPU, 0, spread_clocks=True)
+    env = tasks.make(task, config or tasks.info(task).preset.env, NUM_ENVS, CPU, 0, spread_clocks=True)
     env.reset()
     return env
 
@@ -68,7 +69,7 @@ def test_hands(hand: Any) -> None:
 
 @pytest.mark.parametrize("world_frame", [False, True])
 def test_anymal(world_frame: bool) -> None:
-    config = tasks.info("Anymal").config(world_frame_gravity=world_frame)  # the original's is True
+    config = AnymalConfig(world_frame_gravity=world_frame)  # the original's is True
     env, met = made("Anymal", config), Counter()
     for seen in watch(env, STEPS, locomotion.disturb):
         terms = locomotion.anymal_reward(seen)

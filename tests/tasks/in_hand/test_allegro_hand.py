@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tasks.in_hand_states import ALLEGRO, UPRIGHT, aim, put, turn
+from tasks.in_hand.states import ALLEGRO, UPRIGHT, aim, put, turn
 
 
 def test_torques_can_be_left_out_as_in_the_reference() -> None:

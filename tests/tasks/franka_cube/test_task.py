@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 from gpu import MARKS, needs_gpu
-from tasks.franka_script import successes
-from tasks.franka_states import CPU, HOME, put
+from tasks.franka_cube.script import successes
+from tasks.franka_cube.states import CPU, HOME, put
+from tasks.franka_cube.test_operational_space import mujocos
 from tasks.states import begun, check_spread
-from tasks.test_operational_space import mujocos
 from torch import Tensor
 
-from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
-from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
+from echelon.tasks.franka_cube.task import FrankaCubePush, FrankaCubePushConfig, FrankaCubeStack, FrankaCubeStackConfig
 
 CUDA = pytest.param(torch.device("cuda"), marks=MARKS, id="cuda")
 DIRECTIONS = torch.cat((torch.eye(3), -torch.eye(3), torch.tensor([(0.6, 0.8, 0.0), (0.48, -0.6, 0.64)])))

@@ -6,7 +6,7 @@ import torch
 from tasks.states import begun, check_spread, put
 from torch import Tensor
 
-from echelon.tasks.humanoid import Humanoid, HumanoidConfig
+from echelon.tasks.humanoid.task import Humanoid, HumanoidConfig
 
 DT = 0.0166
 

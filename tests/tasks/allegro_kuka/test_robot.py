@@ -3,10 +3,10 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import check_rests, inertia, inertia_of
-from robots.kuka_chain import ARM_LIMITS, DEFAULT, FINGERS, HAND_LIMITS, fingertip, last_link
+from tasks.allegro_kuka.kuka_chain import ARM_LIMITS, DEFAULT, FINGERS, HAND_LIMITS, fingertip, last_link
+from tasks.frames import check_rests, inertia, inertia_of
 
-from echelon.robots.kuka_allegro import kuka_allegro
+from echelon.tasks.allegro_kuka.robot import kuka_allegro
 
 LIMITS = np.array([*ARM_LIMITS, *HAND_LIMITS])
 SHARES = np.array([[0.618], [0.414], [0.732], [0.236], [0.141], [0.873]])

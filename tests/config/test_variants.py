@@ -8,10 +8,9 @@ import pytest
 from echelon.commands.train import configure
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of, validate
+from echelon.config.variants import VARIANTS, apply_variants
 from echelon.errors import UserError
-from echelon.presets import FAMILIES, preset
-from echelon.presets.best import BEST
-from echelon.presets.variants import VARIANTS, apply_variants
+from echelon.tasks import TASKS, preset
 
 CHANGES: dict[str, dict[str, Any]] = {
     "no_pull": {"pull.beta": 0.0},
@@ -77,7 +76,7 @@ def test_variant_does_what_it_says_and_nothing_else(name: str) -> None:
         assert expected != settings_of(config)
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_variants_of_every_preset_are_valid(task: str) -> None:
     for variant in VARIANTS.values():
         validate(variant(preset(task)))
@@ -162,8 +161,7 @@ def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[s
 
 
 def test_every_best_variant_is_one() -> None:
-    assert set(BEST) <= set(FAMILIES)
-    assert {name for names in BEST.values() for name in names} <= set(VARIANTS)
+    assert {name for info in TASKS.values() for name in info.best} <= set(VARIANTS)
 
 
 def test_ppo_without_memory_has_no_lstm() -> None:

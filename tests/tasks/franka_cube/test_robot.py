@@ -3,9 +3,8 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import Inertia, Vector, Z, check_inertias, check_rests, placed_by_quat, turn
-
-from echelon import robots
+import scenes
+from tasks.frames import Inertia, Vector, Z, check_inertias, check_rests, placed_by_quat, turn
 
 R = 0.707107
 JOINTS = [f"joint{i}" for i in range(1, 8)] + ["finger_joint1", "finger_joint2"]
@@ -45,7 +44,7 @@ POSES = np.concatenate(([np.zeros(9), DEFAULT, LOW, HIGH], np.random.default_rng
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return robots.load("panda")
+    return scenes.load("panda")
 
 
 def chain(pose: np.ndarray) -> dict[str, np.ndarray]:
@@ -117,7 +116,7 @@ def test_gravity_does_not_act_on_the_robot(model: mujoco.MjModel) -> None:
 
 
 def test_the_default_pose_on_its_stand_has_the_grip_point_over_the_table() -> None:
-    model = robots.load("franka_stack")
+    model = scenes.load("franka_stack")
     data = mujoco.MjData(model)
     data.qpos[-9:] = DEFAULT
     mujoco.mj_forward(model, data)
@@ -132,7 +131,7 @@ SOLID = {"panda/hand", *(f"panda/{side}_{part}" for side in ("left", "right") fo
 
 @pytest.mark.parametrize(("scene", "cubes"), [("franka_push", {"cube_a"}), ("franka_stack", {"cube_a", "cube_b"})])
 def test_what_can_touch_what(scene: str, cubes: set[str]) -> None:
-    model = robots.load(scene)
+    model = scenes.load(scene)
     geoms = [model.geom(i) for i in range(model.ngeom)]
     touching = {
         frozenset((one.name, two.name))
@@ -149,7 +148,7 @@ def test_what_can_touch_what(scene: str, cubes: set[str]) -> None:
 
 
 def test_table_and_cubes() -> None:
-    model = robots.load("franka_stack")
+    model = scenes.load("franka_stack")
     table = model.geom("table")
     np.testing.assert_allclose(table.pos, (0, 0, 1.0))
     np.testing.assert_allclose(table.size, (0.6, 0.6, 0.025))
@@ -161,7 +160,7 @@ def test_table_and_cubes() -> None:
 
 
 def test_a_shut_gripper_holds_a_cube_without_sinking_in_or_letting_go() -> None:
-    model = robots.load("franka_push")
+    model = scenes.load("franka_push")
     data = mujoco.MjData(model)
     model.dof_damping[6:13] = 1e4  # the arm stands
     data.qpos[-9:] = DEFAULT

@@ -4,7 +4,7 @@ import torch
 from tasks.states import begun, put
 from torch import Tensor
 
-from echelon.tasks.hopper import Hopper, HopperConfig
+from echelon.tasks.hopper.task import Hopper, HopperConfig
 
 TORSO = 1.2  # height of the torso in the model at qpos 0
 

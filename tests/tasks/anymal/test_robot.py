@@ -3,9 +3,8 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import Inertia, Vector, X, check_inertias, placed_by_quat, turn
-
-from echelon import robots
+import scenes
+from tasks.frames import Inertia, Vector, X, check_inertias, placed_by_quat, turn
 
 LEGS = ("LF", "LH", "RF", "RH")
 JOINTS = [f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE")]
@@ -57,7 +56,7 @@ POSES = np.concatenate(([np.zeros(12), STANCE, LOW, HIGH], np.random.default_rng
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return robots.load("anymal")
+    return scenes.load("anymal")
 
 
 def shank_of(leg: str, haa: float, hfe: float, kfe: float) -> np.ndarray:

@@ -6,9 +6,9 @@ import pytest
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
+from echelon.config.variants import VARIANTS
 from echelon.learning.plans import Plan
-from echelon.presets import FAMILIES, preset
-from echelon.presets.variants import VARIANTS
+from echelon.tasks import TASKS, preset
 from echelon.training.trainer import make_layout, make_plan
 
 
@@ -17,7 +17,7 @@ def plan_of(config: TrainConfig) -> Plan:
     return make_plan(make_layout(config), config)
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_minibatches_of_each_algorithm(task: str) -> None:
     """PPO has H/4 minibatches of 4·N rows, SAPG as many of 7/6 the size, CPO twice as many."""
     config = preset(task)
@@ -37,7 +37,7 @@ def test_every_variant_splits_evenly(task: str) -> None:
         assert all(size % plan.minibatches == 0 for size in plan.sizes)
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_controls_take_as_many_steps(task: str) -> None:
     """SAPG with CPO's steps as many as CPO; PPO with four times its H/4 minibatches H, like centred CPO."""
     config = preset(task)

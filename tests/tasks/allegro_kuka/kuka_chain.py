@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from robots.frames import Frame, Z, placed, turn
+from tasks.frames import Frame, Z, placed, turn
 
 # Joints turn about z.
 PI, HALF = math.pi, math.pi / 2

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from robots.kuka_chain import HAND_LIMITS
+from tasks.allegro_kuka.kuka_chain import HAND_LIMITS
 from torch import Tensor
 
 from echelon.tasks import info
-from echelon.tasks.in_hand import InHand
+from echelon.tasks.in_hand.task import InHand
 
 CPU = torch.device("cpu")
 
@@ -41,7 +41,7 @@ class Hand:
         return 3 * len(self.limits)
 
     def begun(self, num_envs: int, **settings: Any) -> Any:
-        env = info(self.task).task(replace(info(self.task).config(), **settings), num_envs, CPU, 0)
+        env = info(self.task).task(replace(info(self.task).preset.env, **settings), num_envs, CPU, 0)
         env.reset()
         return env
 

@@ -3,9 +3,8 @@
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import check_inertias, moved, placed_by_quat, turn
-
-from echelon import robots
+import scenes
+from tasks.frames import check_inertias, moved, placed_by_quat, turn
 
 # Body: parent, position in it [m], quaternion wxyz, mass [kg], centre of mass [m], Ixx Iyy Izz Ixy Ixz Iyz [kg m²].
 FLAT = (1.0, 0.0, 0.0, 0.0)
@@ -71,7 +70,7 @@ POSES = np.concatenate(
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return robots.load("humanoid")
+    return scenes.load("humanoid")
 
 
 def frame_of(body: str, angles: dict[str, float]) -> np.ndarray:

@@ -4,10 +4,10 @@ import pytest
 
 from echelon.config import from_dict, to_dict
 from echelon.errors import UserError
-from echelon.presets import FAMILIES, preset
+from echelon.tasks import TASKS, preset
 
 
-@pytest.mark.parametrize("task", FAMILIES)
+@pytest.mark.parametrize("task", TASKS)
 def test_preset_is_found_and_survives_json(task: str) -> None:
     config = preset(task)
     assert config.task == task

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tasks.franka_states import FAR, HOME, at, put
+from tasks.franka_cube.states import FAR, HOME, at, put
 from tasks.states import begun
 from torch import Tensor
 
-from echelon.tasks.franka_stack import FrankaCubeStack, FrankaCubeStackConfig
+from echelon.tasks.franka_cube.task import FrankaCubeStack, FrankaCubeStackConfig
 
 TABLE = 1.025
 

@@ -3,10 +3,10 @@
 import mujoco
 import numpy as np
 import pytest
+import scenes
 import torch
-from robots.frames import X, Y, placed_by_quat, turn
+from tasks.frames import X, Y, placed_by_quat, turn
 
-from echelon import robots
 from echelon.sim.cpu import CpuEngine
 
 TOLERANCE = 1e-4  # m
@@ -89,7 +89,7 @@ POSES = LOW + FRACTIONS * (HIGH - LOW)
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return robots.load("shadow_hand")
+    return scenes.load("shadow_hand")
 
 
 def frame_of(body: str, angles: dict[str, float]) -> np.ndarray:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from tasks.franka_states import CLOSE, CPU, FAR, put
+from tasks.franka_cube.states import CLOSE, CPU, FAR, put
 from tasks.states import begun
 from torch import Tensor
 
 from echelon.errors import UserError
-from echelon.tasks.franka_push import FrankaCubePush, FrankaCubePushConfig
+from echelon.tasks.franka_cube.task import FrankaCubePush, FrankaCubePushConfig
 
 
 def pushed(errors: Tensor, height: float | Tensor = 1.05, **settings: Any) -> FrankaCubePush:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tasks.in_hand_states import ALLEGRO, SHADOW, UPRIGHT, Hand, put
+from tasks.in_hand.states import ALLEGRO, SHADOW, UPRIGHT, Hand, put
 from tasks.states import check_spread
 
 pytestmark = pytest.mark.parametrize("hand", [ALLEGRO, SHADOW], ids=["allegro", "shadow"])

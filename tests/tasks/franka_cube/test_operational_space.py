@@ -3,11 +3,11 @@
 import mujoco
 import numpy as np
 import pytest
+import scenes
 import torch
 
-from echelon import robots
 from echelon.sim.cpu import CpuEngine
-from echelon.tasks.operational_space import Arm, solve
+from echelon.tasks.franka_cube.operational_space import Arm, solve
 
 NUM_SIMS = 40
 JOINTS = tuple(f"panda/joint{i}" for i in range(1, 8))
@@ -18,7 +18,7 @@ HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973, 0.04, 
 @pytest.fixture(scope="module", params=["franka_push", "franka_stack"])
 def engine(request: pytest.FixtureRequest) -> CpuEngine:
     """Random states within the joints' limits, fingers included."""
-    engine = CpuEngine(robots.load(request.param), NUM_SIMS)
+    engine = CpuEngine(scenes.load(request.param), NUM_SIMS)
     rng = np.random.default_rng(0)
     qpos, qvel = engine.qpos.clone(), torch.from_numpy(rng.normal(size=engine.qvel.shape))
     qpos[:, -9:] = torch.from_numpy(rng.uniform(LOW, HIGH, (NUM_SIMS, 9)))

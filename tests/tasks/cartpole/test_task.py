@@ -6,7 +6,7 @@ import pytest
 import torch
 from tasks.states import begun, check_spread, put
 
-from echelon.tasks.cartpole import CartpoleConfig, CartpoleSwingup
+from echelon.tasks.cartpole.task import CartpoleConfig, CartpoleSwingup
 
 # Cart position, pole angle, cart velocity, pole velocity.
 UP = (0.0, 0.0, 0.0, 0.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from echelon import tasks
 from echelon.envs.contract import Step
 from echelon.errors import UserError
-from echelon.tasks.deceptive_reach import Box, DeceptiveReach, DeceptiveReachConfig
+from echelon.tasks.deceptive_reach.task import Box, DeceptiveReach, DeceptiveReachConfig
 
 CPU = torch.device("cpu")
 NEAR = {"atol": 1e-6, "rtol": 0.0}

@@ -5,11 +5,10 @@ import math
 import mujoco
 import numpy as np
 import pytest
-from robots.frames import Frame, Z, check_rests, inertia, inertia_of, placed, turn
-from robots.kuka_chain import FINGERS as CHAINS
-from robots.kuka_chain import HAND_LIMITS
-
-from echelon import robots
+import scenes
+from tasks.allegro_kuka.kuka_chain import FINGERS as CHAINS
+from tasks.allegro_kuka.kuka_chain import HAND_LIMITS
+from tasks.frames import Frame, Z, check_rests, inertia, inertia_of, placed, turn
 
 FINGERS = ("index", "middle", "ring")
 NAMES = [f"{finger}_joint_{joint}" for finger in (*FINGERS, "thumb") for joint in range(4)]
@@ -36,7 +35,7 @@ POSES = np.array(
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return robots.load("allegro_hand")
+    return scenes.load("allegro_hand")
 
 
 def tip_of(finger: str, angles: np.ndarray) -> np.ndarray:

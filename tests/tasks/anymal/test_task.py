@@ -6,7 +6,7 @@ import torch
 from tasks.states import begun, check_spread, put
 from torch import Tensor
 
-from echelon.tasks.anymal import Anymal, AnymalConfig
+from echelon.tasks.anymal.task import Anymal, AnymalConfig
 
 CLOSE = {"atol": 1e-6, "rtol": 1e-5}
 FORE, HIND = (0.4, -0.8), (-0.4, 0.8)
