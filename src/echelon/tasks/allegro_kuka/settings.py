@@ -157,7 +157,7 @@ def _preset(env: AllegroKukaConfig, entropy_scale: float, temperature: float) ->
 
 
 TASKS = (
-    # The only other arm trained as far, SAPG that borrows from all, has 0.43 objects an episode at 300 M steps, CPO 2.8.
+    # The only other arm trained as far: SAPG that borrows from all, 0.43 objects an episode at 300 M steps, CPO 2.8.
     TaskInfo(
         "grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm",
         _preset(AllegroKukaRegraspingConfig(), entropy_scale=0.0, temperature=0.2),
