@@ -68,9 +68,10 @@ from echelon import tasks
 from echelon.config.checks import require_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
-from echelon.presets import preset
 from echelon.sim.capacity import probe
 from echelon.sim.warp import WarpEngine
+from echelon.tasks import preset
+from echelon.tasks.settings import MujocoTaskConfig
 
 NAMES = {
     "stock": "",
@@ -127,7 +128,7 @@ def change(model: mujoco.MjModel, substeps: int, wanted: Row) -> int:
 
 def on_warp(task: str) -> Any:
     """The task's class with MuJoCo Warp as its engine on every device, and the room it was given."""
-    if not tasks.info(task).mujoco:
+    if not isinstance(preset(task).env, MujocoTaskConfig):
         raise UserError(f"{task} is not simulated by MuJoCo")
     original: Any = tasks.info(task).task
 
