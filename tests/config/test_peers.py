@@ -7,7 +7,7 @@ import pytest
 from echelon import cli
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
-from echelon.config.peers import PEERS, translate
+from echelon.config.peers import LIBRARIES, ROWS, translate
 from echelon.errors import UserError
 
 RSL_RL = """
@@ -115,8 +115,8 @@ def test_files_as_they_write_them(
 
 
 def test_every_name_of_ours_is_a_setting() -> None:
-    ours = {name for peer in PEERS for name, _ in peer.names.values()}
-    assert ours <= set(settings_of(TrainConfig()))
+    assert {row[0] for row in ROWS} <= set(settings_of(TrainConfig()))
+    assert all(len(row) == 1 + len(LIBRARIES) for row in ROWS)
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(UserError, match=r"learning_rate is 'lin_3e-4', which cannot be read as update\.learning_rate"):
         translate({"n_steps": 8, "learning_rate": "lin_3e-4"})
     file = tmp_path / "x.json"
-    for text, sentence in (("{", "is not JSON"), ("[]", "holds no settings")):
+    for text, sentence in (("{", "is neither YAML nor JSON"), ("[]", "holds no settings")):
         file.write_text(text)
         assert cli.main(["import-config", str(file)]) == 2
         assert sentence in capsys.readouterr().err

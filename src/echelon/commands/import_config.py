@@ -29,7 +29,11 @@ def run(arguments: list[str]) -> int:
 
     path = Path(arguments[0])
     found = translate(read(path))
-    validate(from_dict(TrainConfig(), nested(found.settings)))
+    groups: dict[str, Any] = {}
+    for name, value in found.settings.items():
+        group, _, last = name.rpartition(".")
+        (groups.setdefault(group, {}) if group else groups)[last] = value
+    validate(from_dict(TrainConfig(), groups))
     print(f"# {path.name}, settings of {found.library}")
     print("echelon train TASK " + " ".join(setting(name, value) for name, value in found.settings.items()))
     for name, reason in found.needless.items():
@@ -40,13 +44,7 @@ def run(arguments: list[str]) -> int:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A file's settings."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no text file") from None
+    """Read a file's settings."""
     import yaml
 
     class PlainLoader(yaml.SafeLoader):
@@ -54,20 +52,12 @@ def read(path: Path) -> dict[str, Any]:
 
     PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
     try:
+        text = path.read_text()
         data = json.loads(text) if path.suffix == ".json" else yaml.load(text, PlainLoader)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path} is not JSON: {first_line(error)}") from None
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
-        raise UserError(f"{path} is not YAML: {first_line(error)}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError) as error:  # not text, or not JSON, or an impossible date
+        raise UserError(f"{path} is neither YAML nor JSON: {first_line(error)}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} holds no settings")
     return data
-
-
-def nested(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name as groups."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        group, _, last = name.rpartition(".")
-        (found.setdefault(group, {}) if group else found)[last] = value
-    return found
