@@ -26,7 +26,7 @@ MEMORY = {"physics_gib": "physics", "gib": "training"}
 
 def draw_rates(axis: Axes, rows: list[dict[str, Any]]) -> None:
     sizes = [row["num_envs"] for row in rows]
-    for name, (label, colour) in LINES.items():
+    for name, (label, colour) in ((name, look) for name, look in LINES.items() if name in rows[0]):
         axis.plot(sizes, [row[name] / 1e6 for row in rows], color=colour, linewidth=2, marker="o")
         axis.annotate(
             label, (sizes[-1], rows[-1][name] / 1e6), (6, 0), textcoords="offset points", color=colour, va="center"
@@ -41,7 +41,7 @@ def draw_memory(axis: Axes, rows: list[dict[str, Any]]) -> None:
         axis.text(0.5, 0.5, "no device memory on a CPU", transform=axis.transAxes, ha="center", color="#999999")
         return
     sizes = [row["num_envs"] for row in known]
-    for name, line in MEMORY.items():
+    for name, line in ((name, line) for name, line in MEMORY.items() if name in known[0]):
         each = [row[name] * 2**20 / row["num_envs"] for row in known]
         axis.plot(sizes, each, color=LINES[line][1], linewidth=2, marker="o")
         axis.annotate(

@@ -13,9 +13,9 @@ from echelon.tasks import preset
 
 
 def line(case: str, run: int, iteration: float) -> dict[str, Any]:
-    rates = {"physics": 2e6, "physics_in_training": 1.6e6, "rollout": 1.5e6, "training": 1e6}
+    rates = {"physics_in_training": 1.6e6, "rollout": 1.5e6, "training": 1e6}
     parts = {"ms_iteration": iteration, "ms_collect": 100.0, "ms_targets": 10.0, "ms_update": 30.0}
-    bounds = {"roofline_ms": 12.0, "update_over_roofline": 2.5, "physics_gib": None, "gib": None}
+    bounds = {"roofline_ms": 12.0, "update_over_roofline": 2.5, "gib": None}
     return {"case": case, "run": run, "num_envs": 24576} | rates | parts | bounds
 
 
@@ -53,18 +53,18 @@ def test_ratios_pair_runs_and_divide_medians() -> None:
 
 
 def test_runs_stand_side_by_side() -> None:
-    second = {"training": 1.5e6, "physics_gib": 1.0, "gib": 6.84, "physics": None}
+    second = {"training": 1.5e6, "gib": 6.84}
     rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | second]
     del rows[1]["roofline_ms"]
     assert speed.table(rows).splitlines()[2] == (
-        "| AllegroHand-cpo | 24,576 | 2.00, - | 1.60, 1.60 | -, - | 1.50, 1.50 | 1.00, 1.50 | 50%, - | 62%, 94% "
-        "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | 12.0, - | 2.50, 2.50 | -; -, 1.0; 6.8 |"
+        "| AllegroHand-cpo | 24,576 | 1.60, 1.60 | 1.50, 1.50 | 1.00, 1.50 | 62%, 94% "
+        "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | 12.0, - | 2.50, 2.50 | -, 6.8 |"
     )
 
 
-def order(case: speed.Case, num_envs: int, random_steps: int = 0, iterations: int = 1) -> dict[str, Any]:
-    fixed = {"precision": "tf32", "device": "cpu", "iterations": iterations, "seconds": 0.05, "kernels": 0}
-    return fixed | {"case": asdict(case), "num_envs": num_envs, "random_steps": random_steps}
+def order(case: speed.Case, num_envs: int) -> dict[str, Any]:
+    fixed = {"precision": "tf32", "device": "cpu", "iterations": 2, "kernels": 0}
+    return fixed | {"case": asdict(case), "num_envs": num_envs}
 
 
 def test_a_case_is_measured_in_a_process() -> None:
@@ -74,7 +74,7 @@ def test_a_case_is_measured_in_a_process() -> None:
     assert found["update_over_roofline"] == pytest.approx(found["ms_update"] / found["roofline_ms"])
     assert found["ms_iteration"] > found["ms_update"] > 0
     assert found["rollout"] == pytest.approx(12 * 8 * 1000 / found["ms_collect"])
-    assert "random" not in found
+    assert 0 < found["rollout"] < found["physics_in_training"]
     assert speed.table([{"case": "one"} | found])
 
 
@@ -86,25 +86,16 @@ def test_a_case_that_fails_is_no_result(capfd: pytest.CaptureFixture[str]) -> No
 def test_a_population_without_physics_and_its_kernels(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24, random_steps=8) | {"kernels": 1})
+    found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24) | {"kernels": 1})
     assert (found["algo"], found["adversary"], found["num_envs"]) == ("pbt", False, 12)
     assert found["training"] > 0
-    assert found["random"] > 0
-    assert "physics" not in found
+    assert found["physics_in_training"] is None
     assert not any("roofline" in name for name in found)  # it counts one network that all policies share
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("USDT")]  # the profiler's own
     for part, title, longest in zip(("collect", "targets", "update"), lines[::2], lines[1::2], strict=True):
         whole = re.fullmatch(rf"DeceptiveReach {part}: ([\d.]+) ms in \d+ kernels", title)
         assert whole is not None
         assert float(whole[1]) > float(longest.split()[0]) > 0
-
-
-def test_physics_and_task_are_measured_without_training() -> None:
-    found = {"case": "alone"} | speed.measure(order(speed.Case("Hopper"), 24, random_steps=8, iterations=0))
-    assert found["physics"] > 0
-    assert found["random"] > 0
-    assert not any(name.startswith("ms_") for name in found)
-    assert "| - / - / - |" in speed.table([found])
 
 
 @pytest.mark.parametrize(
