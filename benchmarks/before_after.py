@@ -44,11 +44,10 @@ def build(case: str, num_envs: int | None, device: str) -> Any:
 
     config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
     config = replace(config, num_envs=num_envs or config.num_envs, pbt=replace(config.pbt, mutate_at_start=False))
-    find("echelon.training.loop:set_up_torch", "echelon.train:set_up_torch")(config)
-    places = ("echelon.config.checks", "echelon.training.resolve", "echelon.training.loop", "echelon.train")
-    where = find(*(f"{place}:choose_device" for place in places))(device)
+    find("echelon.training.loop:set_up_torch")(config)
+    where = find("echelon.config.checks:choose_device")(device)
     env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
-    return find("echelon.population_trainer:make_trainer", "echelon.training.trainer:Trainer")(env, config)
+    return find("echelon.training.trainer:Trainer")(env, config)
 
 
 def find(*places: str) -> Any:

@@ -1,46 +1,121 @@
-"""Work off the plan in results/evidence/plan.md: every run once, in the plan's order, on whatever machine there is.
+"""Work off a plan of runs: every run once, in the plan's order, on whatever machine there is.
 
     python benchmarks/evidence.py next --minutes 8                  # resumes where it stopped
     python benchmarks/evidence.py next --minutes 8 --carry carried  # on a machine that does not keep its files
     python benchmarks/evidence.py status                            # what is done and what is next
-    python benchmarks/evidence.py table                             # what is known so far, with the plan's tests
+    PYTHONPATH=benchmarks python results/evidence/table.py          # what is known so far, with the plan's tests
 
-Each run is `echelon train` in a process of its own, one at a time. A run that ends appends a line to `ledger.csv` in
-`--results` and leaves its settings and every tenth line of its metrics there, in its own folder. A run in the ledger is
-not repeated, except one that failed once. When the time is up, the run in progress saves itself, which may take a
-minute more, as may an evaluation. `--carry` packs the unfinished run into a file of that folder, and unpacks at the
-start what an earlier machine packed.
+The plan is `plan.py` in `--results`, by default results/evidence. Each run is `echelon train` in a process of its own,
+one at a time. A run that ends appends a line to `ledger.csv` in `--results` and leaves its settings and every tenth
+line of its metrics there, in its own folder. A run in the ledger is not repeated, except one that failed once. When the
+time is up, the run in progress saves itself, which may take a minute more, as may an evaluation. `--carry` packs the
+unfinished run into a file of that folder, and unpacks at the start what an earlier machine packed.
 """
 
 import csv
 import json
 import math
-import os
-import platform
+import random
+import runpy
 import signal
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from command import Row, command, options
-from evidence_plan import PLAN, Plan, Rows, Task, read_ledger, run_name, tries
-from paired import table
 from train_until import keep
 
 from echelon import RunFolder, evaluate, read_metrics
 from echelon.errors import UserError
-from echelon.runs.machine import git_revision
+from echelon.runs.machine import describe_session, git_revision
 
 ROOT = Path(__file__).parents[1]
 WINDOW = 10
 """Iterations over whose mean a threshold is met."""
+
+
+Rows = list[dict[str, str]]
+"""Lines of a CSV file."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the plan and how it is scored."""
+
+    name: str
+    cap: int
+    """Environment steps of a run."""
+    metric: str
+    threshold: float
+    evaluated: str
+    """The score's name in an evaluation."""
+    more: bool = True
+    """Whether more is better."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    tasks: Sequence[Task]
+    arms: Mapping[str, Sequence[str]]
+    """Flags of `echelon train`."""
+    comparisons: Sequence[tuple[str, str]] = ()
+    seeds: Sequence[int] = (101, 102, 103)
+    flags: Sequence[str] = ("--device", "cuda", "--num-envs", "24576")
+    episodes: int = 1024
+    """Episodes of the evaluation at the cap."""
+    chosen_on: str = "AllegroHand"
+    """The task that settings were chosen on; results are also given without it."""
+
+    def blocks(self) -> list[tuple[Task, int]]:
+        """All tasks with the first seed, then all with the next."""
+        return [(task, seed) for seed in self.seeds for task in self.tasks]
+
+    def order(self, task: Task, seed: int) -> list[str]:
+        """The arms of a block, shuffled."""
+        arms = list(self.arms)
+        random.Random(f"{task.name}/{seed}").shuffle(arms)
+        return arms
+
+    def left(self, ledger: Rows) -> Iterator[tuple[Task, int, str]]:
+        """The runs that the ledger lacks, in the plan's order."""
+        for task, seed in self.blocks():
+            for arm in self.order(task, seed):
+                if not over(tries(ledger, task, seed, arm)):
+                    yield task, seed, arm
+
+    def command(self, task: Task, seed: int, arm: str) -> list[str]:
+        """The arguments of `echelon train`."""
+        return [task.name, *self.arms[arm], "--seed", str(seed), "--env-steps", str(task.cap), *self.flags]
+
+
+def tries(ledger: Rows, task: Task, seed: int, arm: str) -> Rows:
+    return [row for row in ledger if (row["task"], row["seed"], row["arm"]) == (task.name, str(seed), arm)]
+
+
+def over(lines: Rows) -> bool:
+    """Whether a run with these lines in the ledger is not to be trained again: it is done, or failed twice."""
+    return len(lines) > 1 or any(line["status"] == "done" for line in lines)
+
+
+def run_name(task: Task, seed: int, arm: str, ledger: Rows) -> str:
+    """A run that failed is repeated in a folder of its own."""
+    return f"{task.name}-{arm}-s{seed}" + ("-again" if tries(ledger, task, seed, arm) else "")
+
+
+def read_ledger(results: Path) -> Rows:
+    path = results / "ledger.csv"
+    if not path.exists():
+        raise UserError(f"{results} has no ledger.csv; a new one is the first line of results/evidence/ledger.csv")
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 class TimeIsUp(Exception):
@@ -101,7 +176,7 @@ class Sitting:
             "arm": arm,
             "order": self.plan.order(task, seed).index(arm) + 1,
             "revision": self.revision,
-            "machine": machine(),
+            "machine": ", ".join(f"{name} {what}" for name, what in describe_session()["hardware"].items() if what),
             "started": document.get("created", ""),
             "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
             "status": "failed" if failure else "done",
@@ -157,12 +232,6 @@ def short(value: object) -> object:
     return "" if math.isnan(value) else int(value) if value.is_integer() else f"{value:.6g}"
 
 
-def machine() -> str:
-    gpu = f"one {torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    return f"{gpu}{os.cpu_count()} cores, {platform.machine()}, {versions}"
-
-
 def pack(runs: Sequence[Path], carry: Path) -> None:
     """Make a file of each of these runs that has a checkpoint, with its newest one; files of other runs are removed."""
     carry.mkdir(parents=True, exist_ok=True)
@@ -196,18 +265,27 @@ def status(plan: Plan, ledger: Rows) -> str:
     return f"{runs - len(left)} of {runs} runs are done.{then}"
 
 
-def main(plan: Plan = PLAN) -> None:
+def load(path: Path) -> SimpleNamespace:
+    """The names that a script beside a ledger defines."""
+    if not path.exists():
+        raise UserError(f"there is no {path}")
+    return SimpleNamespace(**runpy.run_path(str(path)))
+
+
+def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("what", choices=("next", "status", "table"))
+    parser.add_argument("what", choices=("next", "status"))
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--out", type=Path, default=Path("runs/evidence"), help="for run folders")
-    parser.add_argument("--results", type=Path, default=ROOT / "results" / "evidence", help="has ledger.csv")
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "results" / "evidence", help="has plan.py and ledger.csv"
+    )
     parser.add_argument("--carry", type=Path, help="folder for unfinished runs")
     parser.add_argument("--revision", help="of the source, where it is no git checkout")
     args = parser.parse_args()
-    ledger = read_ledger(args.results)
-    if args.what != "next":
-        print(status(plan, ledger) if args.what == "status" else table(plan, ledger))
+    ledger, plan = read_ledger(args.results), load(args.results / "plan.py").PLAN
+    if args.what == "status":
+        print(status(plan, ledger))
         return
     if not args.minutes > 0:
         raise UserError(f"--minutes must be more than 0, not {args.minutes}")

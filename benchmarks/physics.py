@@ -102,13 +102,8 @@ def parse(setting: str) -> Row:
     for part in filter(None, NAMES.get(setting, setting).split(",")):
         name, _, value = part.partition("=")
         number = re.fullmatch(r"\d+(\.\d*)?(e-?\d+)?", value)
-        if not (
-            value in CHOICES[name]
-            if name in CHOICES
-            else number
-            if name in NUMBERS
-            else value and (name in extra or name.startswith("warp."))
-        ):
+        other = value and (name in extra or name.startswith("warp."))
+        if not (value in CHOICES.get(name, ()) or (number and name in NUMBERS) or other):
             known = ", ".join((*CHOICES, *NUMBERS, *sorted(extra), "warp.NAME"))
             raise UserError(f"{part!r} is no setting; there are {', '.join(NAMES)}, and the options {known}")
         found[name] = value if number is None else int(value) if value.isdigit() else float(value)
@@ -202,7 +197,8 @@ class Trial:
         if env.engine._has_readers:  # the task reads poses, so physics includes their update
             self.engine.read("xpos")
         self.engine.load_state_dict(start.engine)
-        self.graph = Captured(self._eight, env.device, around=self.engine.capturing)
+        timed = start.controls[:TIMED]
+        self.graph = Captured(lambda: [self.drive(kept) for kept in timed], env.device, around=self.engine.capturing)
         self.slot = {name: x.clone() for name, x in start.controls[0].items()}
         self.one = Captured(lambda: self.drive(self.slot), env.device, around=self.engine.capturing)
         self.times: list[float] = []
@@ -227,10 +223,6 @@ class Trial:
         for name, x in kept.items():
             getattr(self.engine, name).copy_(x)
         self.engine.step(self.substeps if substeps is None else substeps)
-
-    def _eight(self) -> None:
-        for kept in self.start.controls[:TIMED]:
-            self.drive(kept)
 
     def time(self) -> None:
         """Add the milliseconds of a control step, measured once."""
@@ -464,19 +456,8 @@ def study(order: Row) -> list[Row]:
         attempt(f"kernels of {trial.setting}", lambda trial=trial, listing=listing: trial.row.update(kernels=listing()))
     for trial in trials:
         about = {"setting": trial.setting, "options": parse(trial.setting), "substeps": trial.substeps}
-        rows.append(plain(shared | about | trial.row | {"left_out": left_out}))
+        rows.append(shared | about | trial.row | {"left_out": left_out})
     return rows
-
-
-def plain(value: Any) -> Any:
-    """Round numbers to five digits, and make NumPy's Python's."""
-    if isinstance(value, dict):
-        return {name: plain(x) for name, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(x) for x in value]
-    if isinstance(value, np.integer):
-        return int(value)
-    return float(f"{float(value):.5g}") if isinstance(value, float | np.floating) else value
 
 
 def report(rows: list[Row]) -> str:

@@ -10,11 +10,10 @@
 Each measurement is `echelon bench` in a process of its own, so that memory is that of one, and all cases are measured
 once before any is measured again. Rates are control steps per second over all environments. *Physics* is the engine's
 substeps from a rollout's states with its controls, *rollout* adds task, policy, resets, scores and storage, *training*
-is whole iterations of the task's preset, medians of `--iterations`, with how they split, and the update beside its
-roofline (`roofline.py`; none for a population). `--kernels` lists the longest kernels of collecting, targets and update
-on standard error: milliseconds in all, how often, and the name. Sums exceed a part's time where kernels run side by
-side, and fall short where the profiler misses those in a graph's loops, as in MuJoCo Warp's solver: `physics.py` shows
-those.
+is whole iterations of the task's preset, medians of `--iterations`, with how they split. `--kernels` lists the longest
+kernels of collecting, targets and update on standard error: milliseconds in all, how often, and the name. Sums exceed a
+part's time where kernels run side by side, and fall short where the profiler misses those in a graph's loops, as in
+MuJoCo Warp's solver: `physics.py` shows those.
 A number of environments that does not split into the preset's equal minibatches is replaced by the nearest that does.
 `python docs/draw_growth.py` draws growth.
 """
@@ -30,7 +29,6 @@ from typing import Any
 
 import torch
 from command import Row, answer, append, command, in_a_process, markdown, options, read_lines
-from roofline import update_roofline
 from torch.profiler import ProfilerActivity, profile
 
 from echelon import tasks
@@ -138,10 +136,6 @@ def measure(order: Row) -> Row:
     row |= {f"ms_{part}": found.parts[part] for part in ("collect", "targets", "update")}
     row |= {"rollout": 1000 * found.steps / row["ms_collect"]}
     row |= {"gib": None if found.memory is None else found.memory / 2**30}
-    if config.algo != "pbt":  # the roofline counts one network that all policies share; members have one each
-        env: Any = tasks.make(config.task, config.env, 1, torch.device("cpu"), 0)
-        row |= update_roofline(config, env.obs_spec, env.action_dim)
-        row["update_over_roofline"] = row["ms_update"] / row["roofline_ms"]
     if order["kernels"]:
         print(list_kernels(config, order["kernels"]), file=sys.stderr)
     return row
@@ -165,7 +159,7 @@ def table(rows: Sequence[Row]) -> str:
     """A line per case, its runs side by side."""
     headings = (
         *("case", "environments", "physics, M steps/s", "rollout", "training", "training / physics"),
-        *("collect / targets / update, ms", "roofline, ms", "update / roofline", "GiB"),
+        *("collect / targets / update, ms", "GiB"),
     )
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -175,8 +169,7 @@ def table(rows: Sequence[Row]) -> str:
         rates = [ratio(row, name, 1e6, ".2f") for name in RATES]
         share = ratio(row, "training", row.get("physics_in_training"), ".0%")
         parts = " / ".join(ratio(row, f"ms_{part}", 1, ".1f") for part in ("collect", "targets", "update"))
-        bounds = [ratio(row, "roofline_ms", 1, ".1f"), ratio(row, "update_over_roofline", 1, ".2f")]
-        return [*rates, share, parts, *bounds, ratio(row, "gib", 1, ".1f")]
+        return [*rates, share, parts, ratio(row, "gib", 1, ".1f")]
 
     lines = ([*key, *map(", ".join, zip(*map(cells, runs), strict=True))] for key, runs in groups.items())
     return markdown(headings, lines)

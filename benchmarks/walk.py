@@ -9,7 +9,6 @@ called. The functions are kept by file, so that two revisions can be compared. `
 
 import inspect
 import json
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from command import command, markdown, options
 
 import echelon
+from echelon.runs.machine import git_revision
 
 PACKAGE = Path(echelon.__file__).parent
 COMMAND = ("train", "Hopper", "--device", "cpu", "--env-steps", "30000")
@@ -62,14 +62,6 @@ def counts(functions: dict[str, list[str]]) -> dict[str, int]:
     }
 
 
-def revision() -> str:
-    """The commit that was traced, with `+` where files differ from it."""
-    git = ("git", "-C", str(PACKAGE))
-    commit = subprocess.run((*git, "rev-parse", "--short", "HEAD"), capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run((*git, "diff", "--quiet", "HEAD", "--", str(PACKAGE))).returncode
-    return commit + "+" * bool(changed)
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--json", type=Path, help="write the counts and the functions to this file")
@@ -77,15 +69,12 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         functions = trace([*COMMAND, "--out", f"{folder}/run"])
-    found = {"command": " ".join(("echelon", *COMMAND)), "revision": revision(), **counts(functions)}
+    found = {"command": " ".join(("echelon", *COMMAND)), "revision": (git_revision() or "")[:7], **counts(functions)}
     rows = [found]
     if args.beside.exists():
         rows.insert(0, json.loads(args.beside.read_text()))
-    print(
-        markdown(
-            names := ("revision", "functions", "files", "folders"), ([row[name] for name in names] for row in rows)
-        )
-    )
+    names = ("revision", "functions", "files", "folders")
+    print(markdown(names, ([row[name] for name in names] for row in rows)))
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(found | {"by_file": functions}, indent=1) + "\n")

@@ -10,18 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import evidence
-import evidence_plan as planned
-import paired
 import pytest
 
 from echelon.commands.train import configure
 from echelon.errors import UserError
 
 NAN = float("nan")
-HEADER = (evidence.ROOT / "results" / "evidence" / "ledger.csv").read_text().splitlines()[0]
-TINY = planned.Plan(
+RESULTS = evidence.ROOT / "results" / "evidence"
+PLAN = evidence.load(RESULTS / "plan.py").PLAN
+paired = evidence.load(RESULTS / "table.py")
+HEADER = (RESULTS / "ledger.csv").read_text().splitlines()[0]
+TINY = evidence.Plan(
     tasks=(
-        planned.Task("CartpoleSwingup", 384, "return/leader", 1e9, "upright_late"),
+        evidence.Task("CartpoleSwingup", 384, "return/leader", 1e9, "upright_late"),
     ),  # 12 environments · 16 steps · 2
     arms={"ppo": ("--algo", "ppo"), "cpo": ("--algo", "cpo")},
     comparisons=(("cpo", "ppo"),),
@@ -30,7 +31,7 @@ TINY = planned.Plan(
     episodes=2,
 )
 TWO = replace(
-    TINY, tasks=(TINY.tasks[0], planned.Task("Hopper", 100, "return/leader", 1, "error", more=False)), seeds=(1, 2)
+    TINY, tasks=(TINY.tasks[0], evidence.Task("Hopper", 100, "return/leader", 1, "error", more=False)), seeds=(1, 2)
 )
 
 
@@ -42,20 +43,20 @@ def line(
 
 
 def test_blocks_are_in_the_order_of_the_plan() -> None:
-    blocks = [(task.name, seed) for task, seed in evidence.PLAN.blocks()]
-    tasks = [task.name for task in evidence.PLAN.tasks]
+    blocks = [(task.name, seed) for task, seed in PLAN.blocks()]
+    tasks = [task.name for task in PLAN.tasks]
     assert tasks[:3] == ["AllegroHand", "Anymal", "AllegroKukaRegrasping"]
     assert blocks == [(task, seed) for seed in (101, 102, 103) for task in tasks]
-    hand = evidence.PLAN.tasks[0]
-    order = evidence.PLAN.order(hand, 101)
-    assert sorted(order) == sorted(evidence.PLAN.arms)
-    assert order != evidence.PLAN.order(hand, 102)
+    hand = PLAN.tasks[0]
+    order = PLAN.order(hand, 101)
+    assert sorted(order) == sorted(PLAN.arms)
+    assert order != PLAN.order(hand, 102)
 
 
 def test_arms_are_what_the_plan_says() -> None:
-    for task, seed in evidence.PLAN.blocks()[:6]:
-        for arm in evidence.PLAN.order(task, seed):
-            name, *flags = evidence.PLAN.command(task, seed, arm)
+    for task, seed in PLAN.blocks()[:6]:
+        for arm in PLAN.order(task, seed):
+            name, *flags = PLAN.command(task, seed, arm)
             config = configure(name, flags)
             assert (config.num_envs, config.seed, config.env_steps) == (24_576, 101, task.cap)
             paper = arm == "cpo" and task.name in ("AllegroHand", "ShadowHand")
@@ -67,7 +68,7 @@ def test_a_run_in_the_ledger_is_not_repeated_but_one_that_failed_once_is() -> No
     ledger = [line("CartpoleSwingup", 1, "ppo"), line("CartpoleSwingup", 1, "cpo", status="failed")]
     ((task, seed, arm),) = TINY.left(ledger)
     assert (task.name, seed, arm) == ("CartpoleSwingup", 1, "cpo")
-    assert planned.run_name(task, 1, "cpo", ledger) == "CartpoleSwingup-cpo-s1-again"
+    assert evidence.run_name(task, 1, "cpo", ledger) == "CartpoleSwingup-cpo-s1-again"
     assert not list(TINY.left([*ledger, ledger[1]]))
 
 
@@ -77,7 +78,7 @@ def test_a_sitting_is_interrupted_and_resumes(tmp_path: Path, capsys: pytest.Cap
     (results / "ledger.csv").write_text(HEADER + "\n")
     task, name = TINY.tasks[0], "CartpoleSwingup-cpo-s1"
     evidence.work(evidence.Sitting(TINY, here, results, "abc", time.monotonic() + 0.1))  # before a run has begun
-    assert planned.read_ledger(results) == []
+    assert evidence.read_ledger(results) == []
     assert "the time is up; the same command resumes" in capsys.readouterr().out
 
     begun = [*TINY.command(task, 1, "cpo"), "--env-steps", "192", "--out", str(tmp_path / "elsewhere" / name)]
@@ -90,7 +91,7 @@ def test_a_sitting_is_interrupted_and_resumes(tmp_path: Path, capsys: pytest.Cap
     assert not list(carried.iterdir())
 
     assert (results / "ledger.csv").read_text().splitlines()[0] == HEADER
-    rows = {row["arm"]: row for row in planned.read_ledger(results)}
+    rows = {row["arm"]: row for row in evidence.read_ledger(results)}
     assert [rows[arm]["order"] for arm in TINY.order(task, 1)] == ["1", "2"]
     for row in rows.values():
         assert (row["status"], row["iterations"], row["env_steps"], row["revision"]) == ("done", "2", "384", "abc")
@@ -109,7 +110,7 @@ def test_a_failure_is_a_line(tmp_path: Path) -> None:
     (tmp_path / "ledger.csv").write_text(HEADER + "\n")
     plan = replace(TINY, arms={"ppo": ("--algo", "ppo", "--num-envs", "0")}, flags=("--device", "cpu"))
     evidence.Sitting(plan, tmp_path / "runs", tmp_path, "abc", time.monotonic() + 300).train(plan.tasks[0], 1, "ppo")
-    (row,) = planned.read_ledger(tmp_path)
+    (row,) = evidence.read_ledger(tmp_path)
     assert (row["arm"], row["status"], row["iterations"]) == ("ppo", "failed", "")
     assert row["note"].startswith("exit code 2: echelon: ")
 
@@ -171,7 +172,7 @@ def test_a_table_of_what_is_there() -> None:
 
 
 def test_status_and_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = evidence.status(evidence.PLAN, [])
+    text = evidence.status(PLAN, [])
     assert "0 of 144 runs" in text
     assert "Next: AllegroHand-" in text
     for words, sentence in (

@@ -1,11 +1,15 @@
-"""What a ledger says so far: its table, and paired comparisons within blocks with the tests of the plan."""
+"""What the ledger says so far: its table, and paired comparisons within blocks with the tests of the plan.
+
+PYTHONPATH=benchmarks python results/evidence/table.py
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from command import markdown
-from evidence_plan import Plan, Rows, over, tries
+from evidence import Plan, Rows, load, over, read_ledger, tries
 
 ByTask = Mapping[str, Sequence[float]]
 """Differences between two arms, one for each seed."""
@@ -122,3 +126,8 @@ def table(plan: Plan, ledger: Rows) -> str:
 def estimate(values: ByTask) -> str:
     low, high = interval(values)
     return f"{mean_of_tasks(values):+.3g} ({low:+.3g} to {high:+.3g})"
+
+
+if __name__ == "__main__":
+    HERE = Path(__file__).parent
+    print(table(load(HERE / "plan.py").PLAN, read_ledger(HERE)))

@@ -1,5 +1,7 @@
 """The least time an update can take on an H200: its matrix products in TF32, and nothing beside them.
 
+    python results/speed/roofline.py AllegroHand cpo
+
 Every product is bound by the tensor cores or by memory, whichever takes longer, at the share of the peak that large
 products reach in practice. A layer is three products: forward, and backward to its input and to its weights. The first
 layer counts as one, W·[x; φ], on every evaluation: that a library may compute W·x once for all policies that look at
@@ -12,9 +14,14 @@ below were chosen to meet the hands', and the LSTM's come out 6 % lower. In thos
 layer is not shared; if it were, CPO on AllegroHand would have 9.8 ms.
 """
 
+import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
+from echelon import preset, tasks
 from echelon.algorithms import complete
 from echelon.config import ModelConfig, TrainConfig
 from echelon.training.resolve import resolve
@@ -104,3 +111,9 @@ def update_roofline(config: TrainConfig, obs_spec: Mapping[str, int], actions: i
         "roofline_shared_ms": milliseconds(update_products(config, obs_spec, actions, shared=True)),
         "update_tflop": 1e-12 * PASSES * sum(one.flop for one in products),
     }
+
+
+if __name__ == "__main__":
+    task, algo = sys.argv[1:]
+    env = tasks.make(task, preset(task).env, 1, torch.device("cpu"), 0)
+    print(json.dumps(update_roofline(replace(preset(task), algo=algo), env.obs_spec, env.action_dim)))
