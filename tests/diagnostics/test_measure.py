@@ -18,13 +18,14 @@ def collected(policies: int, lstm: int, num_envs: int = 18) -> Parts:
     return take_apart(small_trainer(small_config("sapg", policies, lstm, num_envs=num_envs)))
 
 
-def row_mean(parts: Parts, t: int, env: int, policy: int) -> np.ndarray:
-    """Mean action of `policy` at one row, one step from the collector's state there."""
+def row_output(parts: Parts, t: int, env: int, policy: int) -> tuple[np.ndarray, float]:
+    """Mean action and value of `policy` at one row, one step from the collector's state there."""
     model, rollout = parts.trainer.model, parts.rollout
     obs = {name: x[t, env].view(1, 1, -1) for name, x in rollout.obs.items()}
     with torch.no_grad():
         output = model(obs, torch.tensor([policy]), rollout.state[t, env][None], torch.zeros(1, 1, dtype=torch.bool))
-    return output.mean[0, 0].double().numpy()
+        value = model.raw_value(output.value[0]).item()
+    return output.mean[0, 0].double().numpy(), value
 
 
 @pytest.mark.parametrize(("policies", "lstm", "num_envs"), [(3, 0, 18), (3, 8, 18), (4, 0, 22)])
@@ -33,15 +34,17 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
     parts = collected(policies, lstm, num_envs)
     trainer, rollout = parts.trainer, parts.rollout
     layout = trainer.layout
-    found = measure(trainer.model, rollout, layout, states=20)
+    found = measure(trainer.model, rollout, layout, states=20, update=trainer.config.update)
     rows = layout.spread_rows(rollout.horizon, 20).tolist()
     log_std = trainer.model.log_std.detach().double().numpy()
     matrix = np.zeros((policies, policies))
-    log_w = np.zeros((policies, 20))
+    log_w, advantage = np.zeros((2, policies, 20))
+    score, discount = np.zeros((policies, 20, 2 * log_std.shape[1])), trainer.config.update.discount
+    ended = rollout.terminated | rollout.truncated  # where only a truncated row has a final value
     for i in range(policies):
         for k, row in enumerate(rows[i]):
             t, env = divmod(row, num_envs)
-            means = [row_mean(parts, t, env, j) for j in range(policies)]
+            means = [row_output(parts, t, env, j)[0] for j in range(policies)]
             for j in range(policies):
                 var_i, var_j = np.exp(2 * log_std[i]), np.exp(2 * log_std[j])
                 shift = (means[i] - means[j]) ** 2
@@ -50,10 +53,21 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
             action = rollout.action[t, env].double().numpy()
             leader = -0.5 * ((action - means[0]) / np.exp(log_std[0])) ** 2 - log_std[0] - 0.5 * math.log(2 * math.pi)
             log_w[i, k] = leader.sum() - rollout.log_prob[t, env].item()
+            noise = (action - means[0]) / np.exp(log_std[0])
+            score[i, k] = np.concatenate((noise / np.exp(log_std[0]), noise**2 - 1))
+            after = row_output(parts, t + 1, env, 0)[1] if not ended[t, env] else rollout.final_value[t, env].item()
+            advantage[i, k] = rollout.reward[t, env].item() + discount * after - row_output(parts, t, env, 0)[1]
     np.testing.assert_allclose(found.kl, matrix, rtol=1e-4, atol=1e-5)
     w = np.exp(log_w)
     assert found.is_deviation.item() == pytest.approx(np.abs(1 - w[1:]).mean(), rel=1e-4)
     assert found.ess.item() == pytest.approx(w.sum() ** 2 / (w.size * (w**2).sum()), rel=1e-4)
+    change, size, clip = w[1:] - 1, np.linalg.norm(score[1:], axis=-1), trainer.config.update.clip
+    removed = np.where(change * np.sign(advantage[1:]) > clip, w[1:] * advantage[1:], 0.0)
+    bias = np.linalg.norm((removed[..., None] * score[1:]).mean((0, 1)))
+    bound = np.sqrt(np.where(abs(change) > clip, ((abs(change) + 1) * advantage[1:] * size) ** 2, 0.0).mean())
+    assert found.clip_bias.item() == pytest.approx(bias, rel=1e-3)
+    assert found.clip_bias_bound.item() == pytest.approx(bound, rel=1e-3)
+    assert 0 < bias < bound
     assert found.is_deviation.item() > 0.05
     assert np.abs(log_w[0]).max() < 1e-5  # the leader's own rows
     metrics = found.metrics()
@@ -70,10 +84,37 @@ def test_equal_policies_are_at_no_distance(lstm: int) -> None:
             assert table is not None
             table.copy_(table[:, :1].expand_as(table))
     parts = take_apart(trainer)
-    found = measure(trainer.model, parts.rollout, trainer.layout, states=64)
+    found = measure(trainer.model, parts.rollout, trainer.layout, states=64, update=trainer.config.update)
     assert found.ess.item() == pytest.approx(1.0, abs=1e-6)
     assert found.is_deviation.item() == pytest.approx(0.0, abs=2e-6)
     assert found.kl.abs().max().item() < 1e-9
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+@pytest.mark.parametrize(("reward", "bias"), [(3.0, 12 * math.sqrt(2)), (-3.0, 0.0)])
+def test_clip_bias_by_hand(lstm: int, reward: float, bias: float) -> None:
+    """Two actions, both 0, as are all means and values. The leader has σ = 1 and followers σ = 2, so every row of
+    theirs has w = 2 · 2 = 4 and A = reward. ∇log π is 0 for the means and 0² - 1 = -1 for each log σ. Where A = 3 the
+    clip removes 4 · 3 · (0, 0, -1, -1), of norm 12 √2; where A = -3 the unclipped branch is the smaller, and nothing is
+    removed. The bound is √((|1 - 4| + 1)² · 3² · 2) = 12 √2 for both."""
+    parts = collected(3, lstm)
+    model, rollout = parts.trainer.model, parts.rollout
+    with torch.no_grad():
+        for head in (model.mean_head, model.value_head):
+            head.weight.zero_()
+            head.bias.zero_()
+        model.value_norm.get_buffer("mean").zero_()
+        assert model.log_sigma is not None
+        model.log_sigma.fill_(math.log(2))
+        model.log_sigma[:, 0] = 0.0
+    rollout.action.zero_()
+    rollout.log_prob.fill_(-math.log(2 * math.pi) - 2 * math.log(2))
+    rollout.reward.fill_(reward)
+    rollout.final_value.zero_()
+    found = measure(model, rollout, parts.trainer.layout, 20, parts.trainer.config.update).metrics()
+    assert found["clip_bias"].item() == pytest.approx(bias, rel=1e-5)
+    assert found["clip_bias_bound"].item() == pytest.approx(12 * math.sqrt(2), rel=1e-5)
+    assert found["is_deviation"].item() == pytest.approx(3.0, rel=1e-5)
 
 
 SPREADS = [
@@ -122,7 +163,7 @@ def test_measuring_does_not_change_what_is_learned(lstm: int) -> None:
         assert all((iteration.kl_matrix is not None) == bool(every) for iteration in iterations)
         results.append((trainer.model.state_dict(), iterations[-1].metrics))
     torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=0)
-    measured = {"ess", "is_deviation", "kl/follower_to_leader", "nearest_is_leader"}
+    measured = {"ess", "is_deviation", "clip_bias", "clip_bias_bound", "kl/follower_to_leader", "nearest_is_leader"}
     assert set(results[1][1]) - set(results[0][1]) == measured
     assert all(results[1][1][name] == value or math.isnan(value) for name, value in results[0][1].items())
 
@@ -148,7 +189,7 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
     """The KL map against members taken one at a time; who reads whose rows is no question there."""
     trainer = small_trainer(small_config("pbt", 3, lstm))
     rollout = take_apart(trainer, rollouts=1).rollout
-    found = measure(trainer.model, rollout, trainer.layout, states=16)
+    found = measure(trainer.model, rollout, trainer.layout, states=16, update=trainer.config.update)
     rows = trainer.layout.spread_rows(rollout.horizon, 16)
     for i in range(3):
         flat = rows[i]

@@ -202,7 +202,8 @@ def test_blocks_may_change_their_sizes_during_a_run(lstm: int) -> None:
         first.iterate()
     finished = first.collector.episodes.finished.clone()
     state = first.collector.rollout.state[-1].clone()
-    second = first.resized((10, 4, 4))
+    second = Trainer(first.env, replace(first.config, envs_per_policy=(10, 4, 4)))
+    second.load_state_dict(first.state_dict())
     moved = torch.tensor([6 <= env < 10 or 12 <= env < 14 for env in range(18)])
     assert second.layout.policy_id.bincount().tolist() == [10, 4, 4]
     assert second.iteration == 2

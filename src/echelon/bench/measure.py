@@ -174,7 +174,8 @@ def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
     every = config.diagnostics.every
     if every and layout.policies > 1:
         rollout = trainer.collector.rollout
-        spent = clock.once(lambda: measure_distances(trainer.model, rollout, layout, config.diagnostics.states))
+        states = config.diagnostics.states
+        spent = clock.once(lambda: measure_distances(trainer.model, rollout, layout, states, config.update))
         parts["diagnostics"] = spent / every
     metrics = {"iteration": trainer.iteration} | trainer.iterate().metrics
     with tempfile.TemporaryDirectory() as place:

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from echelon.config import UpdateConfig
+from echelon.diagnostics.clip_bias import clip_bias, clip_bias_bound, gaussian_score
 from echelon.diagnostics.divergence import kl_matrix, nearest_policy
 from echelon.diagnostics.importance import ess_rate, is_deviation
+from echelon.learning.advantages import one_step
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER, Layout
+from echelon.rollout.trajectory import Trajectory
 
 
 @dataclass
@@ -23,6 +27,10 @@ class Distances:
     """Effective share of all policies' rows under the leader."""
     is_deviation: Tensor
     """Mean |1 - w| of the followers' rows under the leader."""
+    clip_bias: Tensor
+    """Norm of what a clip around 1 takes from the leader's gradient on the followers' rows (Proposition 2)."""
+    clip_bias_bound: Tensor
+    """Upper bound on it."""
     borrows: bool = True
     """Whether the policies are an ensemble. In a population none learns from another's rows: only `kl` is used."""
 
@@ -35,13 +43,15 @@ class Distances:
         return {
             "ess": self.ess,
             "is_deviation": self.is_deviation,
+            "clip_bias": self.clip_bias,
+            "clip_bias_bound": self.clip_bias_bound,
             "kl/follower_to_leader": followers.mean(),
             "nearest_is_leader": near,
         }
 
 
 @torch.no_grad()
-def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -> Distances:
+def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int, update: UpdateConfig) -> Distances:
     """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
 
     A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
@@ -65,4 +75,25 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int) -
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
     log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
     kl, deviation = ranks.mean(kl_matrix(mean, model.log_std)), ranks.mean(is_deviation(log_w[1:]))
-    return Distances(kl, ess_rate(log_w, ranks), deviation, networks == 1)
+    bias = bound = torch.zeros_like(deviation)
+    if networks == 1:
+        score = gaussian_score(action[1:], mean[1:, LEADER], model.log_std[LEADER]).flatten(0, 1)
+        leads = log_w[1:].flatten(), _leader_advantage(model, rollout, layout, rows[1:].flatten(), update), score
+        bias = ranks.mean(clip_bias(*leads, update.clip)).norm()
+        bound = ranks.mean(clip_bias_bound(*leads, update.clip).square()).sqrt()
+    return Distances(kl, ess_rate(log_w, ranks), deviation, bias, bound, networks == 1)
+
+
+def _leader_advantage(
+    model: ActorCritic, rollout: Rollout, layout: Layout, rows: Tensor, update: UpdateConfig
+) -> Tensor:
+    """One-step TD errors `[n]` of flat rows by the leader's values, in units of scaled reward."""
+    both = torch.cat((rows, rows + layout.num_envs))  # a row and the same environment's next
+    obs = {name: x.flatten(0, 1)[both][None] for name, x in rollout.obs.items()}
+    start = torch.zeros(1, len(both), dtype=torch.bool, device=rows.device)
+    state = rollout.state.flatten(0, 1)[both]
+    output = model.evaluate(model.project(obs), layout.ids(LEADER, len(both)), state, start)
+    value = model.raw_value(output.value[0]).view(2, -1)
+    parts = rollout.trajectory
+    flat = (x.flatten(0, 1)[rows][None] for x in (parts.reward, parts.terminated, parts.truncated, parts.final_value))
+    return one_step(Trajectory(*flat), value, update.discount)[0]

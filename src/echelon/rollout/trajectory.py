@@ -1,6 +1,5 @@
 """Rewards and episode ends: the inputs of targets besides values."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -14,12 +13,6 @@ class Trajectory:
     terminated: Tensor
     truncated: Tensor
     final_value: Tensor
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Trajectory":
-        """Apply `change`, which selects or reorders environments, to every tensor."""
-        return Trajectory(
-            change(self.reward), change(self.terminated), change(self.truncated), change(self.final_value)
-        )
 
     @property
     def live(self) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import LineWriter, read_lines
+from echelon.runs.json_lines import LineWriter
 
 FILE = "population/genealogy.jsonl"
 
@@ -22,8 +22,3 @@ class GenealogyWriter(LineWriter):
     def write(self, iteration: int, env_steps: int, takeovers: Sequence[Mapping[str, Any]]) -> None:
         """Append the takeovers of one check."""
         self.append([{"iteration": iteration, "env_steps": env_steps} | dict(takeover) for takeover in takeovers])
-
-
-def read_genealogy(folder: RunFolder) -> list[dict[str, Any]]:
-    """All lines of a run."""
-    return read_lines(folder.path / FILE)

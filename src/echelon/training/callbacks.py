@@ -21,7 +21,10 @@ from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-OCCASIONAL = ("ess", "is_deviation", "kl/follower_to_leader", "nearest_is_leader", "evaluated/leader")
+OCCASIONAL = (
+    *("ess", "is_deviation", "clip_bias", "clip_bias_bound"),
+    *("kl/follower_to_leader", "nearest_is_leader", "evaluated/leader"),
+)
 """Metrics of diagnostics and evaluations, which only some iterations have."""
 
 

@@ -121,9 +121,7 @@ class StackedTrainer(Trainer):
         each = [distances for distances in found if distances is not None]
         if not each:
             return None
-        return _DistancesOfEach(
-            torch.block_diag(*(one.kl for one in each)), each[0].ess, each[0].is_deviation, each=each
-        )
+        return _DistancesOfEach(**(vars(each[0]) | {"kl": torch.block_diag(*(one.kl for one in each))}), each=each)
 
     def take_in(self) -> None:
         """Copy the runs' state into this trainer, after they were built or loaded."""

@@ -1,7 +1,7 @@
 """One iteration of training, and everything a run is made of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -196,7 +196,7 @@ class Trainer:
         every = self.config.diagnostics.every
         if self.layout.policies == 1 or not every or self.iteration % every:
             return None
-        return measure(self.model, rollout, self.layout, self.config.diagnostics.states)
+        return measure(self.model, rollout, self.layout, self.config.diagnostics.states, self.config.update)
 
     @torch.no_grad()
     def _policy_metrics(self) -> dict[str, Tensor]:
@@ -262,12 +262,6 @@ class Trainer:
         """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
         learned = self.learned()
         self.ranks.copy_first_(_tensors([learned[name] for name in ("model", "optimizer", "extra_reward")]))
-
-    def resized(self, sizes: Sequence[int]) -> "Trainer":
-        """The same run with other numbers of environments for its policies; its graphs are recorded anew."""
-        other = Trainer(self.env, replace(self.config, envs_per_policy=tuple(sizes)), ranks=self.ranks)
-        other.load_state_dict(self.state_dict())
-        return other
 
 
 def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: Ranks = ALONE) -> Layout:
