@@ -7,22 +7,14 @@
 | `AllegroKukaThrow` | a bucket out of reach | the object is back on the table, the bucket elsewhere |
 | `AllegroKukaTwoArmsReorientation` | a pose on either arm's side | the next pose |
 
-| | |
-|---|---|
-| action | arms, then fingers: steps of the arm's target angles or the angles, [-1, 1] is each finger joint's range |
-| observation | joints, palm, object, fingertips, keypoints, best distances so far, clock, successes; clipped to ±10 |
-| reward | for new best distances in reaching, lifting and approaching the goal, and 1000 per goal; see `reward` |
-| success | all keypoints within 1.5 times the tolerance of the goal's for some steps; the episode continues |
-| episode | until the object falls, 50 successes, or too many steps since the last success |
-
 A reached goal is replaced within the step, and the clock restarts: the observation to act on shows the next goal. Best
 distances, the lifted flag and successes are observed as they were before the step's reward, as in the reference; after
-a change of goal or the start of an episode, the new values are observed.
+a change of goal or the start of an episode, the new values are observed. `docs/tasks/allegro_kuka.md` has the tables.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import mujoco
 import torch
@@ -38,13 +30,7 @@ from echelon.tasks.allegro_kuka.forces import Pushes
 from echelon.tasks.allegro_kuka.goals import Draws, Goals, Keypoints
 from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, TERMS, Progress, Seen
 from echelon.tasks.allegro_kuka.scene import ONE_ARM, TWO_ARMS, Volume
-from echelon.tasks.allegro_kuka.settings import (
-    AllegroKukaConfig,
-    AllegroKukaRegraspingConfig,
-    AllegroKukaReorientationConfig,
-    AllegroKukaThrowConfig,
-    AllegroKukaTwoArmsReorientationConfig,
-)
+from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 OBS_CLIP = 10.0
@@ -56,10 +42,8 @@ GRIP, GRIPPING = 0.05, 2
 """A held object has at least so many fingertips within this distance of its surface, in metres: the second nearest was
 within 3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
 
-C = TypeVar("C", bound=AllegroKukaConfig)
 
-
-class AllegroKuka(MujocoTask[C]):
+class AllegroKuka(MujocoTask[AllegroKukaConfig]):
     """Base class of the AllegroKuka tasks."""
 
     substeps = scene.SUBSTEPS
@@ -307,19 +291,19 @@ class AllegroKuka(MujocoTask[C]):
         return self.keypoints.at(*self._pose()) - goal
 
 
-class AllegroKukaRegrasping(AllegroKuka[AllegroKukaRegraspingConfig]):
+class AllegroKukaRegrasping(AllegroKuka):
     """Grasp, lift and hold at a point; then again from the table."""
 
     place = replace(ONE_ARM, marker="ball")
 
 
-class AllegroKukaReorientation(AllegroKuka[AllegroKukaReorientationConfig]):
+class AllegroKukaReorientation(AllegroKuka):
     """Grasp, lift and bring to a pose; then to the next one."""
 
     place = ONE_ARM
 
 
-class AllegroKukaThrow(AllegroKuka[AllegroKukaThrowConfig]):
+class AllegroKukaThrow(AllegroKuka):
     """Grasp, lift and throw into a bucket; then into another."""
 
     place = replace(
@@ -330,7 +314,7 @@ class AllegroKukaThrow(AllegroKuka[AllegroKukaThrowConfig]):
     )
 
 
-class AllegroKukaTwoArmsReorientation(AllegroKuka[AllegroKukaTwoArmsReorientationConfig]):
+class AllegroKukaTwoArmsReorientation(AllegroKuka):
     """Bring to poses that one arm alone may not reach."""
 
     place = TWO_ARMS

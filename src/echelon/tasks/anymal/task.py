@@ -1,12 +1,5 @@
 """Anymal: make a four-legged robot move at a commanded velocity over flat ground.
 
-| | |
-|---|---|
-| action | targets of the 12 joints, ±1 is ±0.5 rad from the default pose, tracked by position servos |
-| observation | 48 numbers: base velocities, gravity, command, joints, action; clipped to ±5 |
-| reward | closeness to the commanded velocity and turning rate, less the squared torques; never negative |
-| episode | 2500 steps of 0.02 s; ends in failure when the base or a thigh touches the ground |
-
 `docs/tasks/anymal.md` has the tables, and where and why they differ from the original.
 """
 

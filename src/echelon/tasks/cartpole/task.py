@@ -1,11 +1,6 @@
 """CartpoleSwingup: swing a hanging pole up by moving its cart, then hold it there, in the middle of the rail.
 
-| | |
-|---|---|
-| action | force on the cart, ±1 is ±15 N |
-| observation | cart position [m], sin and cos of the pole's angle, cart velocity [m/s], pole velocity [rad/s] |
-| reward | how far the pole is up, times closeness to the centre, less a little for spinning and force; at most 1 |
-| episode | 200 steps of 0.05 s, always to the end |
+Action, observation, reward and episode are tabulated in `docs/tasks/cartpole_swingup.md`.
 """
 
 import math

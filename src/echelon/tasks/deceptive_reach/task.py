@@ -1,15 +1,8 @@
 """DeceptiveReach: steer a point mass to a goal behind a wall; the dense reward leads straight into the wall.
 
-| | |
-|---|---|
-| action | acceleration along x and y, ±1 is the maximum |
-| observation | position and velocity, the latter in units of the top speed |
-| reward | closeness to the goal at every step, small; a bonus on reaching it, far larger |
-| episode | up to 60 steps; reaching the goal terminates it |
-
-The straight path to the goal ends at the wall. A policy that follows the dense reward is stuck there, close to the
-goal; the path around either end of the wall leads through states with less reward. Pure torch, on any device; a MuJoCo
-model of the arena is made only where the task is looked at.
+A policy that follows the dense reward is stuck at the wall, close to the goal; the path around either end leads through
+states with less reward. The task is pure torch, on any device; a MuJoCo model of the arena only shows it. Action,
+observation, reward and episode are tabulated in `docs/tasks/deceptive_reach.md`.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,5 @@
 """FrankaCubePush and FrankaCubeStack: move a cube on a table with a Franka arm.
 
-| | |
-|---|---|
-| action | 3 shifts and 3 turns of the grip point in world axes, by operational-space torques; gripper open or shut |
-| observation | 19 numbers: cube A, the way from it to the goal or to cube B, grip point, fingers; clipped to ±5 |
-| start | cubes apart from each other on the table; joints around the default pose; fingers nearly open |
-| episode | 299 steps of 1/60 s |
-
 `docs/tasks/franka_cube.md` has the tables, and where and why they differ from the original.
 """
 
@@ -168,14 +161,7 @@ class FrankaCube(MujocoTask[C]):
 
 
 class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
-    """A Franka arm that slides a cube to a goal on the table.
-
-    | | |
-    |---|---|
-    | reward | 2 · (1 − tanh 10 e), e: horizontal distance of the cube from the goal in metres |
-    | success | e < 5 mm: 4 points for each step that is left, instead, and the episode ends |
-    | end | the cube is lifted, or time is up: −5 · tanh 10 e, instead |
-    """
+    """A Franka arm that slides a cube to a goal on the table."""
 
     scene = "franka_push.xml"
     other_edge = GOAL_CUBE
@@ -227,15 +213,7 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
 
 
 class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
-    """A Franka arm that puts one cube on another.
-
-    | | |
-    |---|---|
-    | reward | 0.1 · reach + 1.5 if lifted + 2 · align |
-    | reach | 1 − tanh 10 d, d: mean distance of grip point and fingertips from cube A; `align` if that is larger |
-    | align | 1 − tanh 10 e if cube A is lifted, e: its distance from its place on cube B |
-    | success | cube A stands on cube B, the grip point 4 cm away: 16, instead, and the episode ends |
-    """
+    """A Franka arm that puts one cube on another."""
 
     scene = "franka_stack.xml"
     other_edge = CUBE_B

@@ -1,11 +1,6 @@
 """Hopper: make a planar one-legged robot hop forward without falling.
 
-| | |
-|---|---|
-| action | torques of hip, knee and ankle, ±1 is the motor's limit |
-| observation | height and pitch of the torso, joint angles, then all velocities |
-| reward | forward velocity up to a target, plus a constant for being up, less the squared torques |
-| episode | 500 steps of 0.02 s; ends in failure when the torso is too low or too far from upright |
+Action, observation, reward and episode are tabulated in `docs/tasks/hopper.md`.
 """
 
 import torch

@@ -1,12 +1,5 @@
 """Humanoid: run along +x on 21 motors, as fast as possible, without falling.
 
-| | |
-|---|---|
-| action | torques of the 21 joints, ±1 is the motor's limit |
-| observation | 108 numbers: torso, joints, joint forces, foot wrenches, action; unclipped |
-| reward | forward speed, plus constants for being up, upright and on course, less costs of effort and joint stops |
-| episode | 1000 steps of 0.0166 s; ends in failure, with reward -1, when the torso is below 0.8 m |
-
 `docs/tasks/humanoid.md` has the tables, and where and why they differ from the original.
 """
 

@@ -45,18 +45,9 @@ class InHandConfig(MujocoTaskConfig):
     }
 
 
-@dataclass(frozen=True)
-class ShadowHandConfig(InHandConfig):
-    """Settings of ShadowHand."""
-
-
-@dataclass(frozen=True)
-class AllegroHandConfig(InHandConfig):
-    """Settings of AllegroHand."""
-
-
 HANDS = replace(
     PAPER,
+    env=InHandConfig(),
     env_steps=steps(iterations=104_000, horizon=8),
     update=replace(
         PAPER.update,
@@ -69,24 +60,23 @@ HANDS = replace(
         reward_scale=0.01,
         timeout_bootstrap="final_obs",
     ),
+    adversary=AdversaryConfig(hidden=(1024, 1024, 512, 512)),
 )
 SHADOW = replace(
     HANDS,
     task="ShadowHand",
-    env=ShadowHandConfig(),
     model=ModelConfig(hidden=(512, 512, 256, 128)),
     update=replace(HANDS.update, entropy_scale=0.005),
     pull=replace(HANDS.pull, beta=1e-3, temperature=0.2),
-    adversary=AdversaryConfig(coef=0.01, hidden=(1024, 1024, 512, 512)),
+    adversary=replace(HANDS.adversary, coef=0.01),
 )
 ALLEGRO = replace(
     HANDS,
     task="AllegroHand",
-    env=AllegroHandConfig(),
     model=ModelConfig(hidden=(512, 256, 128)),
     update=replace(HANDS.update, entropy_scale=0.0),
     pull=replace(HANDS.pull, beta=5e-4, temperature=0.1),
-    adversary=AdversaryConfig(coef=0.001, hidden=(1024, 1024, 512, 512)),
+    adversary=replace(HANDS.adversary, coef=0.001),
 )
 # The best variants are not confirmed; results/ensemble has one to three seeds each.
 TASKS = (

@@ -1,19 +1,12 @@
 """AllegroHand and ShadowHand: turn a cube in a hand to one orientation after another.
 
-| | |
-|---|---|
-| action | target angles of the servos, [-1, 1] is each joint's range |
-| observation | joints, cube, goal, fingertips where the hand has sensors there, last action; clipped to ±5 |
-| reward | −10 d + 1/(φ + 0.1) − 0.0002 Σa², and 250 when the goal is reached; d, φ: distance and angle to it |
-| success | φ ≤ 0.1 rad, wherever the cube is; the episode goes on with another goal |
-| episode | 599 steps, terminated when the cube is 0.24 m from the goal's position |
-
-All terms are of the state after the step and of the goal that was active in it. A goal reached is replaced within the
-step, so the observation to act on shows the next one, and so does `final_obs`.
+The reward is −10 d + 1/(φ + 0.1) − 0.0002 Σa², and 250 when the goal is reached; d, φ: distance and angle to it. All
+terms are of the state after the step and of the goal that was active in it. A goal reached is replaced within the step,
+so the observation to act on shows the next one, and so does `final_obs`. `docs/tasks/allegro_hand.md` has the tables.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import mujoco
 import torch
@@ -21,7 +14,7 @@ from torch import Tensor
 
 from echelon.envs.contract import Groups
 from echelon.tasks import rotations
-from echelon.tasks.in_hand.settings import AllegroHandConfig, InHandConfig, ShadowHandConfig
+from echelon.tasks.in_hand.settings import InHandConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
 
@@ -48,10 +41,8 @@ OBS_CLIP = 5.0
 SHADOW_JOINTS = {"WR": "10", "FF": "3210", "MF": "3210", "RF": "3210", "LF": "43210", "TH": "43210"}
 """Joint numbers of the Shadow hand's wrist and of each finger, from the arm outwards."""
 
-C = TypeVar("C", bound=InHandConfig)
 
-
-class InHand(MujocoTask[C]):
+class InHand(MujocoTask[InHandConfig]):
     """A hand that turns a cube to one goal orientation after another; the base class of both hands' tasks."""
 
     hand: ClassVar[Hand]
@@ -188,7 +179,7 @@ class InHand(MujocoTask[C]):
         self.engine.mocap_quat[:, 0] = goal.to(self.engine.mocap_quat.dtype)
 
 
-class AllegroHand(InHand[AllegroHandConfig]):
+class AllegroHand(InHand):
     """A 6.5 cm cube on the Allegro hand, at 30 Hz. Observation: 88 numbers, in `docs/tasks/allegro_hand.md`."""
 
     scene = "allegro_cube.xml"
@@ -200,7 +191,7 @@ class AllegroHand(InHand[AllegroHandConfig]):
     )
 
 
-class ShadowHand(InHand[ShadowHandConfig]):
+class ShadowHand(InHand):
     """A 5 cm cube on the Shadow hand, at 60 Hz. Observation: 211 numbers, in `docs/tasks/shadow_hand.md`."""
 
     scene = "shadow_hand.xml"
