@@ -1,6 +1,6 @@
 """The arms and hands of a scene: joints, servo targets and sensors."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import mujoco
 import torch
@@ -16,16 +16,13 @@ START_SHARE, START_SPEED = 0.1, 0.5
 """Joints start at the default pose plus this share of the way to a random angle, with up to this speed in rad/s."""
 
 
-@dataclass
-class Palms:
-    """Palms and fingertips of all arms."""
+class Palms(NamedTuple):
+    """Palms `[N, A, 3]`, motion of the last links `[N, A, 10]` (quaternion x y z w, linear and angular velocity), and
+    fingertips `[N, A, 4, 3]` of all arms."""
 
     centre: Tensor
-    """`[N, A, 3]`."""
     motion: Tensor
-    """`[N, A, 10]`: quaternion x y z w, linear and angular velocity of the last link."""
     fingertips: Tensor
-    """`[N, A, 4, 3]`."""
 
 
 class Arms:
@@ -77,13 +74,9 @@ class Arms:
         return (speed * self._is_arm).sum(dim=1), (speed * ~self._is_arm).sum(dim=1)
 
     def palms(self) -> Palms:
-        sensors = self.engine.sensordata.float()
-        tips = sensors[:, self._tips].unflatten(1, (self.count, len(FINGERS), 3))
-        return Palms(
-            sensors[:, self._centre].unflatten(1, (self.count, 3)),
-            sensors[:, self._motion].unflatten(1, (self.count, 10)),
-            tips,
-        )
+        sensors, shapes = self.engine.sensordata.float(), ((3,), (10,), (len(FINGERS), 3))
+        columns = zip((self._centre, self._motion, self._tips), shapes, strict=True)
+        return Palms(*(sensors[:, ids].unflatten(1, (self.count, *shape)) for ids, shape in columns))
 
     def starts(self, share: Tensor) -> Tensor:
         """Start angles for `share [N, 23 A]` in [0, 1] of each range, about the default pose and within the range."""

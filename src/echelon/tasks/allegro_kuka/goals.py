@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka.objects import EDGE
 from echelon.tasks.allegro_kuka.reward import NEAR
-from echelon.tasks.allegro_kuka.scene import TABLE_TOP, Volume, Workplace
+from echelon.tasks.allegro_kuka.scene import TABLE_TOP, Workplace
 from echelon.tasks.rng import Rng
 
 CORNERS = ((1.0, 1.0, 1.0), (1.0, 1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, -1.0, -1.0))
@@ -54,7 +54,10 @@ class Draws:
     def __init__(self, place: Workplace, scales: Tensor, turned_goals: bool, rng: Rng) -> None:
         device = scales.device
         self.scales, self.turned_goals, self.rng = scales, turned_goals, rng
-        self._starts, self._goals = (_Drawn(volume, device) for volume in (place.object_starts, place.goals))
+        self._starts, self._goals = (
+            (torch.tensor(volume.low, device=device), torch.tensor(volume.high, device=device), volume.side)
+            for volume in (place.object_starts, place.goals)
+        )
         self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=device)
         depth = BUCKET_DEPTH if place.marker == "bucket" else 0.0
         self.above_marker = torch.tensor([0.0, 0.0, depth], device=device)
@@ -62,7 +65,7 @@ class Draws:
 
     def starts(self) -> Tensor:
         """`[N, 7]`: object poses with random orientations, high enough to clear the table."""
-        position, orientation = self._starts.draw(self.rng), self._orientations()
+        position, orientation = self._positions(*self._starts), self._orientations()
         w, x, y, z = orientation.unbind(1)
         upwards = torch.stack((2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)), dim=1)
         extent = 0.5 * EDGE * (upwards.abs() * self.scales).sum(dim=1)
@@ -71,24 +74,16 @@ class Draws:
 
     def goals(self) -> tuple[Tensor, Tensor]:
         """Positions `[N, 3]` and orientations `[N, 4]`; upright if a goal is only a point."""
-        place = self._goals.draw(self.rng) + self.above_marker
+        place = self._positions(*self._goals) + self.above_marker
         return place, self._orientations() if self.turned_goals else self._upright.expand(len(place), 4)
 
     def _orientations(self) -> Tensor:
         """`[N, 4]`: random orientations, uniform over all rotations."""
         return normalize(self.rng.normal(4), dim=1)
 
-
-class _Drawn:
-    """A `Volume` as tensors, to draw from."""
-
-    def __init__(self, volume: Volume, device: torch.device) -> None:
-        self.low, self.high = (torch.tensor(bound, device=device) for bound in (volume.low, volume.high))
-        self.side = volume.side
-
-    def draw(self, rng: Rng) -> Tensor:
-        """`[N, 3]`: random positions, on either side."""
-        shares = rng.uniform(0.0, 1.0, 4)
-        place = self.low + (self.high - self.low) * shares[:, :3]
-        place[:, 0] += self.side * torch.where(shares[:, 3] < 0.5, -1.0, 1.0)
+    def _positions(self, low: Tensor, high: Tensor, side: float) -> Tensor:
+        """`[N, 3]`: random positions in a `Volume`, on either side."""
+        shares = self.rng.uniform(0.0, 1.0, 4)
+        place = low + (high - low) * shares[:, :3]
+        place[:, 0] += side * torch.where(shares[:, 3] < 0.5, -1.0, 1.0)
         return place

@@ -32,12 +32,13 @@ def small() -> list[Scales]:
 
 def big() -> list[Scales]:
     """248 objects of 125 to 750 g, no thin plates."""
-    return [scales for scales in _triples(BIG_SIDES, 2.5, 15.0) if not _is_plate(scales)]
+    return [scales for scales in _triples(BIG_SIDES, 2.5, 15.0) if not _is_plate(*sorted(scales))]
 
 
 def sticks() -> list[Scales]:
     """45 objects of 125 to 300 g, one side more than three times as long as either other."""
-    return [scales for scales in _triples(STICK_SIDES, 2.5, 6.0) if not _is_plate(scales) and _is_stick(scales)]
+    found = [(scales, sorted(scales)) for scales in _triples(STICK_SIDES, 2.5, 6.0)]
+    return [scales for scales, sides in found if not _is_plate(*sides) and sides[2] > 3.0 * sides[1]]
 
 
 def shuffled(*classes: Sequence[Scales]) -> list[Scales]:
@@ -81,16 +82,9 @@ def _triples(sides: Sequence[float], least: float, most: float) -> Iterator[Scal
             yield x, y, z
 
 
-def _is_plate(scales: Scales) -> bool:
+def _is_plate(shortest: float, middle: float, _: float) -> bool:
     """Whether the shortest side is at most a third of the next."""
-    shortest, middle, _ = sorted(scales)
     return 3.0 * shortest <= middle
-
-
-def _is_stick(scales: Scales) -> bool:
-    """Whether the longest side is more than three times the next."""
-    _, middle, longest = sorted(scales)
-    return longest > 3.0 * middle
 
 
 def _name(index: int, scales: Scales) -> str:

@@ -220,20 +220,6 @@ def _columns(model: mujoco.MjModel, joints: tuple[str, ...], kind: str) -> slice
 
 def _tip_sensors(model: mujoco.MjModel, tips: tuple[str, ...]) -> tuple[list[int], list[int]]:
     """Columns of `sensordata`: 13 a tip, position, quaternion as x y z w and velocities; 6 a tip, force and torque."""
-
-    def read(tip: str, name: str, order: tuple[int, ...] = (0, 1, 2)) -> list[int]:
-        start = int(model.sensor(f"{tip}_{name}").adr[0])
-        return [start + i for i in order]
-
-    states = [
-        column
-        for tip in tips
-        for column in (
-            *read(tip, "pos"),
-            *read(tip, "quat", (1, 2, 3, 0)),
-            *read(tip, "linvel"),
-            *read(tip, "angvel"),
-        )
-    ]
-    wrenches = [column for tip in tips for column in (*read(tip, "force"), *read(tip, "torque"))]
-    return states, wrenches
+    starts = [[int(model.sensor(f"{tip}_{name}").adr[0]) for name in ("pos", "force")] for tip in tips]
+    states = [state + i for state, _ in starts for i in (0, 1, 2, 4, 5, 6, 3, *range(7, 13))]
+    return states, [force + i for _, force in starts for i in range(6)]
