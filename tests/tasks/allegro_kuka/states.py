@@ -18,7 +18,7 @@ FAMILY = (REGRASPING, REORIENTATION, THROW, TWO_ARMS)
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 
 
-def begun(task: str, num_envs: int, seed: int = 0, **settings: Any) -> AllegroKuka[Any]:
+def begun(task: str, num_envs: int, seed: int = 0, **settings: Any) -> AllegroKuka:
     config = dataclasses.replace(tasks.info(task).preset.env, **settings)
     env = tasks.make(task, config, num_envs, CPU, seed)
     assert isinstance(env, AllegroKuka)
@@ -31,7 +31,7 @@ def turn(axis: tuple[float, float, float], angle: float) -> tuple[float, ...]:
     return (math.cos(angle / 2), *(math.sin(angle / 2) * part for part in axis))
 
 
-def put(env: AllegroKuka[Any], position: Tensor, orientation: Any = UPRIGHT, velocity: Any = (0.0,) * 6) -> None:
+def put(env: AllegroKuka, position: Tensor, orientation: Any = UPRIGHT, velocity: Any = (0.0,) * 6) -> None:
     """The object at `position [N, 3]`, in the air if need be; the joints at rest where they were drawn."""
     qpos, qvel = env.engine.qpos.clone(), torch.zeros_like(env.engine.qvel)
     pose = torch.as_tensor(orientation, dtype=torch.float64).expand(len(qpos), 4)
@@ -40,12 +40,12 @@ def put(env: AllegroKuka[Any], position: Tensor, orientation: Any = UPRIGHT, vel
     env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, qvel)
 
 
-def aim(env: AllegroKuka[Any], position: Any, orientation: Any = UPRIGHT) -> None:
+def aim(env: AllegroKuka, position: Any, orientation: Any = UPRIGHT) -> None:
     """Goals, without telling anyone: best distances stay what they were."""
     env.goals.position.copy_(torch.as_tensor(position).expand(env.num_envs, 3))
     env.goals.orientation.copy_(torch.as_tensor(orientation).expand(env.num_envs, 4))
 
 
-def idle(env: AllegroKuka[Any]) -> Tensor:
+def idle(env: AllegroKuka) -> Tensor:
     """An action: the arm stays, the fingers go to the middle of their ranges."""
     return torch.zeros(env.num_envs, env.action_dim)

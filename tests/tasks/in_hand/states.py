@@ -71,13 +71,13 @@ SHADOW = Hand(
 )
 
 
-def put(env: InHand[Any], position: Tensor, orientation: Tensor) -> None:
+def put(env: InHand, position: Tensor, orientation: Tensor) -> None:
     """The cube at `position [N, 3]`, turned by `orientation [N, 4]` w x y z; the joints at rest as they were drawn."""
     qpos = env.engine.qpos.clone()
     qpos[:, env.cube[0]] = torch.cat((position.double(), orientation.double().expand(len(qpos), 4)), dim=1)
     env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, torch.zeros_like(env.engine.qvel))
 
 
-def aim(env: InHand[Any], goal: Tensor) -> None:
+def aim(env: InHand, goal: Tensor) -> None:
     """Goal orientations `[N, 4]` or `[4]`, w x y z."""
     env.kept["goal"].copy_(goal.float().expand(env.num_envs, 4))
