@@ -55,30 +55,6 @@ def test_resuming_drops_what_came_after_the_checkpoint(folder: RunFolder) -> Non
     assert [line["iteration"] for line in read_metrics(folder)] == [1]
 
 
-def test_a_half_written_last_line_is_left_out_and_then_written_anew(folder: RunFolder) -> None:
-    write(folder, 0, 1, 2, 3)
-    whole = folder.metrics.read_text()
-    folder.metrics.write_text(whole[:-7])
-    assert [line["iteration"] for line in read_metrics(folder)] == [1, 2]
-    write(folder, 2, 3)
-    assert folder.metrics.read_text() == whole
-
-
-def test_a_last_line_cut_between_the_bytes_of_a_character(folder: RunFolder) -> None:
-    folder.metrics.write_bytes(b'{"iteration": 1}\n{"iteration": 2, "\xc3')
-    assert read_metrics(folder) == [{"iteration": 1}]
-
-
-def test_damaged_lines_are_named_and_left_out(folder: RunFolder) -> None:
-    damaged = '{"itera\n{"iteration": 2.5}\n{"a": 1}\n[3]\n'
-    folder.metrics.write_text('{"iteration": 1, "a": null}\n' + damaged + '{"iteration": 4}\n')
-    for read in (lambda: read_metrics(folder), lambda: MetricsWriter(folder, completed=4).close()):
-        with pytest.warns(UserWarning, match=r"line \d") as said:
-            read()
-        assert [str(one.message).split(" of ")[0] for one in said] == ["line 2", "line 3", "line 4", "line 5"]
-    assert folder.metrics.read_text() == '{"iteration": 1, "a": null}\n{"iteration": 4}\n'
-
-
 def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, 0, 1, 2, 3)
 

@@ -8,7 +8,7 @@ from echelon.evaluation.evaluate import evaluate
 from echelon.evaluation.scores import write_scores
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import finite
+from echelon.runs.json_lines import jsonable
 
 
 class evaluate_every:
@@ -28,6 +28,6 @@ class evaluate_every:
         file = folder.path / "evaluations.jsonl"
         lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         lines = [line for line in lines if line["iteration"] < found.iteration]  # a resumed run may come back to one
-        lines.append(finite(dataclasses.asdict(found)))
+        lines.append(jsonable(dataclasses.asdict(found)))
         replace_durably(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
         return {"evaluated/leader": found.scores[found.leader].return_mean}

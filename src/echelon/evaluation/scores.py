@@ -10,7 +10,7 @@ from rich.table import Table
 from echelon.console.wording import count, figure
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.runs.durable import replace_durably
-from echelon.runs.json_lines import finite
+from echelon.runs.json_lines import jsonable
 
 
 def score_table(evaluation: Evaluation) -> Table:
@@ -39,7 +39,7 @@ def headline(evaluation: Evaluation) -> str:
 def write_scores(evaluation: Evaluation, path: Path) -> None:
     """The evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_durably(path, json.dumps(finite(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
+    replace_durably(path, json.dumps(jsonable(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
 
 
 def _row(score: PolicyScore, extras: list[str], leads: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Metrics of a run: `metrics.jsonl`, a line per iteration, and beside it TensorBoard and, if asked for, W&B.
+"""Metrics of a run: `metrics.jsonl`, and beside it TensorBoard and, if asked for, W&B.
 
 Every line has `iteration`, the number of iterations done when it was written, so the first is 1. A value that is not
 finite is written as null and read back as NaN.
@@ -36,7 +36,7 @@ class MetricsWriter:
 
     def write(self, metrics: Mapping[str, float]) -> None:
         """Append one iteration."""
-        self.lines.append([metrics])
+        self.lines.write(metrics)
         self._board.write(metrics, int(metrics["iteration"]), _step(metrics))
         if self._wandb:
             self._wandb.write(metrics)

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from echelon.runs.durable import writing
+from echelon.runs.metrics import stride
 
-ALL_UNTIL, EACH_DOUBLING = 1024, 256
 _TIME = re.compile(r"tfevents\.(\d+\.\d+)\.")
 
 
 class TensorBoard:
     """Writes an iteration as one event; an event per metric takes ten times as long, while the GPU waits.
 
-    Of a long run it draws but a thousand points anyway: the first 1,024 iterations are all written, then 256 of every
-    doubling. `metrics.jsonl` has every one.
+    A long run is thinned as in `metrics.jsonl`; TensorBoard draws only a thousand points anyway.
 
     A thread writes, because TensorBoard's checksums are slow. An error in it is raised at the next iteration or on
     closing; torch's own writer prints a traceback from its thread when the disk is full.
@@ -73,14 +72,6 @@ class TensorBoard:
     def _append(self, event: Any) -> None:
         self._records.write(event.SerializeToString())
         self._file.flush()
-
-
-def stride(iteration: int) -> int:
-    """Every how many iterations one is written."""
-    if iteration <= ALL_UNTIL:
-        return 1
-    doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
-    return doubling // EACH_DOUBLING
 
 
 def _begin(folder: Path) -> float:

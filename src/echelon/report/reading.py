@@ -116,7 +116,7 @@ class Run:
         column = self.columns.get(metric)
         if column is None:
             return math.nan
-        last = column[-max(1, round(len(column) * FINAL_SHARE)) :]
+        last = column[self.columns["iteration"] > self.iterations - max(1, round(self.iterations * FINAL_SHARE))]
         last = last[np.isfinite(last)]
         return float(last.mean()) if len(last) else math.nan
 
@@ -157,8 +157,8 @@ def _read_all(paths: list[Path]) -> list[Run | Problem]:
 
 def _bytes(path: Path) -> int:
     """Size of a run's metrics."""
-    files = (path / "metrics.jsonl", *(path / "metrics").glob("*"))
-    return sum(file.stat().st_size for file in files if file.is_file())
+    file = path / "metrics.jsonl"
+    return file.stat().st_size if file.is_file() else 0
 
 
 def _read_or_name(path: Path) -> Run | Problem:

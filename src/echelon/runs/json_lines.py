@@ -8,7 +8,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
+from echelon.runs.untrusted import Unreadable, parse_json, read_raw_lines
 
 Line = dict[str, Any]
 
@@ -23,7 +24,7 @@ Line = dict[str, Any]
 def read_lines(path: Path, warn: bool = False) -> list[Line]:
     """All valid lines; none if there is no file. With `warn`, damaged lines are reported, except a last one that a kill
     cut short."""
-    return [line for _, line in scan(path, warn) if line is not None]
+    return [line for _, line in _scan(path, warn) if line is not None]
 
 
 class LineWriter:
@@ -34,7 +35,7 @@ class LineWriter:
         self.path, self.name = folder.path / name, name
         self._file: FileIO | None = None
         try:
-            self.last = drop_lines_after(self.path, completed, warn)
+            self.last = _drop_after(self.path, completed, warn)
         except OSError as error:
             raise UserError(f"{self.path} cannot be read: {error.strerror or error}; move it away") from None
         """The last line that was kept."""
@@ -46,7 +47,7 @@ class LineWriter:
                 if "/" in self.name:
                     self.path.parent.mkdir(exist_ok=True)
                 self._file = self.path.open("ab", buffering=0)
-            data = memoryview("".join(map(_text, lines)).encode())
+            data = memoryview("".join(json.dumps(jsonable(line, digits=7)) + "\n" for line in lines).encode())
             while data:
                 data = data[self._file.write(data) or 0 :]
 
@@ -62,10 +63,22 @@ class LineWriter:
             self._file = None
 
 
-def drop_lines_after(path: Path, completed: int, warn: bool = False) -> Line | None:
+def jsonable(value: Any, digits: int = 17) -> Any:
+    """Plain JSON data: numbers from tensors or NumPy scalars too, rounded to `digits`, null where not finite."""
+    if isinstance(value, Mapping):
+        return {name: jsonable(item, digits) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item, digits) for item in value]
+    if value is None or isinstance(value, int | str):
+        return value
+    number = float(value)
+    return float(f"{number:.{digits}g}") if math.isfinite(number) else None
+
+
+def _drop_after(path: Path, completed: int, warn: bool) -> Line | None:
     """Drop damaged lines and those after iteration `completed`; returns the last one that stays."""
     kept, last, changed = [], None, False
-    for raw, line in scan(path, warn):
+    for raw, line in _scan(path, warn):
         if line is not None and completed and line["iteration"] <= completed:
             kept.append(raw)
             last = line
@@ -77,49 +90,19 @@ def drop_lines_after(path: Path, completed: int, warn: bool = False) -> Line | N
     return last
 
 
-def _text(line: Mapping[str, Any]) -> str:
-    """A line as it is stored."""
-    return json.dumps(plain(line)) + "\n"
+def _scan(path: Path, warn: bool) -> Iterator[tuple[bytes, Line | None]]:
+    """The file's lines, as they are and parsed; None where one is damaged or was cut short."""
+    for number, raw in enumerate(read_raw_lines(path), start=1):
+        line = _parsed(raw)
+        if warn and line is None and raw.strip() and raw.endswith(b"\n"):
+            warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
+        yield raw, line
 
 
-def plain(value: Any) -> Any:
-    """Plain JSON data: numbers from tensors or NumPy scalars too, floats of seven digits, null where not finite."""
-    if isinstance(value, Mapping):
-        return {name: plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, int | str):
-        return value
-    number = float(value)
-    return float(f"{number:.7g}") if math.isfinite(number) else None
-
-
-def finite(value: Any) -> Any:
-    """Plain data with None in place of NaN and infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def parse_line(raw: bytes) -> Line | None:
-    """A parsed line, or None if it is damaged or was cut short."""
+def _parsed(raw: bytes) -> Line | None:
     try:
-        line: Any = json.loads(raw) if raw.endswith(b"\n") else None
-    except (ValueError, RecursionError):
+        line = parse_json(raw) if raw.endswith(b"\n") else None
+    except Unreadable:
         return None
-    whole = isinstance(line, dict) and isinstance(line.get("iteration"), int)
-    return line if whole and not isinstance(line["iteration"], bool) and 0 <= line["iteration"] < 2**53 else None
-
-
-def scan(path: Path, warn: bool = False, parse: Callable[[bytes], Any] = parse_line) -> Iterator[tuple[bytes, Any]]:
-    """The file's lines, as they are and parsed; None where one is damaged."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            line = parse(raw)
-            if warn and line is None and raw.strip() and raw.endswith(b"\n"):
-                warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
-            yield raw, line
+    whole = isinstance(line, dict) and type(line.get("iteration")) is int and 0 <= line["iteration"] < 2**53
+    return line if whole else None

@@ -1,15 +1,17 @@
-"""A lock that allows one trainer per run folder. The system releases it when the process ends, however it ends."""
+"""One trainer per run folder. The system releases the lock when the process ends, however it ends."""
 
+import errno
 import os
-import sys
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from echelon.errors import UserError
 
-_held: dict[Path, IO[str]] = {}
-"""Open lock files of this process. A lock belongs to the process, and is released when any handle of the file is
-closed: so these stay open until the process ends, and none of the files is opened a second time."""
+_WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""Errors of a file system that cannot lock: training goes without."""
+_held: list[tuple[FileLock, os.stat_result]] = []
+"""Locks of this process, and the files they were taken on, which may have been moved since."""
 
 
 class Held(UserError):
@@ -17,55 +19,46 @@ class Held(UserError):
 
 
 def hold(folder: Path) -> None:
-    """Claim `folder` for this process. Claiming it again is fine: one process trains one run at a time."""
-    if sys.platform == "win32":  # It has no fcntl, so two trainers in one folder are not noticed there.
-        return
-    import fcntl
-
+    """Claim `folder` until this process ends. Claiming it again is fine: one process trains one run at a time."""
     path = folder.resolve() / ".lock"
-    if _is_ours(path):
+    if still_ours(folder):
         return
-    handle = path.open("a")
+    lock = _lock(path)
     try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        handle.close()
+        lock.acquire()
+    except Timeout:
         raise Held(
             f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
         ) from None
-    except OSError:
-        pass  # A file system without locks: train without one.
-    _held[path] = handle
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        path.touch()
+    _held.append((lock, path.stat()))
 
 
 def is_held(folder: Path) -> bool:
-    """Whether another process trains in `folder`. Does not take the lock."""
+    """Whether another process trains in `folder`."""
     path = folder.resolve() / ".lock"
-    if sys.platform == "win32" or not path.exists() or _is_ours(path):
+    if not path.exists() or still_ours(folder):
         return False
-    import fcntl
-
-    with path.open("a") as handle:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return True
-        except OSError:
+    try:
+        with _lock(path):
             return False
-    return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 def still_ours(folder: Path) -> bool:
-    """Whether the folder that this process claimed is still where it was: not moved, deleted or made anew."""
-    if sys.platform == "win32":
-        return True
+    """Whether this process claimed the folder that is at this path now: not one that was moved away or deleted."""
     try:
         found = (folder / ".lock").stat()
     except OSError:
         return False
-    return any(os.path.samestat(os.fstat(handle.fileno()), found) for handle in _held.values())
+    return any(os.path.samestat(claimed, found) for _, claimed in _held)
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether this process holds the lock of the file now at `path`, and not of a deleted one of that name."""
-    return path in _held and path.exists() and os.path.samestat(os.fstat(_held[path].fileno()), path.stat())
+def _lock(path: Path) -> FileLock:
+    return FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
