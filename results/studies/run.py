@@ -13,7 +13,7 @@ from pathlib import Path
 
 from command import command, options
 from methods import STUDIES
-from running import ROOT, cells, train
+from running import ROOT, jobs, train
 from summary import draw, table
 
 from echelon.config.checks import require_device
@@ -45,7 +45,7 @@ def main() -> None:
     if changes and args.out is None:
         raise UserError(f"--{next(iter(changes)).replace('_', '-')} makes it another study; give it a place by --out")
     tried = changes | ({"iterations": None} if "env_steps" in changes else {})
-    wanted = cells(study, methods, args.seeds, tried, ROOT / "runs" / "studies" / folder.name)
+    wanted = jobs(study, methods, args.seeds, tried, ROOT / "runs" / "studies" / folder.name)
     require_device(wanted[0].config.device)
     train(study, wanted, folder, args.workers or study.workers)
     draw(study, folder)

@@ -20,7 +20,7 @@ import torch
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.grid import Cell, run
+from echelon.grid import Job, run
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 
@@ -57,31 +57,31 @@ class Study:
     """Runs at a time, unless the command says otherwise."""
 
 
-def cells(study: Study, methods: Sequence[str], seeds: int | None, changes: Row, scratch: Path) -> list[Cell]:
+def jobs(study: Study, methods: Sequence[str], seeds: int | None, changes: Row, scratch: Path) -> list[Job]:
     """Every method with every seed, seed by seed, so that a study that is stopped early is balanced."""
     known = {**study.methods, **study.controls}
     counts = {name: seeds or study.seeds.get(name, 5) for name in methods}
     changes = changes | {"checkpoint_every": 10**9, "keep_checkpoints": 1}  # only the end of a run is needed
     return [
-        Cell(f"{name}-s{seed}", replace(known[name], seed=seed, out=str(scratch / f"{name}-s{seed}"), **changes))
+        Job(f"{name}-s{seed}", replace(known[name], seed=seed, out=str(scratch / f"{name}-s{seed}"), **changes))
         for seed in range(max(counts.values()))
         for name in methods
         if seed < counts[name]
     ]
 
 
-def train(study: Study, wanted: Sequence[Cell], folder: Path, workers: int) -> None:
-    """Train the cells that are not in `folder` yet, and keep there what the study keeps of each as it is done."""
+def train(study: Study, wanted: Sequence[Job], folder: Path, workers: int) -> None:
+    """Train the jobs that are not in `folder` yet, and keep there what the study keeps of each as it is done."""
     folder.mkdir(parents=True, exist_ok=True)
     kept = {f"{row['method']}-s{row['seed']}" for row in read(folder / "runs.csv")}
-    left = [cell for cell in wanted if cell.name not in kept]
+    left = [job for job in wanted if job.name not in kept]
     print(f"{len(wanted) - len(left)} of {len(wanted)} are in {folder}; {machine(wanted[0].config.device)}", flush=True)
     before = processor_time()
 
-    def finished(cell: Cell) -> None:
+    def finished(job: Job) -> None:
         nonlocal before
-        key = {"method": cell.name.rpartition("-s")[0], "seed": cell.config.seed}
-        row, curve = keep(study, RunFolder.open(cell.path), folder)
+        key = {"method": job.name.rpartition("-s")[0], "seed": job.config.seed}
+        row, curve = keep(study, RunFolder.open(job.path), folder)
         now = processor_time()
         append(folder / "curves.csv", [key | point for point in curve])  # first: a line in runs.csv says both are there
         append(folder / "runs.csv", [key | row | {"cpu_s": f"{now - before:.1f}"}])
@@ -93,7 +93,7 @@ def train(study: Study, wanted: Sequence[Cell], folder: Path, workers: int) -> N
 
 
 def processor_time() -> float:
-    """Seconds that the processes of cells took. One counts once its end is noticed, which is just before it is kept."""
+    """Seconds that the processes of jobs took. One counts once its end is noticed, which is just before it is kept."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

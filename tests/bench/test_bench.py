@@ -44,7 +44,7 @@ def test_the_table_by_hand() -> None:
     lines = table(found()).splitlines()
     assert lines[1].split() == ["collect", "30.00", "60.0%", "33.3", "k"]  # 1,000 steps in 30 ms
     assert lines[2].split() == ["physics", "25.00", "50.0%", "40.0", "k"]
-    assert lines[2].startswith("  physics")
+    assert lines[2].index("physics") == lines[1].index("collect") + 2
     assert lines[5].split() == ["iteration", "50.00", "100.0%", "20.0", "k"]
     assert lines[7:] == [
         "training runs at 50% of the rate of physics alone",

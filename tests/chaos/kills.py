@@ -59,7 +59,7 @@ def _one_run(run: Path, algo: str, most: int, life: float, outcome: Outcome, rng
 
 
 def grid(place: Path, tries: int, rng: random.Random) -> Outcome:
-    """The same of `echelon compare` with its cells, whose processes end by themselves when it is gone."""
+    """The same of `echelon compare` and its runs, whose processes end by themselves when it is gone."""
     outcome = Outcome()
     flags = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu", "--policies", "2"]
     flags += ["--iterations", "30", "--checkpoint-every", "5"]

@@ -2,14 +2,15 @@
 
 import io
 import math
+import os
 
 import pytest
 from rich.console import Console
 
 from echelon.config import TrainConfig
 from echelon.console import view as views
-from echelon.console.dashboard import dashboard
-from echelon.console.progress import Course, Progress
+from echelon.console.progress import RunProgress
+from echelon.console.tables import text_table
 from echelon.console.view import LiveView, NullView, PlainView, View, choose_view
 from echelon.console.wording import count, duration, figure, sparkline
 from echelon.logging.metrics import MetricsWriter
@@ -47,17 +48,17 @@ class Clock:
         return self.now
 
 
-def plain(progress: Progress, width: int = 100) -> str:
+def plain(progress: RunProgress, width: int = 100) -> str:
     """The dashboard as text."""
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     with console.capture() as captured:
-        console.print(dashboard(progress))
+        console.print(progress.panel())
     return captured.get()
 
 
 def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
     config = TrainConfig(policies=6, num_envs=4096, device="cpu")
-    progress = Progress(config, folder, 200, 0)
+    progress = RunProgress(config, folder, 200, 0)
     progress.update(FULL)
     text = plain(progress)
     for words in (
@@ -80,18 +81,17 @@ def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
 def test_the_dashboard_survives_missing_and_nan_figures(
     folder: RunFolder, metrics: dict[str, float], width: int
 ) -> None:
-    progress = Progress(TrainConfig(algo="ppo", policies=1, device="cpu"), folder, 200, 0)
+    progress = RunProgress(TrainConfig(algo="ppo", policies=1, device="cpu"), folder, 200, 0)
     plain(progress, width)  # before the first iteration
     progress.update(metrics)
     assert "nan" not in plain(progress, width)
     assert progress.done == 1
-    assert progress.env_steps == 256 * 16
 
 
 def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder) -> None:
     """60 s of compiling, then 2 s an iteration: after 6 of 10, 8 s are left."""
     clock = Clock()
-    progress = Progress(TrainConfig(policies=6), folder, 10, 0, clock)
+    progress = RunProgress(TrainConfig(policies=6), folder, 10, 0, clock)
     assert math.isnan(progress.seconds_left)
     for iteration in range(1, 7):
         clock.now += 60 if iteration == 1 else 2
@@ -104,22 +104,14 @@ def test_a_resumed_run_shows_its_whole_course(folder: RunFolder) -> None:
         writer.write({"iteration": 1, "return/leader": 1.0})
         writer.write({"iteration": 2, "return/leader": math.nan})
         writer.write({"iteration": 3})
-    progress = Progress(TrainConfig(policies=6), folder, 10, 3)
+    progress = RunProgress(TrainConfig(policies=6), folder, 10, 3)
     progress.update({"iteration": 4, "return/leader": 4.0})
-    assert progress.returns.values == [1.0, 4.0]
-    assert progress.share == 0.4
+    assert [value for value in progress.returns if math.isfinite(value)] == [1.0, 4.0]
+    assert "iteration 4/10" in plain(progress)
 
 
-def test_a_long_course_is_thinned_evenly() -> None:
-    course = Course()
-    for value in range(5000):
-        course.append(float(value))
-    assert len(course.values) <= Course.LIMIT
-    steps = {b - a for a, b in zip(course.values, course.values[1:], strict=False)}
-    assert len(steps) == 1
-
-
-def test_plain_view_writes_the_first_the_last_and_a_line_now_and_then(folder: RunFolder) -> None:
+def test_lines_are_written_for_the_first_and_last_iteration_and_now_and_then(folder: RunFolder) -> None:
+    """An interrupted run says where it stopped, and figures that are not known are left out."""
     out, clock = io.StringIO(), Clock()
     view = PlainView(out, every=5, clock=clock)
     view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
@@ -132,22 +124,13 @@ def test_plain_view_writes_the_first_the_last_and_a_line_now_and_then(folder: Ru
     assert [line.split("/")[0] for line in lines[1:]] == ["1", "6", "11", "12"]
     assert "return 412.3  successes 0.790  KL 0.0151  lr 5.00e-04" in lines[-1]
     assert out.getvalue().isascii()
-
-
-def test_plain_view_says_where_an_interrupted_run_stopped_and_leaves_out_what_it_does_not_know(
-    folder: RunFolder,
-) -> None:
-    out, clock = io.StringIO(), Clock()
-    view = PlainView(out, every=5, clock=clock)
-    view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
+    view.start(TrainConfig(policies=6, device="cpu"), folder, 20, 0)
     view.update({"iteration": 1, "return/leader": math.nan})
     view.update({"iteration": 2})
     view.stop()
     view.stop()
-    last = out.getvalue().splitlines()[-1]
-    assert last.startswith("2/12")
-    assert "return" not in last
-    assert len(out.getvalue().splitlines()) == 3
+    assert [line.split("  ")[0] for line in out.getvalue().splitlines()[6:]] == ["1/20", "2/20"]
+    assert "return" not in out.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize("view", [NullView(), PlainView(), LiveView()], ids=lambda view: type(view).__name__)
@@ -204,4 +187,35 @@ def test_sparklines_show_the_course_in_the_width_there_is() -> None:
     assert sparkline([0, 0, 7, 7], 2) == "▁█"
     assert sparkline([3, 3, math.nan], 8) == "▁▁"
     assert sparkline([], 8) == ""
+    assert sparkline([0.0] * 50_000 + [7.0] * 50_000, 8) == "▁▁▁▁████"
     assert len(sparkline(range(1000), 32)) == 32
+
+
+def test_control_keys_are_silent_while_a_panel_is_drawn(monkeypatch: pytest.MonkeyPatch, folder: RunFolder) -> None:
+    """The terminal is given back as it was; one in the background, or none at all, is left alone."""
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "r") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        before, view = termios.tcgetattr(stdin), LiveView()
+        for foreground in (True, False):
+            monkeypatch.setattr("os.tcgetpgrp", lambda fd, foreground=foreground: os.getpgrp() if foreground else -1)
+            view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
+            assert bool(termios.tcgetattr(stdin)[3] & termios.ECHOCTL) is not foreground
+            assert termios.tcgetattr(stdin)[3] & termios.ECHO
+            view.stop()
+            assert termios.tcgetattr(stdin) == before
+        monkeypatch.setattr("sys.stdin", None)
+        view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
+        view.stop()
+    os.close(master)
+
+
+def test_tables_fold_inside_their_last_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a", "12", "one two three four five six"), ("long name", "3", "[bold]")]
+    assert text_table(rows, right=(1,)) == "  a          12  one two three four five six\n  long name   3  [bold]\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((32, 24)))
+    lines = text_table(rows, ("name", "n", "text"), right=(1,)).splitlines()
+    assert lines[0].split() == ["name", "n", "text"]
+    assert lines[2:] == ["                 four five six", "  long name   3  [bold]"]

@@ -1,4 +1,4 @@
-"""A grid on a Ray cluster: nodes that go and come, nodes that cannot train, and GPUs that several runs share."""
+"""A grid on a Ray cluster: nodes that go and come, and nodes that cannot train."""
 
 import contextlib
 import importlib.util
@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +16,14 @@ from typing import Any, cast
 import pytest
 from tiny import tiny
 
-from echelon import cli
-from echelon.console.view import NullView
+from echelon import __version__, cli
+from echelon.commands.compare import score_text
+from echelon.config import TrainConfig
+from echelon.console.view import NullView, PlainView
 from echelon.errors import UserError
-from echelon.grid import Cell, node, run
-from echelon.grid.cluster import RayCluster, RayPool, gpu_part, require_address
-from echelon.grid.node import Outcome, Ticket
-from echelon.grid.progress import GridProgress, PlainGridView
-from echelon.grid.share import measured_runs_per_gpu, memory_file, runs_per_gpu
+from echelon.grid import Job, cluster, run
+from echelon.grid.cluster import RayCluster, RayPool, require_address, why_unfit
+from echelon.grid.process import Outcome
 from echelon.training.loop import train
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
@@ -46,10 +46,17 @@ def test_without_ray_the_command_that_installs_it_is_named(
     assert said == "echelon: --on needs the package ray, which is not installed; pip install 'echelon-rl[ray]'\n"
 
 
-@pytest.mark.parametrize("flag", ["--per-gpu", "--cpus"])
-def test_flags_of_a_cluster_need_one(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "--tasks", "CartpoleSwingup", flag, "2"]) == 2
-    assert f"{flag} is for a Ray cluster; add --on ray" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--per-gpu", "2"], "--per-gpu is for a Ray cluster; add --on ray"),
+        (["--cpus", "2"], "--cpus is for a Ray cluster; add --on ray"),
+        (["--workers", "2", "--on", "ray"], "--workers is for this machine"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--tasks", "CartpoleSwingup", *flags]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 @needs_ray
@@ -71,142 +78,61 @@ def test_an_address_where_nothing_answers_is_one_sentence(monkeypatch: pytest.Mo
         RayCluster("ray://head:port")
 
 
-def test_how_many_runs_fit_on_a_gpu() -> None:
-    """Of 100 GB, 95 may be filled; a run of 10 GB reserves 11: eight fit (88), nine do not (99)."""
-    assert runs_per_gpu(10, 100, most=20) == 8
-    assert runs_per_gpu(10, 100, most=4) == 4
-    assert runs_per_gpu(43, 100, most=4) == 2  # 2 · 47.3 = 94.6
-    assert runs_per_gpu(44, 100, most=4) == 1  # 2 · 48.4 = 96.8
-    assert runs_per_gpu(99, 100, most=4) == 1  # it may fit alone
-    assert [gpu_part(runs) for runs in (1, 2, 3, 7)] == [1.0, 0.5, 0.3333, 0.1428]
-
-
-def test_what_was_measured_holds_for_runs_of_the_same_kind(tmp_path: Path) -> None:
-    first, second = (Cell(name, tiny("CartpoleSwingup", tmp_path / name, seed=i)) for i, name in enumerate("ab"))
-    larger = Cell("c", replace(first.config, num_envs=12))
-    assert measured_runs_per_gpu(first, tmp_path, 4) is None
-    memory_file(first, tmp_path).write_text(json.dumps({"bytes": 30, "total": 100}))
-    assert [measured_runs_per_gpu(cell, tmp_path, 4) for cell in (first, second, larger)] == [2, 2, None]
-    memory_file(first, tmp_path).write_text("{")
-    assert measured_runs_per_gpu(first, tmp_path, 4) is None
-
-
 def test_a_node_that_cannot_train_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "SHARED_WAIT_S", -1.0)
-    (tmp_path / "token").touch()
-    assert Ticket(tmp_path, "token").misfit() is None
-    other = Ticket(tmp_path, "token", version="9.9").misfit()
-    assert other is not None
-    assert "not 9.9; install the same version on all machines" in other
-    unseen = Ticket(tmp_path, "another").misfit()
+    monkeypatch.setattr(cluster, "SHARED_WAIT_S", -1.0)
+    assert why_unfit(tmp_path, __version__) == ""
+    assert "not 9.9; install the same version on all machines" in why_unfit(tmp_path, "9.9")
+    unseen = why_unfit(tmp_path / ".grid-1", __version__)
     assert unseen == f"it does not see the files in {tmp_path}; pass --out with a folder that all machines share"
 
 
 class FakeRay:
-    """Keeps what is asked of it; tasks end when a test says so."""
+    """Keeps what is asked of it; its tasks end as `answer` says, which may run on a node."""
 
-    exceptions = SimpleNamespace(TaskCancelledError=KeyError, RayTaskError=IndexError, RayError=LookupError)
-
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[Path], Outcome]) -> None:
         self.asked: list[dict[str, Any]] = []
-        self.ended: dict[str, Any] = {}
+        self._answer = answer
 
     def remote(self, **options: Any) -> Any:
-        def wrap(function: Any) -> Any:
-            def submit(*arguments: Any) -> str:
-                self.asked.append(options | {"function": function.__name__})
-                return f"task {len(self.asked)}"
+        return lambda function: SimpleNamespace(options=lambda **more: self._task(options | more))
 
-            return SimpleNamespace(remote=submit)
+    def _task(self, options: dict[str, Any]) -> Any:
+        self.asked.append(options)
 
-        return wrap
+        def submit(document: str, logs: Path, node_file: Path, version: str) -> Any:
+            future: Future[Outcome] = Future()
+            future.set_result(self._answer(node_file))
+            return SimpleNamespace(future=lambda: future)
 
-    def wait(self, tasks: list[str], num_returns: int = 1, timeout: float = 0) -> tuple[list[str], list[str]]:
-        return [task for task in tasks if task in self.ended], []
-
-    def get(self, task: str) -> Any:
-        return self.ended[task]
+        return SimpleNamespace(remote=submit)
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [
-            {"NodeID": id, "Alive": True, "NodeManagerHostname": id, "Resources": {"CPU": 1}} for id in ("good", "bad")
-        ]
+        return [{"NodeID": id, "Alive": True, "Resources": {"CPU": 1}} for id in ("good", "bad")]
 
 
-def test_a_gpu_run_waits_until_it_is_measured_and_then_takes_its_part(tmp_path: Path) -> None:
-    fake = FakeRay()
-    pool = RayPool(fake, tmp_path, lambda cell: None, cpus=1, per_gpu=4)
-    cells = [Cell(f"s{i}", replace(tiny("Hopper", tmp_path / f"s{i}", seed=i), device="cuda")) for i in range(2)]
-    assert not any(pool.has_room(cell, 0) for cell in cells)
-    assert [(one["function"], one["num_gpus"]) for one in fake.asked] == [("measure_memory", 1)]  # once for both
-    memory_file(cells[0], tmp_path).write_text(json.dumps({"bytes": 30, "total": 100}))
-    fake.ended["task 1"] = None
-    assert all(pool.has_room(cell, 0) for cell in cells)
-    for cell in cells:
-        pool.start(cell)
-    assert [one["num_gpus"] for one in fake.asked[1:]] == [0.5, 0.5]
+def run_on(fake: FakeRay, config: TrainConfig, logs: Path, per_gpu: int = 1) -> dict[str, str]:
+    pool = RayPool(fake, logs, cpus=1, per_gpu=per_gpu)
+    cluster = cast(RayCluster, SimpleNamespace(pool=lambda logs: pool))
+    return run([Job("a", config)], logs, cluster=cluster)
+
+
+def test_a_node_that_cannot_train_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job is tried elsewhere, until no node is left."""
+    outcomes = [Outcome(unfit=f"{node}: it has echelon 0.0", node=node) for node in ("good", "bad")]
+    fake = FakeRay(lambda file: outcomes.pop())
+    with pytest.raises(UserError, match="no node can train: good: it has echelon"):
+        run_on(fake, tiny("CartpoleSwingup", tmp_path / "a"), tmp_path)
+    assert "left out: bad: it has echelon 0.0" in capsys.readouterr().out
+    assert [one.get("label_selector") for one in fake.asked] == [None, {"ray.io/node-id": "!in(bad)"}]
     assert {one["max_retries"] for one in fake.asked} == {-1}
 
 
-def test_a_node_that_cannot_train_is_left_out_and_its_cells_are_tried_elsewhere(tmp_path: Path) -> None:
-    fake = FakeRay()
-    pool = RayPool(fake, tmp_path, lambda cell: None, cpus=1, per_gpu=4)
-    cell = Cell("a", tiny("CartpoleSwingup", tmp_path / "a"))
-    job = pool.start(cell)
-    fake.ended["task 1"] = Outcome(misfit="bad: it has echelon 0.0", node="bad")
-    pool.watch()
-    assert job.ended()
-    assert job.held  # so the grid starts it again
-    assert pool.news() == ["left out: bad: it has echelon 0.0"]
-    pool.start(cell)
-    assert fake.asked[1]["label_selector"] == {"ray.io/node-id": "!in(bad)"}
-    fake.ended["task 2"] = Outcome(misfit="good: it has echelon 0.0", node="good")
-    pool._looked = time.monotonic()  # it has just looked
-    pool.watch()
-    pool.start(cell)
-    pool._looked = 0.0
-    with pytest.raises(UserError, match="no node can train: good: it has echelon"):
-        pool.watch()
-
-
-class SeesOtherNodes(PlainGridView):
-    """At each look the cell trains on another node, both of which are alive; then it ends, perhaps before the look."""
-
-    def __init__(self, fake: FakeRay, pool: RayPool, logs: Path, at_once: bool) -> None:
-        self._fake, self._pool, self._file = fake, pool, node.node_file(logs, "a")
-        self._coming, self._at_once = ["good", "bad"], at_once
-        self.said: list[str] = []
-
-    def begin(self) -> None: ...
-
-    def tick(self) -> None:
-        self._pool._looked = 0.0
-        if self._coming:
-            id = self._coming.pop(0)
-            self._file.write_text(json.dumps({"host": id, "id": id}))
-            if self._coming or not self._at_once:
-                return
-        self._fake.ended["task 1"] = Outcome(failure="enough")
-
-    def message(self, text: str) -> None:
-        self.said.append(text)
-
-    def stop(self) -> None: ...
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_node_lost_and_replaced_between_two_looks_is_told(tmp_path: Path, at_once: bool) -> None:
-    """Ray may start a cell again on a new node before the old one is known to be dead."""
-    fake = FakeRay()
-    pool = RayPool(fake, tmp_path, lambda cell: None, cpus=1, per_gpu=4)
-    view = SeesOtherNodes(fake, pool, tmp_path, at_once)
-    cell = Cell("a", tiny("CartpoleSwingup", tmp_path / "a"))
-    failed = run(
-        [cell], tmp_path, cluster=cast(RayCluster, SimpleNamespace(pool=lambda *_: pool)), make_view=lambda _: view
-    )
-    assert failed == {"a": "enough"}
-    lost = "a lost its node good and goes on elsewhere"
-    assert view.said == ["a starts on good", lost, "a starts on bad", "a failed: enough"]
+@pytest.mark.parametrize(("per_gpu", "part"), [(1, 1.0), (3, 0.3333)])
+def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, per_gpu: int, part: float) -> None:
+    fake = FakeRay(lambda file: Outcome("enough"))
+    config = replace(tiny("CartpoleSwingup", tmp_path / "a"), device="cuda")
+    assert run_on(fake, config, tmp_path, per_gpu) == {"a": "enough"}
+    assert fake.asked[0]["num_gpus"] == part
 
 
 def patiently(start: Callable[[], Any]) -> Any:
@@ -222,7 +148,7 @@ def add_node(cluster: Any) -> None:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that trains nothing, and two nodes of one CPU."""
     from ray.cluster_utils import Cluster
 
@@ -235,48 +161,38 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     cluster.shutdown()
 
 
-class LosesANode(PlainGridView):
-    """When a cell has saved something, its machine is lost like one whose power fails, and another one comes."""
+class LosesANode(PlainView):
+    """When a job has saved something, its machine is lost like one whose power fails, and another one comes."""
 
-    def __init__(self, progress: GridProgress, cluster: Any) -> None:
-        super().__init__(progress)
-        self._progress, self._cluster = progress, cluster
+    def __init__(self, jobs: list[Job], cluster: Any) -> None:
+        super().__init__()
+        self._jobs, self._cluster = jobs, cluster
         self.lost: list[str] = []
 
-    def tick(self) -> None:
-        for cell in self._progress.running:
-            if not self.lost and cell.newest().get("iteration", 0) >= 25:
-                self._lose(cell)  # or one of the next, if this one has just ended
+    def tick(self, now: bool = False) -> None:
+        for job in self._jobs:
+            if not self.lost and 25 <= job.newest().get("iteration", 0) < 50:
+                self._lose(job)  # or one of the next, if this one has just ended
 
-    def _lose(self, cell: Cell) -> None:
-        id = self._progress.nodes[cell.name].rpartition("/")[2]
-        (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(id)]
-        settings = str(cell.path.parent / "logs" / f"{cell.name}.json")  # another grid may run here with like cells
-        children = [pid for pid, words in processes() if "echelon.grid.child" in words and settings in words]
-        if not children:
-            return
-        (child,) = children
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
-        if cell.done:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGCONT)
-            return
+    def _lose(self, job: Job) -> None:
+        (file,) = (job.path.parent / "logs").glob(f".grid-*/{job.name}")
+        (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(file.read_text()[-4:])]
+        (child,) = [int(pid) for pid, folder in trainers() if folder == job.path.resolve()]
+        os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
+        if job.trained:
+            return os.kill(child, signal.SIGCONT)
         self._cluster.remove_node(gone, allow_graceful=False)
         os.kill(child, signal.SIGKILL)
         add_node(self._cluster)
-        self.lost.append(cell.name)
+        self.lost.append(job.name)
 
 
-def processes() -> list[tuple[int, str]]:
-    """Everything that runs on this machine."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append((int(path.parent.name), path.read_text(errors="replace").replace("\0", " ")))
-        except OSError:
-            continue  # it has just ended
-    return found
+def trainers() -> Iterator[tuple[str, Path]]:
+    """Processes of this machine that hold the lock of a run folder, and the folder."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (target := link.readlink()).name == ".lock":
+                yield link.parts[2], target.parent
 
 
 def timeless(path: Path) -> list[dict[str, float]]:
@@ -288,50 +204,36 @@ def timeless(path: Path) -> list[dict[str, float]]:
 
 
 @needs_ray
-def test_a_grid_survives_the_loss_of_a_node(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Eight cells; a node is removed in the middle and another added. All end, none is trained twice, and what they
-    learned is, to the last digit, what they learn without a cluster."""
+def test_a_grid_survives_the_loss_of_a_node(nodes: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six jobs; a node is removed in the middle and another added. All end, none is trained twice, and what they learn
+    is to the last digit what they learn without a cluster."""
 
-    def cells(folder: Path) -> list[Cell]:
+    def make_jobs(folder: Path) -> list[Job]:
+        names = {f"{algo}-s{seed}": (algo, seed) for seed in range(3) for algo in ("ppo", "cpo")}
         small: dict[str, Any] = {"iterations": 60, "checkpoint_every": 10}
-        names = [(algo, seed) for seed in range(4) for algo in ("ppo", "cpo")]
-        configs = {f"{algo}-s{seed}": (algo, seed) for algo, seed in names}
-        return [
-            Cell(name, tiny("CartpoleSwingup", folder / name, algo=algo, seed=seed, **small))
-            for name, (algo, seed) in configs.items()
-        ]
+        return [Job(n, tiny("CartpoleSwingup", folder / n, a, seed=s, **small), True) for n, (a, s) in names.items()]
 
-    here = socket.gethostname()
-    together, logs, views = cells(tmp_path / "ray"), tmp_path / "ray" / "logs", []
-
-    def make_view(progress: GridProgress) -> LosesANode:
-        views.append(LosesANode(progress, cluster))
-        return views[-1]
-
-    def finished(cell: Cell) -> str:
-        return f"on {socket.gethostname()} by {os.getpid()}"
-
+    jobs, logs, here = make_jobs(tmp_path / "ray"), tmp_path / "ray" / "logs", socket.gethostname()
+    view = LosesANode(jobs, nodes)
     connection = RayCluster("ray")
     try:
         assert connection.device == "cpu"
-        assert run(together, logs, cluster=connection, make_view=make_view, finished=finished) == {}
-        before = {cell.name: len(timeless(cell.path)) for cell in together}
-        assert run(together, logs, cluster=connection, make_view=PlainGridView, finished=finished) == {}
+        assert run(jobs, logs, cluster=connection, view=view, finished=score_text) == {}
+        before = {job.name: len(timeless(job.path)) for job in jobs}
+        assert run(jobs, logs, cluster=connection) == {}
     finally:
         connection.close()
     said = capsys.readouterr().out
-    (lost,) = views[0].lost
+    (lost,) = view.lost
     assert f"{lost} lost its node {here}/" in said
-    assert f"{lost} goes on on {here}/" in said
-    assert f"is done: on {here} by " in said
-    assert f"by {os.getpid()}" not in said  # but in a worker
-    assert "8 of 8 done, 0 running, 0 left" in said
-    assert not list(logs.glob("*.node"))
+    assert f"{lost} resumes on {here}/" in said
+    assert f"{lost} is done: evaluated return" in said
+    assert "6 of 6 done, 0 running, 0 left" in said
     assert not list(logs.glob(".grid-*"))
-    for cell, alone in zip(together, cells(tmp_path / "alone"), strict=True):
-        starts = json.loads((cell.path / "config.json").read_text())["sessions"]
-        assert len(starts) == (2 if cell.name == lost else 1), cell.name
-        assert before[cell.name] == 60
+    for job, alone in zip(jobs, make_jobs(tmp_path / "alone"), strict=True):
+        starts = json.loads((job.path / "config.json").read_text())["sessions"]
+        assert len(starts) == (2 if job.name == lost else 1), job.name
+        assert before[job.name] == 60
         train(alone.config, NullView())
-        assert timeless(cell.path) == timeless(alone.path), cell.name
+        assert timeless(job.path) == timeless(alone.path), job.name
     assert "resumed" in (logs / f"{lost}.log").read_text()

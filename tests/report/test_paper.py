@@ -7,8 +7,8 @@ import pytest
 from report.synthetic import write_run
 
 from echelon.cli import main
-from echelon.commands.compare import plan_cells, read_order
-from echelon.commands.paper import _for_compare, measured_rates, plan_text
+from echelon.commands.compare import make_jobs, read_order
+from echelon.commands.paper import _for_compare, cost_table, measured_rates
 from echelon.config.variants import apply_variants
 from echelon.report.paper import EXHIBITS, TABLE_1
 from echelon.tasks import preset
@@ -36,17 +36,17 @@ def test_the_plan_of_the_papers_table(tmp_path: Path) -> None:
     """Six tasks, four algorithms, five seeds, the presets' 2·10¹⁰ steps; at a million steps a second each run takes
     20.447 G / 1 M = 20,447 s, and 120 of them 681.6 hours."""
     flags = ["--device", "cpu", "--num-envs", "24576", "--out", str(tmp_path)]
-    cells = plan_cells(read_order(_for_compare(EXHIBITS["table1"], flags)))
-    assert len(cells) == 120
-    assert {cell.config.task for cell in cells} == set(TABLE_1)
-    text = plan_text(cells, {(task, "cpo"): 1e6 for task in TABLE_1})
+    jobs = make_jobs(read_order(_for_compare(EXHIBITS["table1"], flags)))
+    assert len(jobs) == 120
+    assert {job.config.task for job in jobs} == set(TABLE_1)
+    text = cost_table(jobs, {(task, "cpo"): 1e6 for task in TABLE_1})
     each = preset("ShadowHand").num_iterations * preset("ShadowHand").steps_per_iteration
     assert each == 20_447_232_000
     assert f"In all {120 * each / 1e9:,.0f} G steps".replace(",", "") in text
     assert f"({120 * each / 1e6 / 3600:,.1f} hours)" in text
     assert len(text.splitlines()) == 2 + 24
     assert "~1.00 M" in text  # another method's rate
-    assert "unknown time" in plan_text(cells, {})
+    assert "unknown time" in cost_table(jobs, {})
 
 
 def test_every_exhibit_names_tasks_and_methods_that_exist() -> None:
@@ -57,12 +57,12 @@ def test_every_exhibit_names_tasks_and_methods_that_exist() -> None:
 
 def test_rates_are_those_of_runs_or_of_a_probe(tmp_path: Path) -> None:
     words = _for_compare(EXHIBITS["overhead"], [*TINY, "--out", str(tmp_path)])
-    cells = plan_cells(read_order(words))
-    cells[0].path.mkdir(parents=True)
-    (cells[0].path / "metrics.jsonl").write_text('{"iteration": 1, "env_steps": 600, "wall_s": 2.0}\n')
-    assert measured_rates(cells, ["CartpoleSwingup"]) == {("CartpoleSwingup", "sapg"): 300.0}
-    (cells[0].path / "metrics.jsonl").unlink()
-    (rate,) = measured_rates(cells, ["CartpoleSwingup"]).items()
+    jobs = make_jobs(read_order(words))
+    jobs[0].path.mkdir(parents=True)
+    (jobs[0].path / "metrics.jsonl").write_text('{"iteration": 1, "env_steps": 600, "wall_s": 2.0}\n')
+    assert measured_rates(jobs, ["CartpoleSwingup"]) == {("CartpoleSwingup", "sapg"): 300.0}
+    (jobs[0].path / "metrics.jsonl").unlink()
+    (rate,) = measured_rates(jobs, ["CartpoleSwingup"]).items()
     assert rate[0] == ("CartpoleSwingup", "cpo")
     assert rate[1] > 10
 
@@ -90,7 +90,7 @@ def test_from_nothing_to_the_figure_on_a_quick_task(
 ) -> None:
     """Trained, evaluated and drawn; a second time nothing is trained."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("echelon.commands.paper._probe", lambda cell: 1000.0)
+    monkeypatch.setattr("echelon.commands.paper._probe", lambda job: 1000.0)
     assert main(["paper", "entropy", *TINY, "--column", "3.25in"]) == 0
     said = capsys.readouterr().out
     assert "2 runs, 0 of them done" in said

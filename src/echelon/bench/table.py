@@ -5,15 +5,14 @@ from typing import Any
 
 from echelon.bench.measure import Bench
 from echelon.config import to_dict
+from echelon.console.tables import text_table
 from echelon.console.wording import count
 
 
 def table(found: Bench) -> str:
     """Lines of text: milliseconds, share of the iteration, and the rate if there were nothing but this part."""
-    lines = [f"{'':<32}{'ms':>10}{'share':>9}{'steps/s':>12}"]
-    lines += [_line(name, value, found) for name, value in found.parts.items()]
-    lines.append(_line("iteration", found.iteration, found))
-    lines.append("")
+    rows = [_row(name, value, found) for name, value in {**found.parts, "iteration": found.iteration}.items()]
+    lines = [text_table(rows, ("", "ms", "share", "steps/s"), right=(1, 2, 3))]
     if found.physics_rate is not None:
         share = found.rate / found.physics_rate
         lines.append(f"training runs at {share:.0%} of the rate of physics alone")
@@ -28,11 +27,10 @@ def table(found: Bench) -> str:
     return "\n".join(lines)
 
 
-def _line(name: str, milliseconds: float, found: Bench) -> str:
+def _row(name: str, milliseconds: float, found: Bench) -> tuple[str, str, str, str]:
     depth, label = name.count("/"), name.rpartition("/")[2]
-    rate = 1000 * found.steps / milliseconds if milliseconds else float("nan")
-    share = milliseconds / found.iteration
-    return f"{'  ' * depth + label:<32}{milliseconds:>10.2f}{share:>9.1%}{count(rate) if milliseconds else '-':>12}"
+    rate = count(1000 * found.steps / milliseconds) if milliseconds else "-"
+    return "  " * depth + label, f"{milliseconds:.2f}", f"{milliseconds / found.iteration:.1%}", rate
 
 
 def document(found: Bench) -> str:

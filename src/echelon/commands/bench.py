@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> int:
 
     from echelon.commands.train import resolve_flags, split_task
     from echelon.console.flags import one_count, one_value, split_flags
-    from echelon.console.terminal import show_progress
+    from echelon.console.tables import show_progress
     from echelon.ranks.joining import join
     from echelon.runs.durable import require_writable, writing
 

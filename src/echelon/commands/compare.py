@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,16 @@ from echelon.errors import UserError
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
-    from echelon.grid import Cell
+    from echelon.grid import Job
     from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
-    from echelon.report.reading import Evaluated
     from echelon.training.resolve import Resolved
 
 USAGE = """\
 usage: echelon compare --tasks TASK ... [flags]
 
 Train every algorithm or variant on every task with every seed, a run folder each, evaluate each at its end, and write
-the report. The same command goes on where it stopped; what is done is not done again, and what failed is tried again.
+the report. The same command resumes where it stopped; what is done is not done again, and what failed is tried again.
 
   --tasks TASK ...     what to train
   --algos ALGO ...     which algorithms (default: all of them, unless there are variants)
@@ -34,14 +32,16 @@ the report. The same command goes on where it stopped; what is done is not done 
   --seeds N            seeds 0 to N-1 (default: 5)
   --out DIR            folder of the run folders (default: runs/compare)
   --score NAME         what decides which is better: return, successes, ... (default: return)
+  --workers N          runs at a time (default: one per GPU; on a CPU one per two cores)
   --on ray             train on the Ray cluster of this machine, or on one elsewhere: --on ray://head:10001
-  --per-gpu N          most runs that share a GPU of the cluster, if their memory fits, which is measured (default: 4)
+  --per-gpu N          runs that share a GPU of the cluster, whose memory must hold them (default: 1)
   --cpus N             CPUs that each run reserves in the cluster (default: 1 beside a GPU, else all of a node)
 
-With --on, DIR must be a folder that all machines share. A node may go and another come: its runs go on elsewhere.
+With --on, DIR must be a folder that all machines share. Nodes may leave and join: their runs resume elsewhere.
 All other flags are those of echelon train, for every run: --env-steps 5000000 --num-envs 512 --update.clip 0.1
 """
-COMPARE_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score", "--on", "--per-gpu", "--cpus")
+GRID_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score")
+WHERE_FLAGS = ("--workers", "--on", "--per-gpu", "--cpus")
 SET_PER_RUN = ("--algo", "--seed", "--task", "--variant")
 """Flags of `echelon train` that the grid sets for each run."""
 
@@ -59,9 +59,10 @@ class Order:
     score: str
     flags: list[str]
     """For `echelon train`."""
+    workers: int | None = None
     on: str | None = None
     """A Ray cluster; None for this machine."""
-    per_gpu: int | None = None
+    per_gpu: int = 1
     cpus: int | None = None
 
 
@@ -76,17 +77,17 @@ def run(arguments: list[str]) -> int:
     from echelon import grid
 
     with cluster_of(order) as cluster:
-        cells = plan_cells(order, None if cluster is None else cluster.device)
+        jobs = make_jobs(order, None if cluster is None else cluster.device)
         try:
-            failed = grid.run(cells, logs, cluster=cluster, finished=partial(evaluate_cell, logs=logs))
+            failed = grid.run(jobs, logs, workers=order.workers, cluster=cluster, finished=score_text)
         except KeyboardInterrupt:
-            print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'compare', *arguments])}")
+            print(f"Stopped. The same command resumes:  {shlex.join(['echelon', 'compare', *arguments])}")
             return INTERRUPTED
-    failures = {cell.path: failed[cell.name] for cell in cells if cell.name in failed}
+    failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
 
     from echelon.report.write import read_contents, write_report
 
-    contents = read_contents([cell.path for cell in cells], order.score, failures)
+    contents = read_contents([job.path for job in jobs], order.score, failures)
     record_best(contents, logs)
     write_report(contents, order.out / "report")
     return 1 if failures else 0
@@ -97,7 +98,7 @@ def read_order(arguments: list[str]) -> Order:
     from echelon.config import ALGORITHMS
     from echelon.console.flags import one_count, one_value, split_flags
 
-    own, rest = split_flags(arguments, (*COMPARE_FLAGS, *SET_PER_RUN), "echelon compare")
+    own, rest = split_flags(arguments, (*GRID_FLAGS, *WHERE_FLAGS, *SET_PER_RUN), "echelon compare")
     for name in SET_PER_RUN:
         if name in own:
             raise UserError(f"{name} is not a flag of echelon compare; did you mean {name}s?")
@@ -113,6 +114,8 @@ def read_order(arguments: list[str]) -> Order:
     for name in ("--per-gpu", "--cpus"):
         if name in own and on is None:
             raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
+    if "--workers" in own and on is not None:
+        raise UserError("--workers is for this machine; a Ray cluster runs what fits: see --cpus and --per-gpu")
     out = Path(one_value(own, "--out", "runs/compare"))
     return Order(
         tasks=_unique(own["--tasks"]),
@@ -123,7 +126,8 @@ def read_order(arguments: list[str]) -> Order:
         score=one_value(own, "--score", "return"),
         flags=rest,
         on=on,
-        per_gpu=one_count(own, "--per-gpu", 1) if "--per-gpu" in own else None,
+        workers=one_count(own, "--workers", 1) if "--workers" in own else None,
+        per_gpu=one_count(own, "--per-gpu", 1),
         cpus=one_count(own, "--cpus", 1) if "--cpus" in own else None,
     )
 
@@ -134,22 +138,22 @@ def cluster_of(order: Order) -> "Iterator[RayCluster | None]":
     if order.on is None:
         yield None
         return
-    from echelon.grid.cluster import MOST_PER_GPU, RayCluster, require_address
+    from echelon.grid.cluster import RayCluster, require_address
 
     require_address(order.on)
     for _ in _asked_for(order):
         pass  # reports mistakes before Ray starts
-    cluster = RayCluster(order.on, per_gpu=order.per_gpu or MOST_PER_GPU, cpus=order.cpus)
+    cluster = RayCluster(order.on, per_gpu=order.per_gpu, cpus=order.cpus)
     try:
         yield cluster
     finally:
         cluster.close()
 
 
-def plan_cells(order: Order, elsewhere: str | None = None) -> "list[Cell]":
-    """Every cell, first seeds first, so that a grid that is stopped early still compares. Anything that cannot work is
-    told before the first one starts. `elsewhere` is the device of a cluster that will train them."""
-    from echelon.grid import Cell
+def make_jobs(order: Order, elsewhere: str | None = None) -> "list[Job]":
+    """Make every job, first seeds first, so that a grid that is stopped early still compares. Whatever cannot work is
+    reported before the first one starts. `elsewhere` is the device of a cluster that will train them."""
+    from echelon.grid import Job
     from echelon.runs.folder import CONFIG, RunFolder
 
     notes: dict[str, None] = {}
@@ -158,17 +162,17 @@ def plan_cells(order: Order, elsewhere: str | None = None) -> "list[Cell]":
         resolved = _resolve(config, order.flags, elsewhere)
         configs[f"{config.task}-{config.method}"] = resolved.config
         notes |= dict.fromkeys(f"{config.task}, {config.method}: {note}" for note in resolved.notes)
-    cells = [
-        Cell(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.out / f"{name}-s{seed}")))
+    jobs = [
+        Job(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.out / f"{name}-s{seed}")), evaluate=True)
         for seed in range(order.seeds)
         for name, config in configs.items()
     ]
-    for cell in cells:
-        if (cell.path / CONFIG).exists():
-            RunFolder.open(cell.path).require_same(cell.config)
+    for job in jobs:
+        if (job.path / CONFIG).exists():
+            RunFolder.open(job.path).require_same(job.config)
     for note in notes:
         print(note)
-    return cells
+    return jobs
 
 
 def _asked_for(order: Order) -> "Iterator[TrainConfig]":
@@ -200,24 +204,11 @@ def _resolve(config: "TrainConfig", flags: list[str], elsewhere: str | None) -> 
     return resolve(config, fit_envs=not names_flag(flags, "--num-envs"), elsewhere=elsewhere)
 
 
-def evaluate_cell(cell: "Cell", logs: Path) -> str:
-    """Score a cell that is done, unless that was done, and say how. Each in a process of its own: what it takes of a
-    GPU is free again for the next cell."""
+def score_text(job: "Job") -> str:
+    """Say how a trained job was evaluated."""
     from echelon.console.wording import figure
-    from echelon.report.reading import read_evaluation
-    from echelon.runs.folder import RunFolder
 
-    def found() -> "Evaluated | None":
-        try:
-            return read_evaluation(RunFolder(cell.path, cell.config), cell.config.num_iterations)
-        except UserError:  # damaged, so it is written anew
-            return None
-
-    log = logs / f"{cell.name}.evaluate.log"
-    if found() is None and _call(["evaluate", str(cell.path), "--device", cell.config.device], log) != 0:
-        return f"but it could not be evaluated; see {log}"
-    scores = found()
-    return f"evaluated return {figure(scores.of('return'))}" if scores else ""
+    return f"evaluated return {figure(job.score())}" if job.done else "but it could not be evaluated; see its log"
 
 
 def _call(words: list[str], log: Path) -> int:

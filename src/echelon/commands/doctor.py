@@ -34,7 +34,7 @@ PARTS = (
 
 
 def run(arguments: list[str]) -> int:
-    """Look, and print a line for each."""
+    """Print a line for the machine and a row for each part."""
     if arguments[:1] in (["-h"], ["--help"]):
         print("usage: echelon doctor\n\nShow what is installed, what it runs on, and how to install what is missing.")
         return 0
@@ -42,11 +42,11 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"echelon doctor takes no arguments, but got {shlex.join(arguments)}")
 
     from echelon import __version__
+    from echelon.console.tables import text_table
 
     print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
     print(machine())
-    for part in PARTS:
-        print(status(part))
+    print(text_table(map(status, PARTS)), end="")
     return 0
 
 
@@ -62,12 +62,12 @@ def machine() -> str:
     return f"torch {torch.__version__}, CUDA {torch.version.cuda}: {names}"
 
 
-def status(part: Part) -> str:
-    """Whether a part works, by which versions, or what to type so that it does."""
+def status(part: Part) -> tuple[str, str, str]:
+    """Whether a part works, its name, and the versions it has or the command that installs it."""
     missing = [name for module, name in part.modules.items() if not is_there(module)]
     if missing:
-        return f"  no   {part.name:<24} {install(part.extra)}"
-    return f"  yes  {part.name:<24} {', '.join(f'{name} {version(name)}' for name in part.modules.values())}"
+        return "no", part.name, install(part.extra)
+    return "yes", part.name, ", ".join(f"{name} {version(name)}" for name in part.modules.values())
 
 
 def is_there(module: str) -> bool:

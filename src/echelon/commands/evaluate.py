@@ -35,6 +35,7 @@ def run(arguments: list[str]) -> int:
     from rich.console import Console
 
     from echelon.config.checks import require_device
+    from echelon.console.tables import LOG_WIDTH
     from echelon.runs.durable import require_writable, writing
     from echelon.runs.folder import RunFolder
 
@@ -48,8 +49,7 @@ def run(arguments: list[str]) -> int:
 
     evaluation = evaluate(folder, given.num_envs, given.seed, given.device, given.checkpoint)
     print(headline(evaluation))
-    # A table in a log is not folded to the 80 columns that rich assumes there.
-    Console(width=None if sys.stdout.isatty() else 240).print(score_table(evaluation))
+    Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(score_table(evaluation))
     with writing(target, "choose another --json"):
         write_scores(evaluation, target)
     print(f"Written to {target}")

@@ -4,7 +4,6 @@ import math
 import shlex
 import statistics
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,14 @@ from echelon.commands import INTERRUPTED
 from echelon.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from echelon.grid import Cell
+    from echelon.grid import Job
     from echelon.report.paper import Exhibit
 
 USAGE = """\
 usage: echelon paper NAME [flags]
 
 Train what a table or figure of the paper needs and is missing, and draw it beside the paper's published numbers. Runs
-are shared between them; the same command goes on where it stopped. Before it starts it says how long that will take, at
+are shared between them; the same command resumes where it stopped. Before it starts it says how long that will take, at
 the rate of runs in the same folder, or measured for a few iterations.
 
   --plan               say what would be trained and how long it takes, and stop
@@ -29,6 +28,7 @@ the rate of runs in the same folder, or measured for a few iterations.
   --seeds N            seeds 0 to N-1 (default: 5, as in the paper)
   --env-steps S        instead of the presets' budgets
   --out DIR            folder of the run folders (default: runs/paper)
+  --workers N          runs at a time (default: one per GPU; on a CPU one per two cores)
   --column WIDTH       width of figures in print (default: 5.5in)
 
 All other flags are those of echelon train, for every run.
@@ -56,26 +56,26 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"the paper has no {name}{nearest(name, EXHIBITS) or '; there are ' + ', '.join(EXHIBITS)}")
 
     from echelon import grid
-    from echelon.commands.compare import evaluate_cell, plan_cells, read_order
+    from echelon.commands.compare import make_jobs, read_order, score_text
     from echelon.commands.report import inches
 
     only_plan, column, words = _own_flags(flags)
     width = inches(column)
     order = read_order(_for_compare(EXHIBITS[name], words))
-    cells, logs = plan_cells(order), order.out / "logs"
-    left = [cell for cell in cells if not cell.done]
-    print(f"{EXHIBITS[name].title}: {len(cells)} runs, {len(cells) - len(left)} of them done")
+    jobs, logs = make_jobs(order), order.out / "logs"
+    left = [job for job in jobs if not job.trained]
+    print(f"{EXHIBITS[name].title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done")
     if left:
-        print(plan_text(left, measured_rates(cells, {cell.config.task for cell in left})))
+        print(cost_table(left, measured_rates(jobs, {job.config.task for job in left})))
     if only_plan:
         return 0
     try:
-        failed = grid.run(cells, logs, finished=lambda cell: evaluate_cell(cell, logs))
+        failed = grid.run(jobs, logs, workers=order.workers, finished=score_text)
     except KeyboardInterrupt:
-        print(f"Stopped. The same command goes on:  {shlex.join(['echelon', 'paper', *arguments])}")
+        print(f"Stopped. The same command resumes:  {shlex.join(['echelon', 'paper', *arguments])}")
         return INTERRUPTED
     out = order.out / name
-    EXHIBITS[name].draw([cell.path for cell in cells if cell.name not in failed], out, width)
+    EXHIBITS[name].draw([job.path for job in jobs if job.name not in failed], out, width)
     for table in sorted(out.glob("*.md")):
         print(f"\n{table.read_text()}")
     print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
@@ -107,76 +107,65 @@ def _for_compare(exhibit: "Exhibit", words: list[str]) -> list[str]:
     return words if given("--out") else [*words, "--out", "runs/paper"]
 
 
-def measured_rates(cells: "Sequence[Cell]", tasks: Iterable[str]) -> dict[tuple[str, str], float]:
+def measured_rates(jobs: "Sequence[Job]", tasks: Iterable[str]) -> dict[tuple[str, str], float]:
     """Environment steps per second by task and method, of what has been trained; of a task without any, of a short
     probe of its costliest method."""
     rates: dict[tuple[str, str], float] = {}
-    for cell in cells:
-        newest = cell.newest()
+    for job in jobs:
+        newest = job.newest()
         if newest.get("wall_s"):
-            rates[cell.config.task, cell.config.method] = newest["env_steps"] / newest["wall_s"]
+            rates[job.config.task, job.config.method] = newest["env_steps"] / newest["wall_s"]
     for task in tasks:
         if not any(known == task for known, _ in rates):
-            probed = [cell for cell in cells if cell.config.task == task][-1]
+            probed = [job for job in jobs if job.config.task == task][-1]
             print(f"measuring the rate of {task}, {probed.config.method}, for a few iterations ...", flush=True)
             rates[task, probed.config.method] = _probe(probed)
     return rates
 
 
-def _probe(cell: "Cell") -> float:
+def _probe(job: "Job") -> float:
     """Steps per second of a few iterations in a folder that is thrown away; NaN if they fail."""
+    from echelon import grid
     from echelon.config.checks import choose_device
-    from echelon.grid import Cell
-    from echelon.grid.process import CellProcess
+    from echelon.console.view import NullView
     from echelon.runs.folder import RunFolder
     from echelon.runs.metrics import read_metrics
 
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "probe"
-        config = replace(cell.config, iterations=PROBE_ITERATIONS, out=str(out))
+        config = replace(job.config, iterations=PROBE_ITERATIONS, out=str(out))
         if choose_device(config.device).type == "cpu":
             fewer = min(config.num_envs, CPU_PROBE_ENVS * config.num_policies)
             config = replace(config, iterations=CPU_PROBE_ITERATIONS, num_envs=fewer)
-        process = CellProcess(Cell("probe", config), Path(place))
-        try:
-            while not process.ended():
-                time.sleep(0.1)
-        except BaseException:
-            process.ask_to_stop()
-            process.wait()
-            raise
+        grid.run([grid.Job("probe", config)], Path(place), view=NullView())
         if not (out / "metrics.jsonl").exists():
             return math.nan
         rates = [line["fps/total"] for line in read_metrics(RunFolder(out, config)) if "fps/total" in line]
     return statistics.median(rates[len(rates) // 2 :] or [math.nan])
 
 
-def plan_text(left: "Sequence[Cell]", rates: dict[tuple[str, str], float]) -> str:
+def cost_table(left: "Sequence[Job]", rates: dict[tuple[str, str], float]) -> str:
     """What is left to train: runs, steps, rate and time by task and method, and in all."""
+    from echelon.console.tables import text_table
     from echelon.console.wording import count, duration
 
-    lines = [f"  {'task':<32} {'method':<18} {'runs':>4} {'steps each':>10} {'steps/s':>9} {'time':>12}"]
+    rows: list[tuple[str, ...]] = []
     steps, seconds = 0.0, 0.0
-    for task, method in dict.fromkeys((cell.config.task, cell.config.method) for cell in left):
-        here = [cell for cell in left if (cell.config.task, cell.config.method) == (task, method)]
+    for task, method in dict.fromkeys((job.config.task, job.config.method) for job in left):
+        here = [job for job in left if (job.config.task, job.config.method) == (task, method)]
         of_task = [rate for (known, _), rate in rates.items() if known == task]
         rate = rates.get((task, method), statistics.median(of_task) if of_task else math.nan)
-        missing = [_missing(cell) for cell in here]
+        missing = [_missing(job) for job in here]
         steps, seconds = steps + sum(missing), seconds + sum(missing) / rate
         about = "" if (task, method) in rates else "~"
-        lines.append(
-            f"  {task:<32} {method:<18} {len(here):>4} {count(max(missing)):>10} {about + count(rate):>9} "
-            f"{duration(sum(missing) / rate):>12}"
-        )
-    whole = (
-        f"{duration(seconds)} ({seconds / 3600:,.1f} hours) of this machine"
-        if math.isfinite(seconds)
-        else "unknown time"
-    )
-    return "\n".join([*lines, f"In all {count(steps)} steps, {whole}, one run at a time"])
+        times = (count(max(missing)), about + count(rate), duration(sum(missing) / rate))
+        rows.append((task, method, str(len(here)), *times))
+    table = text_table(rows, ("task", "method", "runs", "steps each", "steps/s", "time"), right=range(2, 6))
+    hours = f"{duration(seconds)} ({seconds / 3600:,.1f} hours)" if math.isfinite(seconds) else "unknown time"
+    return f"{table}In all {count(steps)} steps, {hours} of this machine, one run at a time"
 
 
-def _missing(cell: "Cell") -> float:
+def _missing(job: "Job") -> float:
     """Environment steps that are left."""
-    wanted = cell.config.num_iterations * cell.config.steps_per_iteration
-    return max(0.0, wanted - cell.newest().get("env_steps", 0))
+    wanted = job.config.num_iterations * job.config.steps_per_iteration
+    return max(0.0, wanted - job.newest().get("env_steps", 0))

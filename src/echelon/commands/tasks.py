@@ -17,11 +17,10 @@ def run(arguments: list[str]) -> int:
 
 
 def task_list() -> str:
-    """A line per task; those of other packages, which register them, last."""
+    """A row per task; those that other packages register come last."""
+    from echelon.console.tables import text_table
     from echelon.envs.sources import registered
     from echelon.tasks import TASKS
 
-    lines = {name: TASKS[name].description for name in TASKS}
-    lines |= {name: f"from {place}" for name, place in registered().items()}
-    width = max(map(len, lines))
-    return "".join(f"  {name:<{width}}  {text}\n" for name, text in lines.items())
+    rows = [(name, task.description) for name, task in TASKS.items()]
+    return text_table(rows + [(name, f"from {place}") for name, place in registered().items()])

@@ -21,7 +21,7 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"echelon variants takes no arguments, but got {shlex.join(arguments)}")
 
     from echelon.config.variants import VARIANTS
+    from echelon.console.tables import text_table
 
-    width = max(map(len, VARIANTS))
-    print("".join(f"  {name:<{width}}  {variant.description}\n" for name, variant in VARIANTS.items()), end="")
+    print(text_table((name, variant.description) for name, variant in VARIANTS.items()), end="")
     return 0

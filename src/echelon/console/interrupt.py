@@ -2,7 +2,8 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
+from typing import Any
 
 REQUEUE = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 """Signals that a cluster sends before it takes a machine away."""
@@ -14,26 +15,21 @@ class Preempted(KeyboardInterrupt):
 
 
 class Interrupt:
-    """While entered, the first of the signals sets `asked`; a second SIGINT interrupts at once, as usual, and any
-    further one is ignored."""
+    """While entered, the first of the signals sets `asked`, and `requeue` if a cluster sent it. A second SIGINT
+    interrupts at once, as usual, and any further one is ignored."""
 
     def __init__(self) -> None:
-        self.asked = False
-        self.requeue = False
-        """Whether it was a cluster that asked."""
-        self._before: dict[int, object] = {}
+        self.asked = self.requeue = False
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python delivers no signals
-            for number in SIGNALS:
-                self._before[number] = signal.signal(number, self._handle)
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]  # what signal() returned
+            signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:

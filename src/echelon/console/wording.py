@@ -25,6 +25,11 @@ def policies(number: int) -> str:
     return "1 policy" if number == 1 else f"{number} policies"
 
 
+def percent(fraction: float) -> str:
+    """`12%`."""
+    return f"{fraction:.0%}" if math.isfinite(fraction) else "-"
+
+
 def count(number: float) -> str:
     """`812`, `45.2 k`, `1.31 M`, `20.0 G`."""
     if not math.isfinite(number):
@@ -51,14 +56,11 @@ def figure(number: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of a quantity in one line; each character is the mean of its share of the values."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite or width < 1:
-        return ""
-    cells = min(width, len(finite))
-    edges = [round(cell * len(finite) / cells) for cell in range(cells + 1)]
+    """Draw the course of a quantity in one line; each character is the mean of a stretch of the values."""
+    thinned = values[:: 1 + len(values) // 1024]  # drawing stays cheap however long a run is
+    finite = [value for value in thinned if math.isfinite(value)]
+    bars = min(width, len(finite))
+    edges = [round(bar * len(finite) / bars) for bar in range(bars + 1)] if bars else []
     means = [sum(finite[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
-    low, high = min(means), max(means)
-    if high == low:
-        return BARS[0] * cells
-    return "".join(BARS[min(7, int((mean - low) / (high - low) * 8))] for mean in means)
+    low, high = min(means, default=0), max(means, default=0)
+    return "".join(BARS[min(7, int((mean - low) / ((high - low) or 1) * 8))] for mean in means)

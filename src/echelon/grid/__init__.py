@@ -1,15 +1,14 @@
 """A grid of runs, each trained in a process of its own. `echelon compare` and the studies in `benchmarks` use it.
 
-    from echelon.grid import Cell, run
+    from echelon.grid import Job, run
 
-    cells = [Cell(f"{name}-s{seed}", replace(config, seed=seed, out=f"runs/study/{name}-s{seed}")) ...]
-    failed = run(cells, Path("runs/study/logs"), workers=2, finished=lambda cell: keep(RunFolder.open(cell.path)))
+    jobs = [Job(f"{name}-s{seed}", replace(config, seed=seed, out=f"runs/study/{name}-s{seed}")) ...]
+    failed = run(jobs, Path("runs/study/logs"), workers=2, finished=lambda job: keep(RunFolder.open(job.path)))
 
-A cell carries its whole config, which its process reads from a JSON file. What is done is read from the run folders, so
-that the same call goes on with a grid that was stopped or killed.
+The run folders are the only state, so the same call resumes a grid that was stopped or killed.
 """
 
-from echelon.grid.cells import Cell
+from echelon.grid.jobs import Job
 from echelon.grid.runner import run
 
-__all__ = ["Cell", "run"]
+__all__ = ["Job", "run"]

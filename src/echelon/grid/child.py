@@ -1,35 +1,28 @@
-"""What the process of a cell runs: `python -m echelon.grid.child FILE` trains the config in that file."""
+"""The process of a job: `python -m echelon.grid.child train|evaluate`.
 
-import json
+It reads the job from its standard input, which its parent then holds open. When that closes, because the parent wants
+it to stop or was killed, it ends like a run that gets SIGTERM: it finishes and saves the iteration. No orphan trains.
+"""
+
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 from echelon.errors import UserError
+from echelon.grid.jobs import Job
+from echelon.grid.process import INTERRUPTED, LOCKED
 from echelon.runs.lock import Held
-from echelon.tasks import stored_config
-
-HELD = 75
-"""Exit code if another process trains the cell, as of two grids on one folder: to be tried again later."""
-INTERRUPTED = 130
-"""Exit code after a signal upon which the state was saved."""
 
 
-def main(file: Path) -> int:
-    """Train; the exit code is that of `echelon train`."""
-    _end_with_parent()
-    document = json.loads(file.read_text())
-    sys.argv = document["command"]  # recorded in the run folder, as the command to repeat
-
-    from echelon.console.view import PlainView
-    from echelon.training.loop import train
-
+def main(what: str) -> int:
+    """Train or evaluate; the exit code is that of `echelon train` or `echelon evaluate`."""
+    job = Job.from_json(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        train(stored_config(document["config"]), PlainView())
+        train(job) if what == "train" else evaluate(job)
     except Held:
-        return HELD
+        return LOCKED
     except UserError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2
@@ -38,16 +31,29 @@ def main(file: Path) -> int:
     return 0
 
 
+def train(job: Job) -> None:
+    """Train as `echelon train` does."""
+    from echelon.console.view import PlainView
+    from echelon.training import loop
+
+    loop.train(job.config, PlainView())
+
+
+def evaluate(job: Job) -> None:
+    """Write `evaluation.json`, as `echelon evaluate` does."""
+    from echelon.evaluation.evaluate import evaluate
+    from echelon.evaluation.scores import write_scores
+    from echelon.runs.folder import RunFolder
+
+    folder = RunFolder.open(job.path)
+    write_scores(evaluate(folder, device=job.config.device), folder.evaluation)
+
+
 def _end_with_parent() -> None:
-    """End this process once its standard input closes."""
-
-    def watch() -> None:
-        while os.read(0, 1):  # not sys.stdin, whose lock this thread would hold when the interpreter ends
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
+    while os.read(0, 1):  # not sys.stdin, whose lock this thread would hold when the interpreter ends
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(sys.argv[1]))

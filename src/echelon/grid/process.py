@@ -1,92 +1,97 @@
-"""A cell trains in a process of its own, so that a crash or a kill of one leaves the others alone.
+"""Train a job in a process of its own, so that a crash leaves the others alone, and evaluate it in another."""
 
-The process runs `echelon.grid.child`. It watches the other end of its standard input, which its parent holds open. When
-that closes, because the parent wants it to stop or is itself gone, killed or not, it ends like a run that gets SIGTERM:
-the iteration is finished and saved. So no orphan goes on training.
-"""
-
-import json
+import contextlib
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from echelon.config import to_dict
-from echelon.grid.cells import Cell
-from echelon.grid.child import HELD, INTERRUPTED
-from echelon.runs.durable import replace_durably, writing
-from echelon.tasks import stored_config
+from echelon.grid.jobs import Job
+from echelon.runs.lock import is_held
 
 SAVING_TIME_S = 120.0
-"""Time a cell has to finish its iteration before it is killed."""
+"""Time a process has to finish its iteration before it is killed."""
+LOCKED = 75
+"""Exit code if another process trains the run, as with two grids on one folder."""
+INTERRUPTED = 130
+"""Exit code after a signal upon which the state was saved."""
 
 
-def write_settings(cell: Cell, logs: Path) -> Path:
-    """`NAME.json` in the folder `logs`: what the process of a cell reads, with the command its run folder will name."""
-    settings = logs / f"{cell.name}.json"
-    document = {"command": sys.argv, "config": to_dict(cell.config)}
-    with writing(settings):
-        replace_durably(settings, json.dumps(document, indent=2).encode())
-    return settings
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. The run folder, not this, says whether it is done."""
+
+    failure: str = ""
+    locked: bool = False
+    """Whether another process trains the run."""
+    killed: bool = False
+    """Whether a signal ended it."""
+    unfit: str = ""
+    """Why the node cannot train, and its id."""
+    node: str = ""
 
 
-def read_settings(settings: Path) -> Cell:
-    """The cell whose settings were written there."""
-    return Cell(settings.stem, stored_config(json.loads(settings.read_text())["config"]))
+def train_job(
+    job: Job,
+    logs: Path,
+    pause: Callable[[], None],
+    variables: Mapping[str, str] | None = None,
+    cores: Sequence[int] = (),
+) -> Outcome:
+    """Train the job, then evaluate it if it should be, as far as that was not done before.
+
+    `pause` sleeps a moment; when it raises, the process saves its state and ends. `variables` are set in its
+    environment, and it runs on those `cores`. What it prints goes to `NAME.log` in `logs`.
+    """
+    if is_held(job.path):  # by another grid, or by a process of one that was killed and is still saving
+        pause()
+        return Outcome(locked=True)
+    log = logs / f"{job.name}.log"
+    code = 0
+    if not job.trained:
+        code = _run("train", job, log, pause, variables or {}, cores)
+    if job.trained and not job.done:
+        code = _run("evaluate", job, log, pause, variables or {}, cores)
+    if code == 0:
+        return Outcome(f"it ended before it was done; see {log}")
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    failure = f"its process ended with {how}" + (f": {said[-1].strip()}" if said else "")
+    return Outcome(failure, locked=code == LOCKED, killed=code < 0 or code == INTERRUPTED)
 
 
-class CellProcess:
-    """A cell that is being trained on this machine."""
-
-    node = ""
-
-    def __init__(self, cell: Cell, logs: Path, settings: Path | None = None) -> None:
-        """Start it. It reads `settings`, or what is written for it now. In the folder `logs`, `NAME.log` gets what it
-        prints."""
-        self._log = logs / f"{cell.name}.log"
-        settings = settings or write_settings(cell, logs)
-        with self._log.open("ab") as out:
-            # In a session of its own, so that Ctrl-C reaches it once, through its parent.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "echelon.grid.child", str(settings)],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
-    @property
-    def held(self) -> bool:
-        """Whether it ended because another process trains the cell."""
-        return self._process.returncode == HELD
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether it ended by a signal."""
-        code = self._process.returncode
-        return code is not None and (code < 0 or code == INTERRUPTED)
-
-    def failure(self) -> str:
-        """How it ended, and the last thing it said."""
-        code = self._process.returncode
-        if code == 0:
-            return f"it ended before it was done; see {self._log}"
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return f"its process ended with {how}" + (f": {said[-1].strip()}" if said else "")
-
-    def ask_to_stop(self) -> None:
-        """Let it save and end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def wait(self) -> None:
-        """Until it has ended; it is killed if that takes too long."""
+def _run(
+    what: str, job: Job, log: Path, pause: Callable[[], None], variables: Mapping[str, str], cores: Sequence[int]
+) -> int:
+    """Run a process that trains or evaluates; its exit code."""
+    with log.open("ab") as out:
+        # In a session of its own, so that Ctrl-C reaches it once, through its parent.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "echelon.grid.child", what],
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    try:
+        with contextlib.suppress(OSError):  # it ended at once, and its exit code says more
+            if cores:
+                os.sched_setaffinity(process.pid, cores)
+            process.stdin.write(f"{job.to_json()}\n".encode())
+            process.stdin.flush()
+        while process.poll() is None:
+            pause()
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
         try:
-            self._process.wait(SAVING_TIME_S)
+            process.wait(SAVING_TIME_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
+    return process.returncode

@@ -1,141 +1,142 @@
-"""Train the cells of a grid; what is done is not done again."""
+"""Train the jobs of a grid; what is done is not done again."""
 
+import math
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.errors import UserError
-from echelon.grid.cells import Cell
-from echelon.grid.pool import Finished, Job, LocalPool, Pool
-from echelon.grid.progress import GridProgress, GridView, choose_grid_view
-from echelon.runs.lock import is_held
+from echelon.console.view import View, choose_view
+from echelon.errors import UserError, first_line
+from echelon.grid.jobs import Job
+from echelon.grid.local import POLL_S, LocalPool, default_workers
+from echelon.grid.process import Outcome
+from echelon.grid.progress import GridProgress
 
 if TYPE_CHECKING:
-    from echelon.grid.cluster import RayCluster
+    from echelon.grid.cluster import RayCluster, RayPool
+
+LINE_EVERY_S = 30.0
+"""Seconds between lines in a log."""
+PATIENCE_S = 60.0
+"""Seconds without a running job after which the user is told."""
 
 
 def run(
-    cells: Sequence[Cell],
+    jobs: Sequence[Job],
     logs: Path,
     *,
-    workers: int = 1,
+    workers: int | None = None,
     cluster: "RayCluster | None" = None,
-    make_view: Callable[[GridProgress], GridView] = choose_grid_view,
-    finished: Finished | None = None,
+    view: View | None = None,
+    finished: Callable[[Job], str | None] = lambda job: None,
 ) -> dict[str, str]:
-    """Train every cell that is not done yet, `workers` at a time, or as many as fit into `cluster`; why cells failed,
-    by their names.
+    """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or as many as
+    fit into `cluster`; return why jobs failed, by their names.
 
-    `logs` is a folder for each cell's settings and output. `finished` is called with every cell that is done, those of
-    an earlier call first: in this process, or on a node of the cluster. What it returns is said beside the cell's name.
-    A cell that fails is marked and the others go on. On an interrupt the running cells save their state and end; the
-    same call goes on from there.
+    `logs` is a folder for what each job prints. `finished` is called with every job that is done, those of an earlier
+    call first; what it returns is printed beside the job's name. A job that fails is reported and the others continue.
+    On an interrupt the running jobs save their state and end; the same call resumes them.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
+        state = Path(tempfile.mkdtemp(prefix=".grid-", dir=logs))
     except OSError as error:
         raise UserError(f"{logs} cannot be written: {error.strerror}; choose another folder") from None
-    finished = finished or _say_nothing
-    pool = LocalPool(logs, workers, finished) if cluster is None else cluster.pool(logs, finished)
-    progress = GridProgress(cells, workers)
-    _Grid(progress, pool, make_view(progress)).run()
+    view = view or choose_view(LINE_EVERY_S)
+    progress = GridProgress(jobs)
+    left = progress.in_state("left")
+    workers = workers or default_workers(left[0].config.device if left else "cpu")
+    pool = cluster.pool(logs) if cluster else LocalPool(logs, min(workers, len(left) or 1))
+    view.show(progress.headline(), progress.line, progress.panel)
+    try:
+        for job in progress.in_state("done"):
+            finished(job)
+        _Runner(progress, pool, view, finished, state).run(left)
+    finally:
+        try:
+            pool.close()
+        finally:
+            view.tick()
+            view.stop()
+            shutil.rmtree(state, ignore_errors=True)
     return progress.failed
 
 
-def _say_nothing(cell: Cell) -> None: ...
+class _Runner:
+    """Submits jobs to a pool and follows them."""
 
+    def __init__(
+        self,
+        progress: GridProgress,
+        pool: "LocalPool | RayPool",
+        view: View,
+        finished: Callable[[Job], str | None],
+        state: Path,
+    ) -> None:
+        """Jobs that run leave a file in the folder `state` that names their machine."""
+        self._progress, self._pool, self._view, self._finished, self._state = progress, pool, view, finished, state
+        self._locked: set[str] = set()
+        self._patient_until = time.monotonic() + PATIENCE_S
 
-class _Grid:
-    """The cells that wait, and the jobs of those that train."""
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Train the jobs until none is left."""
+        futures = {self._pool.submit(job, self._state / job.name): job for job in jobs}
+        while futures:
+            self._view.tick()
+            ended, _ = wait(futures, POLL_S, FIRST_COMPLETED)
+            for future in ended:
+                job = futures.pop(future)
+                self._say_where(job)
+                self._progress.running.pop(job.name, None)
+                (self._state / job.name).unlink(missing_ok=True)
+                if self._collect(job, future):
+                    futures[self._pool.submit(job, self._state / job.name)] = job
+            for job in futures.values():
+                self._say_where(job)
+            if self._progress.running:
+                self._patient_until = time.monotonic() + PATIENCE_S
+            elif futures and time.monotonic() > self._patient_until:
+                self._patient_until = math.inf
+                self._view.message("nothing runs: the cluster has no room for a run; see ray status")
 
-    def __init__(self, progress: GridProgress, pool: Pool, view: GridView) -> None:
-        self._progress, self._pool, self._view = progress, pool, view
-        self._done_before = [cell for cell in progress.cells if progress.state(cell) == "done"]
-        self._waiting = [cell for cell in progress.cells if progress.state(cell) != "done"]
-        self._jobs: dict[str, tuple[Cell, Job]] = {}
-        self._held: set[str] = set()
-        """Cells that were said to be held by another process."""
-
-    def run(self) -> None:
-        self._view.begin()
-        try:
-            for cell in self._done_before:
-                self._pool.finish(cell)
-            while self._waiting or self._jobs:
-                self._start_cells()
-                self._view.tick()
-                self._pool.watch()
-                for text in self._pool.news():
-                    self._view.message(text)
-                self._show_nodes()
-                self._collect_cells()
-        except BaseException:
-            self._stop()
-            raise
-        finally:
-            self._pool.close()
-            self._view.stop()
-
-    def _start_cells(self) -> None:
-        """Start waiting cells, in order, while there is room for them."""
-        for cell in list(self._waiting):
-            if not self._pool.has_room(cell, len(self._jobs)):
-                continue
-            if is_held(cell.path):  # by another grid, or by a process of one that was killed and is still saving
-                self._tell_held(cell)
-                continue
-            self._waiting.remove(cell)
-            if cell.done:  # by that process
-                self._end(cell, None)
-                continue
-            self._jobs[cell.name] = cell, self._pool.start(cell)
-
-    def _show_nodes(self) -> None:
-        """Say which cells have begun to train, and which have lost their machine."""
-        nodes, running = self._progress.nodes, self._progress.running
-        for cell, job in self._jobs.values():
-            node, before = job.node, nodes.get(cell.name)
-            if node == before:
-                continue
-            if before is not None:  # Ray may have started it again before anybody looked
-                running.remove(cell)
-                self._view.message(f"{cell.name} lost its node {nodes.pop(cell.name)} and goes on elsewhere")
-            if node is not None:
-                on = f" on {node}" if node else ""
-                self._view.message(f"{cell.name} goes on{on}" if cell.newest() else f"{cell.name} starts{on}")
-                nodes[cell.name] = node
-                running.append(cell)
-
-    def _collect_cells(self) -> None:
-        """Take in the cells whose job has ended."""
-        for cell, job in list(self._jobs.values()):
-            if job.ended():
-                del self._jobs[cell.name]
-                self._progress.leave(cell)
-                if job.held and not cell.done:  # another grid was faster
-                    self._tell_held(cell)
-                    self._waiting.append(cell)
-                else:
-                    self._end(cell, None if cell.done else job.failure())
-
-    def _tell_held(self, cell: Cell) -> None:
-        if cell.name not in self._held:
-            self._held.add(cell.name)
-            self._view.message(f"{cell.name} is held by another process; waiting for it")
-
-    def _end(self, cell: Cell, failure: str | None) -> None:
-        if failure is not None:
-            self._progress.failed[cell.name] = failure
-            self._view.message(f"{cell.name} failed: {failure}")
+    def _say_where(self, job: Job) -> None:
+        """Say that a job has started, or started again because it lost its machine."""
+        running, file = self._progress.running, self._state / job.name
+        node = file.read_text() if file.exists() else None
+        before = running.get(job.name)
+        if node is None or node == before:
             return
-        self._progress.finish(cell)
-        said = self._pool.finish(cell)
-        self._view.message(f"{cell.name} is done{f': {said}' if said else ''}")
+        running[job.name] = node
+        if before:
+            self._view.message(f"{job.name} lost its node {before}")
+        what = "resumes" if job.newest() else "starts"
+        self._view.message(f"{job.name} {what}{f' on {node}' if node else ''}")
 
-    def _stop(self) -> None:
-        """Let all running cells save their state and end."""
-        jobs = [job for _, job in self._jobs.values()]
-        for job in jobs:
-            job.ask_to_stop()
-        for job in jobs:
-            job.wait()
+    def _collect(self, job: Job, future: "Future[Outcome]") -> bool:
+        """Report how a job ended; whether to submit it again."""
+        try:
+            outcome = future.result()
+        except Exception as error:  # from Ray, or from a node: the others continue
+            cause = getattr(error, "cause", None) or error
+            outcome = Outcome(f"{type(cause).__name__}: {first_line(cause)}")
+        if outcome.unfit:
+            self._pool.leave_out(outcome.node, outcome.unfit)
+            self._view.message(f"left out: {outcome.unfit}")
+            return True
+        if job.trained:  # if the evaluation failed, `finished` can tell
+            self._progress.done.add(job.name)
+            said = self._finished(job)
+            self._view.message(f"{job.name} is done{f': {said}' if said else ''}")
+        elif outcome.locked:
+            if job.name not in self._locked:
+                self._view.message(f"{job.name} is being trained by another process; waiting for it")
+            self._locked.add(job.name)
+            return True
+        else:
+            self._progress.failed[job.name] = outcome.failure
+            self._view.message(f"{job.name} failed: {outcome.failure}")
+        return False

@@ -11,7 +11,7 @@ from echelon.algorithms import find
 from echelon.config import TrainConfig
 from echelon.config.checks import choose_device
 from echelon.console.interrupt import Interrupt, Preempted
-from echelon.console.view import Guarded, NullView, View, default_view
+from echelon.console.view import NullView, View, default_view
 from echelon.envs.contract import Env, MakeEnv
 from echelon.envs.sources import source_of
 from echelon.errors import UserError
@@ -59,7 +59,7 @@ def train(
         ranks, given = join(), config
         config = ranks.attempt(lambda: resolve(given, ranks=ranks))
     ranks = config.ranks
-    view = Guarded((view or default_view()) if ranks.first else NullView())
+    view = (view or default_view()) if ranks.first else NullView()
     try:
         return _train(config, view, make_env, callbacks, change)
     except UserError as error:
@@ -71,7 +71,7 @@ def train(
 
 def _train(
     resolved: Resolved,
-    view: Guarded,
+    view: View,
     make_env: MakeEnv | None,
     callbacks: Sequence[Callback | Looking],
     change: bool,
@@ -170,7 +170,7 @@ def _ask(
     metrics: Mapping[str, float],
     result: Iteration,
     record: NoRecord,
-    view: Guarded,
+    view: View,
     callbacks: Sequence[Callback],
     interrupt: Interrupt,
 ) -> Wish:
@@ -179,7 +179,7 @@ def _ask(
         session.require_folder()  # before anything is written into it
     record.write_events(result, session.env_steps)
     # Looked at once: one that comes later is for the next iteration.
-    stop = interrupt.asked or view.gone
+    stop = interrupt.asked or view.closed
     enough = ask(callbacks, metrics, view.message) if session.trainer.ranks.first else None
     if stop:
         return Wish.REQUEUE if interrupt.requeue else Wish.STOP

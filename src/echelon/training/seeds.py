@@ -18,7 +18,7 @@ from echelon.config import TrainConfig
 from echelon.config.checks import check_ranges
 from echelon.config.ranges import SEEDS, require
 from echelon.console.interrupt import Interrupt, Preempted
-from echelon.console.view import Guarded, View, default_view
+from echelon.console.view import View, default_view
 from echelon.envs.contract import Env, MakeEnv
 from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
@@ -45,7 +45,7 @@ def train_seeds(
     `num_envs` are those of a seed. With `out`, the folders are `seed_3` and so on inside it; else each is named as the
     run of that seed alone would be. The same call resumes all of them where they stopped together.
     """
-    view = Guarded(view or default_view())
+    view = view or default_view()
     resolved = config if isinstance(config, Resolved) else resolve(config)
     config = resolved.config
     _require_stackable(config, seeds)
@@ -81,7 +81,7 @@ def train_seeds(
                 view.update(_shown(metrics))
                 if trainer.iteration == runs[0].session.first:
                     say_what_is_missing(trainer, view)
-                stop = interrupt.asked or view.gone
+                stop = interrupt.asked or view.closed
                 last = stop or trainer.iteration == config.num_iterations
                 due = last or trainer.iteration % config.checkpoint_every == 0
                 trainer.hand_out()

@@ -1,0 +1,74 @@
+"""The jobs of a grid. What is done is read from the disk: the run folders are the only state."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from echelon.config import TrainConfig, to_dict
+from echelon.tasks import stored_config
+
+LAST_LINE_BYTES = 1 << 16
+"""Bytes at the end of `metrics.jsonl` that surely hold its last line."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a grid."""
+
+    name: str
+    """Unique in the grid; names its files in the folder of logs."""
+    config: TrainConfig
+    """Complete, with `out` set."""
+    evaluate: bool = False
+    """Whether `echelon evaluate` follows the training."""
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        assert self.config.out, f"the job {self.name} has no run folder: set config.out"
+        return Path(self.config.out)
+
+    @property
+    def trained(self) -> bool:
+        """Whether the state after the last iteration is saved."""
+        checkpoints = self.path / "checkpoints"
+        names = [entry.name for entry in checkpoints.iterdir()] if checkpoints.is_dir() else []
+        return any(name.isdigit() and int(name) >= self.config.num_iterations for name in names)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.trained and not (self.evaluate and math.isnan(self.score()))
+
+    def score(self) -> float:
+        """The leader's evaluated return at the end of training; NaN if `evaluation.json` does not have it."""
+        try:
+            found = json.loads((self.path / "evaluation.json").read_text())
+            scores = {(one["policy"], one["mode"]): one["return_mean"] for one in found["scores"]}
+            at_end = found["iteration"] >= self.config.num_iterations
+            return float(scores[found["leader"], "deterministic"]) if at_end else math.nan
+        except (OSError, ValueError, KeyError, TypeError):
+            return math.nan
+
+    def newest(self) -> dict[str, Any]:
+        """The last whole line of its metrics, empty before there is one."""
+        try:
+            with (self.path / "metrics.jsonl").open("rb") as file:
+                file.seek(max(0, file.seek(0, 2) - LAST_LINE_BYTES))
+                whole, _, _ = file.read().rpartition(b"\n")
+            return json.loads(whole.rpartition(b"\n")[2])
+        except (OSError, ValueError):
+            return {}
+
+    def to_json(self) -> str:
+        """One line that its processes read, with the command that its run folder will name."""
+        return json.dumps([self.name, to_dict(self.config), self.evaluate, sys.argv])
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """Read such a line, and take over its command."""
+        name, config, evaluate, sys.argv = json.loads(text)
+        return cls(name, stored_config(config), evaluate)
