@@ -39,11 +39,12 @@ def build(case: str, num_envs: int | None, device: str) -> Any:
     """A trainer of the tree that is on the path. Members of a population all take the preset's number of passes."""
     task, algo, *number = case.split(":")
     num_envs = int(number[0]) if number else num_envs
-    from echelon import tasks
-    from echelon.tasks import preset
+    from echelon import preset, tasks
 
     config: Any = replace(preset(task), algo=algo, device=device)  # pyright: ignore[reportArgumentType]
-    config = replace(config, num_envs=num_envs or config.num_envs, pbt=replace(config.pbt, mutate_at_start=False))
+    config = replace(config, num_envs=num_envs or config.num_envs)
+    if algo == "pbt":
+        config = replace(config, pbt=replace(config.pbt, mutate_at_start=False))
     find("echelon.training.loop:set_up_torch")(config)
     where = find("echelon.config.checks:choose_device")(device)
     env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)

@@ -1,7 +1,7 @@
 """A laboratory for the physics of MuJoCo Warp: what a setting of the engine costs, and what it changes.
 
     python benchmarks/physics.py --tasks AllegroHand ShadowHand --settings stock fused --json physics.jsonl
-    python benchmarks/physics.py --tasks AllegroHand --settings stock solver=fused,iterations=12 --kernels 30
+    python benchmarks/physics.py --tasks AllegroHand --settings stock fused=newton,iterations=12 --kernels 30
     python benchmarks/physics.py --device cpu --num-envs 4 --tasks Hopper        # tries the logic, not the speed
 
 CUDA kernels compile at first use, about a minute per task; Warp caches them. With several tasks they compile side by
@@ -17,11 +17,12 @@ A setting is a name (`stock`, `fused`, `converged`) or options, `key=value,key=v
 | `cone`, `jacobian`, `integrator` | `pyramidal`, `elliptic`; `dense`, `sparse`; `euler`, `implicitfast` |
 | `substeps` | physics steps per control step, whose length stays |
 | `warp.NAME` | a field of MuJoCo Warp's own options: `warp.run_qacc_smooth=0`, `warp.tolerance=1e-8` |
-| any other | an argument of `WarpEngine`, such as `solver=fused` |
+| `fused` | parts that Echelon's kernels compute, `smooth+rows+newton`, `all` or `none` (`stock`) |
+| `contacts`, `constraints` | room per world |
 
 Random actions, each held for five control steps, drive one environment of the task until contacts are as in a rollout.
 Its state and the controls of the next 64 control steps are kept; every setting starts there with its own engine. Each
-line of JSON, one per task and setting, holds:
+line of JSON, one per task and setting, holds its `options`, `not_fused` (parts that are not supported, and why) and:
 
 * `ms`: milliseconds of physics per control step, the median over rounds in which the settings take turns; `ratio`: the
   first setting's time divided by this one's, the median of the rounds' ratios. On CUDA eight control steps are a graph,
@@ -53,7 +54,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,12 @@ from echelon.sim.warp import WarpEngine
 from echelon.tasks import preset
 from echelon.tasks.settings import MujocoTaskConfig
 
+ARGUMENTS = set(inspect.signature(WarpEngine).parameters) - {"model", "num_sims", "device"}
+STOCK = "fused=none" if "fused" in ARGUMENTS else ""
 NAMES = {
-    "stock": "",
-    "fused": "solver=fused",
-    "converged": "iterations=100,ls_iterations=50,ls_tolerance=1e-4,warp.tolerance=1e-10",
+    "stock": STOCK,
+    "fused": "fused=all",
+    "converged": f"{STOCK},iterations=100,ls_iterations=50,ls_tolerance=1e-4,warp.tolerance=1e-10",
 }
 CHOICES = {
     "cone": {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC},
@@ -98,13 +100,12 @@ COMPARED = 4096
 def parse(setting: str) -> Row:
     """The options of a setting, with numbers as numbers."""
     found: Row = {}
-    extra = set(inspect.signature(WarpEngine).parameters) - {"model", "num_sims", "device"}
     for part in filter(None, NAMES.get(setting, setting).split(",")):
         name, _, value = part.partition("=")
         number = re.fullmatch(r"\d+(\.\d*)?(e-?\d+)?", value)
-        other = value and (name in extra or name.startswith("warp."))
+        other = value and (name in ARGUMENTS or name.startswith("warp."))
         if not (value in CHOICES.get(name, ()) or (number and name in NUMBERS) or other):
-            known = ", ".join((*CHOICES, *NUMBERS, *sorted(extra), "warp.NAME"))
+            known = ", ".join((*CHOICES, *NUMBERS, *sorted(ARGUMENTS), "warp.NAME"))
             raise UserError(f"{part!r} is no setting; there are {', '.join(NAMES)}, and the options {known}")
         found[name] = value if number is None else int(value) if value.isdigit() else float(value)
     return found
@@ -121,6 +122,14 @@ def change(model: mujoco.MjModel, substeps: int, wanted: Row) -> int:
     return wanted.get("substeps", substeps)
 
 
+def arguments(wanted: Row) -> Row:
+    """The arguments of the engine; without `fused` it uses all kernels that Echelon has."""
+    found = {name: wanted[name] for name in ARGUMENTS & wanted.keys() if wanted[name] != "all"}
+    if "fused" in found:
+        found["fused"] = () if found["fused"] == "none" else tuple(found["fused"].split("+"))
+    return found
+
+
 def on_warp(task: str) -> Any:
     """The task's class with MuJoCo Warp as its engine on every device, and the room it was given."""
     if not isinstance(preset(task).env, MujocoTaskConfig):
@@ -135,7 +144,8 @@ def on_warp(task: str) -> Any:
                 contacts, constraints = config.contacts or found.contacts, config.constraints or found.constraints
                 config = self.config = dataclasses.replace(config, contacts=contacts, constraints=constraints)
             self.pristine = copy.deepcopy(model)
-            return WarpEngine(model, self.num_envs, self.device, config.contacts, config.constraints)
+            stock = arguments(parse("stock"))
+            return WarpEngine(model, self.num_envs, self.device, config.contacts, config.constraints, **stock)
 
     return OnWarp
 
@@ -187,10 +197,8 @@ class Trial:
         wanted, model = parse(setting), copy.deepcopy(env.pristine)
         self.setting, self.start, self.row = setting, start, Row()
         self.substeps = change(model, env.substeps, wanted)
-        own = (*CHOICES, *NUMBERS)
-        given = {name: value for name, value in wanted.items() if name not in own and not name.startswith("warp.")}
         room = {"contacts": env.config.contacts, "constraints": env.config.constraints}
-        self.engine = WarpEngine(model, env.num_envs, env.device, **(room | given))
+        self.engine = WarpEngine(model, env.num_envs, env.device, **(room | arguments(wanted)))
         for name, value in wanted.items():
             if name.startswith("warp."):
                 self._set(name.removeprefix("warp."), value)
@@ -308,26 +316,22 @@ class Trial:
 
 
 def by_kernel(events: list[Row], steps: int, largest: int) -> Row:
-    """Sum the events of some control steps by kernel and by source file."""
+    """Sum the events of some control steps by kernel and by source file, the longest first."""
     kernels: dict[str, Row] = {}
-    by_file: defaultdict[str, Row] = defaultdict(lambda: {"ms": 0.0, "launches": 0.0})
+    by_file: dict[str, Row] = {}
     files = kernel_files()
     for event in events:
         name = re.sub(r"(_[0-9a-f]{8})?_cuda_kernel_forward$", "", event["name"]).removesuffix("__locals__kernel")
         functions, about = name.split("__locals__"), event.get("args", {})
         file = next((files[function] for function in reversed(functions) if function in files), "torch and copies")
+        sums = {"file": file, "ms": 0.0, "launches": 0.0}
         details = {"registers": about.get("registers per thread"), "occupancy": about.get("est. achieved occupancy %")}
-        kernel = kernels.setdefault(name, {"kernel": name[:100], "file": file, "ms": 0.0, "launches": 0.0} | details)
-        for sums in (kernel, by_file[file]):
-            sums["ms"] += event["dur"] / 1e3 / steps
-            sums["launches"] += 1 / steps
-
-    def longest(row: Row) -> float:
-        return -row["ms"]
-
+        for row in (kernels.setdefault(name, {"kernel": name[:100]} | sums | details), by_file.setdefault(file, sums)):
+            row["ms"] += event["dur"] / 1e3 / steps
+            row["launches"] += 1 / steps
     found: Row = {name: sum(row[name] for row in by_file.values()) for name in ("ms", "launches")}
-    found["by_file"] = [{"file": name} | row for name, row in sorted(by_file.items(), key=lambda x: longest(x[1]))]
-    return found | {"largest": sorted(kernels.values(), key=longest)[:largest]}
+    ranked = [sorted(rows.values(), key=lambda row: -row["ms"]) for rows in (by_file, kernels)]
+    return found | {"by_file": ranked[0], "largest": ranked[1][:largest]}
 
 
 def kernel_files() -> dict[str, str]:
@@ -452,10 +456,11 @@ def study(order: Row) -> list[Row]:
     for trial in trials:
         attempt(f"health of {trial.setting}", lambda trial=trial: trial.row.update(trial.health()))
     for trial in trials if device.type == "cuda" and order["kernels"] else ():
-        listing = partial(trial.kernels, order["kernels"])
-        attempt(f"kernels of {trial.setting}", lambda trial=trial, listing=listing: trial.row.update(kernels=listing()))
+        listed = f"kernels of {trial.setting}"
+        attempt(listed, lambda trial=trial: trial.row.update(kernels=trial.kernels(order["kernels"])))
     for trial in trials:
         about = {"setting": trial.setting, "options": parse(trial.setting), "substeps": trial.substeps}
+        about["not_fused"] = getattr(getattr(trial.engine, "substep", None), "reasons", {})
         rows.append(shared | about | trial.row | {"left_out": left_out})
     return rows
 

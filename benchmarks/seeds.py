@@ -59,17 +59,9 @@ def main() -> None:
             for seed in range(alone)
         ]
     mean = {key: sum(one[key] for one in singles) / alone for key in together}
-    result = {
-        "task": args.task,
-        "algo": args.algo,
-        "device": args.device,
-        "num_envs": args.num_envs,
-        "seeds": args.seeds,
-        "iterations": args.iterations,
-        "together": together,
-        "alone": singles,
-        "ratio": {key: args.seeds * mean[key] / together[key] for key in together},
-    }
+    result = {name: getattr(args, name) for name in ("task", "algo", "device", "num_envs", "seeds", "iterations")}
+    result |= {"together": together, "alone": singles}
+    result["ratio"] = {key: args.seeds * mean[key] / together[key] for key in together}
     rows = [
         (what, f"{together[key]:.3f}", f"{mean[key]:.3f}", f"{result['ratio'][key]:.2f}")
         for key, what in (("process_s", "a process, s"), ("iteration_s", "an iteration, s"))

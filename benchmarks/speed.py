@@ -73,9 +73,7 @@ CLAIMS = {
     "FrankaCubeStack-cpo": Case("FrankaCubeStack"),
 }
 RATIOS = {
-    "CPO's iteration over SAPG's, without adversarial reward": (
-        *("ms_iteration", "AllegroHand-cpo-no-adversary", "AllegroHand-sapg"),
-    ),
+    "CPO's iteration over SAPG's": ("ms_iteration", "AllegroHand-cpo-no-adversary", "AllegroHand-sapg"),
     "CPO's iteration over SAPG's, with adversarial reward": ("ms_iteration", "AllegroHand-cpo", "AllegroHand-sapg"),
     "SAPG's iteration over PPO's": ("ms_iteration", "AllegroHand-sapg", "AllegroHand-ppo"),
     "steps per second of a population over those of its members one after another": (

@@ -45,7 +45,7 @@ def test_ratios_pair_runs_and_divide_medians() -> None:
         line("AllegroHand-pbt", 0, 400.0) | {"training": 1.5e6},
     ]
     assert speed.ratios(rows) == [
-        "* CPO's iteration over SAPG's, without adversarial reward: 1.200 (1.150)",
+        "* CPO's iteration over SAPG's: 1.200 (1.150)",
         "* SAPG's iteration over PPO's: 2.000 ()",
         "* steps per second of a population over those of its members one after another: 1.500 (1.500)",
     ]
