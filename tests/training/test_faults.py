@@ -327,3 +327,10 @@ def test_five_interrupts_end_without_a_traceback(tmp_path: Path) -> None:
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert b"Traceback" not in errors
+
+
+def test_a_finished_run_removes_what_a_killed_save_left(tmp_path: Path) -> None:
+    folder = train(tiny(tmp_path / "run", 2), make_env=drift)
+    (folder.checkpoints / ".removing-00000001").mkdir()
+    train(tiny(tmp_path / "run", 2), make_env=drift)
+    assert [path.name for path in folder.checkpoints.iterdir() if path.name.startswith(".")] == []

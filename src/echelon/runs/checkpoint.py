@@ -399,10 +399,15 @@ def _remove(path: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _tidy(root: Path) -> None:
-    """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
+def remove_leftovers(root: Path) -> None:
+    """Delete the hidden folders of a killed save."""
     for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _tidy(root: Path) -> None:
+    """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
+    remove_leftovers(root)
     for path in root.glob("*.replaced"):
         if not path.with_suffix("").exists():
             os.rename(path, path.with_suffix(""))

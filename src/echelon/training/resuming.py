@@ -26,6 +26,7 @@ def resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | Non
 
 
 def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> Checkpoint | None:
+    checkpoint.remove_leftovers(folder.checkpoints)  # a run that is done saves no more, which would remove them too
     found = checkpoint.load_newest(folder, view.message) if iteration is None else checkpoint.load(folder, iteration)
     if found is None and folder.lost_checkpoints and not checkpoint.any_saved(folder):
         raise UserError(
