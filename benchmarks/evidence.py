@@ -214,12 +214,12 @@ class Sitting:
 
 
 def first_to_meet(
-    lines: Sequence[Mapping[str, float]], metric: str, threshold: float, more: bool = True
+    lines: Sequence[Mapping[str, float]], metric: str, threshold: float, more: bool = True, window: int = WINDOW
 ) -> Mapping[str, float] | None:
     """The first line at which the metric's mean over a window meets the threshold; None if it never does."""
     values = [line.get(metric, math.nan) for line in lines]  # NaN before the first episode ends, which meets nothing
-    for end in range(WINDOW, len(lines) + 1):
-        mean = sum(values[end - WINDOW : end]) / WINDOW
+    for end in range(window, len(lines) + 1):
+        mean = sum(values[end - window : end]) / window
         if mean >= threshold if more else mean <= threshold:
             return lines[end - 1]
     return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import read_lines
 from evidence import first_to_meet
 from running import Row, Study
 
@@ -17,7 +18,6 @@ from echelon.config.variants import VARIANTS, with_settings
 from echelon.diagnostics.divergence import nearest_policy
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
-from echelon.runs.genealogy import read_genealogy
 from echelon.runs.metrics import read_metrics
 from echelon.tasks import preset
 from echelon.tasks.cartpole.task import CartpoleConfig
@@ -162,8 +162,9 @@ def takeovers(run: RunFolder, folder: Path) -> Row:
     """How often members were replaced; the genealogy itself goes beside the results."""
     if run.config.algo != "pbt":
         return {}
-    shutil.copy(run.path / "population/genealogy.jsonl", folder / f"genealogy-s{run.config.seed}.jsonl")
-    lines = [line for line in read_genealogy(run) if "donor" in line]
+    genealogy = run.path / "population/genealogy.jsonl"
+    shutil.copy(genealogy, folder / f"genealogy-s{run.config.seed}.jsonl")
+    lines = [line for line in read_lines(genealogy) if "donor" in line]
     return {"takeovers": len(lines), "copies": sum(line["copied"] for line in lines)}
 
 
