@@ -1,4 +1,4 @@
-"""Take the pictures of docs/report.md: `python docs/shoot_report.py REPORT.html`, with a Chromium installed."""
+"""Take the pictures of docs/report.md: `python docs/shoot_report.py report/index.html`, with a Chromium installed."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         for name, (section, width, height, dark, phone) in SHOTS.items():
             with browser.page(report, width, height, dark, phone) as page:
-                page.wait_for("document.querySelector('#contents a')")
+                page.wait_for("window.Report?.ready")
                 settle(page, section)
                 page.screenshot(HERE / "images" / f"{name}.png")
     finally:

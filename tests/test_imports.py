@@ -37,7 +37,7 @@ NEVER = {
     "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench"},
 }
 ONLY = {
-    "report": {"runs", "config", "errors"},
+    "report": {"runs", "config", "console", "errors"},
     "tasks": {"sim", "envs", "config", "errors", "device"},
     "sim": {"envs", "errors", "device"},
     "ranks": {"errors"},
@@ -97,7 +97,7 @@ def test_presets_need_neither_torch_nor_a_simulator() -> None:
 
 
 def test_a_report_needs_no_torch() -> None:
-    assert loaded_by("import echelon.commands.report, echelon.report.write, echelon.report.csv_files") == []
+    assert loaded_by("import echelon.commands.report, echelon.report.write, echelon.report.page") == []
 
 
 def loaded_by(code: str) -> list[str]:

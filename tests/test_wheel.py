@@ -43,7 +43,7 @@ def test_it_trains_records_and_reports(site: Path, tmp_path: Path) -> None:
     echelon(site, tmp_path, "record", "run", "--format", "html")
     echelon(site, tmp_path, "report", "run")
     echelon(site, tmp_path, "new-task", "Arm")
-    assert (tmp_path / "run" / "report" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "run" / "report" / "index.html").stat().st_size > 100_000
     assert (tmp_path / "run" / "replay" / "all.html").stat().st_size > 100_000
     config = (tmp_path / "run" / "config.json").read_text()
     assert '"git_revision": null' in config  # it is not the checkout that ran

@@ -39,7 +39,7 @@ def test_an_environment_of_ones_own_trains(tmp_path: Path) -> None:
         "train DeceptiveReach --device cpu --iterations 1 --out s",
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "r" / "report" / "report.html").exists()
+    assert (tmp_path / "r" / "report" / "index.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_it_trains_resumes_to_the_bit_evaluates_and_reports(
     scores = evaluate(whole, num_envs=4, make_env=make_env).scores
     assert sorted({score.policy for score in scores}) == [0, 1, 2]
     assert cli.main(["report", str(whole.path), str(parts.path), "--out", str(tmp_path / "report")]) == 0
-    page = (tmp_path / "report" / "report.html").read_text()
+    page = (tmp_path / "report" / "index.html").read_text()
     assert "RING" in page
     assert json.loads((whole.path / "config.json").read_text())["colour"] == 6
 

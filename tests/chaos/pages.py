@@ -41,7 +41,7 @@ def injected(place: Path, tries: int, rng: random.Random) -> Outcome:
                 outcome.tries += 1
                 outcome.check(page.evaluate("typeof hacked") == "undefined", f"a script ran: {names}")
                 outcome.check(page.errors == [], f"{names}: {page.errors}")
-                page.wait_for("Report.ready")  # sections are drawn one after the other
+                page.wait_for("window.Report?.ready")  # sections are drawn one after the other
                 shown = page.evaluate("document.querySelector('#runs-table').textContent")
                 outcome.check(all(name.strip() in shown for name in names[1:]), f"a name is not shown: {names}")
     finally:

@@ -57,4 +57,4 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     said: list[str] = []
     paths = [root, root / "more" / "Hopper-ppo-s3", odd]
     contents = read_contents(paths, "return")
-    return Written(contents, write_report(contents, root / "report", said.append), said)
+    return Written(contents, write_report(contents, root / "report", said.append, figures=5.5), said)

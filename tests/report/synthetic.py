@@ -1,7 +1,10 @@
 """Run folders as a trainer would have written them, for reports of any size."""
 
+import base64
+import gzip
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,12 @@ def write_run(
         maps = [_distances(config, i, generator, iterations) for i in range(1, iterations + 1, 10)]
         (path / "diagnostics" / "kl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in maps))
     return path
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    """The data of a page."""
+    (packed,) = re.findall(r'id="data">([^<]*)<', page.read_text())
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def write_evaluation(path: Path, value: float, iteration: int) -> None:

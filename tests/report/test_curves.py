@@ -1,34 +1,28 @@
-"""Thinned curves, bands over runs, and where a curve reaches a score, by hand."""
+"""Thinned curves and bands over runs, by hand."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-from report.synthetic import write_run
 
-from echelon.report.curves import BAND_POINTS, Band, at_step, band, reaches, thin
-from echelon.report.reading import Run, read_run
+from echelon.report.curves import BAND_POINTS, at_step, band, thin
 
 
-def with_column(tmp_path: Path, values: list[float]) -> Run:
-    run = read_run(write_run(tmp_path, iterations=len(values)))
-    run.columns["x"] = np.array(values)
-    return run
-
-
-def test_thinning_averages_equal_shares(tmp_path: Path) -> None:
-    run = with_column(tmp_path, [1.0, 3.0, 5.0, math.nan, math.nan, math.nan, 2.0])
-    np.testing.assert_allclose(thin(run, "x", 7), run.columns["x"])
+def test_thinning_averages_equal_shares() -> None:
+    column = np.array([1.0, 3.0, 5.0, math.nan, math.nan, math.nan, 2.0])
+    np.testing.assert_allclose(thin(column, 7), column)
     # Seven lines in three shares: 1 3 5 | - - | - 2.
-    np.testing.assert_allclose(thin(run, "x", 3), [3.0, math.nan, 2.0])
-    np.testing.assert_allclose(thin(run, "x", 1), [11 / 4])
+    np.testing.assert_allclose(thin(column, 3), [3.0, math.nan, 2.0])
+    np.testing.assert_allclose(thin(column, 1), [11 / 4])
 
 
 def test_a_band_of_two_runs() -> None:
     x = np.array([0.0, 10.0])
-    found = band([(x, np.array([0.0, 10.0])), (x, np.array([4.0, 14.0]))])
+    curves = [(x, np.array([0.0, 10.0])), (x, np.array([4.0, 14.0]))]
+    found, unsure = band(curves, min_runs=2), band(curves)
     assert found is not None
+    assert unsure is not None
+    assert np.isnan(unsure.low).all()  # two runs are too few for an interval
     np.testing.assert_allclose(found.x, np.linspace(0, 10, BAND_POINTS))
     np.testing.assert_allclose(found.mean, found.x + 2)
     np.testing.assert_allclose(found.deviation, math.sqrt(8))
@@ -62,16 +56,6 @@ def test_gaps_are_bridged_and_empty_curves_ignored() -> None:
     np.testing.assert_allclose(found.mean, 2 * found.x)
     assert band([(x, np.array([1.0, math.nan, math.nan]))]) is None
     assert band([]) is None
-
-
-def test_reaching_a_score() -> None:
-    y = np.array([1.0, 3.0, 2.0, 6.0])
-    curve = Band(np.array([0.0, 10.0, 20.0, 30.0]), y, *(np.zeros(4),) * 5)
-    assert reaches(curve, 2.0) == pytest.approx(5.0)
-    assert reaches(curve, 3.0) == pytest.approx(10.0)
-    assert reaches(curve, 4.0) == pytest.approx(25.0)
-    assert reaches(curve, 0.5) == 0.0
-    assert math.isnan(reaches(curve, 6.1))
 
 
 def test_a_score_at_a_step_averages_the_last_twentieth_before_it() -> None:

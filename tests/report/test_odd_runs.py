@@ -89,7 +89,7 @@ def test_they_are_shown_with_what_can_be_read(tmp_path: Path) -> None:
         odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/run\xff"))
         paths.append(write_run(tmp_path, "sapg", iterations=20).rename(odd))
     write_report(read_contents(paths, "return"), tmp_path / "report")
-    with (tmp_path / "report" / "csv" / "runs.csv").open() as file:
+    with (tmp_path / "report" / "runs.csv").open() as file:
         found = {row["run"] for row in csv.DictReader(file)}
     assert {name if name.startswith("$") else f"'{name}" for name in NAMES} <= found
     assert os.name == "nt" or "run\\xff" in found

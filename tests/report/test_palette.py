@@ -13,7 +13,6 @@ import pytest
 from report.synthetic import write_run
 
 from echelon.report.methods import Method, group_runs
-from echelon.report.page_file import page
 from echelon.report.palette import COLOURS, DARK_COLOURS, DASHES, looks
 from echelon.report.reading import read_run
 
@@ -101,8 +100,3 @@ def test_algorithms_keep_their_colours_and_no_line_comes_twice(tmp_path: Path) -
     many = [Method(f"CPO {k}", "cpo", (runs[1],)) for k in range(len(COLOURS) * len(DASHES))]
     assert len(set(looks(many))) == len(many)
     assert len({look.colour for look in looks(many)[:8]}) == 8
-
-
-def test_the_page_has_the_same_colours() -> None:
-    text = page({}, {}, "")
-    assert all(f"--c{i}: {colour};" in text for colours in (COLOURS, DARK_COLOURS) for i, colour in enumerate(colours))

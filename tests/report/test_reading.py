@@ -34,7 +34,7 @@ def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     assert run.settings["policies"] == 6  # what the default stands for
     assert run.machine["device"] == "a CPU"
     assert run.machine["revision"] == "0123456789+changes"
-    assert "unshown/0" not in run.columns
+    assert "loss/0" in run.columns  # any metric can be drawn
 
 
 def test_the_final_score_is_the_mean_of_the_last_twentieth(tmp_path: Path) -> None:
@@ -126,13 +126,11 @@ def test_settings_of_a_task_nobody_knows_are_read(tmp_path: Path) -> None:
     assert read_run(path).settings["env.arms"] == 3
 
 
-@pytest.mark.parametrize("count", [2, 11])
-def test_one_broken_folder_does_not_stop_few_or_many_others(tmp_path: Path, count: int) -> None:
-    """Many are read by several processes."""
-    paths = [write_run(tmp_path, "ppo", seed=seed, iterations=3) for seed in range(count)]
+def test_one_broken_folder_does_not_stop_others(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path, "ppo", seed=seed, iterations=3) for seed in range(2)]
     (tmp_path / "empty").mkdir()
     runs, problems = read_runs([paths[0], tmp_path / "empty", *paths[1:]])
-    assert [run.config.seed for run in runs] == list(range(count))
+    assert [run.config.seed for run in runs] == [0, 1]
     assert [one.sentence for one in problems] == ["it is empty"]
     assert runs[-1].columns["gradient_steps"].tolist() == [5.0, 10.0, 15.0]
 
@@ -141,7 +139,7 @@ def test_a_folder_of_runs_stands_for_them(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, seed=seed, iterations=2) for seed in (1, 0)]
     for name in ("logs", "half/checkpoints", "report"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "report" / "report.html").write_text("")
+    (tmp_path / "report" / "index.html").write_text("")
     assert find_runs([tmp_path, runs[0]]) == [runs[1], runs[0], tmp_path / "half"]
     assert find_runs([tmp_path / "report", tmp_path / "logs"]) == [tmp_path / "logs"]
 
@@ -158,20 +156,6 @@ def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     runs, _ = read_runs(paths)
     same = "CartpoleSwingup-cpo-s0"
     assert [run.name for run in runs] == [f"a/{same}", f"b/{same}", "CartpoleSwingup-ppo-s0"]
-
-
-def test_a_run_from_before_gradient_steps_were_logged_has_no_such_axis(tmp_path: Path) -> None:
-    """Nor has one that a newer version resumed: half an axis would bend the curve."""
-    path = write_run(tmp_path, iterations=4)
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    assert read_run(path).columns["gradient_steps"].tolist() == [10, 20, 30, 40]
-    for old in (2, 4):
-        for line in lines[:old]:
-            line.pop("gradient_steps", None)
-        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        run = read_run(path)
-        assert "gradient_steps" not in run.columns
-        assert run.notes == ["from before gradient steps were logged, so not among the curves over them"]
 
 
 def test_an_algorithm_from_outside_is_read_like_any_other(tmp_path: Path) -> None:

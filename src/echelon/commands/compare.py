@@ -221,7 +221,7 @@ def _call(words: list[str], log: Path) -> int:
 def record_best(contents: "Contents", logs: Path) -> None:
     """Record an episode of the runs whose replay the report will show. Each in a process of its own, since a report
     without moving pictures is better than none."""
-    from echelon.report.player import MAX_REPLAYS, best_runs
+    from echelon.report.page import MAX_REPLAYS, best_runs
     from echelon.runs.replays import replay_path
 
     for run in best_runs(contents, lambda run: run.finished)[:MAX_REPLAYS]:

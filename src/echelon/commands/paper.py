@@ -75,9 +75,10 @@ def run(arguments: list[str]) -> int:
         print(f"Stopped. The same command resumes:  {shlex.join(['echelon', 'paper', *arguments])}")
         return INTERRUPTED
     out = order.out / name
-    EXHIBITS[name].draw([job.path for job in jobs if job.name not in failed], out, width)
-    for table in sorted(out.glob("*.md")):
-        print(f"\n{table.read_text()}")
+    rows = EXHIBITS[name].draw([job.path for job in jobs if job.name not in failed], out, width)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip())
     print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
     return 1 if failed else 0
 

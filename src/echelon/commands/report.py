@@ -1,4 +1,4 @@
-"""`echelon report`: one page that shows what runs did, with its figures and tables."""
+"""`echelon report`: one page that shows what runs did."""
 
 import time
 import webbrowser
@@ -20,12 +20,14 @@ class ReportFlags:
     """Folder to write to; a folder named report in the run, or beside several runs, unless given."""
     score: str = "return"
     """What decides which method is better: return, successes, or whatever else the task logs of an episode."""
+    figures: bool = False
+    """Draw figures (PDF, PNG) and a table (LaTeX) for papers too."""
     column: str = "5.5in"
     """Width of the figures in print: 3.25in for one of two columns, 5.5in for one."""
     open: bool = False
     """Open the page in a browser."""
     watch: float | None = None
-    """Write the page anew every so many seconds while runs go on; figures come last."""
+    """Write the page again every so many seconds while runs are trained."""
 
 
 def run(arguments: list[str]) -> int:
@@ -54,9 +56,9 @@ def run(arguments: list[str]) -> int:
         if given.open:
             webbrowser.open(address)
         if given.watch:
-            print(f"The page is {address}, written anew every {given.watch:g} s until all runs have finished")
+            print(f"The page is {address}, written again every {given.watch:g} s until all runs have finished")
             contents = _watch(paths, given.score, out, given.watch)
-    write_report(contents, out, width=width)
+    write_report(contents, out, figures=width if given.figures else None)
     return 0
 
 

@@ -55,6 +55,18 @@ def figure(number: float) -> str:
     return f"{number:,.{max(0, decimals)}f}"
 
 
+def pair(mean: float, deviation: float) -> str:
+    """`79,374 ± 1`: both to the same decimals, three digits of the larger that matter, four from a hundred on."""
+    if not math.isfinite(mean):
+        return "–"
+    size = max(abs(mean), deviation if math.isfinite(deviation) else 0.0)
+    spread = math.isfinite(deviation)
+    if size != 0 and (size >= 1e7 or size < 1e-3):
+        return f"{mean:.1e} ± {deviation:.1e}" if spread else f"{mean:.1e}"
+    decimals = 0 if size == 0 else max(0, 2 - math.floor(math.log10(size)) + (size >= 100))
+    return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}" if spread else f"{mean:,.{decimals}f}"
+
+
 def sparkline(values: Sequence[float], width: int) -> str:
     """Draw the course of a quantity in one line; each character is the mean of a stretch of the values."""
     thinned = values[:: 1 + len(values) // 1024]  # drawing stays cheap however long a run is

@@ -1,53 +1,60 @@
-"""Methods compared: final scores, probability of improvement, and steps to reach another's score."""
+"""Methods compared: final scores, one figure over all tasks, probability of improvement, and the headline."""
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from echelon.report.contents import Contents, Scored
-from echelon.report.curves import reaches, thin
+from echelon.console.wording import pair
+from echelon.report.contents import Contents
+from echelon.report.curves import thin
 from echelon.report.methods import Method
 from echelon.report.reading import Run
-from echelon.report.significance import Sample, holm, sample, welch
 from echelon.report.statistics import (
+    MIN_SEEDS,
     Interval,
+    Sample,
     Scores,
     bootstrap_interval,
+    holm,
     interquartile_mean,
     probability_of_improvement,
+    sample,
+    welch,
 )
 
 SIGNIFICANCE_LEVEL = 0.05
 """A difference is significant below this p."""
+MAX_NAMED = 4
+"""Tasks that the headline tells one by one."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one task."""
+    """One method on one task. It is scored at `steps`, or at the end of its runs if that is None."""
 
     task: str
     method: str
     sample: Sample
     iqm: float
     interval: Interval
-    """95 % bootstrap interval of the IQM."""
+    """95 % bootstrap interval of the IQM, from five seeds on."""
     best: bool
     """Whether its mean is the highest of the task."""
     p: float
     """p of Welch's test against the best; NaN for the best itself."""
     p_holm: float
     """The same, corrected for all comparisons of the table."""
+    bold: bool
+    """As in the paper: the best, and all that do not differ significantly from it. Never with fewer than five seeds of
+    either, nor where only one method was run."""
     steps: float | None = None
-    """Environment steps at which it was scored; None: at the end of its runs."""
     provisional: bool = False
-    """Whether its runs have not finished."""
-
-    @property
-    def bold(self) -> bool:
-        """As in the paper: the best, and all that do not differ significantly from it. One run each is no test."""
-        return self.best or self.p > SIGNIFICANCE_LEVEL
+    comparable: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,82 +65,60 @@ class Improvement:
     other: str
     probability: float
     interval: Interval
-    """95 % bootstrap interval; NaN where one side has a single run of every task."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Environment steps until one method's mean curve reaches the final score of another."""
-
-    task: str
-    method: str
-    other: str
-    steps: float
-    """NaN if it never does."""
-    share: float
-    """`steps` over the steps of the other."""
-
-
-def score_table(contents: Contents) -> list[Cell]:
-    """A cell per task and method, ordered by task. What was stopped early is scored where it stands, and not tested."""
-    found: list[tuple[str, str, Scored, bool, float]] = []
-    for task in contents.tasks:
-        scored = {method.name: contents.scored(method, task) for method in contents.methods}
-        row = {name: one for name, one in scored.items() if one is not None}
-        samples = {name: sample(one.values) for name, one in row.items() if one.comparable}
-        best = max(samples, key=lambda name: samples[name].mean, default="")
-        for name, one in row.items():
-            p = welch(samples[name], samples[best]) if name in samples and name != best else math.nan
-            found.append((task, name, one, name == best, p))
-    corrected = holm([p for *_, p in found])
-    return [
-        Cell(
-            task,
-            name,
-            sample(one.values),
-            float(interquartile_mean(one.values)),
-            bootstrap_interval(one.values),
-            best,
-            p,
-            p_holm,
-            one.steps,
-            one.provisional,
-        )
-        for (task, name, one, best, p), p_holm in zip(found, corrected, strict=True)
-    ]
-
-
-def contested(contents: Contents) -> list[str]:
-    """Tasks on which two methods or more can be compared: of the others no method can be the best."""
-    return [task for task in contents.tasks if sum(bool(contents.scores(m, task)) for m in contents.methods) > 1]
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A method over all contested tasks, by normalised scores."""
+    """A method over all contested tasks, by normalised scores, a stratum per task."""
 
     method: str
     iqm: float
     interval: Interval
-    """95 % stratified bootstrap interval of the IQM."""
     strata: tuple[Scores, ...]
-    """Normalised scores, a task each."""
 
     def profile(self, levels: Scores) -> Scores:
         """Share of runs above each level, every task counted alike."""
         return np.mean([(stratum[None, :] > levels[:, None]).mean(axis=1) for stratum in self.strata], axis=0)
 
 
+def score_table(contents: Contents) -> list[Cell]:
+    """A cell per task and method, ordered by task. What was stopped early is scored where it stands, and not tested."""
+    cells: list[Cell] = []
+    for task in contents.tasks:
+        row = [(method.name, one) for method in contents.methods if (one := contents.scored(method, task))]
+        samples = {name: sample(one.values) for name, one in row if one.comparable}
+        best = max(samples, key=lambda name: samples[name].mean, default="")
+        for name, one in row:
+            tested = name in samples and len(samples) > 1
+            p = welch(samples[name], samples[best]) if tested and name != best else math.nan
+            enough = tested and min(samples[name].runs, samples[best].runs) >= MIN_SEEDS
+            bold = enough and (name == best or p > SIGNIFICANCE_LEVEL)
+            iqm, interval = float(interquartile_mean(one.values)), interval_of(contents, [one.values])
+            state = (one.steps, one.provisional, one.comparable)
+            cells.append(Cell(task, name, sample(one.values), iqm, interval, name == best, p, p, bold, *state))
+    corrected = holm([cell.p for cell in cells])
+    return [replace(cell, p_holm=p_holm) for cell, p_holm in zip(cells, corrected, strict=True)]
+
+
+def interval_of(contents: Contents, strata: Sequence[Sequence[float] | Scores], **given: Any) -> Interval:
+    """A bootstrap interval where every stratum has enough seeds, and the comparison is the report's own."""
+    enough = contents.at is None and min(map(len, strata)) >= MIN_SEEDS
+    return bootstrap_interval(*strata, **given) if enough else Interval()
+
+
+def contested(contents: Contents) -> list[str]:
+    """Tasks on which two methods or more can be compared: on the others no method can be the best."""
+    return [task for task in contents.tasks if sum(bool(contents.scores(m, task)) for m in contents.methods) > 1]
+
+
 def aggregates(contents: Contents) -> list[Aggregate]:
     """Methods that ran every contested task; see `normalised` for the scale."""
-    tasks = contested(contents)
+    rows = [normalised(contents, task) for task in contested(contents)]
     found = []
-    for method in contents.methods:
-        rows = [normalised(contents, task).get(method.name) for task in tasks]
-        strata = tuple(row for row in rows if row is not None)
-        if tasks and len(strata) == len(tasks):
-            interval = bootstrap_interval(*strata)
-            found.append(Aggregate(method.name, float(interquartile_mean(*strata)), interval, strata))
+    for name in [method.name for method in contents.methods]:
+        strata = tuple(row[name] for row in rows if name in row)
+        if rows and len(strata) == len(rows):
+            found.append(Aggregate(name, float(interquartile_mean(*strata)), interval_of(contents, strata), strata))
     return found
 
 
@@ -149,9 +134,8 @@ def normalised(contents: Contents, task: str) -> dict[str, Scores]:
 
 def _start(run: Run, metric: str) -> float:
     """The first value of a thinned curve."""
-    values = thin(run, metric) if metric in run.columns else np.array([])
-    known = values[np.isfinite(values)]
-    return float(known[0]) if len(known) else math.nan
+    values = thin(run.columns[metric]) if metric in run.columns else np.array([])
+    return next((float(value) for value in values if math.isfinite(value)), math.nan)
 
 
 def improvements(contents: Contents) -> list[Improvement]:
@@ -161,8 +145,7 @@ def improvements(contents: Contents) -> list[Improvement]:
         pairs = [(contents.scores(a, task), contents.scores(b, task)) for task in contents.tasks]
         strata = [side for ours, theirs in pairs if ours and theirs for side in (ours, theirs)]
         if strata:
-            tested = any(min(len(ours), len(theirs)) > 1 for ours, theirs in pairs)
-            low, high = bootstrap_interval(*strata, statistic=_mean_improvement) if tested else (math.nan, math.nan)
+            low, high = interval_of(contents, strata, statistic=_mean_improvement)
             probability = float(_mean_improvement(*map(np.asarray, strata)))
             found.append(Improvement(a.name, b.name, probability, Interval(low, high)))
             found.append(Improvement(b.name, a.name, 1 - probability, Interval(1 - high, 1 - low)))
@@ -175,21 +158,49 @@ def _mean_improvement(*strata: Scores) -> Scores:
     return np.mean([probability_of_improvement(ours, theirs) for ours, theirs in pairs], axis=0)
 
 
-def reach_table(contents: Contents) -> list[Reach]:
-    """Every ordered pair of methods on every task, by training returns: evaluations have no curve."""
-    found = []
-    for task in contents.tasks:
-        bands = {method.name: contents.band(method, task, contents.score) for method in contents.methods}
-        finals = {method.name: _final(contents, method, task) for method in contents.methods}
-        for a, b in itertools.permutations(bands, 2):
-            ours, theirs = bands[a], bands[b]
-            if ours is None or theirs is None or math.isnan(finals[b]):
-                continue
-            steps = reaches(ours, finals[b])
-            found.append(Reach(task, a, b, steps, steps / float(theirs.x[-1])))
-    return found
-
-
 def _final(contents: Contents, method: Method, task: str) -> float:
     """Mean training return at the end, of runs that have finished."""
     return sample([run.final(contents.score) for run in contents.counted(method, task) if run.finished]).mean
+
+
+def headline(contents: Contents) -> str:
+    """What the comparison says, with n and p."""
+    tasks, cells = contested(contents), score_table(contents)
+    late = " No run has finished yet: this is provisional, at the steps that all have reached."
+    late = "" if any(contents.basis(task).finished for task in contents.tasks) else late
+    if not tasks:
+        return f"No task was run by two methods, so none can be called better.{late}"
+    rows = [
+        sorted((c for c in cells if c.task == task and c.comparable), key=lambda c: -c.sample.mean) for task in tasks
+    ]
+    wins = Counter(row[0].method for row in rows)
+    first = [method.name for method in contents.methods if wins[method.name] == max(wins.values())]
+    of = f"{len(tasks)} tasks"
+    have = f"{first[0]} has" if len(first) == 1 else f"{' and '.join(first)} each have"
+    of = of if len(tasks) == len(contents.tasks) else f"the {of} that two or more methods ran"
+    lead = f"{have} the highest mean {contents.score_name} on {max(wins.values())} of {of}. " if len(tasks) > 1 else ""
+    if len(tasks) <= MAX_NAMED:
+        return lead + " ".join(_told(contents, *row[:2]) for row in rows) + late
+    sure = sum(row[1].p < SIGNIFICANCE_LEVEL and min(cell.sample.runs for cell in row[:2]) >= MIN_SEEDS for row in rows)
+    counts = [cell.sample.runs for row in rows for cell in row]
+    return f"{lead}The lead over the second is beyond chance on {sure}; n = {min(counts)} to {max(counts)}.{late}"
+
+
+def _told(contents: Contents, best: Cell, second: Cell) -> str:
+    """One task in a sentence: the two best, and what the test between them says."""
+    fewest = min(best.sample.runs, second.sample.runs)
+    p = "p < 0.001" if second.p < 0.001 else f"p = {second.p:.3f}"
+    beyond = "beyond chance" if second.p < SIGNIFICANCE_LEVEL else "may be chance"
+    test = (
+        f"{p}, {'too few seeds to tell' if fewest < MIN_SEEDS else beyond}"
+        if fewest > 1
+        else "single runs prove nothing"
+    )
+    trained = {method.name: _final(contents, method, best.task) for method in contents.methods}
+    top = max(trained, key=lambda name: (math.isfinite(trained[name]), trained[name]))
+    other = f" In training {top} ends highest." if top != best.method and contents.basis(best.task).evaluated else ""
+    numbers = [f"{pair(cell.sample.mean, cell.sample.deviation)} (n = {cell.sample.runs})" for cell in (best, second)]
+    return (
+        f"On {best.task}, {best.method} has the highest {contents.basis_words(best.task)}, {numbers[0]}, before "
+        f"{second.method} with {numbers[1]}: {test}.{other}"
+    )

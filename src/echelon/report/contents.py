@@ -3,15 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from echelon.report.curves import Band, at_step, band, thin
+from echelon.console.wording import count
+from echelon.report.curves import Band, Curve, at_step, band, thin
 from echelon.report.methods import Method
 from echelon.report.reading import Problem, Run
 
 SAME_BUDGET = 1.05
 """Runs whose lengths differ by less are compared at their ends: the final score averages over as much."""
-
-Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,10 @@ class Basis:
 
 @dataclass(frozen=True)
 class Scored:
-    """What the runs of one method score on one task."""
+    """What the runs of one method score on one task, after `steps` or at their ends."""
 
     values: list[float]
     steps: float | None
-    """Where they were compared; None: at their ends."""
     provisional: bool
     """Whether they are of runs that have not finished."""
     comparable: bool
@@ -48,12 +47,18 @@ class Contents:
     problems: list[Problem]
     score: str
     """The metric that decides who is better, `NAME/leader`."""
-    _bands: dict[Key, Band | None] = field(default_factory=dict, repr=False)
-    _scored: dict[tuple[str, str], Scored | None] = field(default_factory=dict, repr=False)
+    at: float | None = None
+    """Environment steps to compare at; None: where the rules of docs/report.md say."""
+    _known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(run.task for run in self.runs))
+
+    @property
+    def score_name(self) -> str:
+        """The score as a reader calls it."""
+        return self.score.removesuffix("/leader").replace("_", " ")
 
     def counted(self, method: Method, task: str) -> list[Run]:
         """A method's runs of a task, each seed once: a seed that was run again says nothing new."""
@@ -61,28 +66,38 @@ class Contents:
 
     def basis(self, task: str) -> Basis:
         """What the runs of a task are compared by; see docs/report.md, "What is compared"."""
+        if self.at is not None:
+            return Basis(evaluated=False, steps=self.at, finished=True)
         runs = [run for method in self.methods for run in self.counted(method, task)]
         finished = [run for run in runs if run.finished]
         lengths = [run.env_steps for run in finished or runs]
         equal = bool(finished) and max(lengths) <= SAME_BUDGET * min(lengths)
-        evaluated = equal and all(math.isfinite(_evaluated(run, self.score)) for run in finished)
+        evaluated = equal and all(math.isfinite(run.evaluated(self.score)) for run in finished)
         return Basis(evaluated, None if equal else min(lengths), bool(finished))
+
+    def basis_words(self, task: str) -> str:
+        """What the numbers of a task are."""
+        basis = self.basis(task)
+        words = f"{'evaluated' if basis.evaluated else 'training'} {self.score_name}"
+        return words if basis.steps is None else f"{words} at {count(basis.steps)} steps"
 
     def scored(self, method: Method, task: str) -> Scored | None:
         """The scores of a method's runs of a task; None if there are none. Cached, since every table needs it."""
         key = (method.name, task)
-        if key not in self._scored:
-            self._scored[key] = self._score(method, task)
-        return self._scored[key]
+        if key not in self._known:
+            self._known[key] = self._score(method, task)
+        return self._known[key]
 
     def _score(self, method: Method, task: str) -> Scored | None:
-        basis, runs = self.basis(task), self.counted(method, task)
+        basis, runs, steps = self.basis(task), self.counted(method, task), self.basis(task).steps
         ready = [run for run in runs if run.finished] if basis.finished else runs
-        comparable, steps = bool(ready), basis.steps
+        if self.at is not None:
+            ready = runs = [run for run in runs if run.env_steps >= self.at * (1 - 1e-9)]
+        comparable = bool(ready)
         if not ready and runs:  # stopped early while others of the task have finished
             ready, steps = runs, min(run.env_steps for run in runs)
         if basis.evaluated and comparable:
-            values = [_evaluated(run, self.score) for run in ready]
+            values = [run.evaluated(self.score) for run in ready]
         else:
             values = [self.training_score(run, steps) for run in ready]
         values = [value for value in values if math.isfinite(value)]
@@ -97,17 +112,22 @@ class Contents:
         """A run's score by its training metric, at its end or after so many environment steps."""
         if self.score not in run.columns:
             return math.nan
-        if steps is None or run.env_steps <= SAME_BUDGET * steps:
+        if steps is None or (self.at is None and run.env_steps <= SAME_BUDGET * steps):
             return run.final(self.score)
-        return at_step(thin(run, "env_steps"), thin(run, self.score), steps)
+        return at_step(*curve(run, "env_steps", self.score), steps)
 
     def band(self, method: Method, task: str, metric: str, axis: str = "env_steps") -> Band | None:
         """Mean curve and spread of a method's runs of a task; cached, since tables and figures both need it."""
         key = (method.name, task, metric, axis)
-        if key not in self._bands:
+        if key not in self._known:
             runs = [run for run in self.counted(method, task) if metric in run.columns and axis in run.columns]
-            self._bands[key] = band([(thin(run, axis), thin(run, metric)) for run in runs])
-        return self._bands[key]
+            self._known[key] = band([curve(run, axis, metric) for run in runs])
+        return self._known[key]
+
+
+def curve(run: Run, axis: str, metric: str) -> Curve:
+    """A metric of a run against an axis, thinned."""
+    return thin(run.columns[axis]), thin(run.columns[metric])
 
 
 def once(runs: Sequence[Run]) -> list[Run]:
@@ -120,5 +140,7 @@ def once(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if longest[run.config.seed] is run]
 
 
-def _evaluated(run: Run, metric: str) -> float:
-    return run.evaluation.of(metric) if run.evaluation else math.nan
+def mapped_runs(contents: Contents, method: Method, task: str) -> list[Run]:
+    """A method's runs of a task with KL maps of one size, that of the first."""
+    runs = [run for run in contents.counted(method, task) if run.distances]
+    return [run for run in runs if run.config.num_policies == runs[0].config.num_policies]

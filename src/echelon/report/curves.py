@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from echelon.report.reading import Run
-from echelon.report.statistics import interquartile_mean
+from echelon.report.statistics import MIN_SEEDS, interquartile_mean
 
 CURVE_POINTS = 300
 """Points of a thinned curve, each the mean of an equal share of the iterations."""
@@ -16,6 +15,8 @@ BAND_POINTS = 200
 RESAMPLES = 1000
 
 Column = NDArray[np.float64]
+Curve = tuple[Column, Column]
+"""x and y."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Band:
     """Sample deviation; 0 for a single run."""
     iqm: Column
     low: Column
-    """Bounds of the 95 % bootstrap interval of the IQM."""
+    """Bounds of the 95 % bootstrap interval of the IQM; NaN where too few runs have a value."""
     high: Column
     runs: Column
-    """How many runs got that far."""
+    """How many runs have a value."""
 
 
 def at_step(x: Column, y: Column, steps: float) -> float:
@@ -43,9 +44,8 @@ def at_step(x: Column, y: Column, steps: float) -> float:
     return float(last.mean() if len(last) else y[reached][-1])
 
 
-def thin(run: Run, name: str, points: int = CURVE_POINTS) -> Column:
-    """A metric of a run, averaged over at most `points` equal shares of its lines; NaN where a share has no value."""
-    column = run.columns[name]
+def thin(column: Column, points: int = CURVE_POINTS) -> Column:
+    """Averages over at most `points` equal shares of a column; NaN where a share has no value."""
     count = min(points, len(column))
     share = np.arange(len(column)) * count // len(column)
     known = np.isfinite(column)
@@ -54,44 +54,44 @@ def thin(run: Run, name: str, points: int = CURVE_POINTS) -> Column:
     return np.divide(totals, numbers, out=np.full(count, np.nan), where=numbers > 0)
 
 
-def band(curves: Sequence[tuple[Column, Column]]) -> Band | None:
-    """Average the curves `(x, y)` of the runs of one method; None if none has two points."""
-    finite = [np.isfinite(x) & np.isfinite(y) for x, y in curves]
-    known = [(x[kept], y[kept]) for (x, y), kept in zip(curves, finite, strict=True) if kept.sum() > 1]
-    if not known:
+def common_grid(curves: Sequence[Curve], points: int = BAND_POINTS) -> Column | None:
+    """Places from the first to the last known point of any curve; None if none has two points."""
+    known = [x[np.isfinite(x) & np.isfinite(y)] for x, y in curves]
+    known = [x for x in known if len(x) > 1]
+    return np.linspace(min(x[0] for x in known), max(x[-1] for x in known), points) if known else None
+
+
+def on_grid(curve: Curve, grid: Column) -> Column:
+    """Interpolate a curve, gaps bridged; NaN outside of it, and everywhere if it has fewer than two points."""
+    kept = np.isfinite(curve[0]) & np.isfinite(curve[1])
+    x, y = curve[0][kept], curve[1][kept]
+    return np.interp(grid, x, y, left=np.nan, right=np.nan) if len(x) > 1 else np.full(len(grid), np.nan)
+
+
+def band(curves: Sequence[Curve], min_runs: int = MIN_SEEDS) -> Band | None:
+    """Average the curves of the runs of one method; None if none has two points."""
+    grid = common_grid(curves)
+    if grid is None:
         return None
-    grid = np.linspace(min(x[0] for x, _ in known), max(x[-1] for x, _ in known), BAND_POINTS)
-    values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in known])
-    return _summary(grid, values)
+    found = summary(grid, np.array([on_grid(curve, grid) for curve in curves]), min_runs)
+    kept = found.runs > 0
+    return Band(*(getattr(found, name)[kept] for name in Band.__dataclass_fields__))
 
 
-def _summary(grid: Column, values: NDArray[np.float64]) -> Band:
+def summary(grid: Column, values: Column, min_runs: int = MIN_SEEDS) -> Band:
     """Statistics over runs of `values [runs, points]`, separately for each set of runs that have values."""
     generator = np.random.default_rng(0)
     columns = np.full((6, len(grid)), np.nan)
     present = np.isfinite(values)
     for pattern in np.unique(present, axis=1).T:
-        runs = values[pattern]
-        if not len(runs):
-            continue
         where = (present == pattern[:, None]).all(axis=0)
-        stretch = runs[:, where].T  # [points, runs]
-        drawn = stretch[:, generator.integers(len(runs), size=(RESAMPLES, len(runs)))]
-        low, high = np.quantile(interquartile_mean(drawn), (0.025, 0.975), axis=-1)
-        spread = stretch.std(axis=-1, ddof=1) if len(runs) > 1 else np.zeros(len(stretch))
-        centres = stretch.mean(axis=-1), spread, interquartile_mean(stretch)
-        columns[:, where] = *centres, low, high, np.full(len(stretch), len(runs))
-    kept = present.any(axis=0)
-    return Band(grid[kept], *columns[:, kept])
-
-
-def reaches(curve: Band, score: float) -> float:
-    """The x at which the mean first reaches `score`, linearly interpolated; NaN if it never does."""
-    above = np.flatnonzero(curve.mean >= score)
-    if not len(above):
-        return float("nan")
-    first = above[0]
-    if first == 0:
-        return float(curve.x[0])
-    (x0, x1), (y0, y1) = curve.x[first - 1 : first + 1], curve.mean[first - 1 : first + 1]
-    return float(x0 + (score - y0) / (y1 - y0) * (x1 - x0))
+        stretch = values[pattern][:, where].T  # [points, runs]
+        count = stretch.shape[1]
+        columns[5, where] = count
+        if count:
+            spread = stretch.std(axis=-1, ddof=1) if count > 1 else np.zeros(len(stretch))
+            columns[:3, where] = stretch.mean(axis=-1), spread, interquartile_mean(stretch)
+        if count >= max(2, min_runs):
+            drawn = stretch[:, generator.integers(count, size=(RESAMPLES, count))]
+            columns[3:5, where] = np.quantile(interquartile_mean(drawn), (0.025, 0.975), axis=-1)
+    return Band(grid, *columns)

@@ -1,9 +1,11 @@
 """Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed."""
 
+import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from echelon.config import ALGORITHMS
 from echelon.report.reading import Run
@@ -44,7 +46,7 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
         for run in same:
             usual = {name: _usual(same, run.task, name) for name in varied}
             told = [name for name in varied if len(varied) == 1 or worded(run.settings.get(name)) != usual[name]]
-            parts = [f"{_label(name)} {worded(run.settings.get(name))}" for name in told]
+            parts = [f"{re.sub('[._]', ' ', name)} {worded(run.settings.get(name))}" for name in told]
             groups[" · ".join([title, *parts])].append(run)
     methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
     return sorted(methods, key=_rank)
@@ -62,23 +64,20 @@ def _rank(method: Method) -> tuple[int, bool, int]:
     return place, bool(method.runs[0].config.variant), method.name.count(" · ")
 
 
-def differing(runs: Sequence[Run]) -> list[str]:
-    """Settings that are not the same in all of `runs`, by name."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    return [name for name in names if len({worded(run.settings.get(name)) for run in runs}) > 1]
+def differing(runs: Sequence[Run], what: str = "settings") -> list[str]:
+    """Names of settings, or of what describes the `machine`, that are not the same in all of `runs`."""
+    known = [getattr(run, what) for run in runs]
+    return [
+        name for name in dict.fromkeys(itertools.chain(*known)) if len({worded(one.get(name)) for one in known}) > 1
+    ]
 
 
 def _varied(same: Sequence[Run]) -> list[str]:
-    """Settings in which runs of one name and one task differ. Settings that differ only between
-    tasks do not count: each task has its preset."""
+    """Settings in which runs of one task differ. Differences between tasks do not count: each has its preset."""
     varied: dict[str, None] = {}
     for task in dict.fromkeys(run.task for run in same):
         varied |= dict.fromkeys(differing([run for run in same if run.task == task]))
-    return [name for name in varied if not _is_no_method(name)]
-
-
-def _is_no_method(name: str) -> bool:
-    return bool({name, name.split(".")[0]} & set(NOT_THE_METHOD))
+    return [name for name in varied if not {name, name.split(".")[0]} & {*NOT_THE_METHOD}]
 
 
 def _usual(runs: Sequence[Run], task: str, name: str) -> str:
@@ -86,13 +85,7 @@ def _usual(runs: Sequence[Run], task: str, name: str) -> str:
     return Counter(worded(run.settings.get(name)) for run in runs if run.task == task).most_common(1)[0][0]
 
 
-def _label(name: str) -> str:
-    """A setting's name with its group, without which `coef` would not say of what."""
-    return name.replace(".", " ").replace("_", " ")
-
-
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(NamedTuple):
     """Methods of one task that differ in one numeric setting only."""
 
     task: str
@@ -106,8 +99,7 @@ def find_sweeps(methods: Sequence[Method], task: str) -> list[Sweep]:
     found = []
     for algo in dict.fromkeys(method.algo for method in methods):
         here = [(method, method.on(task)[0]) for method in methods if method.algo == algo and method.on(task)]
-        varied = [name for name in differing([run for _, run in here]) if not _is_no_method(name)]
-        varied = [name for name in varied if name != "variant"]
+        varied = [name for name in _varied([run for _, run in here]) if name != "variant"]
         for setting in varied:
             groups: dict[tuple[str, ...], dict[float, Method]] = defaultdict(dict)
             for method, run in here:

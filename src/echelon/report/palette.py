@@ -12,7 +12,7 @@ from echelon.report.methods import Method
 COLOURS = ("#E12F00", "#044189", "#438C6C", "#D760AD", "#6A3200", "#5831F5", "#302526", "#0A96F3")
 DARK_COLOURS = ("#FF9E61", "#1C8EFE", "#16FFD1", "#F60B7A", "#B47F04", "#AB68B1", "#9BA5AC", "#3DC3FF")
 """The same hues for a dark ground."""
-DASHES = tuple((0, dashes) for dashes in ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (4, 1), (1, 1), (6, 1, 1, 1), (3, 3)))
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (4, 1), (1, 1), (6, 1, 1, 1), (3, 3))
 
 
 class Look(NamedTuple):

@@ -5,20 +5,19 @@ steps with five seeds; no number is read off a curve. Returns of another simulat
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 
+from echelon.console.wording import pair
 from echelon.report.contents import Contents
-from echelon.report.figures import STYLE, kl_figures, method_curves, save_figure
+from echelon.report.figures import write_figures
 from echelon.report.methods import Method
-from echelon.report.payload import throughput
-from echelon.report.significance import Sample, sample
-from echelon.report.tables import Entry, Table, coupling_samples, pair, scores, write_table
-from echelon.report.write import read_contents
+from echelon.report.page import throughput
+from echelon.report.statistics import sample
+from echelon.report.write import Row, read_contents, score_rows, write_table
 
 DEXTEROUS = (
     *("ShadowHand", "AllegroHand", "AllegroKukaRegrasping", "AllegroKukaReorientation", "AllegroKukaThrow"),
@@ -36,149 +35,114 @@ TABLE_1 = {
 }
 """Mean and deviation by method at the end of training: the return of the two hands, successes of AllegroKuka."""
 TABLE_2 = {
-    "ShadowHand": {
-        "SAPG": (0.889, 0.0223),
-        "lambda_f_0.5": (0.403, 0.763),
-        "lambda_f_0.2": (0.297, 0.871),
-        "lambda_f_0.1": (0.222, 0.923),
-        "lambda_f_0.05": (0.187, 0.941),
-    },
-    "AllegroKukaReorientation": {
-        "SAPG": (0.608, 0.110),
-        "lambda_f_0.5": (0.420, 0.721),
-        "lambda_f_0.2": (0.276, 0.888),
-        "lambda_f_0.1": (0.214, 0.929),
-        "lambda_f_0.05": (0.199, 0.938),
-    },
+    "ShadowHand": ((0.889, 0.0223), (0.403, 0.763), (0.297, 0.871), (0.222, 0.923), (0.187, 0.941)),
+    "AllegroKukaReorientation": ((0.608, 0.110), (0.420, 0.721), (0.276, 0.888), (0.214, 0.929), (0.199, 0.938)),
 }
-"""Mean IS deviation and ESS rate at 5·10⁹ steps."""
+"""Mean IS deviation and ESS rate at 5·10⁹ steps, of SAPG and of each λ_f."""
 OVERHEAD = {"no_adversary": 0.24, "CPO": 0.52}
 """More wall-clock time than SAPG takes, with 24,576 environments; the text does not say of which task."""
 LAMBDAS = ("lambda_f_0.5", "lambda_f_0.2", "lambda_f_0.1", "lambda_f_0.05")
 
-Draw = Callable[[Sequence[Path], Path, float], None]
+PAPER = {
+    "score": {
+        (task, name): pair(*x) for task, row in TABLE_1.items() for name, x in zip(PUBLISHED_METHODS, row, strict=True)
+    },
+    "is_deviation": {
+        (task, name): f"{x:.3g}"
+        for task, row in TABLE_2.items()
+        for name, (x, _) in zip(("SAPG", *LAMBDAS), row, strict=True)
+    },
+    "ess": {
+        (task, name): f"{x:.3g}"
+        for task, row in TABLE_2.items()
+        for name, (_, x) in zip(("SAPG", *LAMBDAS), row, strict=True)
+    },
+    "more than SAPG": {("", name): f"{x:+.0%}" for name, x in OVERHEAD.items()},
+}
+"""What the paper prints, by quantity, task and method."""
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A table or figure of the paper: what must be trained for it, and how it is drawn."""
+    """A table or figure of the paper: what must be trained for it, and what it shows."""
 
     title: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     """Algorithms and variants by name."""
-    draw: Draw
-    """From run folders into a folder, at a width in inches."""
+    quantities: tuple[str, ...] = ("score",)
+    """What stands beside the paper's numbers, of `PAPER`."""
+    metrics: tuple[str, ...] = ()
+    """What is drawn over training besides the score."""
 
-
-def _curves(*metrics: str, maps: bool = False) -> Draw:
-    """Learning curves, mean and deviation as in the paper, and curves of `metrics`."""
-
-    def draw(paths: Sequence[Path], out: Path, width: float) -> None:
+    def draw(self, paths: Sequence[Path], out: Path, width: float) -> list[Row]:
+        """Draw figures into a folder at a width in inches, write the scores, and return ours beside the paper's."""
         contents = read_contents(paths, "return")
-        with rc_context(STYLE):
-            for metric in (contents.score, *metrics):
-                figure = method_curves(contents, metric, width)
-                if figure is not None:
-                    save_figure(figure, out / metric.removesuffix("/leader").replace("/", "_"))
-            for name, figure in kl_figures(contents, width) if maps else ():
-                save_figure(figure, out / name)
-        write_table(scores(contents), out / "scores")
-
-    return draw
-
-
-def _table_1(paths: Sequence[Path], out: Path, width: float) -> None:
-    """Final scores by task and method, ours above the paper's: successes where the paper counts them."""
-    contents = read_contents(paths, "return")
-    names = [method.name for method in contents.methods]
-    rows = []
-    for task in contents.tasks:
-        counted = task.startswith("AllegroKuka")
-        score = "successes/leader" if counted else contents.score
-        ours = Contents(contents.runs, contents.methods, [], score)
-        basis = ours.basis(task)
-        found = {method.name: sample(ours.scores(method, task)) for method in contents.methods}
-        what = f"{'successes' if counted else 'return'}, {'evaluated' if basis.evaluated else 'in training'}"
-        where = "" if basis.steps is None else f" at {basis.steps:.2g} steps"
-        rows.append([Entry(task), Entry(f"here: {what}{where}"), *(_measured(found[name]) for name in names)])
-        published = dict(zip(PUBLISHED_METHODS, TABLE_1.get(task, ()), strict=False))
-        theirs = (Entry(pair(*published[name])) if name in published else Entry("–") for name in names)
-        rows.append([Entry(""), Entry("the paper's"), *theirs])
-    caption = (
-        "Mean ± deviation, number of runs in brackets. The paper's are from its Table 1: five runs after 2·10^10 "
-        "environment steps in another simulator."
-    )
-    write_table(Table(["Task", "", *names], rows, caption), out / "table1")
+        write_figures(contents, out, width, self.metrics)
+        write_table(score_rows(contents), out / "scores.tex")
+        rows: list[Row] = [["task", "method", *(head for name in self.quantities for head in (name, "the paper's"))]]
+        for task in contents.tasks:
+            for method in contents.methods:
+                cells = [
+                    (_measured(contents, method, task, name), _published(task, method, name))
+                    for name in self.quantities
+                ]
+                rows.append([task, method.name, *(text for both in cells for text in both)])
+        write_table(rows, out / "beside_the_paper.tex")
+        return rows
 
 
-def _measured(found: Sample) -> Entry:
-    return Entry(f"{pair(found.mean, found.deviation)} ({found.runs})" if found.runs else "–")
+def _published(task: str, method: Method, quantity: str) -> str:
+    found = PAPER[quantity]
+    return found.get((task, method.name)) or found.get(("", method.name), "–")
 
 
-def _coupling(paths: Sequence[Path], out: Path, width: float) -> None:
-    """IS deviation and effective sample size, ours beside the paper's, and their curves."""
-    contents = read_contents(paths, "return")
-    rows = []
-    for task, method, samples in coupling_samples(contents):
-        published = TABLE_2.get(task, {}).get(method, (math.nan, math.nan))
-        pairs = zip(samples, published, strict=True)
-        cells = [text for ours, theirs in pairs for text in (pair(ours.mean, ours.deviation), _number(theirs))]
-        rows.append([Entry(task), Entry(method), *map(Entry, cells)])
-    heads = ["Task", "Method", "IS deviation", "the paper's", "ESS", "the paper's"]
-    caption = "When last measured, mean ± deviation over runs. The paper's are from its Table 2, at 5·10^9 steps."
-    write_table(Table(heads, rows, caption), out / "coupling")
-    _curves("is_deviation", "ess", "kl/follower_to_leader")(paths, out, width)
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "–"
-
-
-def _overhead(paths: Sequence[Path], out: Path, width: float) -> None:
-    """Seconds of an iteration, and how much more than SAPG's."""
-    contents = read_contents(paths, "return")
-    rows = []
-    for task in contents.tasks:
-        seconds = {method.name: _seconds(contents, method, task) for method in contents.methods}
-        base = seconds.get("SAPG", math.nan)
-        for name, value in seconds.items():
-            more = f"{value / base - 1:+.0%}" if math.isfinite(value / base) else "–"
-            theirs = f"{OVERHEAD[name]:+.0%}" if name in OVERHEAD else "–"
-            rows.append([Entry(task), Entry(name), Entry(pair(value, math.nan)), Entry(more), Entry(theirs)])
-    caption = (
-        "Seconds of an iteration, mean over a run without its diagnostics, and how much more than SAPG takes. The "
-        "paper's are from its appendix, of 24,576 environments."
-    )
-    heads = ["Task", "Method", "Seconds", "more than SAPG", "the paper's"]
-    write_table(Table(heads, rows, caption), out / "overhead")
+def _measured(contents: Contents, method: Method, task: str, quantity: str) -> str:
+    """A quantity of our own runs as text."""
+    runs = contents.counted(method, task)
+    if quantity == "score":
+        counts = task.startswith("AllegroKuka")  # where the paper counts successes
+        ours = replace(contents, score="successes/leader", _known={}) if counts else contents
+        found = sample(ours.scores(method, task))
+        return f"{pair(found.mean, found.deviation)} ({found.runs}), {ours.basis_words(task)}" if found.runs else "–"
+    if quantity == "more than SAPG":
+        base = next((_seconds(contents, one, task) for one in contents.methods if one.name == "SAPG"), math.nan)
+        seconds = _seconds(contents, method, task)
+        more = f" ({seconds / base - 1:+.0%})" if math.isfinite(seconds / base) else ""
+        return f"{pair(seconds, math.nan)} s{more}"
+    columns = [run.columns[quantity] for run in runs if quantity in run.columns]
+    found = sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
+    return pair(found.mean, found.deviation)
 
 
 def _seconds(contents: Contents, method: Method, task: str) -> float:
-    parts = [throughput(run)["parts"] for run in contents.counted(method, task)]
+    """Seconds of an iteration without its diagnostics, mean over runs."""
+    parts = [throughput(run)[1] for run in contents.counted(method, task)]
     totals = [sum(value for name, value in one.items() if name != "diagnostics") for one in parts if one]
     return float(np.mean(totals)) if totals else math.nan
 
 
+FOUR = ("ppo", "pbt", "sapg", "cpo")
+COUPLING = ("is_deviation", "ess", "kl/follower_to_leader")
 EXHIBITS = {
-    "table1": Exhibit("Performance on dexterous manipulation", DEXTEROUS, ("ppo", "pbt", "sapg", "cpo"), _table_1),
-    "figure2": Exhibit("Learning curves on ten tasks", ALL_TASKS, ("ppo", "pbt", "sapg", "cpo"), _curves()),
-    "lambda": Exhibit("Strength of the KL term", tuple(TABLE_2), ("sapg", *LAMBDAS), _curves()),
-    "coupling": Exhibit("IS deviation and effective sample size", tuple(TABLE_2), ("sapg", *LAMBDAS), _coupling),
+    "table1": Exhibit("Performance on dexterous manipulation", DEXTEROUS, FOUR),
+    "figure2": Exhibit("Learning curves on ten tasks", ALL_TASKS, FOUR),
+    "lambda": Exhibit("Strength of the KL term", tuple(TABLE_2), ("sapg", *LAMBDAS)),
+    "coupling": Exhibit("IS deviation and ESS", tuple(TABLE_2), ("sapg", *LAMBDAS), ("is_deviation", "ess"), COUPLING),
     "ablations": Exhibit(
         "CPO without KL term and without adversarial reward",
         ("ShadowHand", "AllegroHand"),
         ("cpo", "no_adversary", "no_pull"),
-        _curves("adversary/loss", maps=True),
+        metrics=("adversary/loss",),
     ),
     "entropy": Exhibit(
         "SAPG with and without entropy bonus",
         ("ShadowHand", "AllegroKukaRegrasping", "AllegroKukaReorientation"),
         ("sapg+entropy_off", "sapg+entropy_on"),
-        _curves("kl/follower_to_leader", maps=True),
+        metrics=("kl/follower_to_leader",),
     ),
     "overhead": Exhibit(
-        "What the KL term and the adversary cost", ("ShadowHand",), ("sapg", "no_adversary", "cpo"), _overhead
+        "What the KL term and the adversary cost", ("ShadowHand",), ("sapg", "no_adversary", "cpo"), ("more than SAPG",)
     ),
 }
 """Every exhibit by name."""

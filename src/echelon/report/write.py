@@ -1,20 +1,27 @@
-"""The report of some runs: one HTML file, with figures and tables beside it."""
+"""The report of some runs: one page and two CSV files, on request with figures and tables for papers beside them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import csv
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from echelon.console.wording import pair
 from echelon.errors import UserError, nearest
+from echelon.report.comparison import SIGNIFICANCE_LEVEL, score_table
 from echelon.report.contents import Contents, once
-from echelon.report.methods import Method, group_runs
-from echelon.report.page_file import page
-from echelon.report.payload import leader_metrics, payload
-from echelon.report.player import find_replays
+from echelon.report.methods import group_runs
+from echelon.report.page import page
 from echelon.report.reading import REPORT, Problem, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
-COLUMN_INCHES = 5.5
-"""Width of figures unless another is asked for: the text of a paper in one column."""
+TEX = {letter: f"\\{letter}" for letter in "{}$&#_%"} | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
+TEX |= {"±": r"$\pm$", "·": r"$\cdot$", "°": r"$^\circ$", "–": "--"}
+
+Row = Sequence[str]
+"""Cells of a table for papers; `**` around a text makes it bold."""
 
 
 def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Path, str] | None = None) -> Contents:
@@ -23,74 +30,57 @@ def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Pat
     `failures` says why the run in a folder ended early, where this is known.
     """
     failures = failures or {}
-    missing = [Problem(str(path), failures.get(Path(path), "")) for path in paths if not Path(path).exists()]
-    missing = [problem for problem in missing if problem.sentence]
-    named = {problem.path for problem in missing}
-    runs, problems = read_runs(find_runs(path for path in paths if str(path) not in named))
-    problems = [*missing, *(_explained(problem, failures) for problem in problems)]
-    for run in runs:
-        if run.path in failures:
-            run.notes.append(failures[run.path])
+    missing = {str(path): failures[Path(path)] for path in paths if Path(path) in failures and not Path(path).exists()}
+    runs, unread = read_runs(find_runs(path for path in paths if str(path) not in missing))
+    problems = [Problem(path, why) for path, why in missing.items()]
+    problems += [Problem(one.path, failures.get(Path(one.path), one.sentence)) for one in unread]
     if not runs:
         named = "; ".join(f"{problem.path}: {problem.sentence}" for problem in problems[:3])
         raise UserError(f"there is no run to report on ({named or 'no folder has one'})")
     metric = f"{score.removesuffix('/leader')}/leader"
-    known = dict.fromkeys(name for run in runs for name in leader_metrics(run))
+    known = dict.fromkeys(name for run in runs for name in run.leader_metrics)
     if metric not in known:
         words = [name.removesuffix("/leader") for name in known]
         raise UserError(
             f"no run logged {score} of its leader{nearest(score, words) or '; there are ' + ', '.join(words)}"
         )
     methods = group_runs(runs)
-    for method in methods:
-        _name_repeats(method)
+    for run in runs:
+        run.notes += [failures[run.path]] if run.path in failures else []
+        same = next(method for method in methods if run in method.runs).on(run.task)
+        kept = next(other for other in once(same) if other.config.seed == run.config.seed)
+        if run is not kept:
+            run.notes.append(f"repeats seed {run.config.seed} of {kept.name}, so not counted")
     return Contents(runs, methods, problems, metric)
 
 
-def _name_repeats(method: Method) -> None:
-    """Note on every run that repeats a seed which one counts instead."""
-    for task in dict.fromkeys(run.task for run in method.runs):
-        counted = {run.config.seed: run for run in once(method.on(task))}
-        for run in method.on(task):
-            kept = counted[run.config.seed]
-            if run is not kept:
-                run.notes.append(f"repeats seed {run.config.seed} of {kept.name}, so not counted")
-
-
-def _explained(problem: Problem, failures: Mapping[Path, str]) -> Problem:
-    """The problem with the reason from `failures`, if there is one."""
-    reason = failures.get(Path(problem.path))
-    return problem if reason is None else Problem(problem.path, reason)
-
-
 def write_report(
-    contents: Contents, out: Path, say: Callable[[str], None] = print, width: float = COLUMN_INCHES
+    contents: Contents, out: Path, say: Callable[[str], None] = print, figures: float | None = None
 ) -> Path:
-    """Write `report.html`, then `csv/`, `tables/` and `figures/`, `width` inches wide, into `out`; returns the page's
-    path. What is slow comes last, and `say` is told of it."""
-    from echelon.report.csv_files import write_csv_files
-    from echelon.report.figures import write_figures
-    from echelon.report.tables import write_tables
-
+    """Write `index.html`, `runs.csv` and `scores.csv` into `out`, and with `figures`, a width in inches, what papers
+    print into `out/figures`; returns the page's path."""
     for problem in contents.problems:
         say(f"not in the report: {problem.path}: {problem.sentence}")
+    written = write_page(contents, out)
+    say(f"The report is {written.resolve().as_uri()}")
     with _writing(out):
-        written = write_page(contents, out)
-        say(f"The report is {written.resolve().as_uri()}")
-        write_csv_files(contents, out / "csv")
-        write_tables(contents, out / "tables")
-        say("tables/ and csv/ are beside it; drawing figures/ ...")
-        drawn = write_figures(contents, out / "figures", width)
-        say(f"{drawn} figures, each as PDF, SVG and PNG")
+        _write_csv(out / "runs.csv", _runs(contents))
+        _write_csv(out / "scores.csv", _scores(contents))
+        if figures is not None:
+            from echelon.report.figures import write_figures
+
+            say("drawing figures/ ...")
+            drawn = write_figures(contents, out / "figures", figures)
+            write_table(score_rows(contents), out / "figures" / "scores.tex")
+            say(f"{drawn} figures, each as PDF and PNG, and scores.tex")
     return written
 
 
 def write_page(contents: Contents, out: Path, again: float | None = None) -> Path:
-    """Write `report.html` alone; in a browser it looks for a newer one every `again` seconds."""
+    """Write `index.html` alone; in a browser it looks for a newer one every `again` seconds."""
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        data = payload(contents) | ({"again": again} if again else {})
-        replace_durably(out / REPORT, page(data, find_replays(contents), _heading(contents)).encode())
+        replace_durably(out / REPORT, page(contents, again).encode())
     return out / REPORT
 
 
@@ -102,10 +92,65 @@ def _writing(out: Path) -> Iterator[None]:
         raise UserError(f"the report cannot be written to {out}: {error.strerror}; choose another --out") from None
 
 
-def _heading(contents: Contents) -> str:
-    """The page's title."""
-    if len(contents.runs) == 1:
-        return contents.runs[0].name
-    methods = " · ".join(method.name for method in contents.methods) if len(contents.methods) <= 6 else "Comparison"
-    tasks = contents.tasks
-    return f"{methods} on {tasks[0] if len(tasks) == 1 else f'{len(tasks)} tasks'}"
+def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write numbers with seven digits, empty where a value is missing. No clock time is among them, so that a
+    comparison that was interrupted and resumed writes the same bytes."""
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        csv.writer(file, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+
+
+def _csv_cell(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets a ' before it: folder names are untrusted."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.7g}" if math.isfinite(value) else ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r\n")) else value
+
+
+def _runs(contents: Contents) -> Iterator[Sequence[Any]]:
+    """A row per run: training metrics of the leader at its end, and its evaluation."""
+    metrics = list(dict.fromkeys(name for run in contents.runs for name in run.leader_metrics))
+    judged = [f"evaluated_{name.removesuffix('/leader')}" for name in metrics]
+    yield ("run", "task", "method", "seed", "policies", "iterations", "env_steps", "finished", *metrics, *judged)
+    for method in contents.methods:
+        for run in method.runs:
+            known = (run.name, run.task, method.name, run.config.seed, run.config.num_policies, run.iterations)
+            finals = [run.final(name) for name in metrics]
+            yield (*known, int(run.env_steps), run.finished, *finals, *(run.evaluated(name) for name in metrics))
+
+
+def _scores(contents: Contents) -> Iterator[Sequence[Any]]:
+    numbers = ("runs", "mean", "deviation", "iqm", "iqm_low", "iqm_high", "best", "p", "p_holm", "bold")
+    yield ("task", "method", "scored_by", "env_steps", "provisional", *numbers)
+    for cell in score_table(contents):
+        by = "evaluation" if contents.basis(cell.task).evaluated and not cell.provisional else "training"
+        tests = (cell.iqm, *cell.interval, cell.best, cell.p, cell.p_holm, cell.bold)
+        one = cell.sample
+        yield (cell.task, cell.method, by, cell.steps, cell.provisional, one.runs, one.mean, one.deviation, *tests)
+
+
+def score_rows(contents: Contents) -> list[Row]:
+    """Mean ± deviation (n), a row per task; bold and ° as in the page, parentheses around what is provisional."""
+    cells = {(cell.task, cell.method): cell for cell in score_table(contents)}
+    rows: list[Row] = [["", *(method.name for method in contents.methods)]]
+    for task in contents.tasks:
+        row = [task]
+        for cell in (cells.get((task, method.name)) for method in contents.methods):
+            doubtful = " °" if cell and not cell.bold and cell.p < SIGNIFICANCE_LEVEL < cell.p_holm else ""
+            text = f"{pair(cell.sample.mean, cell.sample.deviation)} ({cell.sample.runs}){doubtful}" if cell else "–"
+            row.append(f"**{text}**" if cell and cell.bold else f"({text})" if cell and cell.provisional else text)
+        rows.append(row)
+    return rows
+
+
+def write_table(rows: Sequence[Row], path: Path) -> None:
+    """Write a booktabs tabular; `\\usepackage{booktabs}` is all it needs."""
+
+    def line(row: Row) -> str:
+        texts = [re.sub(r"[\\^~±·°–{}$&#_%]", lambda found: TEX[found[0]], " ".join(text.split())) for text in row]
+        return " & ".join(re.sub(r"^\*\*(.*)\*\*$", r"\\textbf{\1}", text) for text in texts) + r" \\"
+
+    head = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", line(rows[0]), r"\midrule"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*head, *map(line, rows[1:]), r"\bottomrule", r"\end{tabular}", ""]))

@@ -1,46 +1,12 @@
-"use strict";
-/** The page's data, what the reader chose, and small tools that every other file uses. */
-const Report = {};
+/** The page's data, what the reader chose, and small tools. Everything was computed before; here it is shown and hidden. */
+const find = (id) => document.getElementById(id);
+const packed = Uint8Array.from(atob(find("data").textContent), (letter) => letter.charCodeAt(0));
+const data = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+const alone = data.runs.length === 1;
+const methodNames = Object.keys(data.methods);
 
-Report.data = JSON.parse(document.getElementById("data").textContent);
-Report.data.runs.forEach((run, index) => { run.index = index; });
-
-/** What the reader chose, as it was sent: see state.js. */
-Report.choice = {
-  hidden: new Set(), // indices of runs
-  off: new Set(), // indices of tasks
-  axis: "env_steps",
-  statistic: "mean",
-  metric: Report.data.score,
-  coupling: null,
-  single: false,
-  details: false,
-  at: null, // environment steps to compare at; null: at the end
-  theme: null,
-};
-/** Computed once per change. */
-Report.memo = (key, compute) => {
-  if (!Report.known.has(key)) Report.known.set(key, compute());
-  return Report.known.get(key);
-};
-Report.known = new Map();
-
-Report.alone = Report.data.runs.length === 1;
-Report.visible = () => Report.memo("visible", () => Report.data.runs.filter((run) =>
-  !Report.choice.hidden.has(run.index) && !Report.choice.off.has(Report.data.tasks.indexOf(run.task))));
-Report.runsOf = (method, task) => Report.memo(`runs ${method} ${task ?? ""}`, () =>
-  Report.visible().filter((run) => run.method === method && (!task || run.task === task)));
-/** Methods with a run that is not hidden, as indices. */
-Report.methods = (task) => Report.memo(`methods ${task ?? ""}`, () =>
-  Report.data.methods.map((_, index) => index).filter((index) => Report.runsOf(index, task).length));
-Report.tasks = () => Report.memo("tasks", () => Report.data.tasks.filter((task) => Report.visible().some((run) => run.task === task)));
-Report.find = (id) => document.getElementById(id);
-
-/** An element: attributes by name (`on` functions are listeners), then children. */
-Report.el = (tag, attributes = {}, ...children) => Report.dress(document.createElement(tag), attributes, children);
-Report.svg = (tag, attributes = {}, ...children) =>
-  Report.dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-Report.dress = (element, attributes, children) => {
+/** An element: attributes by name (functions are listeners), then children. */
+const dress = (element, attributes, children) => {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
@@ -48,95 +14,135 @@ Report.dress = (element, attributes, children) => {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
 };
+const el = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) => dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-/** Numbers the way people read them. */
-Report.count = (number) => {
-  if (!Number.isFinite(number)) return "–";
-  for (const [unit, suffix] of [[1e9, "\u202fG"], [1e6, "\u202fM"], [1e3, "\u202fk"]]) {
-    if (Math.abs(number) >= unit * 0.9995) {
-      const scaled = number / unit;
-      return scaled.toFixed(Math.abs(scaled) < 9.995 ? 2 : Math.abs(scaled) < 99.95 ? 1 : 0) + suffix;
-    }
-  }
-  return number.toFixed(0);
+/** Numbers the way people read them; null is a dash. */
+const known = (number) => number !== null && number !== undefined && Number.isFinite(number);
+const count = (number) => {
+  if (!known(number)) return "–";
+  const [unit, suffix] = [[1e9, "\u202fG"], [1e6, "\u202fM"], [1e3, "\u202fk"]].find(([size]) => Math.abs(number) >= size * 0.9995) ?? [1, ""];
+  const scaled = number / unit;
+  return scaled.toFixed(unit === 1 ? 0 : Math.abs(scaled) < 9.995 ? 2 : Math.abs(scaled) < 99.95 ? 1 : 0) + suffix;
 };
-/** Decimals that leave three digits that matter, four from a hundred on. */
-Report.decimals = (size) => (size === 0 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)) + (size >= 100 ? 1 : 0)));
-Report.fixed = (number, decimals) => number.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
-Report.figure = (number) => {
-  if (!Number.isFinite(number)) return "–";
-  const size = Math.abs(number);
-  if (size === 0) return "0";
-  if (size >= 1e7 || size < 1e-3) return number.toExponential(1);
-  return Report.fixed(number, Report.decimals(size));
+/** Three digits that matter, four from a hundred on; several numbers have the decimals of the largest. */
+const figures = (...numbers) => {
+  const size = Math.max(...numbers.filter(known).map(Math.abs), 0);
+  if (size && (size >= 1e7 || size < 1e-3)) return numbers.map((number) => (known(number) ? number.toExponential(1) : "–"));
+  const decimals = size ? Math.max(0, 2 - Math.floor(Math.log10(size)) + (size >= 100 ? 1 : 0)) : 0;
+  const format = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return numbers.map((number) => (known(number) ? number.toLocaleString("en", format) : "–"));
 };
-/** Mean and deviation to the same decimals, those of the larger. */
-Report.pair = (mean, deviation) => {
-  if (!Number.isFinite(deviation)) return Report.figure(mean);
-  const size = Math.max(Math.abs(mean), deviation);
-  if (size >= 1e7 || size < 1e-3) return `${Report.figure(mean)} ± ${Report.figure(deviation)}`;
-  const decimals = Report.decimals(size);
-  return `${Report.fixed(mean, decimals)} ± ${Report.fixed(deviation, decimals)}`;
-};
-Report.duration = (seconds) => {
-  if (!Number.isFinite(seconds)) return "–";
-  const total = Math.round(seconds);
-  const [hours, minutes] = [Math.floor(total / 3600), Math.floor(total / 60) % 60];
+const figure = (number) => figures(number)[0];
+const pair = (mean, deviation) => (known(deviation) ? figures(mean, deviation).join(" ± ") : figure(mean));
+const duration = (seconds) => {
+  if (!known(seconds)) return "–";
+  const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, Math.round(seconds) % 60];
   if (hours >= 48) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
-  if (hours) return `${hours} h ${String(minutes).padStart(2, "0")} min`;
-  return minutes ? `${minutes} min ${String(total % 60).padStart(2, "0")} s` : `${total} s`;
+  return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${rest} s` : `${rest} s`;
 };
-Report.probability = (p) => (!Number.isFinite(p) ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
-/** `upright_late/leader` as a reader calls it. */
-Report.metricName = (metric) => metric.replace("/leader", "").replaceAll("_", " ");
+const probability = (p) => (p < 0.001 ? "< 0.001" : p.toFixed(3));
+const metricName = (metric) => metric.replace("/leader", "").replaceAll("_", " ");
 
-/** Colours and dashes by method, the same as in the figures. */
-Report.colour = (method) => `c${Report.data.methods[method].colour}`;
-Report.dash = (method) => Report.data.dashes[Report.data.methods[method].dash].map((part) => (1.3 * part).toFixed(1)).join(" ");
-Report.key = (method) =>
-  Report.svg("svg", { class: `key ${Report.colour(method)}`, viewBox: "0 0 24 10", "aria-hidden": "true" },
-    Report.svg("line", { x1: 0, y1: 5, x2: 24, y2: 5, "stroke-dasharray": Report.dash(method) }));
-Report.swatch = (colour) => Report.el("span", { class: `swatch ${colour}`, "aria-hidden": "true" });
+/** What the reader chose; it is in the address, so that a link shows what its sender saw. */
+const choice = { hidden: new Set(), axis: "env_steps", statistic: "mean", curves: data.score, diagnostics: "", curvesLog: "", curvesSmooth: "0", diagnosticsLog: "", diagnosticsSmooth: "0", single: "", details: "", at: "0", theme: "" };
+const words = new URLSearchParams(location.hash.slice(1));
+for (const name of Object.keys(choice)) if (name !== "hidden" && words.has(name)) choice[name] = words.get(name);
+words.getAll("hidden").forEach((key) => choice.hidden.add(key));
+const usual = { axis: "env_steps", statistic: "mean", curves: data.score, curvesSmooth: "0", diagnosticsSmooth: "0", at: "0" };
+const remember = () => {
+  const now = new URLSearchParams(Object.entries(choice).filter(([name, value]) => name !== "hidden" && value !== (usual[name] ?? "")));
+  choice.hidden.forEach((key) => now.append("hidden", key));
+  history.replaceState(null, "", `#${now}`);
+};
+const shownMethod = (method) => !choice.hidden.has(`method ${method}`);
+const shownTask = (task) => !choice.hidden.has(`task ${task}`);
+/** Whether a run, or what else has a run, a method or a task, is not hidden. */
+const shown = ({ run, method, task }) => !(run && choice.hidden.has(`run ${run}`)) && (!method || shownMethod(method)) && (!task || shownTask(task));
+const shownRuns = () => data.runs.filter((run) => shown({ ...run, run: run.name }));
+const hide = (key, yes) => { choice.hidden[yes ? "add" : "delete"](key); changed(); };
 
-/** A method's name beside its colour, or where colours come twice its line. */
-Report.named = (method) => {
-  const { methods } = Report.data;
-  const twice = new Set(methods.map(({ colour }) => colour)).size < methods.length;
-  return twice ? [Report.key(method), ` ${methods[method].name}`] : [Report.swatch(Report.colour(method)), methods[method].name];
-};
-
-/** Buttons of which one is pressed. */
-Report.segments = (label, options, get, set) => {
-  const group = Report.el("div", { class: "segments", role: "group", "aria-label": label });
-  const draw = () => group.replaceChildren(...options().map(([value, name]) => Report.el("button", {
-    type: "button", "aria-pressed": String(get() === value), "data-value": value,
-    onclick: () => { set(value); Report.changed(); group.querySelector(`[data-value="${value}"]`).focus(); },
-  }, name)));
-  Report.onChange(draw);
-  return group;
-};
-/** A list to choose from; it hides itself where there is no choice. */
-Report.select = (label, options, get, set) => {
-  const list = Report.el("select", { "aria-label": label, onchange: () => { set(list.value); Report.changed(); } });
-  Report.onChange(() => {
-    list.replaceChildren(...options().map(([value, name]) => Report.el("option", { value, selected: String(get()) === String(value) }, name)));
-    list.hidden = options().length < 2;
-  });
-  return list;
-};
-/** A box to tick. */
-Report.tick = (label, id, get, set) => {
-  const input = Report.el("input", { type: "checkbox", id, onchange: () => { set(input.checked); Report.changed(); } });
-  Report.onChange(() => { input.checked = get(); });
-  return Report.el("label", { class: "pick" }, input, label);
-};
-/** Lists of tasks and seeds of `runs`, which set `state.task` and `state.seed`; `mean` is offered where seeds can be averaged. */
-Report.taskAndSeed = (runs, state, mean) => {
-  const tasks = () => [...new Set(runs.map((run) => run.task))].map((task) => [task, task]);
-  const seeds = () => {
-    const found = [...new Set(runs.filter((run) => run.task === state.task).map((run) => run.seed))].sort((a, b) => a - b).map((seed) => [seed, `seed ${seed}`]);
-    return mean && found.length > 1 ? [...found, [mean, "mean of the seeds"]] : found;
+/** Sections: `draw(body, controls)` fills them, unless `wanted` says that there is nothing to see. */
+const sections = [];
+const section = (id, draw, wanted = () => true) => {
+  const place = find(id);
+  const [body, controls] = [el("div", { class: "body" }), el("div", { class: "controls" })];
+  const fold = el("details", { open: true }, el("summary", {}, el("h2", {}, place.title)), el("p", { class: "caption" }, ...place.childNodes), controls, body);
+  place.removeAttribute("title");
+  place.replaceChildren(fold);
+  const link = el("a", { href: `#${id}`, onclick: (event) => { event.preventDefault(); fold.open = true; place.scrollIntoView(); } }, place.dataset.name ?? "");
+  fold.addEventListener("toggle", () => fold.open && changed(id));
+  const redraw = () => {
+    const { id: name, dataset: { value } } = place.contains(document.activeElement) ? document.activeElement : el("i");
+    body.replaceChildren();
+    draw(body, controls);
+    if (name || value) place.querySelector(name ? `#${name}` : `[data-value="${value}"]`)?.focus(); // What had the focus is drawn again too.
   };
-  return [Report.select("Task", tasks, () => state.task, (value) => { state.task = value; }),
-    Report.select("Seed", seeds, () => state.seed, (value) => { state.seed = value === mean ? value : Number(value); })];
+  sections.push({ id, place, fold, link, wanted, draw: redraw });
+};
+let [running, queue, soon] = [false, [], []]; // sections, and charts of those that have been drawn
+/** Draw what is on the screen, then the rest, each in its own time; or only the section in which something was chosen. */
+const changed = (only) => {
+  remember();
+  listeners.forEach((act) => act());
+  for (const one of sections) one.place.hidden = one.link.hidden = !one.wanted();
+  const away = ({ place }) => Math.max(place.getBoundingClientRect().top - innerHeight, -place.getBoundingClientRect().bottom, 0);
+  queue = sections.filter((one) => (!only || one.id === only || queue.includes(one)) && !one.place.hidden && one.fold.open);
+  queue.sort((a, b) => away(a) - away(b));
+  window.Report.ready = false;
+  if (!running) step();
+};
+const step = () => {
+  running = true;
+  if (soon.length) soon.shift()();
+  else queue.shift()?.draw();
+  if (soon.length || queue.length) setTimeout(step);
+  else [running, window.Report.ready] = [false, true];
+};
+const listeners = [];
+window.Report = { data, choice, changed, pair, ready: false };
+
+const within = (event) => event.target.closest("section").id;
+/** Controls that set a choice: buttons of which one is pressed, a list, a box to tick. */
+const segments = (name, options) => el("div", { class: "segments", role: "group" }, ...options.map(([value, text]) => el("button", {
+  type: "button", "aria-pressed": String(choice[name] === value), "data-value": value, onclick: (event) => { choice[name] = value; changed(within(event)); },
+}, text)));
+const select = (label, options, value, set) => el("select", { "aria-label": label, "data-value": label, hidden: options.length < 2, onchange: (event) => { set(event.target.value); changed(within(event)); } },
+  ...options.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value) }, text)));
+const tick = (name, text) => el("label", { class: "pick" }, el("input", {
+  type: "checkbox", "data-value": name, checked: choice[name] === "1", onchange: (event) => { choice[name] = event.target.checked ? "1" : ""; changed(within(event)); },
+}), text);
+
+/** A method's line and name. */
+const key = (method) => svg("svg", { class: "key", viewBox: "0 0 24 10", "aria-hidden": "true" }, svg("line", {
+  x1: 0, y1: 5, x2: 24, y2: 5, style: `stroke: var(--c${data.methods[method].colour})`, "stroke-dasharray": data.methods[method].dash.map((part) => 1.3 * part).join(" "),
+}));
+const named = (method) => [key(method), ` ${method}`];
+
+const sorted = {}; // table id: {column, down}
+const compare = (a, b) => (typeof a === "string" || typeof b === "string" ? String(a).localeCompare(String(b), "en", { numeric: true })
+  : (known(a) ? a : -Infinity) - (known(b) ? b : -Infinity));
+/** A table whose columns sort. Columns are {title, text, note}; cells {value, content, off, style, title}; `value` is what a column sorts by. */
+const table = (host, id, columns, rows) => {
+  const order = sorted[id];
+  const body = order && columns[order.column] ? [...rows].sort((a, b) => compare(a[order.column].value, b[order.column].value) * (order.down ? -1 : 1)) : rows;
+  const place = el("div", { class: "table", id });
+  const sort = (column) => {
+    sorted[id] = { column, down: order?.column === column ? !order.down : !columns[column].text };
+    place.replaceWith(table(host, id, columns, rows));
+    find(id).querySelectorAll("thead button")[column].focus();
+  };
+  const heads = columns.map((column, i) => el("th", { scope: "col", class: column.text ? "text" : null, "aria-sort": order?.column === i ? (order.down ? "descending" : "ascending") : null },
+    el("button", { type: "button", onclick: () => sort(i) }, column.content ?? column.title), column.note ? el("small", {}, column.note) : null));
+  const cells = (row) => row.map((cell, i) => el(i ? "td" : "th", {
+    scope: i ? null : "row", class: [columns[i].text ? "text" : "", cell.off ? "off" : ""].join(" ").trim() || null, title: cell.title, style: cell.style,
+  }, ...[cell.content ?? cell.value].flat()));
+  const copy = el("button", { type: "button", class: "copy", onclick: async () => {
+    const text = [...place.querySelectorAll("tr")].map((row) => [...row.children].map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join("\t")).join("\n");
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "copied";
+  } }, "copy");
+  place.append(el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...body.map((row) => el("tr", {}, ...cells(row)))))), copy);
+  host.append(place);
+  return place;
 };
