@@ -1,0 +1,423 @@
+// Smooth dynamics of a world: from qpos, qvel and ctrl to the inertia M and the force qfrc_smooth, in one kernel.
+//
+//   poses       x_b = x_parent(b) o local_b(qpos)                    1, 2
+//   inertia     I_b about the centre of mass c of b's tree           4
+//   axes        S_i = (axis, axis x (c - anchor))                    4
+//   velocity    v_b = sum of S_i qvel_i over b's ancestors           5
+//   forces      f_b = I_b a_b + v_b x* I_b v_b - applied_b           6     a_b = -g + sum of dS_i/dt qvel_i
+//   up the tree J_b = sum of I, F_b = sum of f over b's subtree      7
+//   M_ij = S_j . J_b(i) S_i     qfrc_smooth_i = -S_i . F_b(i) + springs, dampers, actuators     8, 9
+//
+// All spatial vectors of a tree (rotation first) are expressed at the tree's centre of mass in world axes, so going down
+// or up the tree is a plain sum. Poses and sums over ancestors double the distance that they cover each round
+// (`t.jump`: a body's ancestor 1, 2, 4, ... levels up). Sums over subtrees walk the bodies backwards, one lane a number.
+// Gravity compensation and xfrc_applied enter as forces on bodies, so their projection to joints costs nothing more.
+//
+// Shared memory, in numbers (AllegroHand 3.4 KB, AllegroKuka 5.3 KB):
+//
+//   Q NQ | V NV | P 3 NBODY positions | R 4 NBODY quaternions | X 3 NBODY centres of mass | Com 3 NBODY of subtrees
+//   I 10 NBODY    poses of geoms on their way out, then inertias: 6 of rotation, 3 mass times centre, mass
+//   S 6 NV        axes
+//   W 6 WIDE      anchors and axes of joints, then v, then J S
+//   A 6 NBODY     a, then f, then F
+//
+// FORCES 0 stops after velocities; EVERYTHING writes what stock MuJoCo Warp does, otherwise only what collision,
+// constraints, solver and `integrate` read.
+
+    SHARED float Q[NQ], V[NV], P[3 * NBODY], R[4 * NBODY], X[3 * NBODY], Com[3 * NBODY];
+    SHARED float I[INERTIAS], S[6 * NV], W[6 * WIDE], A[6 * NBODY];
+
+    auto inertia_times = [](const float* i, const spatial_vector& v) {
+        return spatial_vector(vec3(i[0] * v[0] + i[3] * v[1] + i[4] * v[2] - i[8] * v[4] + i[7] * v[5],
+                              i[3] * v[0] + i[1] * v[1] + i[5] * v[2] + i[8] * v[3] - i[6] * v[5],
+                              i[4] * v[0] + i[5] * v[1] + i[2] * v[2] - i[7] * v[3] + i[6] * v[4]),
+                         vec3(i[8] * v[1] - i[7] * v[2] + i[9] * v[3],
+                              i[6] * v[2] - i[8] * v[0] + i[9] * v[4],
+                              i[7] * v[0] - i[6] * v[1] + i[9] * v[5]));
+    };
+    auto top = [](const spatial_vector& v) { return vec3(v[0], v[1], v[2]); };
+    auto bottom = [](const spatial_vector& v) { return vec3(v[3], v[4], v[5]); };
+    auto cross_motion = [&](const spatial_vector& u, const spatial_vector& v) {
+        return spatial_vector(cross(top(u), top(v)), cross(bottom(u), top(v)) + cross(top(u), bottom(v)));
+    };
+    auto cross_force = [&](const spatial_vector& v, const spatial_vector& f) {
+        return spatial_vector(cross(top(v), top(f)) + cross(bottom(v), bottom(f)), cross(top(v), bottom(f)));
+    };
+    // Add to each body's vector those of all its ancestors.
+    auto sum_ancestors = [&](float* x) {
+        for (int round = 0; round < ROUNDS; ++round) {
+            spatial_vector sum[SLOTS];
+            UNROLL
+            for (int k = 0; k < SLOTS; ++k) {
+                const int b = 32 * k + lane;
+                if (b < NBODY) {
+                    const int up = t.jump.data[round * NBODY + b];
+                    sum[k] = load6(x + 6 * b);
+                    if (up) sum[k] = sum[k] + load6(x + 6 * up);
+                }
+            }
+            SYNC();
+            UNROLL
+            for (int k = 0; k < SLOTS; ++k)
+                if (32 * k + lane < NBODY) store6(x + 6 * (32 * k + lane), sum[k]);
+            SYNC();
+        }
+    };
+    // Poses of things that are fixed to bodies: computed a lane each, staged in shared memory, written side by side.
+    auto frames = [&](int count, const int* ids, const int* bodies, const float* pos, const float* quat, float* xpos, float* xmat) {
+        for (int start = 0; start < count; start += 32) {
+            const int rest = count - start < 32 ? count - start : 32;
+            if (lane < rest) {
+                const int id = ids[start + lane], b = bodies[id];
+                const Quat q = load4(R + 4 * b);
+                store3(I + 3 * lane, load3(P + 3 * b) + rotate(q, load3(pos + 3 * id)));
+                matrix(multiply(q, load4(quat + 4 * id)), I + 96 + 9 * lane);
+            }
+            SYNC();
+            for (int i = lane; i < 3 * rest; i += 32) xpos[3 * ids[start + i / 3] + i % 3] = I[i];
+            for (int i = lane; i < 9 * rest; i += 32) xmat[9 * ids[start + i / 9] + i % 9] = I[96 + i];
+            SYNC();
+        }
+    };
+
+    SYNC();  // another world may have been here before
+    for (int i = lane; i < NQ; i += 32) Q[i] = ROW(d.qpos)[i];
+    for (int i = lane; i < NV; i += 32) V[i] = ROW(d.qvel)[i];
+    SYNC();
+
+    // ---- 1. poses in the parent's frame; anchors and axes of joints too
+    float *Anchor = W, *Axis = W + 3 * NJNT;
+    for (int b = lane; b < NBODY; b += 32) {
+        const int mocap = m.body_mocapid.data[b];
+        vec3 p = load3(mocap < 0 ? SHARED_ROW(m.body_pos) + 3 * b : ROW(d.mocap_pos) + 3 * mocap);
+        Quat q = load4(mocap < 0 ? SHARED_ROW(m.body_quat) + 4 * b : ROW(d.mocap_quat) + 4 * mocap);
+        const int first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
+        for (int j = first; j < end; ++j) {
+            const int type = m.jnt_type.data[j], at = m.jnt_qposadr.data[j];
+            const vec3 axis = load3(SHARED_ROW(m.jnt_axis) + 3 * j);
+            vec3 anchor, direction;
+            if (type == FREE) {
+                p = load3(Q + at);
+                q = unit(load4(Q + at + 3));
+                anchor = p;
+                direction = axis;
+            } else {
+                const vec3 pivot = load3(SHARED_ROW(m.jnt_pos) + 3 * j);
+                anchor = p + rotate(q, pivot);
+                direction = rotate(q, axis);
+                if (type == BALL) {
+                    q = multiply(q, unit(load4(Q + at)));
+                    p = anchor - rotate(q, pivot);
+                } else {
+                    const float moved = Q[at] - SHARED_ROW(m.qpos0)[at];
+                    if (type == SLIDE) p = p + moved * direction;
+                    else {
+                        q = multiply(q, turn(axis, moved));
+                        p = anchor - rotate(q, pivot);
+                    }
+                }
+            }
+            store3(Anchor + 3 * j, anchor);
+            store3(Axis + 3 * j, direction);
+        }
+        store3(P + 3 * b, p);
+        store4(R + 4 * b, unit(q));
+    }
+    SYNC();
+
+    // ---- 2. poses in the world: each round puts the pose of the ancestor that a pose is relative to in front of it
+    for (int round = 0; round < ROUNDS; ++round) {
+        vec3 p[SLOTS];
+        Quat q[SLOTS];
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            const int b = 32 * k + lane;
+            if (b < NBODY) {
+                const int up = t.jump.data[round * NBODY + b];
+                p[k] = load3(P + 3 * b);
+                q[k] = load4(R + 4 * b);
+                if (up) {
+                    const Quat turned = load4(R + 4 * up);
+                    p[k] = load3(P + 3 * up) + rotate(turned, p[k]);
+                    q[k] = unit(multiply(turned, q[k]));
+                }
+            }
+        }
+        SYNC();
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            const int b = 32 * k + lane;
+            if (b < NBODY) {
+                store3(P + 3 * b, p[k]);
+                store4(R + 4 * b, q[k]);
+            }
+        }
+        SYNC();
+    }
+
+    // ---- 3. geoms and sites; tendons, whose lengths are weighted sums of joints
+    frames(NGEOM, t.geoms.data, m.geom_bodyid.data, SHARED_ROW(m.geom_pos), SHARED_ROW(m.geom_quat), ROW(d.geom_xpos), ROW(d.geom_xmat));
+#if EVERYTHING
+    frames(NSITE, t.sites.data, m.site_bodyid.data, SHARED_ROW(m.site_pos), SHARED_ROW(m.site_quat), ROW(d.site_xpos), ROW(d.site_xmat));
+    WRITE(d.xpos, P, 3 * NBODY)
+    WRITE(d.xquat, R, 4 * NBODY)
+    for (int b = lane; b < NBODY; b += 32) matrix(load4(R + 4 * b), ROW(d.xmat) + 9 * b);
+#endif
+    for (int k = lane; k < NTENDON; k += 32) {
+        const int start = m.ten_J_rowadr.data[k];
+        float length = 0.0f, velocity = 0.0f;
+        for (int i = start; i < start + m.ten_J_rownnz.data[k]; ++i) {
+            const int dof = m.ten_J_colind.data[i];
+            const float weight = t.tendon_weight.data[i];
+            length += weight * Q[t.dof_qposadr.data[dof]];
+            velocity += weight * V[dof];
+            ROW(d.ten_J)[i] = weight;
+        }
+        ROW(d.ten_length)[k] = length;
+        ROW(d.ten_velocity)[k] = velocity;
+    }
+
+    // ---- 4. centres of mass, inertias about them, axes
+    const float *mass = SHARED_ROW(m.body_mass), *subtree_mass = SHARED_ROW(m.body_subtreemass);
+    for (int b = lane; b < NBODY; b += 32) {
+        const vec3 x = load3(P + 3 * b) + rotate(load4(R + 4 * b), load3(SHARED_ROW(m.body_ipos) + 3 * b));
+        store3(X + 3 * b, x);
+        store3(Com + 3 * b, mass[b] * x);
+    }
+    SYNC();
+    if (lane < 3)
+        for (int b = NBODY - 1; b > 0; --b) Com[3 * m.body_parentid.data[b] + lane] += Com[3 * b + lane];
+    SYNC();
+    for (int b = lane; b < NBODY; b += 32) {
+        const float total = subtree_mass[b];
+        store3(Com + 3 * b, total < MINVAL ? load3(X + 3 * b) : load3(Com + 3 * b) / total);
+    }
+    SYNC();
+    WRITE(d.subtree_com, Com, 3 * NBODY)
+    for (int b = lane; b < NBODY; b += 32) {
+        float r[9];
+        matrix(multiply(load4(R + 4 * b), load4(SHARED_ROW(m.body_iquat) + 4 * b)), r);
+#if EVERYTHING
+        for (int i = 0; i < 9; ++i) ROW(d.ximat)[9 * b + i] = r[i];
+#endif
+        const vec3 i = load3(SHARED_ROW(m.body_inertia) + 3 * b);
+        const vec3 x = load3(X + 3 * b) - load3(Com + 3 * m.body_rootid.data[b]);
+        const float w = mass[b];
+        auto turned = [&](int row, int column) {
+            return r[3 * row] * i[0] * r[3 * column] + r[3 * row + 1] * i[1] * r[3 * column + 1] + r[3 * row + 2] * i[2] * r[3 * column + 2];
+        };
+        float* o = I + 10 * b;
+        o[0] = turned(0, 0) + w * (x[1] * x[1] + x[2] * x[2]);
+        o[1] = turned(1, 1) + w * (x[0] * x[0] + x[2] * x[2]);
+        o[2] = turned(2, 2) + w * (x[0] * x[0] + x[1] * x[1]);
+        o[3] = turned(0, 1) - w * x[0] * x[1];
+        o[4] = turned(0, 2) - w * x[0] * x[2];
+        o[5] = turned(1, 2) - w * x[1] * x[2];
+        o[6] = w * x[0];
+        o[7] = w * x[1];
+        o[8] = w * x[2];
+        o[9] = w;
+    }
+    for (int j = lane; j < NJNT; j += 32) {
+        const int type = m.jnt_type.data[j], b = m.jnt_bodyid.data[j], up = m.body_parentid.data[b];
+        float* s = S + 6 * m.jnt_dofadr.data[j];
+        const Quat turned = load4(R + 4 * up);
+        const vec3 anchor = load3(P + 3 * up) + rotate(turned, load3(Anchor + 3 * j)), axis = rotate(turned, load3(Axis + 3 * j));
+        const vec3 arm = load3(Com + 3 * m.body_rootid.data[b]) - anchor;
+        if (type == HINGE) store6(s, spatial_vector(axis, cross(axis, arm)));
+        else if (type == SLIDE) store6(s, spatial_vector(vec3(0.0f), axis));
+        else {
+            if (type == FREE) {
+                for (int i = 0; i < 18; ++i) s[i] = i % 7 == 3 ? 1.0f : 0.0f;
+                s += 18;
+            }
+            float r[9];
+            matrix(load4(R + 4 * b), r);
+            UNROLL
+            for (int i = 0; i < 3; ++i) {
+                const vec3 column(r[i], r[3 + i], r[6 + i]);
+                store6(s + 6 * i, spatial_vector(column, cross(column, arm)));
+            }
+        }
+#if EVERYTHING
+        store3(ROW(d.xanchor) + 3 * j, anchor);
+        store3(ROW(d.xaxis) + 3 * j, axis);
+#endif
+    }
+    SYNC();
+    WRITE(d.cdof, S, 6 * NV)
+#if EVERYTHING
+    WRITE(d.xipos, X, 3 * NBODY)
+    WRITE(d.cinert, I, 10 * NBODY)
+#endif
+
+    // ---- 5. velocities, and the accelerations that follow from them alone
+    for (int b = lane; b < NBODY; b += 32) {
+        spatial_vector v(0.0f);
+        const int first = m.body_dofadr.data[b], end = first + m.body_dofnum.data[b];
+        for (int i = first; i < end; ++i) v = v + V[i] * load6(S + 6 * i);
+        store6(W + 6 * b, v);
+    }
+    SYNC();
+    sum_ancestors(W);
+    for (int b = lane; b < NBODY; b += 32) {
+        const int up = m.body_parentid.data[b], first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
+        spatial_vector a(0.0f), v = load6(W + 6 * up);
+        for (int j = first; j < end; ++j) {
+            const int type = m.jnt_type.data[j], count = type <= BALL ? 3 : 1;
+            int dof = m.jnt_dofadr.data[j];
+            if (type == FREE) {
+                for (int i = dof; i < dof + 3; ++i) {
+                    v = v + V[i] * load6(S + 6 * i);
+#if EVERYTHING
+                    store6(ROW(d.cdof_dot) + 6 * i, spatial_vector(0.0f));
+#endif
+                }
+                dof += 3;
+            }
+            const spatial_vector before = v;
+            for (int i = dof; i < dof + count; ++i) {
+                const spatial_vector s = load6(S + 6 * i), rate = cross_motion(before, s);
+                a = a + V[i] * rate;
+                v = v + V[i] * s;
+#if EVERYTHING
+                store6(ROW(d.cdof_dot) + 6 * i, rate);
+#endif
+            }
+        }
+        if (up == 0) a = a - spatial_vector(vec3(0.0f), load3(SHARED_ROW(m.opt_gravity)));
+        store6(A + 6 * b, a);
+    }
+    SYNC();
+#if EVERYTHING
+    WRITE(d.cvel, W, 6 * NBODY)
+#endif
+#if FORCES
+    sum_ancestors(A);
+
+    // ---- 6. forces on bodies
+#if EVERYTHING
+    WRITE(d.cacc, A, 6 * NBODY)
+    SYNC();
+#endif
+    for (int b = lane; b < NBODY; b += 32) {
+        const spatial_vector v = load6(W + 6 * b);
+        spatial_vector f = inertia_times(I + 10 * b, load6(A + 6 * b)) + cross_force(v, inertia_times(I + 10 * b, v));
+#if !EVERYTHING
+        const float* applied = ROW(d.xfrc_applied) + 6 * b;
+        const vec3 push = load3(applied) - mass[b] * SHARED_ROW(m.body_gravcomp)[b] * load3(SHARED_ROW(m.opt_gravity));
+        const vec3 arm = load3(X + 3 * b) - load3(Com + 3 * m.body_rootid.data[b]);
+        f = f - spatial_vector(load3(applied + 3) + cross(arm, push), push);
+#endif
+        store6(A + 6 * b, b ? f : spatial_vector(0.0f));
+    }
+    SYNC();
+
+    // ---- 7. up the tree: lanes 0 to 9 sum inertias, 10 to 15 forces
+    if (lane < 16) {
+        const int width = lane < 10 ? 10 : 6;
+        float* x = lane < 10 ? I + lane : A + lane - 10;
+        for (int b = NBODY - 1; b > 0; --b) {
+            const int up = m.body_parentid.data[b];
+            if (up || lane >= 10) x[width * up] += x[width * b];
+        }
+    }
+    SYNC();
+#if EVERYTHING
+    WRITE(d.crb, I, 10 * NBODY)
+    WRITE(d.cfrc_int, A, 6 * NBODY)
+#else
+    for (int k = lane; k < NFREE; k += 32)
+        for (int i = 0; i < 10; ++i) ROW(d.crb)[10 * t.free.data[k] + i] = I[10 * t.free.data[k] + i];
+#endif
+
+    // ---- 8. inertia in the order of MuJoCo's sparse rows
+    for (int i = lane; i < NV; i += 32) store6(W + 6 * i, inertia_times(I + 10 * m.dof_bodyid.data[i], load6(S + 6 * i)));
+    SYNC();
+    for (int k = lane; k < NC; k += 32) {
+        const int i = m.M_hinit_i.data[k], j = m.M_colind.data[k];
+        const float armature = i == j ? SHARED_ROW(m.dof_armature)[i] : 0.0f;
+        ROW(d.M)[k] = armature + dot(load6(S + 6 * j), load6(W + 6 * i));
+    }
+
+    // ---- 9. forces on joints, and what `integrate` adds to the diagonal of M
+    const float timestep = SHARED_ROW(m.opt_timestep)[0];
+    for (int i = lane; i < NV; i += 32) {
+        const int j = m.dof_jntid.data[i], at = t.dof_qposadr.data[i];
+        const float v = V[i], speed = fabsf(v);
+        const spatial_vector s = load6(S + 6 * i);
+        const float bias = dot(s, load6(A + 6 * m.dof_bodyid.data[i]));
+
+        const float damping = SHARED_ROW(m.dof_damping)[i], *curve = SHARED_ROW(m.dof_dampingpoly) + 2 * i;
+        const float damper = -v * (damping + curve[0] * speed + curve[1] * speed * speed);
+        float slope = -(damping + 2.0f * curve[0] * speed + 3.0f * curve[1] * speed * speed);
+        float spring = 0.0f;
+        if (m.jnt_type.data[j] >= SLIDE) {
+            const float x = Q[at] - SHARED_ROW(m.qpos_spring)[at], *bend = SHARED_ROW(m.jnt_stiffnesspoly) + 2 * j;
+            spring = -x * (SHARED_ROW(m.jnt_stiffness)[j] + bend[0] * x + bend[1] * x * x);
+        }
+
+        float driven = 0.0f, driven_slope = 0.0f;
+        for (int k = t.dof_actuatoradr.data[i]; k < t.dof_actuatoradr.data[i + 1]; ++k) {
+            const int u = t.dof_actuator.data[k];
+            const float gear = SHARED_ROW(m.actuator_gear)[6 * u], length = gear * Q[at], velocity = gear * v;
+            const float *gains = SHARED_ROW(m.actuator_gainprm) + 10 * u, *biases = SHARED_ROW(m.actuator_biasprm) + 10 * u;
+            const float wanted = ROW(d.ctrl)[u];
+            float ctrl = wanted, gain = gains[0], rate = 0.0f, force = 0.0f;
+            if (m.actuator_ctrllimited.data[u]) {
+                const float* range = SHARED_ROW(m.actuator_ctrlrange) + 2 * u;
+                ctrl = clamp(ctrl, range[0], range[1]);
+            }
+            if (m.actuator_gaintype.data[u] == AFFINE_GAIN) {
+                gain += gains[1] * length + gains[2] * velocity;
+                rate = gains[2] * wanted;
+            }
+            if (m.actuator_biastype.data[u] == AFFINE_BIAS) {
+                force = biases[0] + biases[1] * length + biases[2] * velocity;
+                rate += biases[2];
+            }
+            force = gain * ctrl + force;
+            if (m.actuator_forcelimited.data[u]) {
+                const float* range = SHARED_ROW(m.actuator_forcerange) + 2 * u;
+                force = clamp(force, range[0], range[1]);
+                if (force <= range[0] || force >= range[1]) rate = 0.0f;
+            }
+            driven += gear * force;
+            driven_slope += gear * gear * rate;
+#if EVERYTHING
+            ROW(d.actuator_length)[u] = length;
+            ROW(d.actuator_velocity)[u] = velocity;
+            ROW(d.actuator_force)[u] = force;
+#endif
+        }
+        if (m.jnt_actfrclimited.data[j]) {
+            const float* range = SHARED_ROW(m.jnt_actfrcrange) + 2 * j;
+            driven = clamp(driven, range[0], range[1]);
+            if (driven <= range[0] || driven >= range[1]) driven_slope = 0.0f;
+        }
+        if (IMPLICIT) slope += driven_slope;
+        ROW(t.stiffening)[i] = -timestep * slope;
+
+#if EVERYTHING
+        float gravcomp = 0.0f, pushed = 0.0f;  // apart from the bias
+        const int b = m.dof_bodyid.data[i];
+        for (int k = b; k < b + m.body_subtreenum.data[b]; ++k) {
+            const vec3 lift = -mass[k] * SHARED_ROW(m.body_gravcomp)[k] * load3(SHARED_ROW(m.opt_gravity));
+            const vec3 push = load3(ROW(d.xfrc_applied) + 6 * k), arm = load3(X + 3 * k) - load3(Com + 3 * m.body_rootid.data[k]);
+            const vec3 moved = bottom(s) + cross(top(s), arm);
+            gravcomp += dot(moved, lift);
+            pushed += dot(moved, push) + dot(top(s), load3(ROW(d.xfrc_applied) + 6 * k + 3));
+        }
+        const float passive = spring + damper + gravcomp;
+        ROW(d.qfrc_spring)[i] = spring;
+        ROW(d.qfrc_damper)[i] = damper;
+        ROW(d.qfrc_gravcomp)[i] = gravcomp;
+        ROW(d.qfrc_passive)[i] = passive;
+        ROW(d.qfrc_bias)[i] = bias;
+        ROW(d.qfrc_actuator)[i] = driven;
+        ROW(d.qfrc_smooth)[i] = passive - bias + driven + ROW(d.qfrc_applied)[i] + pushed;
+#else
+        ROW(d.qfrc_smooth)[i] = spring + damper - bias + driven + ROW(d.qfrc_applied)[i];
+#endif
+    }
+#endif

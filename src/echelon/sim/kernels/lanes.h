@@ -1,0 +1,57 @@
+// Words shared by the kernels in this folder.
+//
+// A kernel runs one warp of 32 threads, the lanes, per world. The same text runs on the CPU, where Warp's CPU blocks take
+// the place of a warp. Names in capitals (NBODY, NV, FREE, ...) are numbers that Python puts in front of the text.
+
+#if defined(__CUDA_ARCH__)
+#define SHARED __shared__
+#define SYNC() __syncwarp()
+#define UNROLL _Pragma("unroll")
+#else
+#define SHARED static
+#define SYNC() WP_TILE_SYNC()
+#define UNROLL
+#endif
+
+// A world's row of a Model field, which holds one row for all worlds or one for each, and of a Data field.
+#define SHARED_ROW(x) ((float*)((char*)x.data + (size_t)(x.shape[0] == 1 ? 0 : world % x.shape[0]) * x.strides[0]))
+#define ROW(x) ((float*)((char*)x.data + (size_t)world * x.strides[0]))
+// Copy numbers from shared memory to a world's row, neighbouring lanes to neighbouring addresses.
+#define WRITE(field, source, count) \
+    for (int i = lane; i < (count); i += 32) ROW(field)[i] = (source)[i];
+
+    using namespace wp;  // vec3, mat33, spatial_vector, dot, cross, ...
+    struct Quat { float w, x, y, z; };
+    auto load3 = [](const float* a) { return vec3(a[0], a[1], a[2]); };
+    auto load4 = [](const float* a) { return Quat{a[0], a[1], a[2], a[3]}; };
+    auto load6 = [](const float* a) { return spatial_vector(vec3(a[0], a[1], a[2]), vec3(a[3], a[4], a[5])); };
+    auto store3 = [](float* a, const vec3& v) { a[0] = v[0]; a[1] = v[1]; a[2] = v[2]; };
+    auto store4 = [](float* a, const Quat& q) { a[0] = q.w; a[1] = q.x; a[2] = q.y; a[3] = q.z; };
+    auto store6 = [](float* a, const spatial_vector& v) { UNROLL for (int i = 0; i < 6; ++i) a[i] = v[i]; };
+
+    auto rotate = [](const Quat& q, const vec3& v) {
+        const vec3 u(q.x, q.y, q.z);
+        return 2.0f * dot(u, v) * u + (q.w * q.w - dot(u, u)) * v + 2.0f * q.w * cross(u, v);
+    };
+    auto multiply = [](const Quat& a, const Quat& b) {
+        return Quat{a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z, a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y,
+                    a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x, a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w};
+    };
+    auto unit = [](const Quat& q) {
+        const float length = sqrtf(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+        if (length == 0.0f) return Quat{0.0f, 0.0f, 0.0f, 1.0f};
+        const float scale = 1.0f / length;
+        return Quat{q.w * scale, q.x * scale, q.y * scale, q.z * scale};
+    };
+    // Rotation by an angle around a unit axis.
+    auto turn = [](const vec3& axis, float angle) {
+        const float s = sinf(0.5f * angle);
+        return Quat{cosf(0.5f * angle), axis[0] * s, axis[1] * s, axis[2] * s};
+    };
+    auto matrix = [](const Quat& q, float* r) {
+        const float ww = q.w * q.w, wx = q.w * q.x, wy = q.w * q.y, wz = q.w * q.z, xx = q.x * q.x;
+        const float xy = q.x * q.y, xz = q.x * q.z, yy = q.y * q.y, yz = q.y * q.z, zz = q.z * q.z;
+        r[0] = ww + xx - yy - zz; r[1] = 2.0f * (xy - wz); r[2] = 2.0f * (xz + wy);
+        r[3] = 2.0f * (xy + wz); r[4] = ww - xx + yy - zz; r[5] = 2.0f * (yz - wx);
+        r[6] = 2.0f * (xz - wy); r[7] = 2.0f * (yz + wx); r[8] = ww - xx - yy + zz;
+    };
