@@ -5,7 +5,7 @@ graph. A step is `substeps` times forward dynamics and integration, then, if the
 and sensors once more at the new state.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,8 @@ from echelon.sim.sensors import acceleration_sensors
 try:
     import mujoco_warp as mjw
     import warp as wp
+
+    from echelon.sim.substep import PARTS, Substep
 except ImportError as missing:
     raise UserError("training on CUDA needs MuJoCo Warp, which is not installed; " + install("gpu")) from missing
 
@@ -46,7 +48,8 @@ _BY_THE_STEP = (*_STATE, "overflow", "solver_niter")
 class WarpEngine:
     """`num_sims` simulations of one model, in float32.
 
-    `contacts` and `constraints` are buffer sizes per simulation; None leaves them to MuJoCo Warp.
+    `contacts` and `constraints` are buffer sizes per simulation; None leaves them to MuJoCo Warp. `fused` names the parts of
+    a substep that our kernels compute where they can; the others are MuJoCo Warp's.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class WarpEngine:
         device: torch.device,
         contacts: int | None = None,
         constraints: int | None = None,
+        fused: Collection[str] = PARTS,
     ) -> None:
         wp.config.log_level = wp.LOG_WARNING  # it prints a line per kernel module otherwise
         wp.init()
@@ -72,6 +76,9 @@ class WarpEngine:
             self._model = mjw.put_model(model)
             self._model.opt.warn_overflow = 0  # the default prints from the device
             self._data = mjw.make_data(model, nworld=num_sims, nconmax=contacts, njmax=constraints)
+            self.substep = Substep(self._model, self._data, fused)
+        self._forces_read = bool(late.any())
+        """Whether sensors, or fields that were `read`, need all that forward dynamics computes."""
         self.qpos, self.qvel, self.ctrl = self._field("qpos"), self._field("qvel"), self._field("ctrl")
         self.sensordata = self._field("sensordata")
         self.mocap_pos, self.mocap_quat = self._field("mocap_pos"), self._field("mocap_quat")
@@ -104,7 +111,7 @@ class WarpEngine:
         A CUDA graph recorded before a derived field was first read does not update it: read first, then capture.
         """
         if name not in (*_BY_THE_STEP, "sensordata"):
-            self._has_readers = True
+            self._has_readers = self._forces_read = True
             self._refresh()
         return self._field(name)
 
@@ -113,26 +120,20 @@ class WarpEngine:
 
     def step(self, substeps: int) -> None:
         """Advance every simulation and update the fields that are read; mark and reset simulations that failed."""
-        m, d = self._model, self._data
         with self._on_stream():
             for substep in range(substeps):
-                self._forward(sensors=substep == substeps - 1)
-                if m.opt.integrator == mjw.IntegratorType.EULER:
-                    mjw.euler(m, d)
-                else:
-                    mjw.implicit(m, d)
+                last = substep == substeps - 1
+                self.substep.forward(everything=last and self._forces_read)
+                if last:
+                    self._sense_forces()
+                self.substep.integrate()
         self._note_trouble()
         self._refresh_for_readers()
 
-    def _forward(self, sensors: bool) -> None:
-        """Accelerations at the current state, and if asked for the sensors that depend on them."""
+    def _sense_forces(self) -> None:
+        """Read the sensors of accelerations and forces, which belong to the substep and not to the state after it."""
         m, d = self._model, self._data
-        mjw.fwd_position(m, d)
-        mjw.fwd_velocity(m, d)
-        mjw.fwd_actuation(m, d)
-        mjw.fwd_acceleration(m, d)
-        mjw.solve(m, d)
-        if sensors and self.model.nsensordata:
+        if self.model.nsensordata:
             d.sensordata.zero_()  # touch sensors add up contacts
             if m.sensor_rne_postconstraint:
                 mjw.rne_postconstraint(m, d)
@@ -147,8 +148,7 @@ class WarpEngine:
         """Poses, velocities and their sensors at the current state."""
         m, d = self._model, self._data
         with self._on_stream():
-            mjw.fwd_kinematics(m, d)
-            mjw.com_vel(m, d)
+            self.substep.refresh()
             mjw.sensor_pos(m, d)
             mjw.sensor_vel(m, d)
 

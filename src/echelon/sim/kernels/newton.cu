@@ -1,0 +1,648 @@
+// MuJoCo's constraint problem of one world, solved by Newton's method in one warp of 32 threads.
+//
+//     minimise over a     1/2 (a - a_s)' M (a - a_s)  +  sum over rows r of s_r(x_r),       x = J a - aref
+//
+//     force of a row      f_r = -s_r'(x_r)
+//     gradient            g   = M a - q - J' f                  q = M a_s: the force without constraints
+//     Hessian             H   = M + J' diag(s'') J              a column per thread, kept up to date row by row
+//     direction           p   = -H^-1 g                         by H = L D L'
+//     step                a  <- a + t p                         t by a bracketing Newton search along p
+//
+// The penalty s of a row, with D = 1/R:
+//
+//     equality              D/2 x^2
+//     friction of a joint   D/2 x^2 where |x| < loss/D, linear with slope +-loss beyond
+//     limit, pyramid edge   D/2 x^2 where x < 0, else 0
+//     elliptic contact      three rows together, N = mu x_0 and T = |(f_1 x_1, f_2 x_2)|:
+//                             N >= mu T        nothing           (the contact opens)
+//                             mu N + T <= 0    D_i/2 x_i^2 each  (it sticks)
+//                             between          Dm/2 (N - mu T)^2 (it slides), Dm = D_0 / (mu^2 (1 + mu^2))
+//
+// Who holds what:
+//
+//     thread j, in registers   dof j: a, g, p, M a, M p        column j of H and of its factor
+//                              rows j, 32 + j, 64 + j ...: x, J p, D, force, state      (slot k is row 32 k + j)
+//     shared memory            J  [ROWS, LD]    rows of contacts          force [ROWS + 4]  their forces
+//                              M  [NV, NV4]     inertia, both triangles   V, W  [2, 32]     vectors that threads exchange
+//                              xs, ps [32 SLOTS + 8]                      x and J p of all rows (elliptic cones only)
+//
+// Friction and limits of joints, the first rows, touch one dof each: such a row is a dof and a sign, and its part of H is on
+// the diagonal. NV4 is NV rounded up to four numbers, which are loaded at a time; LD avoids bank conflicts of that.
+//
+// Warp's CPU blocks run the same text with 32 threads that take turns at WP_TILE_SYNC: that is how it is tested.
+
+#if defined(__CUDA_ARCH__)
+#define SHARED __shared__ __align__(16)
+#define UNROLL _Pragma("unroll")
+#define SYNC() __syncwarp()
+    auto lane_value = [](float v, int source) { return __shfl_sync(0xffffffffu, v, source); };
+    auto other = [](float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); };
+    auto ballot = [](bool p) { return __ballot_sync(0xffffffffu, p); };
+    auto lowest = [](unsigned m) { return __ffs(m) - 1; };
+#else
+#define SHARED static
+#define UNROLL
+#define SYNC() WP_TILE_SYNC()
+    static float exchanged[32];
+    auto lane_value = [&](float v, int source) {
+        exchanged[lane] = v;
+        SYNC();
+        const float result = exchanged[source];
+        SYNC();
+        return result;
+    };
+    auto other = [&](float v, int mask) { return lane_value(v, lane ^ mask); };
+    auto ballot = [&](bool p) {
+        exchanged[lane] = p ? 1.0f : 0.0f;
+        SYNC();
+        unsigned result = 0;
+        for (int i = 0; i < 32; ++i) result |= (exchanged[i] != 0.0f ? 1u : 0u) << i;
+        SYNC();
+        return result;
+    };
+    auto lowest = [](unsigned m) { int i = 0; while (!((m >> i) & 1u)) ++i; return i; };
+#endif
+#define WORLD(type, field) ((type*)((char*)data.field.data + (size_t)world * data.field.strides[0]))
+    auto sum = [&](float v) {
+        UNROLL
+        for (int mask = 16; mask > 0; mask /= 2) v += other(v, mask);
+        return v;
+    };
+    auto most = [](float a, float b) { return a > b ? a : b; };
+    auto least = [](int a, int b) { return a < b ? a : b; };
+    auto divide = [](float a, float b) { return b != 0.0f ? a / b : 0.0f; };
+    auto dot = [](const float* p, const float* q) {  // of NV numbers in shared memory; the padding is 0
+        float s = 0.0f;
+#if defined(__CUDA_ARCH__)
+        UNROLL
+        for (int i = 0; i < NV4 / 4; ++i) {
+            const float4 a = reinterpret_cast<const float4*>(p)[i], b = reinterpret_cast<const float4*>(q)[i];
+            s += a.x * b.x; s += a.y * b.y; s += a.z * b.z; s += a.w * b.w;
+        }
+#else
+        for (int i = 0; i < NV; ++i) s += p[i] * q[i];
+#endif
+        return s;
+    };
+    auto add_row = [](auto& column, float weight, const float* p) {  // column += weight p, p in shared memory
+#if defined(__CUDA_ARCH__)
+        UNROLL
+        for (int i = 0; i < NV4 / 4; ++i) {
+            const float4 a = reinterpret_cast<const float4*>(p)[i];
+            column[4 * i] += weight * a.x;
+            if (4 * i + 1 < NV) column[4 * i + 1] += weight * a.y;
+            if (4 * i + 2 < NV) column[4 * i + 2] += weight * a.z;
+            if (4 * i + 3 < NV) column[4 * i + 3] += weight * a.w;
+        }
+#else
+        for (int i = 0; i < NV; ++i) column[i] += weight * p[i];
+#endif
+    };
+
+    SYNC();  // another world may have been here before
+    SHARED float J[ROWS * LD];
+    SHARED float M[NV * NV4];
+    SHARED float V[2 * 32];
+    SHARED float W[2 * 32];
+    SHARED float forces[ROWS + 4];
+#if ELLIPTIC
+    SHARED float xs[32 * SLOTS + 8];
+    SHARED float ps[32 * SLOTS + 8];
+#endif
+
+    // ---- what this world has: equalities, then friction, then limits, then contacts
+    const bool own = lane < NV;
+    const int rows = least(data.nefc.data[world], NJMAX);
+    const int equalities = least(data.ne.data[world], rows);
+    const int frictions = least(equalities + data.nf.data[world], rows);
+    int joints = 0;  // rows at the front that touch one dof
+    if (JOINT_ROWS) {
+        const int kind = lane < rows ? WORLD(const int, type)[lane] : -1;
+        const unsigned others = ~ballot(kind == FRICTION_ROW || kind == LIMIT_ROW);
+        joints = others ? lowest(others) : 32;
+    }
+    const int contacts = rows - joints;
+    // one kernel has little room, for the many worlds with few rows; another one solves the rest
+    const bool few = rows <= 32 * FEW_SLOTS && contacts <= FEW_ROWS;
+    if ((PART == 1 && !few) || (PART == 2 && few)) return;
+
+    // ---- contacts' rows and the inertia into shared memory
+    {
+        const float* source = WORLD(const float, J) + joints * NV_PAD;
+#if defined(__CUDA_ARCH__)
+        for (int i = lane; i < contacts * (NV_PAD / 4); i += 32) {
+            const int r = i / (NV_PAD / 4), c = i - r * (NV_PAD / 4);
+            *reinterpret_cast<float4*>(&J[r * LD + 4 * c]) = reinterpret_cast<const float4*>(source)[i];
+        }
+#else
+        for (int i = lane; i < contacts * NV_PAD; i += 32) J[(i / NV_PAD) * LD + i % NV_PAD] = source[i];
+#endif
+        for (int i = lane; i < NV * NV4; i += 32) M[i] = 0.0f;
+        V[lane] = 0.0f;
+        V[32 + lane] = 0.0f;
+        if (lane < 4) forces[ROWS + lane] = 0.0f;
+        SYNC();
+        const float* entries = WORLD(const float, M);
+        for (int i = lane; i < NONZEROS; i += 32) {
+            const int row = data.M_row.data[i], column = data.M_column.data[i];
+            M[row * NV4 + column] = M[column * NV4 + row] = entries[i];
+        }
+    }
+
+    // ---- dofs: thread j has dof j
+    float a = 0.0f, smooth = 0.0f;
+    if (own) {
+        a = (data.warm && rows > 0) || !data.cold ? WORLD(const float, qacc_warmstart)[lane] : WORLD(const float, qacc_smooth)[lane];
+        smooth = WORLD(const float, qfrc_smooth)[lane];
+    }
+    SYNC();
+    const float scale = 1.0f / most(1.0e-15f, sum(own ? M[lane * NV4 + lane] : 0.0f));
+
+    // ---- rows: thread j has row 32 k + j in slot k
+    float x[SLOTS], xp[SLOTS], D[SLOTS], loss[SLOTS], force[SLOTS];
+    int state[SLOTS];
+    int joint_dof = 0;
+    float joint_sign = 0.0f;
+#if ELLIPTIC
+    int normal[SLOTS];  // the first row of this row's contact, or -1
+    float mu[SLOTS];
+    const float shrink = data.impratio_invsqrt.data[world % data.impratio_invsqrt.shape[0]];
+    auto friction = [&](int r) { return (const float*)&data.friction.data[WORLD(const int, id)[r]]; };
+#endif
+    UNROLL
+    for (int k = 0; k < SLOTS; ++k) {
+        const int r = 32 * k + lane;
+        x[k] = xp[k] = D[k] = loss[k] = force[k] = 0.0f;
+        state[k] = SATISFIED;
+#if ELLIPTIC
+        normal[k] = -1;
+        mu[k] = 0.0f;
+#endif
+        if (r < rows) {
+            D[k] = WORLD(const float, D)[r];
+            x[k] = -WORLD(const float, aref)[r];
+            if (r >= equalities && r < frictions) loss[k] = WORLD(const float, frictionloss)[r];
+            if (k == 0 && r < joints) {
+                const int id = WORLD(const int, id)[r];
+                joint_dof = r < frictions ? id : data.jnt_dofadr.data[id];
+                joint_sign = WORLD(const float, J)[r * NV_PAD + joint_dof];
+            }
+#if ELLIPTIC
+            if (WORLD(const int, type)[r] == ELLIPTIC_ROW) {
+                const int contact = WORLD(const int, id)[r];
+                normal[k] = *(const int*)((const char*)data.efc_address.data + (size_t)contact * data.efc_address.strides[0]);
+                mu[k] = friction(r)[0] * shrink;
+            }
+#endif
+        }
+    }
+
+    auto J_times = [&](float mine, auto& out) {
+        if (own) V[lane] = mine;
+        SYNC();
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            if (32 * k >= rows) continue;
+            const int r = 32 * k + lane;
+            float s = 0.0f;
+            if (k == 0 && r < joints) s = joint_sign * V[joint_dof];
+            if (r >= joints && r < rows) s = dot(&J[(r - joints) * LD], V);
+            out[k] = s;
+        }
+        SYNC();
+    };
+    auto M_times = [&](float mine) {
+        if (own) V[lane] = mine;
+        SYNC();
+        float s = 0.0f;
+        if (own) {
+            UNROLL
+            for (int i = 0; i < NV; ++i) s += M[i * NV4 + lane] * V[i];
+        }
+        SYNC();
+        return s;
+    };
+    auto put_joint_rows = [&](float value) {  // W: a number per dof from friction, another one from limits
+        W[lane] = W[32 + lane] = 0.0f;
+        SYNC();
+        if (lane < joints) W[(lane < frictions ? 0 : 32) + joint_dof] = value;
+        SYNC();
+        return own ? W[lane] + W[32 + lane] : 0.0f;
+    };
+
+    {
+        float start[SLOTS];
+        J_times(a, start);
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) if (32 * k + lane < rows) x[k] += start[k];
+    }
+    float Ma = M_times(a);
+
+    float h[NV], factor[NV];  // of L D L' in place: below the diagonal of its column a thread keeps d L, above it its row of L
+    UNROLL
+    for (int i = 0; i < NV; ++i) h[i] = own ? M[i * NV4 + lane] : 0.0f;
+
+    float g = 0.0f, p = 0.0f, Mp = 0.0f, pivot = 0.0f, constraint_force = 0.0f;
+    float t = 0.0f, improvement = 0.0f;
+    int iteration = 0, overflow = 0;
+    const float tolerance = data.tolerance.data[world % data.tolerance.shape[0]];
+    const float ls_tolerance = data.ls_tolerance.data[world % data.ls_tolerance.shape[0]];
+
+    for (bool first = true;; first = false) {
+        // ---- forces and states at x; rows that begin or cease to be quadratic change the Hessian
+        bool changed = first;
+#if ELLIPTIC
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) if (32 * k + lane < rows) xs[32 * k + lane] = x[k];
+        SYNC();
+#endif
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            force[k] = 0.0f;
+            if (32 * k >= rows) continue;
+            const int r = 32 * k + lane;
+            int now = SATISFIED;
+            float f = 0.0f;
+            if (r < equalities) { f = -D[k] * x[k]; now = QUADRATIC; }
+            else if (r < frictions) {
+                const float bound = divide(loss[k], D[k]);
+                if (x[k] <= -bound) { f = loss[k]; now = LINEAR_BELOW; }
+                else if (x[k] >= bound) { f = -loss[k]; now = LINEAR_ABOVE; }
+                else { f = -D[k] * x[k]; now = QUADRATIC; }
+            }
+#if ELLIPTIC
+            else if (r < rows && normal[k] >= 0) {
+                const int b = normal[k];
+                if (b + 2 < rows) {
+                    const float* fr = friction(r);
+                    const float u1 = xs[b + 1] * fr[0], u2 = xs[b + 2] * fr[1], N = xs[b] * mu[k], TT = u1 * u1 + u2 * u2;
+                    const float T = TT <= 0.0f ? 0.0f : sqrtf(TT);
+                    if (N >= mu[k] * T || (T <= 0.0f && N >= 0.0f)) now = SATISFIED;
+                    else if (mu[k] * N + T <= 0.0f || (T <= 0.0f && N < 0.0f)) { f = -D[k] * x[k]; now = QUADRATIC; }
+                    else {
+                        const float Dm = divide(WORLD(const float, D)[b], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
+                        const float push = -Dm * (N - mu[k] * T) * mu[k];
+                        f = r == b ? push : -divide(push, T) * (r == b + 1 ? u1 * fr[0] : u2 * fr[1]);
+                        now = CONE;
+                    }
+                }
+            }
+#endif
+            else if (r < rows && x[k] < 0.0f) { f = -D[k] * x[k]; now = QUADRATIC; }
+            force[k] = f;
+            const bool flipped = (now == QUADRATIC) != (state[k] == QUADRATIC);
+            const float change = !flipped ? 0.0f : now == QUADRATIC ? D[k] : -D[k];
+#if ELLIPTIC
+            if (ballot(now == CONE || state[k] == CONE) != 0u) changed = true;
+#endif
+            state[k] = now;
+            unsigned flips = ballot(flipped);
+            if (flips) changed = true;
+            if (k == 0 && joints > 0) {
+                const float diagonal = put_joint_rows(change * joint_sign * joint_sign);
+                UNROLL
+                for (int i = 0; i < NV; ++i) if (i == lane) h[i] += diagonal;
+                SYNC();
+                flips = joints < 32 ? flips & ~((1u << joints) - 1u) : 0u;
+            }
+            while (flips) {
+                const int q = lowest(flips);
+                flips &= flips - 1u;
+                const float* row = &J[(32 * k + q - joints) * LD];
+                const float weight = lane_value(change, q) * (own ? row[lane] : 0.0f);
+                add_row(h, weight, row);
+            }
+        }
+
+        // ---- gradient
+        {
+            UNROLL
+            for (int k = 0; k < SLOTS; ++k) {
+                const int r = 32 * k + lane;
+                if (r >= joints && r < rows) forces[r - joints] = force[k];
+            }
+            if (lane < 4) forces[contacts + lane] = 0.0f;
+            float s = put_joint_rows(force[0] * joint_sign);
+            if (own) {
+                const float* column = &J[lane];
+                int c = 0;
+#if defined(__CUDA_ARCH__)
+                for (; c + 4 <= contacts; c += 4) {
+                    const float4 f = *reinterpret_cast<const float4*>(&forces[c]);
+                    s += f.x * column[c * LD]; s += f.y * column[(c + 1) * LD];
+                    s += f.z * column[(c + 2) * LD]; s += f.w * column[(c + 3) * LD];
+                }
+#endif
+                for (; c < contacts; ++c) s += forces[c] * column[c * LD];
+            }
+            SYNC();
+            constraint_force = s;
+            g = own ? Ma - smooth - s : 0.0f;
+        }
+
+        // ---- is that the end?
+        if (!first) {
+            ++iteration;
+            const float gained = scale * improvement;
+            if (t == 0.0f || (gained > 0.0f && gained < tolerance) || scale * sqrtf(sum(g * g)) < tolerance) break;
+        }
+
+        // ---- factor H = L D L'
+        if (changed) {
+            UNROLL
+            for (int i = 0; i < NV; ++i) factor[i] = h[i];
+#if ELLIPTIC
+            // a sliding contact adds Dm (n n' + (mu^2 - mu N / T) b b'), n and b being rows of J along and across the slide
+            UNROLL
+            for (int k = 0; k < SLOTS; ++k) {
+                if (32 * k >= rows) continue;
+                const int r = 32 * k + lane;
+                const bool slides = r < rows && state[k] == CONE && normal[k] == r;
+                float Dm = 0.0f, f1 = 0.0f, f2 = 0.0f, d1 = 0.0f, d2 = 0.0f, across = 0.0f;
+                if (slides) {
+                    f1 = friction(r)[0]; f2 = friction(r)[1];
+                    const float u1 = xs[r + 1] * f1, u2 = xs[r + 2] * f2, T = most(sqrtf(u1 * u1 + u2 * u2), 1.0e-15f);
+                    d1 = u1 / T; d2 = u2 / T;
+                    Dm = divide(D[k], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
+                    across = mu[k] * mu[k] - mu[k] * (x[k] * mu[k]) / T;
+                }
+                for (unsigned sliding = ballot(slides); sliding; sliding &= sliding - 1u) {
+                    const int q = lowest(sliding), c = 32 * k + q - joints;
+                    const float Dq = lane_value(Dm, q), mq = lane_value(mu[k], q), sq = lane_value(across, q);
+                    const float e1 = lane_value(d1, q), e2 = lane_value(d2, q), g1 = lane_value(f1, q), g2 = lane_value(f2, q);
+                    float n = 0.0f, b = 0.0f;
+                    if (own) {
+                        const float z1 = g1 * J[(c + 1) * LD + lane], z2 = g2 * J[(c + 2) * LD + lane];
+                        n = mq * J[c * LD + lane] - mq * (e1 * z1 + e2 * z2);
+                        b = e1 * z2 - e2 * z1;
+                    }
+                    V[lane] = n; V[32 + lane] = b;
+                    SYNC();
+                    add_row(factor, Dq * n, V);
+                    add_row(factor, Dq * sq * b, V + 32);
+                    SYNC();
+                }
+            }
+#endif
+            UNROLL
+            for (int k = 0; k < NV; ++k) {
+                float* column = V + 32 * (k & 1);  // the pivot's column, which by symmetry is row k
+                column[lane] = factor[k];
+                SYNC();
+                const float inverse = 1.0f / column[k];
+                if (lane == k) pivot = inverse;
+                const float c = lane > k ? factor[k] * inverse : 0.0f;
+#if defined(__CUDA_ARCH__)
+                UNROLL
+                for (int i = (k + 1) / 4; i < NV4 / 4; ++i) {
+                    const float4 f = reinterpret_cast<const float4*>(column)[i];
+                    if (4 * i > k) factor[4 * i] -= f.x * c;
+                    if (4 * i + 1 > k && 4 * i + 1 < NV) factor[4 * i + 1] -= f.y * c;
+                    if (4 * i + 2 > k && 4 * i + 2 < NV) factor[4 * i + 2] -= f.z * c;
+                    if (4 * i + 3 > k && 4 * i + 3 < NV) factor[4 * i + 3] -= f.w * c;
+                }
+#else
+                for (int i = k + 1; i < NV; ++i) factor[i] -= column[i] * c;
+#endif
+                if (lane > k) factor[k] = c;
+            }
+            SYNC();
+        }
+
+        // ---- direction
+        {
+            float y = g;
+            UNROLL
+            for (int k = 0; k < NV; ++k) {
+                const float yk = lane_value(y, k);
+                if (lane > k) y -= factor[k] * yk;
+            }
+            UNROLL
+            for (int i = NV - 1; i >= 0; --i) {
+                const float yi = lane_value(y * pivot, i);
+                if (lane < i) y -= factor[i] * yi;
+            }
+            p = own ? -y * pivot : 0.0f;
+        }
+        if (!first && scale * 0.5f * sum(-p * g) < tolerance) break;
+        if (iteration >= data.iterations) {
+            if (!first) overflow |= ITERATIONS_BIT;
+            break;
+        }
+
+        // ---- line search: cost, slope and curvature at steps t, all rows together
+        Mp = M_times(p);
+        J_times(p, xp);
+#if ELLIPTIC
+        // kept by the first row of a contact: its quadratic q0 + q1 t + q2 t^2 when it sticks; N(t) = N + vN t and
+        // T(t)^2 = (par + speed t)^2 + perp2 when it slides
+        float q0[SLOTS], q1[SLOTS], q2[SLOTS], vN[SLOTS], perp2[SLOTS], par[SLOTS], speed[SLOTS], Dms[SLOTS];
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) if (32 * k + lane < rows) ps[32 * k + lane] = xp[k];
+        SYNC();
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            q0[k] = q1[k] = q2[k] = vN[k] = perp2[k] = par[k] = speed[k] = Dms[k] = 0.0f;
+            const int r = 32 * k + lane;
+            if (r < rows && normal[k] == r && r + 2 < rows) {
+                const float* fr = friction(r);
+                const float* Dw = WORLD(const float, D);
+                UNROLL
+                for (int i = 0; i < 3; ++i) {
+                    const float xi = i == 0 ? x[k] : xs[r + i], pi = i == 0 ? xp[k] : ps[r + i], Di = i == 0 ? D[k] : Dw[r + i];
+                    q0[k] += 0.5f * xi * Di * xi; q1[k] += pi * Di * xi; q2[k] += 0.5f * pi * Di * pi;
+                }
+                const float u1 = xs[r + 1] * fr[0], u2 = xs[r + 2] * fr[1], v1 = ps[r + 1] * fr[0], v2 = ps[r + 2] * fr[1];
+                const float vv = v1 * v1 + v2 * v2, cross = u2 * v1 - u1 * v2;
+                vN[k] = xp[k] * mu[k];
+                perp2[k] = u1 * u1 + u2 * u2;
+                if (vv > 0.0f) { speed[k] = sqrtf(vv); par[k] = (u1 * v1 + u2 * v2) / speed[k]; perp2[k] = cross * cross / vv; }
+                Dms[k] = D[k] / (mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
+            }
+        }
+#endif
+        // the part that is quadratic for every t: inertia and equalities
+        float slope0 = own ? p * (Ma - smooth) : 0.0f, half_curve0 = own ? 0.5f * p * Mp : 0.0f;
+        float cost = 0.0f, slope = 0.0f, curve = 0.0f;  // of all other rows at t = 0
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) {
+            const int r = 32 * k + lane;
+            const float v = xp[k], vD = v * D[k];
+            if (r >= rows) continue;
+            if (r < equalities) { slope0 += vD * x[k]; half_curve0 += 0.5f * v * vD; }
+            else if (r < frictions) {
+                const float bound = divide(loss[k], D[k]);
+                if (-bound < x[k] && x[k] < bound) { cost += 0.5f * D[k] * x[k] * x[k]; slope += vD * x[k]; curve += v * vD; }
+                else if (x[k] <= -bound) { cost += loss[k] * (-0.5f * bound - x[k]); slope -= loss[k] * v; }
+                else { cost += loss[k] * (-0.5f * bound + x[k]); slope += loss[k] * v; }
+            }
+#if ELLIPTIC
+            else if (normal[k] >= 0) {
+                if (normal[k] == r) {
+                    const float N = x[k] * mu[k], TT = par[k] * par[k] + perp2[k], T = TT <= 0.0f ? 0.0f : sqrtf(TT);
+                    const bool opens = TT <= 0.0f ? !(N < 0.0f) : N >= mu[k] * T;
+                    if (opens) {}
+                    else if (TT <= 0.0f || mu[k] * N + T <= 0.0f) { cost += q0[k]; slope += q1[k]; curve += 2.0f * q2[k]; }
+                    else {
+                        const float gap = N - mu[k] * T, dT = par[k] * speed[k] / T, dgap = vN[k] - mu[k] * dT;
+                        const float ddT = (perp2[k] / (T * T)) * (speed[k] * speed[k] / T);
+                        cost += 0.5f * Dms[k] * gap * gap; slope += Dms[k] * gap * dgap;
+                        curve += Dms[k] * (dgap * dgap - mu[k] * gap * ddT);
+                    }
+                }
+            }
+#endif
+            else if (x[k] < 0.0f) { cost += 0.5f * D[k] * x[k] * x[k]; slope += vD * x[k]; curve += v * vD; }
+        }
+        slope0 = sum(slope0); half_curve0 = sum(half_curve0); cost = sum(cost); slope = sum(slope); curve = sum(curve);
+
+        // C: cost less the cost at 0 without cancellation; S: slope; H: curvature; at each of the steps in ts
+        auto search = [&](const auto& ts, auto& C, auto& S, auto& H) {
+            constexpr int N_STEPS = sizeof(ts) / sizeof(float);
+            UNROLL
+            for (int i = 0; i < N_STEPS; ++i) C[i] = S[i] = H[i] = 0.0f;
+            UNROLL
+            for (int k = 0; k < SLOTS; ++k) {
+                const int r = 32 * k + lane;
+                if (32 * k >= rows || r < equalities || r >= rows) continue;
+                const float v = xp[k], vD = v * D[k], hess = v * vD, vDx = vD * x[k];
+                if (r < frictions) {
+                    const float f = loss[k], bound = divide(f, D[k]);
+                    const float c0 = (-bound < x[k] && x[k] < bound) ? 0.5f * D[k] * x[k] * x[k]
+                                     : f * (-0.5f * bound + (x[k] <= -bound ? -x[k] : x[k]));
+                    UNROLL
+                    for (int i = 0; i < N_STEPS; ++i) {
+                        const float y = x[k] + ts[i] * v;
+                        if (-bound < y && y < bound) { C[i] += 0.5f * D[k] * y * y - c0; S[i] += vD * y; H[i] += hess; }
+                        else if (y <= -bound) { C[i] += f * (-0.5f * bound - y) - c0; S[i] -= f * v; }
+                        else { C[i] += f * (-0.5f * bound + y) - c0; S[i] += f * v; }
+                    }
+                }
+#if ELLIPTIC
+                else if (normal[k] >= 0) {
+                    if (normal[k] != r) continue;
+                    const float m = mu[k], N0 = x[k] * m, TT0 = par[k] * par[k] + perp2[k], Dm = Dms[k];
+                    const float T0 = TT0 <= 0.0f ? 0.0f : sqrtf(TT0), gap0 = N0 - m * T0, edge0 = m * N0 + T0;
+                    int from = SATISFIED;
+                    float c0 = 0.0f;
+                    if (TT0 <= 0.0f) { if (N0 < 0.0f) { from = QUADRATIC; c0 = q0[k]; } }
+                    else if (N0 >= m * T0) {}
+                    else if (edge0 <= 0.0f) { from = QUADRATIC; c0 = q0[k]; }
+                    else { from = CONE; c0 = 0.5f * Dm * gap0 * gap0; }
+                    UNROLL
+                    for (int i = 0; i < N_STEPS; ++i) {
+                        const float N = N0 + ts[i] * vN[k], w = par[k] + ts[i] * speed[k], TT = w * w + perp2[k];
+                        const float T = TT <= 0.0f ? 0.0f : sqrtf(TT), tq = ts[i] * q2[k];
+                        if (TT <= 0.0f ? !(N < 0.0f) : N >= m * T) C[i] -= c0;
+                        else if (TT <= 0.0f || m * N + T <= 0.0f) {
+                            float c = ts[i] * (tq + q1[k]);
+                            if (from == CONE) c += 0.5f * Dm * edge0 * edge0;
+                            else if (from == SATISFIED) c = 0.5f * Dm * (1.0f + m * m) * (N * N + most(TT, 0.0f));
+                            C[i] += c; S[i] += 2.0f * tq + q1[k]; H[i] += 2.0f * q2[k];
+                        } else {
+                            const float dT = w * speed[k] / T, ddT = (perp2[k] / TT) * (speed[k] * speed[k] / T);
+                            const float gap = N - m * T, dgap = vN[k] - m * dT, edge = m * N + T;
+                            float c = 0.5f * Dm * gap * gap;
+                            if (from == CONE) {
+                                const float more = ts[i] * vN[k] - m * (ts[i] * speed[k] * (par[k] + w) / (T + T0));
+                                c = 0.5f * Dm * more * (2.0f * gap0 + more);
+                            } else if (from == QUADRATIC) c = ts[i] * (tq + q1[k]) - 0.5f * Dm * edge * edge;
+                            C[i] += c; S[i] += Dm * gap * dgap; H[i] += Dm * (dgap * dgap - gap * m * ddT);
+                        }
+                    }
+                }
+#endif
+                else {
+                    const float whole = 0.5f * D[k] * x[k] * x[k], c0 = x[k] < 0.0f ? whole : 0.0f, off = whole - c0;
+                    UNROLL
+                    for (int i = 0; i < N_STEPS; ++i) {
+                        const float y = x[k] + ts[i] * v, th = ts[i] * hess;
+                        if (y < 0.0f) { C[i] += ts[i] * (vDx + 0.5f * th) + off; S[i] += vDx + th; H[i] += hess; }
+                        else C[i] -= c0;
+                    }
+                }
+            }
+            UNROLL
+            for (int i = 0; i < N_STEPS; ++i) {
+                const float tq = ts[i] * half_curve0;
+                C[i] = sum(C[i]) + (ts[i] * tq + ts[i] * slope0);
+                S[i] = sum(S[i]) + (2.0f * tq + slope0);
+                H[i] = sum(H[i]) + 2.0f * half_curve0;
+            }
+        };
+        struct Point { float t, c, s, h; };
+        const float gtol = most(tolerance * ls_tolerance * sqrtf(sum(p * p)) / scale, 1e-6f);
+        // slopes below what rounding leaves of the terms they are sums of count as 0
+        const float noise = 8.0f * 1.1920929e-07f * (sqrtf(2.0f * most(cost, 0.0f) * most(curve, 0.0f)) + fabsf(slope0));
+        const float accept = most(gtol, noise);
+        const Point start = {0.0f, 0.0f, slope + slope0, curve + 2.0f * half_curve0};
+        bool found = fabsf(start.s) < noise;
+        t = 0.0f;
+        improvement = 0.0f;
+        if (!found) {
+            float ts[1] = {-divide(start.s, start.h)}, C[1], S[1], H[1];
+            search(ts, C, S, H);
+            const Point newton = {ts[0], C[0], S[0], H[0]};
+            if (fabsf(newton.s) < accept && newton.c < 0.0f) {
+                found = true;
+                t = newton.t;
+                improvement = -newton.c;
+            } else {
+                Point lo = newton.s < start.s ? newton : start, hi = newton.s < start.s ? start : newton;
+                for (int i = 0; i < LS_ITERATIONS && !found; ++i) {
+                    // Newton steps from both ends, and the middle
+                    float ts[3] = {lo.t - divide(lo.s, lo.h), hi.t - divide(hi.s, hi.h), 0.5f * (lo.t + hi.t)}, C[3], S[3], H[3];
+                    search(ts, C, S, H);
+                    auto at = [&](int j) { return Point{ts[j], C[j], S[j], H[j]}; };
+                    bool flat = false, moved = false;
+                    Point best = {0.0f, 1e10f, 0.0f, 0.0f};
+                    UNROLL
+                    for (int j = 0; j < 3; ++j) {
+                        if (fabsf(S[j]) < accept && C[j] < 0.0f) {
+                            flat = true;
+                            if (C[j] < best.c) best = at(j);
+                        }
+                    }
+                    if (flat) lo = hi = best;
+                    else {
+                        auto nearer = [](float s, float to) { return (s < to && to < 0.0f) || (s > to && to > 0.0f); };
+                        if (nearer(lo.s, S[0])) { lo = at(0); moved = true; }
+                        if (nearer(lo.s, S[2])) { lo = at(2); moved = true; }
+                        if (nearer(lo.s, S[1])) { lo = at(1); moved = true; }
+                        if (nearer(hi.s, S[1]) || (hi.s < 0.0f && S[1] > 0.0f)) { hi = at(1); moved = true; }
+                        if (nearer(hi.s, S[2])) { hi = at(2); moved = true; }
+                        if (nearer(hi.s, S[0])) { hi = at(0); moved = true; }
+                    }
+                    found = flat || !moved || (lo.c < 0.0f && lo.s < 0.0f && lo.s > -gtol) || (hi.c < 0.0f && hi.s > 0.0f && hi.s < gtol);
+                    if (lo.c < 0.0f || hi.c < 0.0f) {
+                        t = lo.c < hi.c ? lo.t : hi.t;
+                        improvement = lo.c < hi.c ? -lo.c : -hi.c;
+                    }
+                }
+            }
+        }
+        if (!found) overflow |= LS_ITERATIONS_BIT;
+
+        a += t * p;
+        Ma += t * Mp;
+        UNROLL
+        for (int k = 0; k < SLOTS; ++k) x[k] += t * xp[k];
+    }
+
+    if (own) {
+        WORLD(float, qacc)[lane] = a;
+        WORLD(float, Ma)[lane] = Ma;
+        WORLD(float, qfrc_constraint)[lane] = constraint_force;
+    }
+    UNROLL
+    for (int k = 0; k < SLOTS; ++k) {
+        const int r = 32 * k + lane;
+        if (r < rows) {
+            WORLD(float, force)[r] = force[k];
+            WORLD(int, state)[r] = state[k];
+        }
+    }
+    if (lane == 0) {
+        data.niter.data[world] = iteration;
+        if (overflow) data.overflow.data[world] |= overflow;
+    }

@@ -1,0 +1,81 @@
+"""One physics step of all worlds: each part by a kernel of ours where the model allows it, else by MuJoCo Warp.
+
+| part | in place of | in |
+|---|---|---|
+| `smooth` | kinematics, inertia, forces, integration | `smooth.py` |
+| `collision` | one narrow phase for all shapes | `collision.py` |
+| `rows` | `make_constraint` | `rows.py` |
+| `newton` | `solve` | `newton.py` |
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import mujoco_warp as mjw
+from mujoco_warp._src.smooth import tendon_armature
+
+from echelon.sim import collision, newton, rows, smooth
+
+PARTS = ("smooth", "collision", "rows", "newton")
+
+
+class Substep:
+    """The parts that are used for a Model and Data, and `reasons` why others are MuJoCo Warp's."""
+
+    def __init__(self, m: Any, d: Any, parts: Collection[str] = PARTS) -> None:
+        self._m, self._d = m, d
+        found = {
+            "smooth": smooth.unsupported(m),
+            "collision": collision.unsupported(m),
+            "rows": rows.unsupported(m, d),
+            "newton": newton.unsupported(m, d),
+        }
+        self.reasons = {part: reason for part, reason in found.items() if reason and part in parts}
+        used = [part for part in parts if found[part] is None]
+        if "newton" not in used and "rows" in used:
+            used.remove("rows")  # which leaves entries of J out that the stock solver reads
+        self._smooth = smooth.SmoothDynamics(m, d) if "smooth" in used else None
+        self._collide = collision.Collision(m).detect if "collision" in used else mjw.collision
+        self._rows = rows.Rows(m, d).make if "rows" in used else mjw.make_constraint
+        self._solve = newton.solve if "newton" in used else mjw.solve
+        if self._smooth or "newton" in used:
+            m.opt.run_qacc_smooth = False  # the warm start is as good a start, and saves a factorization
+
+    def forward(self, everything: bool) -> None:
+        """Compute accelerations at the current state; `everything` also writes the fields that sensors of forces read."""
+        m, d = self._m, self._d
+        if self._smooth:
+            self._smooth.forward(everything)
+            self._collide(m, d)
+            self._rows(m, d)
+        else:
+            mjw.fwd_kinematics(m, d)
+            mjw.crb(m, d)
+            tendon_armature(m, d)
+            if m.opt.run_qacc_smooth:
+                mjw.factor_m(m, d)
+            self._collide(m, d)
+            self._rows(m, d)
+            mjw.transmission(m, d)
+            mjw.fwd_velocity(m, d)
+            mjw.fwd_actuation(m, d)
+            mjw.fwd_acceleration(m, d)
+        self._solve(m, d)
+
+    def integrate(self) -> None:
+        """Advance the state by a timestep."""
+        m, d = self._m, self._d
+        if self._smooth:
+            self._smooth.integrate()
+        elif m.opt.integrator == mjw.IntegratorType.EULER:
+            mjw.euler(m, d)
+        else:
+            mjw.implicit(m, d)
+
+    def refresh(self) -> None:
+        """Compute poses and velocities at the current state."""
+        if self._smooth:
+            self._smooth.kinematics()
+        else:
+            mjw.fwd_kinematics(self._m, self._d)
+            mjw.com_vel(self._m, self._d)
