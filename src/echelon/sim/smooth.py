@@ -100,14 +100,11 @@ class SmoothDynamics:
 
     def __init__(self, m: Any, d: Any) -> None:
         self.m, self.d = m, d
-        parent, joint, dof_joint = m.body_parentid.numpy(), m.jnt_type.numpy(), m.dof_jntid.numpy()
-        levels, items = _elements(m)
+        parent, dof_joint = m.body_parentid.numpy(), m.dof_jntid.numpy()
         implicit = m.opt.integrator == mjw.IntegratorType.IMPLICITFAST
         free = m.body_freeadr.numpy() if implicit else np.zeros(0, int)
-        if implicit:
-            alone = np.isin(m.dof_bodyid.numpy(), free)
-            items = [[item for item in level if not alone[item[0]]] for level in items]
-            items = items[: max((n + 1 for n, level in enumerate(items) if level), default=0)]
+        level = np.where(np.isin(m.dof_bodyid.numpy(), free), -1, m.M_rownnz.numpy() - 1)
+        items = [[(dof, k) for dof in np.flatnonzero(level == n) for k in range(n + 2)] for n in range(level.max() + 1)]
         jump = _jumps(parent)
         target = m.actuator_trnid.numpy()[:, 0]
         drives = [np.flatnonzero(m.jnt_dofadr.numpy()[target] == dof) for dof in range(m.nv)]
@@ -122,16 +119,17 @@ class SmoothDynamics:
             "dof_actuatoradr": np.cumsum([0, *map(len, drives)]),
             "dof_actuator": np.concatenate(drives),
             "level_item": np.cumsum([0, *map(len, items)]),
-            "item_dof": np.array([dof for level in items for dof, _ in level]),
-            "item_column": np.array([column for level in items for _, column in level]),
-            "last_descendant": levels,
+            "level_share": np.array([1 << max(32 // len(x), 1).bit_length() - 1 for x in items]),
+            "dof_level": level,
+            "item_dof": np.array([dof for x in items for dof, _ in x]),
+            "item_column": np.array([column for x in items for _, column in x]),
+            "last_descendant": _last_descendants(m),
         }
         device = d.qpos.device
         self._tables = {name: wp.array(values.astype(np.int32), dtype=int, device=device) for name, values in tables.items()}
         self._tables["tendon_weight"] = wp.array(_tendon_weights(m), dtype=float, device=device)
         self._tables["stiffening"] = wp.zeros((d.nworld, m.nv), dtype=float, device=device)
         self._all_geoms = wp.array(moving.astype(np.int32), dtype=int, device=device)
-        kinds = mjw.JointType
         self._sizes = {
             "NQ": m.nq,
             "NV": m.nv,
@@ -145,14 +143,15 @@ class SmoothDynamics:
             "ROUNDS": len(jump),
             "SLOTS": -(-m.nbody // 32),
             "WIDE": max(m.nbody, m.nv, m.njnt),
-            "INERTIAS": max(10 * m.nbody, 12 * 32),
+            "BODIES": max(17 * m.nbody, 12 * 32),
+            "PARENTS": ", ".join(map(str, parent)),
             "NJMAX": d.njmax,
             "NACONMAX": d.naconmax,
             "IMPLICIT": int(implicit),
-            "FREE": int(kinds.FREE),
-            "BALL": int(kinds.BALL),
-            "SLIDE": int(kinds.SLIDE),
-            "HINGE": int(kinds.HINGE),
+            "FREE": int(mjw.JointType.FREE),
+            "BALL": int(mjw.JointType.BALL),
+            "SLIDE": int(mjw.JointType.SLIDE),
+            "HINGE": int(mjw.JointType.HINGE),
             "AFFINE_GAIN": int(GainType.AFFINE),
             "AFFINE_BIAS": int(BiasType.AFFINE),
             "NEFC_BIT": int(mjw.OverflowType.NEFC),
@@ -236,18 +235,13 @@ def _jumps(parent: np.ndarray) -> np.ndarray:
     return np.array(rounds)
 
 
-def _elements(m: Any) -> tuple[np.ndarray, list[list[tuple[int, int]]]]:
-    """Each dof's last descendant, and by level of the tree of dofs the elements `(dof, column)` of rows of M.
-
-    A column past the row's end is the right-hand side.
-    """
+def _last_descendants(m: Any) -> np.ndarray:
+    """Each dof's last descendant: descendants follow their dof without a gap."""
     start, count, column = m.M_rowadr.numpy(), m.M_rownnz.numpy(), m.M_colind.numpy()
     last = np.arange(m.nv)
-    levels: list[list[tuple[int, int]]] = [[] for _ in range(int(count.max()))]
     for dof in range(m.nv):
         last[column[start[dof] : start[dof] + count[dof]]] = dof
-        levels[count[dof] - 1] += [(dof, k) for k in range(count[dof] + 1)]
-    return last, levels
+    return last
 
 
 def _moving_geoms(m: Any) -> np.ndarray:

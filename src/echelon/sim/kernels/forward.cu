@@ -13,19 +13,20 @@
 // (`t.jump`: a body's ancestor 1, 2, 4, ... levels up). Sums over subtrees walk the bodies backwards, one lane a number.
 // Gravity compensation and xfrc_applied enter as forces on bodies, so their projection to joints costs nothing more.
 //
-// Shared memory, in numbers (AllegroHand 3.4 KB, AllegroKuka 5.3 KB):
+// Shared memory, in numbers (AllegroHand 4.5 KB, AllegroKuka 5.7 KB):
 //
 //   Q NQ | V NV | P 3 NBODY positions | R 4 NBODY quaternions | X 3 NBODY centres of mass | Com 3 NBODY of subtrees
-//   I 10 NBODY    poses of geoms on their way out, then inertias: 6 of rotation, 3 mass times centre, mass
+//   B 17 NBODY    first poses of geoms on their way out, 12 for each of 32, then for each body
+//                 0 I then J: 6 of rotation, 3 mass times centre, mass | 10 a then f then F | 16 unused, against bank conflicts
 //   S 6 NV        axes
 //   W 6 WIDE      anchors and axes of joints, then v, then J S
-//   A 6 NBODY     a, then f, then F
 //
 // FORCES 0 stops after velocities; EVERYTHING writes what stock MuJoCo Warp does, otherwise only what collision,
 // constraints, solver and `integrate` read.
 
-    SHARED float Q[NQ], V[NV], P[3 * NBODY], R[4 * NBODY], X[3 * NBODY], Com[3 * NBODY];
-    SHARED float I[INERTIAS], S[6 * NV], W[6 * WIDE], A[6 * NBODY];
+    SHARED float Q[NQ], V[NV], P[3 * NBODY], X[3 * NBODY], Com[3 * NBODY], B[BODIES], S[6 * NV], W[6 * WIDE];
+    SHARED Quat R[NBODY];
+    constexpr int parent[] = {PARENTS};
 
     auto inertia_times = [](const float* i, const spatial_vector& v) {
         return spatial_vector(vec3(i[0] * v[0] + i[3] * v[1] + i[4] * v[2] - i[8] * v[4] + i[7] * v[5],
@@ -43,8 +44,8 @@
     auto cross_force = [&](const spatial_vector& v, const spatial_vector& f) {
         return spatial_vector(cross(top(v), top(f)) + cross(bottom(v), bottom(f)), cross(top(v), bottom(f)));
     };
-    // Add to each body's vector those of all its ancestors.
-    auto sum_ancestors = [&](float* x) {
+    // Add to each body's vector, one every `stride` numbers, those of all its ancestors.
+    auto sum_ancestors = [&](float* x, int stride) {
         for (int round = 0; round < ROUNDS; ++round) {
             spatial_vector sum[SLOTS];
             UNROLL
@@ -52,14 +53,14 @@
                 const int b = 32 * k + lane;
                 if (b < NBODY) {
                     const int up = t.jump.data[round * NBODY + b];
-                    sum[k] = load6(x + 6 * b);
-                    if (up) sum[k] = sum[k] + load6(x + 6 * up);
+                    sum[k] = load6(x + stride * b);
+                    if (up) sum[k] = sum[k] + load6(x + stride * up);
                 }
             }
             SYNC();
             UNROLL
             for (int k = 0; k < SLOTS; ++k)
-                if (32 * k + lane < NBODY) store6(x + 6 * (32 * k + lane), sum[k]);
+                if (32 * k + lane < NBODY) store6(x + stride * (32 * k + lane), sum[k]);
             SYNC();
         }
     };
@@ -69,18 +70,17 @@
             const int rest = count - start < 32 ? count - start : 32;
             if (lane < rest) {
                 const int id = ids[start + lane], b = bodies[id];
-                const Quat q = load4(R + 4 * b);
-                store3(I + 3 * lane, load3(P + 3 * b) + rotate(q, load3(pos + 3 * id)));
-                matrix(multiply(q, load4(quat + 4 * id)), I + 96 + 9 * lane);
+                const Quat q = R[b];
+                store3(B + 3 * lane, load3(P + 3 * b) + rotate(q, load3(pos + 3 * id)));
+                matrix(multiply(q, quats(quat)[id]), B + 96 + 9 * lane);
             }
             SYNC();
-            for (int i = lane; i < 3 * rest; i += 32) xpos[3 * ids[start + i / 3] + i % 3] = I[i];
-            for (int i = lane; i < 9 * rest; i += 32) xmat[9 * ids[start + i / 9] + i % 9] = I[96 + i];
+            for (int i = lane; i < 3 * rest; i += 32) xpos[3 * ids[start + i / 3] + i % 3] = B[i];
+            for (int i = lane; i < 9 * rest; i += 32) xmat[9 * ids[start + i / 9] + i % 9] = B[96 + i];
             SYNC();
         }
     };
 
-    SYNC();  // another world may have been here before
     for (int i = lane; i < NQ; i += 32) Q[i] = ROW(d.qpos)[i];
     for (int i = lane; i < NV; i += 32) V[i] = ROW(d.qvel)[i];
     SYNC();
@@ -90,7 +90,7 @@
     for (int b = lane; b < NBODY; b += 32) {
         const int mocap = m.body_mocapid.data[b];
         vec3 p = load3(mocap < 0 ? SHARED_ROW(m.body_pos) + 3 * b : ROW(d.mocap_pos) + 3 * mocap);
-        Quat q = load4(mocap < 0 ? SHARED_ROW(m.body_quat) + 4 * b : ROW(d.mocap_quat) + 4 * mocap);
+        Quat q = mocap < 0 ? quats(SHARED_ROW(m.body_quat))[b] : quats(ROW(d.mocap_quat))[mocap];
         const int first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
         for (int j = first; j < end; ++j) {
             const int type = m.jnt_type.data[j], at = m.jnt_qposadr.data[j];
@@ -121,7 +121,7 @@
             store3(Axis + 3 * j, direction);
         }
         store3(P + 3 * b, p);
-        store4(R + 4 * b, unit(q));
+        R[b] = unit(q);
     }
     SYNC();
 
@@ -135,9 +135,9 @@
             if (b < NBODY) {
                 const int up = t.jump.data[round * NBODY + b];
                 p[k] = load3(P + 3 * b);
-                q[k] = load4(R + 4 * b);
+                q[k] = R[b];
                 if (up) {
-                    const Quat turned = load4(R + 4 * up);
+                    const Quat turned = R[up];
                     p[k] = load3(P + 3 * up) + rotate(turned, p[k]);
                     q[k] = unit(multiply(turned, q[k]));
                 }
@@ -149,7 +149,7 @@
             const int b = 32 * k + lane;
             if (b < NBODY) {
                 store3(P + 3 * b, p[k]);
-                store4(R + 4 * b, q[k]);
+                R[b] = q[k];
             }
         }
         SYNC();
@@ -160,8 +160,8 @@
 #if EVERYTHING
     frames(NSITE, t.sites.data, m.site_bodyid.data, SHARED_ROW(m.site_pos), SHARED_ROW(m.site_quat), ROW(d.site_xpos), ROW(d.site_xmat));
     WRITE(d.xpos, P, 3 * NBODY)
-    WRITE(d.xquat, R, 4 * NBODY)
-    for (int b = lane; b < NBODY; b += 32) matrix(load4(R + 4 * b), ROW(d.xmat) + 9 * b);
+    WRITE(d.xquat, (float*)R, 4 * NBODY)
+    for (int b = lane; b < NBODY; b += 32) matrix(R[b], ROW(d.xmat) + 9 * b);
 #endif
     for (int k = lane; k < NTENDON; k += 32) {
         const int start = m.ten_J_rowadr.data[k];
@@ -180,13 +180,15 @@
     // ---- 4. centres of mass, inertias about them, axes
     const float *mass = SHARED_ROW(m.body_mass), *subtree_mass = SHARED_ROW(m.body_subtreemass);
     for (int b = lane; b < NBODY; b += 32) {
-        const vec3 x = load3(P + 3 * b) + rotate(load4(R + 4 * b), load3(SHARED_ROW(m.body_ipos) + 3 * b));
+        const vec3 x = load3(P + 3 * b) + rotate(R[b], load3(SHARED_ROW(m.body_ipos) + 3 * b));
         store3(X + 3 * b, x);
         store3(Com + 3 * b, mass[b] * x);
     }
     SYNC();
-    if (lane < 3)
-        for (int b = NBODY - 1; b > 0; --b) Com[3 * m.body_parentid.data[b] + lane] += Com[3 * b + lane];
+    if (lane < 3) {
+        UNROLL
+        for (int b = NBODY - 1; b > 0; --b) Com[3 * parent[b] + lane] += Com[3 * b + lane];
+    }
     SYNC();
     for (int b = lane; b < NBODY; b += 32) {
         const float total = subtree_mass[b];
@@ -196,7 +198,7 @@
     WRITE(d.subtree_com, Com, 3 * NBODY)
     for (int b = lane; b < NBODY; b += 32) {
         float r[9];
-        matrix(multiply(load4(R + 4 * b), load4(SHARED_ROW(m.body_iquat) + 4 * b)), r);
+        matrix(multiply(R[b], quats(SHARED_ROW(m.body_iquat))[b]), r);
 #if EVERYTHING
         for (int i = 0; i < 9; ++i) ROW(d.ximat)[9 * b + i] = r[i];
 #endif
@@ -206,7 +208,7 @@
         auto turned = [&](int row, int column) {
             return r[3 * row] * i[0] * r[3 * column] + r[3 * row + 1] * i[1] * r[3 * column + 1] + r[3 * row + 2] * i[2] * r[3 * column + 2];
         };
-        float* o = I + 10 * b;
+        float* o = B + 17 * b;
         o[0] = turned(0, 0) + w * (x[1] * x[1] + x[2] * x[2]);
         o[1] = turned(1, 1) + w * (x[0] * x[0] + x[2] * x[2]);
         o[2] = turned(2, 2) + w * (x[0] * x[0] + x[1] * x[1]);
@@ -221,7 +223,7 @@
     for (int j = lane; j < NJNT; j += 32) {
         const int type = m.jnt_type.data[j], b = m.jnt_bodyid.data[j], up = m.body_parentid.data[b];
         float* s = S + 6 * m.jnt_dofadr.data[j];
-        const Quat turned = load4(R + 4 * up);
+        const Quat turned = R[up];
         const vec3 anchor = load3(P + 3 * up) + rotate(turned, load3(Anchor + 3 * j)), axis = rotate(turned, load3(Axis + 3 * j));
         const vec3 arm = load3(Com + 3 * m.body_rootid.data[b]) - anchor;
         if (type == HINGE) store6(s, spatial_vector(axis, cross(axis, arm)));
@@ -232,7 +234,7 @@
                 s += 18;
             }
             float r[9];
-            matrix(load4(R + 4 * b), r);
+            matrix(R[b], r);
             UNROLL
             for (int i = 0; i < 3; ++i) {
                 const vec3 column(r[i], r[3 + i], r[6 + i]);
@@ -248,7 +250,7 @@
     WRITE(d.cdof, S, 6 * NV)
 #if EVERYTHING
     WRITE(d.xipos, X, 3 * NBODY)
-    WRITE(d.cinert, I, 10 * NBODY)
+    for (int i = lane; i < 10 * NBODY; i += 32) ROW(d.cinert)[i] = B[17 * (i / 10) + i % 10];
 #endif
 
     // ---- 5. velocities, and the accelerations that follow from them alone
@@ -259,7 +261,7 @@
         store6(W + 6 * b, v);
     }
     SYNC();
-    sum_ancestors(W);
+    sum_ancestors(W, 6);
     for (int b = lane; b < NBODY; b += 32) {
         const int up = m.body_parentid.data[b], first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
         spatial_vector a(0.0f), v = load6(W + 6 * up);
@@ -286,53 +288,49 @@
             }
         }
         if (up == 0) a = a - spatial_vector(vec3(0.0f), load3(SHARED_ROW(m.opt_gravity)));
-        store6(A + 6 * b, a);
+        store6(B + 17 * b + 10, a);
     }
     SYNC();
 #if EVERYTHING
     WRITE(d.cvel, W, 6 * NBODY)
 #endif
 #if FORCES
-    sum_ancestors(A);
+    sum_ancestors(B + 10, 17);
 
     // ---- 6. forces on bodies
 #if EVERYTHING
-    WRITE(d.cacc, A, 6 * NBODY)
+    for (int i = lane; i < 6 * NBODY; i += 32) ROW(d.cacc)[i] = B[17 * (i / 6) + 10 + i % 6];
     SYNC();
 #endif
     for (int b = lane; b < NBODY; b += 32) {
         const spatial_vector v = load6(W + 6 * b);
-        spatial_vector f = inertia_times(I + 10 * b, load6(A + 6 * b)) + cross_force(v, inertia_times(I + 10 * b, v));
+        spatial_vector f = inertia_times(B + 17 * b, load6(B + 17 * b + 10)) + cross_force(v, inertia_times(B + 17 * b, v));
 #if !EVERYTHING
         const float* applied = ROW(d.xfrc_applied) + 6 * b;
         const vec3 push = load3(applied) - mass[b] * SHARED_ROW(m.body_gravcomp)[b] * load3(SHARED_ROW(m.opt_gravity));
         const vec3 arm = load3(X + 3 * b) - load3(Com + 3 * m.body_rootid.data[b]);
         f = f - spatial_vector(load3(applied + 3) + cross(arm, push), push);
 #endif
-        store6(A + 6 * b, b ? f : spatial_vector(0.0f));
+        store6(B + 17 * b + 10, b ? f : spatial_vector(0.0f));
     }
     SYNC();
 
-    // ---- 7. up the tree: lanes 0 to 9 sum inertias, 10 to 15 forces
+    // ---- 7. up the tree: lanes 0 to 9 sum inertias, which end at the roots, 10 to 15 forces
     if (lane < 16) {
-        const int width = lane < 10 ? 10 : 6;
-        float* x = lane < 10 ? I + lane : A + lane - 10;
-        for (int b = NBODY - 1; b > 0; --b) {
-            const int up = m.body_parentid.data[b];
-            if (up || lane >= 10) x[width * up] += x[width * b];
-        }
+        UNROLL
+        for (int b = NBODY - 1; b > 0; --b)
+            if (parent[b] || lane >= 10) B[17 * parent[b] + lane] += B[17 * b + lane];
     }
     SYNC();
 #if EVERYTHING
-    WRITE(d.crb, I, 10 * NBODY)
-    WRITE(d.cfrc_int, A, 6 * NBODY)
+    for (int i = lane; i < 10 * NBODY; i += 32) ROW(d.crb)[i] = B[17 * (i / 10) + i % 10];
+    for (int i = lane; i < 6 * NBODY; i += 32) ROW(d.cfrc_int)[i] = B[17 * (i / 6) + 10 + i % 6];
 #else
-    for (int k = lane; k < NFREE; k += 32)
-        for (int i = 0; i < 10; ++i) ROW(d.crb)[10 * t.free.data[k] + i] = I[10 * t.free.data[k] + i];
+    for (int i = lane; i < 10 * NFREE; i += 32) ROW(d.crb)[10 * t.free.data[i / 10] + i % 10] = B[17 * t.free.data[i / 10] + i % 10];
 #endif
 
     // ---- 8. inertia in the order of MuJoCo's sparse rows
-    for (int i = lane; i < NV; i += 32) store6(W + 6 * i, inertia_times(I + 10 * m.dof_bodyid.data[i], load6(S + 6 * i)));
+    for (int i = lane; i < NV; i += 32) store6(W + 6 * i, inertia_times(B + 17 * m.dof_bodyid.data[i], load6(S + 6 * i)));
     SYNC();
     for (int k = lane; k < NC; k += 32) {
         const int i = m.M_hinit_i.data[k], j = m.M_colind.data[k];
@@ -346,7 +344,7 @@
         const int j = m.dof_jntid.data[i], at = t.dof_qposadr.data[i];
         const float v = V[i], speed = fabsf(v);
         const spatial_vector s = load6(S + 6 * i);
-        const float bias = dot(s, load6(A + 6 * m.dof_bodyid.data[i]));
+        const float bias = dot(s, load6(B + 17 * m.dof_bodyid.data[i] + 10));
 
         const float damping = SHARED_ROW(m.dof_damping)[i], *curve = SHARED_ROW(m.dof_dampingpoly) + 2 * i;
         const float damper = -v * (damping + curve[0] * speed + curve[1] * speed * speed);

@@ -16,7 +16,6 @@
     SHARED float H[NC], D[NV], Y[NV], V[NV];
     const float h = SHARED_ROW(m.opt_timestep)[0];
 
-    SYNC();  // another world may have been here before
     for (int k = lane; k < NC; k += 32) {
         const int i = m.M_hinit_i.data[k];
         H[k] = ROW(d.M)[k] + (i == m.M_colind.data[k] ? ROW(t.stiffening)[i] : 0.0f);
@@ -28,30 +27,36 @@
     }
     SYNC();
 
-    // ---- trees: t.item_dof and t.item_column list the elements of H by level, the right-hand side after the diagonal
+    // ---- trees, up: t.item_dof and t.item_column list the elements of H by level, the right-hand side after the diagonal;
+    // a level with few elements gives each of them several lanes (t.level_share), which split its descendants
     for (int level = LEVELS - 1; level >= 0; --level) {
-        for (int n = t.level_item.data[level] + lane; n < t.level_item.data[level + 1]; n += 32) {
-            const int i = t.item_dof.data[n], column = t.item_column.data[n];
-            const int start = m.M_rowadr.data[i], own = m.M_rownnz.data[i] - 1;
-            float value = column > own ? Y[i] : H[start + column];
-            for (int k = i + 1; k <= t.last_descendant.data[i]; ++k) {
-                const float* row = H + m.M_rowadr.data[k];
-                value -= row[own] * D[k] * (column > own ? Y[k] : row[column]);
+        const int share = t.level_share.data[level], part = lane % share, end = t.level_item.data[level + 1];
+        for (int first = t.level_item.data[level]; first < end; first += 32 / share) {
+            const int n = first + lane / share, i = n < end ? t.item_dof.data[n] : 0;
+            const int column = n < end ? t.item_column.data[n] : 0, start = m.M_rowadr.data[i], own = m.M_rownnz.data[i] - 1;
+            float sum = 0.0f;
+            if (n < end)
+                for (int k = i + 1 + part; k <= t.last_descendant.data[i]; k += share) {
+                    const float* row = H + m.M_rowadr.data[k];
+                    sum += row[own] * D[k] * (column > own ? Y[k] : row[column]);
+                }
+            sum = sum_group(sum, share);
+            if (n < end && part == 0) {
+                if (column > own) Y[i] -= sum;
+                else H[start + column] -= sum;
+                if (column == own) D[i] = 1.0f / H[start + own];
             }
-            if (column > own) Y[i] = value;
-            else H[start + column] = value;
-            if (column == own) D[i] = 1.0f / value;
         }
         SYNC();
     }
+    // ---- trees, down: a dof is known once all its ancestors are taken from it (t.dof_level: -1 if of a body that floats alone)
     for (int level = 0; level < LEVELS; ++level) {
-        for (int n = t.level_item.data[level] + lane; n < t.level_item.data[level + 1]; n += 32) {
-            const int i = t.item_dof.data[n], start = m.M_rowadr.data[i], own = m.M_rownnz.data[i] - 1;
-            if (t.item_column.data[n] > own) {
-                float value = Y[i];
-                for (int k = 0; k < own; ++k) value -= H[start + k] * Y[m.M_colind.data[start + k]];
-                Y[i] = value * D[i];
-            }
+        for (int i = lane; i < NV; i += 32)
+            if (t.dof_level.data[i] == level) Y[i] *= D[i];
+        SYNC();
+        for (int i = lane; i < NV; i += 32) {
+            const int at = m.M_rowadr.data[i] + level;
+            if (t.dof_level.data[i] > level) Y[i] -= H[at] * Y[m.M_colind.data[at]];
         }
         SYNC();
     }

@@ -21,12 +21,13 @@
     for (int i = lane; i < (count); i += 32) ROW(field)[i] = (source)[i];
 
     using namespace wp;  // vec3, mat33, spatial_vector, dot, cross, ...
-    struct Quat { float w, x, y, z; };
+    struct alignas(16) Quat { float w, x, y, z; };
     auto load3 = [](const float* a) { return vec3(a[0], a[1], a[2]); };
     auto load4 = [](const float* a) { return Quat{a[0], a[1], a[2], a[3]}; };
     auto load6 = [](const float* a) { return spatial_vector(vec3(a[0], a[1], a[2]), vec3(a[3], a[4], a[5])); };
     auto store3 = [](float* a, const vec3& v) { a[0] = v[0]; a[1] = v[1]; a[2] = v[2]; };
     auto store4 = [](float* a, const Quat& q) { a[0] = q.w; a[1] = q.x; a[2] = q.y; a[3] = q.z; };
+    auto quats = [](const float* a) { return (const Quat*)a; };  // a row of quaternions, 16 bytes at a time
     auto store6 = [](float* a, const spatial_vector& v) { UNROLL for (int i = 0; i < 6; ++i) a[i] = v[i]; };
 
     auto rotate = [](const Quat& q, const vec3& v) {
@@ -55,3 +56,22 @@
         r[3] = 2.0f * (xy + wz); r[4] = ww - xx + yy - zz; r[5] = 2.0f * (yz - wx);
         r[6] = 2.0f * (xz - wy); r[7] = 2.0f * (yz + wx); r[8] = ww - xx - yy + zz;
     };
+
+    // Sum over groups of `size` neighbouring lanes, a power of two.
+#if defined(__CUDA_ARCH__)
+    auto sum_group = [](float x, int size) {
+        for (int far = size / 2; far > 0; far /= 2) x += __shfl_xor_sync(0xffffffffu, x, far);
+        return x;
+    };
+#else
+    static float exchange[32];
+    auto sum_group = [&](float x, int size) {
+        for (int far = size / 2; far > 0; far /= 2) {
+            exchange[lane] = x;
+            SYNC();
+            x += exchange[lane ^ far];
+            SYNC();
+        }
+        return x;
+    };
+#endif
