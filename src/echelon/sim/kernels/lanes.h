@@ -3,22 +3,53 @@
 // A kernel runs one warp of 32 threads, the lanes, per world. The same text runs on the CPU, where Warp's CPU blocks take
 // the place of a warp. Names in capitals (NBODY, NV, FREE, ...) are numbers that Python puts in front of the text.
 
+// A world's row of a Data field, and of a Model field, which holds one row for all worlds or one for each.
+#define ROW_OF(type, x) ((type*)((char*)x.data + (size_t)world * x.strides[0]))
+#define ROW(x) ROW_OF(float, x)
+#define SHARED_ROW(x) ((float*)((char*)x.data + (size_t)(x.shape[0] == 1 ? 0 : world % x.shape[0]) * x.strides[0]))
+// Copy numbers from shared memory to a world's row, neighbouring lanes to neighbouring addresses.
+#define WRITE(field, source, count) \
+    for (int i = lane; i < (count); i += 32) ROW(field)[i] = (source)[i];
+
 #if defined(__CUDA_ARCH__)
-#define SHARED __shared__
+#define SHARED __shared__ __align__(16)
 #define SYNC() __syncwarp()
 #define UNROLL _Pragma("unroll")
+    auto from_lane = [](float v, int source) { return __shfl_sync(0xffffffffu, v, source); };
+    auto across = [](float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); };
+    auto ballot = [](bool p) { return __ballot_sync(0xffffffffu, p); };
+    auto lowest = [](unsigned bits) { return __ffs(bits) - 1; };
+    auto count_bits = [](unsigned bits) { return __popc(bits); };
 #else
 #define SHARED static
 #define SYNC() WP_TILE_SYNC()
 #define UNROLL
+    static float exchanged[32];
+    auto from_lane = [&](float v, int source) {
+        exchanged[lane] = v;
+        SYNC();
+        const float result = exchanged[source];
+        SYNC();
+        return result;
+    };
+    auto across = [&](float v, int mask) { return from_lane(v, lane ^ mask); };
+    auto ballot = [&](bool p) {
+        exchanged[lane] = p ? 1.0f : 0.0f;
+        SYNC();
+        unsigned bits = 0;
+        for (int i = 0; i < 32; ++i) bits |= (exchanged[i] != 0.0f ? 1u : 0u) << i;
+        SYNC();
+        return bits;
+    };
+    auto lowest = [](unsigned bits) { int i = 0; while (!((bits >> i) & 1u)) ++i; return i; };
+    auto count_bits = [](unsigned bits) { int n = 0; for (; bits; bits &= bits - 1u) ++n; return n; };
 #endif
-
-// A world's row of a Model field, which holds one row for all worlds or one for each, and of a Data field.
-#define SHARED_ROW(x) ((float*)((char*)x.data + (size_t)(x.shape[0] == 1 ? 0 : world % x.shape[0]) * x.strides[0]))
-#define ROW(x) ((float*)((char*)x.data + (size_t)world * x.strides[0]))
-// Copy numbers from shared memory to a world's row, neighbouring lanes to neighbouring addresses.
-#define WRITE(field, source, count) \
-    for (int i = lane; i < (count); i += 32) ROW(field)[i] = (source)[i];
+    auto sum = [&](float v) {  // over all lanes, which all get it
+        UNROLL
+        for (int mask = 16; mask > 0; mask /= 2) v += across(v, mask);
+        return v;
+    };
+    auto most = [](float a, float b) { return a > b ? a : b; };
 
     using namespace wp;  // vec3, mat33, spatial_vector, dot, cross, ...
     struct alignas(16) Quat { float w, x, y, z; };

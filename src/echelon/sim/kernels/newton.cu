@@ -28,47 +28,7 @@
 //
 // Friction and limits of joints, the first rows, touch one dof each: such a row is a dof and a sign, and its part of H is on
 // the diagonal. NV4 is NV rounded up to four numbers, which are loaded at a time; LD avoids bank conflicts of that.
-//
-// Warp's CPU blocks run the same text with 32 threads that take turns at WP_TILE_SYNC: that is how it is tested.
 
-#if defined(__CUDA_ARCH__)
-#define SHARED __shared__ __align__(16)
-#define UNROLL _Pragma("unroll")
-#define SYNC() __syncwarp()
-    auto lane_value = [](float v, int source) { return __shfl_sync(0xffffffffu, v, source); };
-    auto other = [](float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); };
-    auto ballot = [](bool p) { return __ballot_sync(0xffffffffu, p); };
-    auto lowest = [](unsigned m) { return __ffs(m) - 1; };
-#else
-#define SHARED static
-#define UNROLL
-#define SYNC() WP_TILE_SYNC()
-    static float exchanged[32];
-    auto lane_value = [&](float v, int source) {
-        exchanged[lane] = v;
-        SYNC();
-        const float result = exchanged[source];
-        SYNC();
-        return result;
-    };
-    auto other = [&](float v, int mask) { return lane_value(v, lane ^ mask); };
-    auto ballot = [&](bool p) {
-        exchanged[lane] = p ? 1.0f : 0.0f;
-        SYNC();
-        unsigned result = 0;
-        for (int i = 0; i < 32; ++i) result |= (exchanged[i] != 0.0f ? 1u : 0u) << i;
-        SYNC();
-        return result;
-    };
-    auto lowest = [](unsigned m) { int i = 0; while (!((m >> i) & 1u)) ++i; return i; };
-#endif
-#define WORLD(type, field) ((type*)((char*)data.field.data + (size_t)world * data.field.strides[0]))
-    auto sum = [&](float v) {
-        UNROLL
-        for (int mask = 16; mask > 0; mask /= 2) v += other(v, mask);
-        return v;
-    };
-    auto most = [](float a, float b) { return a > b ? a : b; };
     auto least = [](int a, int b) { return a < b ? a : b; };
     auto divide = [](float a, float b) { return b != 0.0f ? a / b : 0.0f; };
     auto dot = [](const float* p, const float* q) {  // of NV numbers in shared memory; the padding is 0
@@ -112,12 +72,12 @@
 
     // ---- what this world has: equalities, then friction, then limits, then contacts
     const bool own = lane < NV;
-    const int rows = least(data.nefc.data[world], NJMAX);
-    const int equalities = least(data.ne.data[world], rows);
-    const int frictions = least(equalities + data.nf.data[world], rows);
+    const int rows = least(d.nefc.data[world], NJMAX);
+    const int equalities = least(d.ne.data[world], rows);
+    const int frictions = least(equalities + d.nf.data[world], rows);
     int joints = 0;  // rows at the front that touch one dof
     if (JOINT_ROWS) {
-        const int kind = lane < rows ? WORLD(const int, type)[lane] : -1;
+        const int kind = lane < rows ? ROW_OF(const int, d.efc_type)[lane] : -1;
         const unsigned others = ~ballot(kind == FRICTION_ROW || kind == LIMIT_ROW);
         joints = others ? lowest(others) : 32;
     }
@@ -128,7 +88,7 @@
 
     // ---- contacts' rows and the inertia into shared memory
     {
-        const float* source = WORLD(const float, J) + joints * NV_PAD;
+        const float* source = ROW(d.efc_J) + joints * NV_PAD;
 #if defined(__CUDA_ARCH__)
         for (int i = lane; i < contacts * (NV_PAD / 4); i += 32) {
             const int r = i / (NV_PAD / 4), c = i - r * (NV_PAD / 4);
@@ -142,9 +102,9 @@
         V[32 + lane] = 0.0f;
         if (lane < 4) forces[ROWS + lane] = 0.0f;
         SYNC();
-        const float* entries = WORLD(const float, M);
+        const float* entries = ROW(d.M);
         for (int i = lane; i < NONZEROS; i += 32) {
-            const int row = data.M_row.data[i], column = data.M_column.data[i];
+            const int row = m.M_hinit_i.data[i], column = m.M_colind.data[i];
             M[row * NV4 + column] = M[column * NV4 + row] = entries[i];
         }
     }
@@ -152,8 +112,8 @@
     // ---- dofs: thread j has dof j
     float a = 0.0f, smooth = 0.0f;
     if (own) {
-        a = (data.warm && rows > 0) || !data.cold ? WORLD(const float, qacc_warmstart)[lane] : WORLD(const float, qacc_smooth)[lane];
-        smooth = WORLD(const float, qfrc_smooth)[lane];
+        a = (WARM && rows > 0) || !COLD ? ROW(d.qacc_warmstart)[lane] : ROW(d.qacc_smooth)[lane];
+        smooth = ROW(d.qfrc_smooth)[lane];
     }
     SYNC();
     const float scale = 1.0f / most(1.0e-15f, sum(own ? M[lane * NV4 + lane] : 0.0f));
@@ -166,8 +126,8 @@
 #if ELLIPTIC
     int normal[SLOTS];  // the first row of this row's contact, or -1
     float mu[SLOTS];
-    const float shrink = data.impratio_invsqrt.data[world % data.impratio_invsqrt.shape[0]];
-    auto friction = [&](int r) { return (const float*)&data.friction.data[WORLD(const int, id)[r]]; };
+    const float shrink = m.opt_impratio_invsqrt.data[world % m.opt_impratio_invsqrt.shape[0]];
+    auto friction = [&](int r) { return (const float*)&d.contact_friction.data[ROW_OF(const int, d.efc_id)[r]]; };
 #endif
     UNROLL
     for (int k = 0; k < SLOTS; ++k) {
@@ -179,18 +139,18 @@
         mu[k] = 0.0f;
 #endif
         if (r < rows) {
-            D[k] = WORLD(const float, D)[r];
-            x[k] = -WORLD(const float, aref)[r];
-            if (r >= equalities && r < frictions) loss[k] = WORLD(const float, frictionloss)[r];
+            D[k] = ROW(d.efc_D)[r];
+            x[k] = -ROW(d.efc_aref)[r];
+            if (r >= equalities && r < frictions) loss[k] = ROW(d.efc_frictionloss)[r];
             if (k == 0 && r < joints) {
-                const int id = WORLD(const int, id)[r];
-                joint_dof = r < frictions ? id : data.jnt_dofadr.data[id];
-                joint_sign = WORLD(const float, J)[r * NV_PAD + joint_dof];
+                const int id = ROW_OF(const int, d.efc_id)[r];
+                joint_dof = r < frictions ? id : m.jnt_dofadr.data[id];
+                joint_sign = ROW(d.efc_J)[r * NV_PAD + joint_dof];
             }
 #if ELLIPTIC
-            if (WORLD(const int, type)[r] == ELLIPTIC_ROW) {
-                const int contact = WORLD(const int, id)[r];
-                normal[k] = *(const int*)((const char*)data.efc_address.data + (size_t)contact * data.efc_address.strides[0]);
+            if (ROW_OF(const int, d.efc_type)[r] == ELLIPTIC_ROW) {
+                const int contact = ROW_OF(const int, d.efc_id)[r];
+                normal[k] = *(const int*)((const char*)d.contact_efc_address.data + (size_t)contact * d.contact_efc_address.strides[0]);
                 mu[k] = friction(r)[0] * shrink;
             }
 #endif
@@ -243,10 +203,10 @@
     for (int i = 0; i < NV; ++i) h[i] = own ? M[i * NV4 + lane] : 0.0f;
 
     float g = 0.0f, p = 0.0f, Mp = 0.0f, pivot = 0.0f, constraint_force = 0.0f;
-    float t = 0.0f, improvement = 0.0f;
+    float step = 0.0f, improvement = 0.0f;
     int iteration = 0, overflow = 0;
-    const float tolerance = data.tolerance.data[world % data.tolerance.shape[0]];
-    const float ls_tolerance = data.ls_tolerance.data[world % data.ls_tolerance.shape[0]];
+    const float tolerance = m.opt_tolerance.data[world % m.opt_tolerance.shape[0]];
+    const float ls_tolerance = m.opt_ls_tolerance.data[world % m.opt_ls_tolerance.shape[0]];
 
     for (bool first = true;; first = false) {
         // ---- forces and states at x; rows that begin or cease to be quadratic change the Hessian
@@ -280,7 +240,7 @@
                     if (N >= mu[k] * T || (T <= 0.0f && N >= 0.0f)) now = SATISFIED;
                     else if (mu[k] * N + T <= 0.0f || (T <= 0.0f && N < 0.0f)) { f = -D[k] * x[k]; now = QUADRATIC; }
                     else {
-                        const float Dm = divide(WORLD(const float, D)[b], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
+                        const float Dm = divide(ROW(d.efc_D)[b], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
                         const float push = -Dm * (N - mu[k] * T) * mu[k];
                         f = r == b ? push : -divide(push, T) * (r == b + 1 ? u1 * fr[0] : u2 * fr[1]);
                         now = CONE;
@@ -309,7 +269,7 @@
                 const int q = lowest(flips);
                 flips &= flips - 1u;
                 const float* row = &J[(32 * k + q - joints) * LD];
-                const float weight = lane_value(change, q) * (own ? row[lane] : 0.0f);
+                const float weight = from_lane(change, q) * (own ? row[lane] : 0.0f);
                 add_row(h, weight, row);
             }
         }
@@ -344,7 +304,7 @@
         if (!first) {
             ++iteration;
             const float gained = scale * improvement;
-            if (t == 0.0f || (gained > 0.0f && gained < tolerance) || scale * sqrtf(sum(g * g)) < tolerance) break;
+            if (step == 0.0f || (gained > 0.0f && gained < tolerance) || scale * sqrtf(sum(g * g)) < tolerance) break;
         }
 
         // ---- factor H = L D L'
@@ -358,18 +318,18 @@
                 if (32 * k >= rows) continue;
                 const int r = 32 * k + lane;
                 const bool slides = r < rows && state[k] == CONE && normal[k] == r;
-                float Dm = 0.0f, f1 = 0.0f, f2 = 0.0f, d1 = 0.0f, d2 = 0.0f, across = 0.0f;
+                float Dm = 0.0f, f1 = 0.0f, f2 = 0.0f, d1 = 0.0f, d2 = 0.0f, sideways = 0.0f;
                 if (slides) {
                     f1 = friction(r)[0]; f2 = friction(r)[1];
                     const float u1 = xs[r + 1] * f1, u2 = xs[r + 2] * f2, T = most(sqrtf(u1 * u1 + u2 * u2), 1.0e-15f);
                     d1 = u1 / T; d2 = u2 / T;
                     Dm = divide(D[k], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
-                    across = mu[k] * mu[k] - mu[k] * (x[k] * mu[k]) / T;
+                    sideways = mu[k] * mu[k] - mu[k] * (x[k] * mu[k]) / T;
                 }
                 for (unsigned sliding = ballot(slides); sliding; sliding &= sliding - 1u) {
                     const int q = lowest(sliding), c = 32 * k + q - joints;
-                    const float Dq = lane_value(Dm, q), mq = lane_value(mu[k], q), sq = lane_value(across, q);
-                    const float e1 = lane_value(d1, q), e2 = lane_value(d2, q), g1 = lane_value(f1, q), g2 = lane_value(f2, q);
+                    const float Dq = from_lane(Dm, q), mq = from_lane(mu[k], q), sq = from_lane(sideways, q);
+                    const float e1 = from_lane(d1, q), e2 = from_lane(d2, q), g1 = from_lane(f1, q), g2 = from_lane(f2, q);
                     float n = 0.0f, b = 0.0f;
                     if (own) {
                         const float z1 = g1 * J[(c + 1) * LD + lane], z2 = g2 * J[(c + 2) * LD + lane];
@@ -414,18 +374,18 @@
             float y = g;
             UNROLL
             for (int k = 0; k < NV; ++k) {
-                const float yk = lane_value(y, k);
+                const float yk = from_lane(y, k);
                 if (lane > k) y -= factor[k] * yk;
             }
             UNROLL
             for (int i = NV - 1; i >= 0; --i) {
-                const float yi = lane_value(y * pivot, i);
+                const float yi = from_lane(y * pivot, i);
                 if (lane < i) y -= factor[i] * yi;
             }
             p = own ? -y * pivot : 0.0f;
         }
         if (!first && scale * 0.5f * sum(-p * g) < tolerance) break;
-        if (iteration >= data.iterations) {
+        if (iteration >= ITERATIONS) {
             if (!first) overflow |= ITERATIONS_BIT;
             break;
         }
@@ -446,7 +406,7 @@
             const int r = 32 * k + lane;
             if (r < rows && normal[k] == r && r + 2 < rows) {
                 const float* fr = friction(r);
-                const float* Dw = WORLD(const float, D);
+                const float* Dw = ROW(d.efc_D);
                 UNROLL
                 for (int i = 0; i < 3; ++i) {
                     const float xi = i == 0 ? x[k] : xs[r + i], pi = i == 0 ? xp[k] : ps[r + i], Di = i == 0 ? D[k] : Dw[r + i];
@@ -577,7 +537,7 @@
         const float accept = most(gtol, noise);
         const Point start = {0.0f, 0.0f, slope + slope0, curve + 2.0f * half_curve0};
         bool found = fabsf(start.s) < noise;
-        t = 0.0f;
+        step = 0.0f;
         improvement = 0.0f;
         if (!found) {
             float ts[1] = {-divide(start.s, start.h)}, C[1], S[1], H[1];
@@ -585,7 +545,7 @@
             const Point newton = {ts[0], C[0], S[0], H[0]};
             if (fabsf(newton.s) < accept && newton.c < 0.0f) {
                 found = true;
-                t = newton.t;
+                step = newton.t;
                 improvement = -newton.c;
             } else {
                 Point lo = newton.s < start.s ? newton : start, hi = newton.s < start.s ? start : newton;
@@ -615,7 +575,7 @@
                     }
                     found = flat || !moved || (lo.c < 0.0f && lo.s < 0.0f && lo.s > -gtol) || (hi.c < 0.0f && hi.s > 0.0f && hi.s < gtol);
                     if (lo.c < 0.0f || hi.c < 0.0f) {
-                        t = lo.c < hi.c ? lo.t : hi.t;
+                        step = lo.c < hi.c ? lo.t : hi.t;
                         improvement = lo.c < hi.c ? -lo.c : -hi.c;
                     }
                 }
@@ -623,26 +583,26 @@
         }
         if (!found) overflow |= LS_ITERATIONS_BIT;
 
-        a += t * p;
-        Ma += t * Mp;
+        a += step * p;
+        Ma += step * Mp;
         UNROLL
-        for (int k = 0; k < SLOTS; ++k) x[k] += t * xp[k];
+        for (int k = 0; k < SLOTS; ++k) x[k] += step * xp[k];
     }
 
     if (own) {
-        WORLD(float, qacc)[lane] = a;
-        WORLD(float, Ma)[lane] = Ma;
-        WORLD(float, qfrc_constraint)[lane] = constraint_force;
+        ROW(d.qacc)[lane] = a;
+        ROW(d.efc_Ma)[lane] = Ma;
+        ROW(d.qfrc_constraint)[lane] = constraint_force;
     }
     UNROLL
     for (int k = 0; k < SLOTS; ++k) {
         const int r = 32 * k + lane;
         if (r < rows) {
-            WORLD(float, force)[r] = force[k];
-            WORLD(int, state)[r] = state[k];
+            ROW(d.efc_force)[r] = force[k];
+            ROW_OF(int, d.efc_state)[r] = state[k];
         }
     }
     if (lane == 0) {
-        data.niter.data[world] = iteration;
-        if (overflow) data.overflow.data[world] |= overflow;
+        d.solver_niter.data[world] = iteration;
+        if (overflow) d.overflow.data[world] |= overflow;
     }

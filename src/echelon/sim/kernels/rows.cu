@@ -15,46 +15,10 @@
 // t5, of condim 4 and 6, the relative rotation about its axes): thread j computes dof j. A row of a joint leaves the other entries of J as they were: `newton.cu` does not read them.
 // Contacts of a world arrive in `listed` in the order in which the collision pass found them.
 
-    using namespace wp;  // vec3, dot, cross
-#if defined(__CUDA_ARCH__)
-#define SHARED __shared__
-#define SYNC() __syncwarp()
-    auto ballot = [](bool p) { return __ballot_sync(0xffffffffu, p); };
-    auto bits = [](unsigned m) { return __popc(m); };
-    auto other = [](float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); };
-#else
-#define SHARED static
-#define SYNC() WP_TILE_SYNC()
-    static float exchanged[32];
-    auto ballot = [&](bool p) {
-        exchanged[lane] = p ? 1.0f : 0.0f;
-        WP_TILE_SYNC();
-        unsigned result = 0;
-        for (int i = 0; i < 32; ++i) result |= (exchanged[i] != 0.0f ? 1u : 0u) << i;
-        WP_TILE_SYNC();
-        return result;
-    };
-    auto bits = [](unsigned m) { int n = 0; for (; m; m &= m - 1u) ++n; return n; };
-    auto other = [&](float v, int mask) {
-        exchanged[lane] = v;
-        WP_TILE_SYNC();
-        const float result = exchanged[lane ^ mask];
-        WP_TILE_SYNC();
-        return result;
-    };
-#endif
-// a field of this world: of Data, or of Model, where worlds may share one value
-#define WORLD(type, field) ((type*)((char*)data.field.data + (size_t)world * data.field.strides[0]))
-#define MODEL(type, field) ((const type*)((const char*)data.field.data + (size_t)(world % data.field.shape[0]) * data.field.strides[0]))
-    auto sum = [&](float v) {
-        for (int mask = 16; mask > 0; mask /= 2) v += other(v, mask);
-        return v;
-    };
     auto within = [](float v, float low, float high) { return v < low ? low : v > high ? high : v; };
-    auto most = [](float a, float b) { return a > b ? a : b; };
 
     struct Stiffness { float k, b, imp; };
-    const float timestep = data.timestep.data[world % data.timestep.shape[0]];
+    const float timestep = m.opt_timestep.data[world % m.opt_timestep.shape[0]];
     auto stiffness = [&](const float* solref, const float* solimp, float pos) {
         const float constant = REFSAFE ? most(solref[0], 2.0f * timestep) : solref[0];
         const float low = within(solimp[0], MIN_IMP, MAX_IMP), high = within(solimp[1], MIN_IMP, MAX_IMP);
@@ -77,26 +41,26 @@
         return s;
     };
     auto put = [&](int r, int type, int id, float pos, float margin, float vel, float loss, float D, float aref) {
-        WORLD(int, type)[r] = type;
-        WORLD(int, id)[r] = id;
-        WORLD(float, pos)[r] = pos + margin;
-        WORLD(float, margin)[r] = margin;
-        WORLD(float, vel)[r] = vel;
-        WORLD(float, frictionloss)[r] = loss;
-        WORLD(float, D)[r] = D;
-        WORLD(float, aref)[r] = aref;
+        ROW_OF(int, d.efc_type)[r] = type;
+        ROW_OF(int, d.efc_id)[r] = id;
+        ROW(d.efc_pos)[r] = pos + margin;
+        ROW(d.efc_margin)[r] = margin;
+        ROW(d.efc_vel)[r] = vel;
+        ROW(d.efc_frictionloss)[r] = loss;
+        ROW(d.efc_D)[r] = D;
+        ROW(d.efc_aref)[r] = aref;
     };
     auto inverse_R = [&](float weight, float imp) { return 1.0f / most(weight * (1.0f - imp) / imp, MIN_VALUE); };
-    float* const J = WORLD(float, J);
-    const float* const qvel = WORLD(const float, qvel);
+    float* const J = ROW(d.efc_J);
+    const float* const qvel = ROW(d.qvel);
 
     // ---- friction: dofs that have it, each at its fixed row
     if (lane < FRICTIONS && lane < NJMAX) {
-        const int dof = data.friction_dof.data[lane];
-        const Stiffness s = stiffness(MODEL(float, dof_solref) + 2 * dof, MODEL(float, dof_solimp) + 5 * dof, 0.0f);
+        const int dof = t.friction_dof.data[lane];
+        const Stiffness s = stiffness(SHARED_ROW(m.dof_solref) + 2 * dof, SHARED_ROW(m.dof_solimp) + 5 * dof, 0.0f);
         J[lane * NV_PAD + dof] = 1.0f;
-        put(lane, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], MODEL(float, dof_frictionloss)[dof],
-            inverse_R(MODEL(float, dof_invweight0)[dof], s.imp), -s.b * qvel[dof]);
+        put(lane, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], SHARED_ROW(m.dof_frictionloss)[dof],
+            inverse_R(SHARED_ROW(m.dof_invweight0)[dof], s.imp), -s.b * qvel[dof]);
     }
 
     // ---- limits: joints that are beyond theirs
@@ -106,23 +70,23 @@
         int joint = 0;
         float pos = 0.0f, sign = 0.0f, margin = 0.0f;
         if (lane < LIMITS) {
-            joint = data.limited_joint.data[lane];
-            const float q = WORLD(const float, qpos)[data.jnt_qposadr.data[joint]];
-            const float* range = MODEL(float, jnt_range) + 2 * joint;
-            margin = MODEL(float, jnt_margin)[joint];
+            joint = m.jnt_limited_slide_hinge_adr.data[lane];
+            const float q = ROW(d.qpos)[m.jnt_qposadr.data[joint]];
+            const float* range = SHARED_ROW(m.jnt_range) + 2 * joint;
+            margin = SHARED_ROW(m.jnt_margin)[joint];
             sign = q - range[0] < range[1] - q ? 1.0f : -1.0f;
             pos = (sign > 0.0f ? q - range[0] : range[1] - q) - margin;
             active = pos < 0.0f;
         }
         const unsigned beyond = ballot(active);
-        limits = bits(beyond);
-        const int r = FRICTIONS + bits(beyond & ((1u << lane) - 1u));
+        limits = count_bits(beyond);
+        const int r = FRICTIONS + count_bits(beyond & ((1u << lane) - 1u));
         if (active && r < NJMAX) {
-            const int dof = data.jnt_dofadr.data[joint];
+            const int dof = m.jnt_dofadr.data[joint];
             const float vel = sign * qvel[dof];
-            const Stiffness s = stiffness(MODEL(float, jnt_solref) + 2 * joint, MODEL(float, jnt_solimp) + 5 * joint, pos);
+            const Stiffness s = stiffness(SHARED_ROW(m.jnt_solref) + 2 * joint, SHARED_ROW(m.jnt_solimp) + 5 * joint, pos);
             J[r * NV_PAD + dof] = sign;
-            put(r, LIMIT_ROW, joint, pos, margin, vel, 0.0f, inverse_R(MODEL(float, dof_invweight0)[dof], s.imp),
+            put(r, LIMIT_ROW, joint, pos, margin, vel, 0.0f, inverse_R(SHARED_ROW(m.dof_invweight0)[dof], s.imp),
                 -s.k * s.imp * pos - s.b * vel);
         }
     }
@@ -133,24 +97,24 @@
 
     // ---- limits of tendons: all threads together, one after another
     for (int i = 0; i < TENDONS; ++i) {
-        const int tendon = data.limited_tendon.data[i];
-        const float length = WORLD(const float, ten_length)[tendon], margin = MODEL(float, tendon_margin)[tendon];
-        const float* range = MODEL(float, tendon_range) + 2 * tendon;
+        const int tendon = m.tendon_limited_adr.data[i];
+        const float length = ROW(d.ten_length)[tendon], margin = SHARED_ROW(m.tendon_margin)[tendon];
+        const float* range = SHARED_ROW(m.tendon_range) + 2 * tendon;
         const float sign = length - range[0] < range[1] - length ? 1.0f : -1.0f;
         const float pos = (sign > 0.0f ? length - range[0] : range[1] - length) - margin;
         if (pos >= 0.0f) continue;
         ++limits;
         float Je = 0.0f;
-        const int first = data.ten_J_rowadr.data[tendon];
-        for (int e = first; e < first + data.ten_J_rownnz.data[tendon]; ++e) {
-            if (data.ten_J_colind.data[e] == lane) Je = sign * WORLD(const float, ten_J)[e];
+        const int first = m.ten_J_rowadr.data[tendon];
+        for (int e = first; e < first + m.ten_J_rownnz.data[tendon]; ++e) {
+            if (m.ten_J_colind.data[e] == lane) Je = sign * ROW(d.ten_J)[e];
         }
         const float vel = sum(Je * v);
-        const Stiffness s = stiffness(MODEL(float, tendon_solref_lim) + 2 * tendon, MODEL(float, tendon_solimp_lim) + 5 * tendon, pos);
+        const Stiffness s = stiffness(SHARED_ROW(m.tendon_solref_lim) + 2 * tendon, SHARED_ROW(m.tendon_solimp_lim) + 5 * tendon, pos);
         if (r < NJMAX) {
             if (lane < NV_PAD) J[r * NV_PAD + lane] = Je;
             if (lane == 0) {
-                put(r, TENDON_ROW, tendon, pos, margin, vel, 0.0f, inverse_R(MODEL(float, tendon_invweight0)[tendon], s.imp),
+                put(r, TENDON_ROW, tendon, pos, margin, vel, 0.0f, inverse_R(SHARED_ROW(m.tendon_invweight0)[tendon], s.imp),
                     -s.k * s.imp * pos - s.b * vel);
             }
         }
@@ -162,28 +126,28 @@
     SHARED float staged[STAGED * 32];  // number k of contact i at 32 k + i
     float cdof[6] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (own) {
-        for (int i = 0; i < 6; ++i) cdof[i] = WORLD(const float, cdof)[6 * lane + i];
+        for (int i = 0; i < 6; ++i) cdof[i] = ROW(d.cdof)[6 * lane + i];
     }
-    const float* const com = WORLD(const float, subtree_com);
-    const float shrink = data.impratio_invsqrt.data[world % data.impratio_invsqrt.shape[0]];
-    const int contacts = data.listed_count.data[world] < NJMAX ? data.listed_count.data[world] : NJMAX;
+    const float* const com = ROW(d.subtree_com);
+    const float shrink = m.opt_impratio_invsqrt.data[world % m.opt_impratio_invsqrt.shape[0]];
+    const int contacts = t.listed_count.data[world] < NJMAX ? t.listed_count.data[world] : NJMAX;
     for (int start = 0; start < contacts; start += 32) {
         const int count = contacts - start < 32 ? contacts - start : 32;
         SYNC();
         if (lane < count) {
             float* const mine = staged + lane;
-            const int c = WORLD(const int, listed)[start + lane];
-            const int* geoms = (const int*)&data.geom.data[c];
-            const int body1 = data.geom_bodyid.data[geoms[0]], body2 = data.geom_bodyid.data[geoms[1]], dim = data.dim.data[c];
-            const float margin = data.includemargin.data[c], pos = data.dist.data[c] - margin;
-            const float *mu = (const float*)&data.friction.data[c], *solimp = (const float*)&data.solimp.data[c];
-            const float* tangent = (const float*)&data.solreffriction.data[c];
-            const Stiffness s = stiffness((const float*)&data.solref.data[c], solimp, pos);
-            const float* weights = MODEL(float, body_invweight0);
+            const int c = ROW_OF(const int, t.listed)[start + lane];
+            const int* geoms = (const int*)&d.contact_geom.data[c];
+            const int body1 = m.geom_bodyid.data[geoms[0]], body2 = m.geom_bodyid.data[geoms[1]], dim = d.contact_dim.data[c];
+            const float margin = d.contact_includemargin.data[c], pos = d.contact_dist.data[c] - margin;
+            const float *mu = (const float*)&d.contact_friction.data[c], *solimp = (const float*)&d.contact_solimp.data[c];
+            const float* tangent = (const float*)&d.contact_solreffriction.data[c];
+            const Stiffness s = stiffness((const float*)&d.contact_solref.data[c], solimp, pos);
+            const float* weights = SHARED_ROW(m.body_invweight0);
             float weight = weights[2 * body1] + weights[2 * body2];
             if (!ELLIPTIC && dim > 1) weight = (weight + mu[0] * mu[0] * weight) * 2.0f * mu[0] * mu[0] * shrink * shrink;
-            for (int i = 0; i < 9; ++i) mine[32 * (FRAME + i)] = ((const float*)&data.frame.data[c])[i];
-            for (int i = 0; i < 3; ++i) mine[32 * (WHERE + i)] = ((const float*)&data.contact_pos.data[c])[i];
+            for (int i = 0; i < 9; ++i) mine[32 * (FRAME + i)] = ((const float*)&d.contact_frame.data[c])[i];
+            for (int i = 0; i < 3; ++i) mine[32 * (WHERE + i)] = ((const float*)&d.contact_pos.data[c])[i];
             for (int i = 0; i < 5; ++i) mine[32 * (MU + i)] = mu[i];
             mine[32 * BODY1] = body1;
             mine[32 * BODY2] = body2;
@@ -203,9 +167,9 @@
             const int dim = (int)number(DIM), rows = dim == 1 ? 1 : ELLIPTIC ? dim : 2 * (dim - 1), c = ((const int*)it)[32 * ID];
             vec3 relative(0.0f, 0.0f, 0.0f), turn(0.0f, 0.0f, 0.0f);  // of body 2 against body 1, per unit velocity of this thread's dof
             auto add = [&](int body, float sign) {
-                const int* ancestors = (const int*)((const char*)data.body_isdofancestor.data + (size_t)body * data.body_isdofancestor.strides[0]);
+                const int* ancestors = (const int*)((const char*)m.body_isdofancestor.data + (size_t)body * m.body_isdofancestor.strides[0]);
                 if (!own || !ancestors[lane]) return;
-                const float* origin = com + 3 * data.body_rootid.data[body];
+                const float* origin = com + 3 * m.body_rootid.data[body];
                 const vec3 rotation(cdof[0], cdof[1], cdof[2]);
                 const vec3 arm(number(WHERE) - origin[0], number(WHERE + 1) - origin[1], number(WHERE + 2) - origin[2]);
                 relative = relative + sign * (vec3(cdof[3], cdof[4], cdof[5]) + cross(rotation, arm));
@@ -224,19 +188,19 @@
             };
             if (dim == 1 || ELLIPTIC) put_J(0, n);
             for (int axis = 1; axis < dim; ++axis) {
-                const float t = along(axis), t_vel = sum(t * v), mu = number(MU + axis - 1);
+                const float tangent = along(axis), t_vel = sum(tangent * v), mu = number(MU + axis - 1);
                 if (ELLIPTIC) {
-                    put_J(axis, t);
+                    put_J(axis, tangent);
                     if (lane == axis) vel = t_vel;
                 } else {
-                    put_J(2 * axis - 2, n + mu * t);
-                    put_J(2 * axis - 1, n - mu * t);
+                    put_J(2 * axis - 2, n + mu * tangent);
+                    put_J(2 * axis - 1, n - mu * tangent);
                     if (lane / 2 == axis - 1) vel = n_vel + (lane % 2 ? -mu : mu) * t_vel;
                 }
             }
             if (lane < rows) {
                 const bool fits = r + lane < NJMAX, tangent = ELLIPTIC && lane > 0;
-                *(int*)((char*)data.efc_address.data + (size_t)c * data.efc_address.strides[0] + lane * data.efc_address.strides[1]) = fits ? r + lane : -1;
+                *(int*)((char*)d.contact_efc_address.data + (size_t)c * d.contact_efc_address.strides[0] + lane * d.contact_efc_address.strides[1]) = fits ? r + lane : -1;
                 float D = number(WEIGHT);
                 if (tangent) {
                     const float ratio = lane == 1 ? 1.0f : number(MU) / number(MU + lane - 1);
@@ -252,9 +216,9 @@
         }
     }
     if (lane == 0) {
-        data.ne.data[world] = 0;
-        data.nf.data[world] = FRICTIONS;
-        data.nl.data[world] = limits;
-        data.nefc.data[world] = r;
-        data.listed_count.data[world] = 0;  // for the next substep
+        d.ne.data[world] = 0;
+        d.nf.data[world] = FRICTIONS;
+        d.nl.data[world] = limits;
+        d.nefc.data[world] = r;
+        t.listed_count.data[world] = 0;  // for the next substep
     }
