@@ -10,9 +10,27 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import mujoco_warp as mjw
 import warp as wp
 
 WARP = 32
+TESTED = ("4.0.0",)
+"""Versions of MuJoCo Warp whose private fields are known to mean what our kernels read."""
+
+
+def unknown(*owned: tuple[Any, Iterable[str]]) -> str | None:
+    """Say why this MuJoCo Warp cannot be trusted with our kernels: its version, or fields that a Model or Data lacks."""
+    if mjw.__version__ not in TESTED:
+        return f"MuJoCo Warp {mjw.__version__} is not among the versions that were tested ({', '.join(TESTED)})"
+    for owner, names in owned:
+        for name in names:
+            try:
+                fields(owner, [name])
+            except AttributeError:
+                return f"MuJoCo Warp's {type(owner).__name__} has no field {name}"
+    if not wp.get_device().is_cuda and not wp.config.enable_cpu_blocks:
+        return "kernels of 32 threads are for CUDA"
+    return None
 
 
 def fields(owner: Any, names: Iterable[str]) -> dict[str, Any]:

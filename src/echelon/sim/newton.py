@@ -4,19 +4,24 @@ The stock solver launches some ten kernels per iteration over all worlds until t
 through memory between them. Here a world's matrices stay in shared memory and registers, and a world that has converged
 makes room for the next. The arithmetic is that of `mujoco_warp.solve`: the same warm start, line search, tolerances,
 limits and overflow bits; only sums run in another order. `kernels/newton.cu` has the equations and what lies where.
+
+It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone with MuJoCo Warp can use it:
+
+    from echelon.sim import newton
+    newton.unsupported(model, data)   # None, or why this model keeps the stock solver
+    newton.solve(model, data)         # in place of mujoco_warp.solve(model, data)
+    newton.install()                  # or once, before mujoco_warp.step is called or captured
 """
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 import mujoco_warp as mjw
-from mujoco_warp._src import smooth
+from mujoco_warp._src import smooth, solver
 from mujoco_warp._src.types import ConstraintState, ConstraintType, DisableBit
 
-from echelon.sim.kernel import WARP, fields, launch
+from echelon.sim.kernel import WARP, fields, launch, unknown
 
-TESTED = ("4.0.0",)
-"""Versions of MuJoCo Warp whose private fields are known to mean what our kernels read."""
 SHARED_BYTES = 48 * 1024
 """Shared memory that a block can have without asking for more."""
 REST_BLOCKS = 1056
@@ -95,8 +100,8 @@ class Size:
 def unsupported(m: Any, d: Any) -> str | None:
     """Say why a model keeps the stock solver, or None if the fused one can solve it."""
     opt = m.opt
-    if mjw.__version__ not in TESTED:
-        return f"MuJoCo Warp {mjw.__version__} is not among the tested versions ({', '.join(TESTED)})"
+    if reason := unknown((m, _MODEL), (d, _DATA)):
+        return reason
     if opt.solver != mjw.SolverType.NEWTON:
         return "the model's solver is not Newton"
     if m.nv > WARP:
@@ -115,9 +120,14 @@ def unsupported(m: Any, d: Any) -> str | None:
     return None
 
 
+def few_rows(njmax: int) -> int:
+    """Rows of contacts that the kernel for most worlds has room for."""
+    return 64 if njmax <= 140 else 96
+
+
 def _sizes(m: Any, d: Any) -> list[Size]:
     """One kernel, or two where most worlds need much less room than the buffers have."""
-    few = 64 if d.njmax <= 140 else 96
+    few = few_rows(d.njmax)
     return [
         Size(
             NV=m.nv,
@@ -143,3 +153,14 @@ def solve(m: Any, d: Any) -> None:
         blocks = REST_BLOCKS if size.PART == 2 else None
         # fast division and square roots, as in the stock line search
         launch("newton", size.constants() | start, d.nworld, model, data, {}, blocks=blocks, registers=size.registers, fast_math=True)
+
+
+def install() -> None:
+    """Let `mujoco_warp.step` use this solver in this process, for every model that it supports."""
+    if solver.solve is not _choose:
+        _choose.stock = solver.solve  # pyright: ignore[reportFunctionMemberAccess]
+        solver.solve = _choose
+
+
+def _choose(m: Any, d: Any) -> None:
+    (_choose.stock if unsupported(m, d) else solve)(m, d)  # pyright: ignore[reportFunctionMemberAccess]

@@ -13,7 +13,7 @@ from mujoco_warp._src import types
 from mujoco_warp._src.types import ConstraintType, ContactType, DisableBit
 
 from echelon.sim import newton
-from echelon.sim.kernel import WARP, fields, launch
+from echelon.sim.kernel import WARP, fields, launch, unknown
 
 
 _MODEL = """
@@ -53,8 +53,7 @@ def _list_contacts(
 
 def unsupported(m: Any, d: Any) -> str | None:
     """Say why a model keeps MuJoCo Warp's `make_constraint`, or None."""
-    reason = newton.unsupported(m, d)
-    if reason is not None:
+    if reason := newton.unsupported(m, d) or unknown((m, _MODEL), (d, _DATA)):
         return reason
     joints = int((m.dof_frictionloss.numpy() > 0).any(axis=0).sum()) + m.jnt_limited_slide_hinge_adr.size
     if m.neq or m.jnt_limited_ball_adr.size or joints > WARP:
