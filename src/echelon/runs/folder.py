@@ -51,6 +51,7 @@ MAY_CHANGE = (
     "diagnostics",
     "env.contacts",
     "env.constraints",
+    "env.physics",
 )
 """Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
 Environments that `envs_per_policy` gives to another policy go on where they are.

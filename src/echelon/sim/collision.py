@@ -13,6 +13,11 @@ from mujoco_warp._src.collision_driver import MJ_COLLISION_TABLE, CollisionType,
 from mujoco_warp._src.types import BroadphaseType, DisableBit, GeomType
 
 
+@wp.kernel(enable_backward=False)
+def _keep_most(count: wp.array[int], most: wp.array[int]):
+    most[0] = wp.max(most[0], count[0])
+
+
 class Collision:
     """Finds the contacts of all worlds, in place of `mujoco_warp.collision`; for models that are not `unsupported`."""
 
@@ -21,16 +26,20 @@ class Collision:
             ((GeomType(int(kind[0])), GeomType(int(kind[1]))), wp.array(pairs, dtype=wp.vec2i), wp.array(ids, dtype=wp.vec2i))
             for kind, pairs, ids in _pairs(m)
         ]
+        self._most = wp.zeros(1, dtype=int)
 
     def detect(self, m: Any, d: Any) -> None:
         context = create_collision_context(d.naconmax)
         everything = m.nxn_geom_pair_filtered, m.nxn_pairid_filtered
         d.nacon.zero_()
+        self._most.zero_()
         for kind, pairs, ids in self._parts:
             m.nxn_geom_pair_filtered, m.nxn_pairid_filtered = pairs, ids
             d.ncollision.zero_()
             mjw.nxn_broadphase(m, d, context)
             mjw.primitive_narrowphase(m, d, context, [kind])
+            wp.launch(_keep_most, dim=1, inputs=[d.ncollision], outputs=[self._most])
+        wp.copy(d.ncollision, self._most)  # which tells whether a list overflowed
         m.nxn_geom_pair_filtered, m.nxn_pairid_filtered = everything
 
 
@@ -40,6 +49,8 @@ def unsupported(m: Any) -> str | None:
         return "collisions are sorted or disabled"
     if m.nflex or m.flg_surfacevel or m.callback.contactfilter or m.has_sdf_geom:
         return "the model has flex, moving surfaces, signed distance fields or a filter of contacts"
+    if not any((kind == GeomType.BOX).all() for kind, _, _ in _pairs(m)):
+        return "no boxes meet boxes, and without them separate passes are not faster"
     table = dict(MJ_COLLISION_TABLE)
     if m.opt.disableflags & DisableBit.NATIVECCD:
         table[(GeomType.BOX, GeomType.BOX)] = CollisionType.PRIMITIVE

@@ -30,7 +30,7 @@ class Substep:
             "rows": rows.unsupported(m, d),
             "newton": newton.unsupported(m, d),
         }
-        self.reasons = {part: reason for part, reason in found.items() if reason and part in parts}
+        self.reasons = {part: reason for part, reason in found.items() if reason and part in parts and part != "collision"}
         used = [part for part in parts if found[part] is None]
         if "newton" not in used and "rows" in used:
             used.remove("rows")  # which leaves entries of J out that the stock solver reads
@@ -40,6 +40,11 @@ class Substep:
         self._solve = newton.solve if "newton" in used else mjw.solve
         if self._smooth or "newton" in used:
             m.opt.run_qacc_smooth = False  # the warm start is as good a start, and saves a factorization
+
+    def __str__(self) -> str:
+        """Which parts are MuJoCo Warp's, and why."""
+        reasons = "; ".join(f"{part}, because {reason}" for part, reason in self.reasons.items())
+        return f"MuJoCo Warp's own {reasons}" if reasons else "fused"
 
     def forward(self, everything: bool) -> None:
         """Compute accelerations at the current state; `everything` also writes the fields that sensors of forces read."""

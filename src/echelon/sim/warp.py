@@ -5,6 +5,7 @@ graph. A step is `substeps` times forward dynamics and integration, then, if the
 and sensors once more at the new state.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +78,8 @@ class WarpEngine:
             self._model.opt.warn_overflow = 0  # the default prints from the device
             self._data = mjw.make_data(model, nworld=num_sims, nconmax=contacts, njmax=constraints)
             self.substep = Substep(self._model, self._data, fused)
+        if device.type == "cuda" and self.substep.reasons:
+            print(f"physics: {self.substep}", file=sys.stderr, flush=True)
         self._forces_read = bool(late.any())
         """Whether sensors, or fields that were `read`, need all that forward dynamics computes."""
         self.qpos, self.qvel, self.ctrl = self._field("qpos"), self._field("qvel"), self._field("ctrl")

@@ -127,7 +127,7 @@ class MujocoTask(ABC, Generic[C]):
                 contacts=config.contacts or found.contacts,
                 constraints=config.constraints or found.constraints,
             )
-        return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints)
+        return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints, config.physics)
 
     @classmethod
     def scene_file(cls) -> Path:

@@ -1,7 +1,7 @@
 """Settings that every task on MuJoCo has. Like every `settings.py`, it imports neither torch nor a simulator."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from echelon.config import TaskConfig
 from echelon.config.ranges import COUNT, Range
@@ -17,5 +17,7 @@ class MujocoTaskConfig(TaskConfig):
     """Contact buffer of a simulation on CUDA; found by a probe if unset, and then stored with the run."""
     constraints: int | None = None
     """Constraint rows in the buffer of a simulation on CUDA, likewise."""
+    physics: Literal["fused", "stock"] = "fused"
+    """On CUDA: a few kernels for a whole substep, or MuJoCo Warp's own, for comparison."""
 
     ranges: ClassVar[dict[str, Range]] = {"episode_length": COUNT, "contacts": COUNT, "constraints": COUNT}
