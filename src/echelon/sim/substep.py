@@ -15,6 +15,7 @@ import mujoco_warp as mjw
 from mujoco_warp._src.smooth import tendon_armature
 
 from echelon.sim import collision, newton, rows, smooth
+from echelon.sim.kernel import unknown
 
 PARTS = ("smooth", "collision", "rows", "newton")
 
@@ -24,11 +25,12 @@ class Substep:
 
     def __init__(self, m: Any, d: Any, parts: Collection[str] = PARTS) -> None:
         self._m, self._d = m, d
+        reason = unknown()
         found = {
-            "smooth": smooth.unsupported(m),
-            "collision": collision.unsupported(m),
-            "rows": rows.unsupported(m, d),
-            "newton": newton.unsupported(m, d),
+            "smooth": reason or smooth.unsupported(m),
+            "collision": reason or collision.unsupported(m),
+            "rows": reason or rows.unsupported(m, d),
+            "newton": reason or newton.unsupported(m, d),
         }
         self.reasons = {part: reason for part, reason in found.items() if reason and part in parts and part != "collision"}
         used = [part for part in parts if found[part] is None]
