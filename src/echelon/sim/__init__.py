@@ -16,8 +16,8 @@ def make_engine(
 ) -> Engine:
     """Build the engine for a device: MuJoCo's thread pool on a CPU, MuJoCo Warp on a CUDA GPU.
 
-    `contacts` and `constraints` are the buffer sizes of MuJoCo Warp; MuJoCo on a CPU allocates what it needs. `physics` is
-    "fused" for our kernels on MuJoCo Warp's data, "stock" for its own.
+    `contacts` and `constraints` are the buffer sizes of MuJoCo Warp; MuJoCo on a CPU allocates what it needs.
+    `physics` is "fused" for our kernels on MuJoCo Warp's data, "stock" for its own.
     """
     if device.type == "cpu":
         from echelon.sim.cpu import CpuEngine

@@ -23,7 +23,11 @@ class Collision:
 
     def __init__(self, m: Any) -> None:
         self._parts = [
-            ((GeomType(int(kind[0])), GeomType(int(kind[1]))), wp.array(pairs, dtype=wp.vec2i), wp.array(ids, dtype=wp.vec2i))
+            (
+                (GeomType(int(kind[0])), GeomType(int(kind[1]))),
+                wp.array(pairs, dtype=wp.vec2i),
+                wp.array(ids, dtype=wp.vec2i),
+            )
             for kind, pairs, ids in _pairs(m)
         ]
         self._most = wp.zeros(1, dtype=int)
@@ -49,19 +53,20 @@ def unsupported(m: Any) -> str | None:
         return "collisions are sorted or disabled"
     if m.nflex or m.flg_surfacevel or m.callback.contactfilter or m.has_sdf_geom:
         return "the model has flex, moving surfaces, signed distance fields or a filter of contacts"
-    if not any((kind == GeomType.BOX).all() for kind, _, _ in _pairs(m)):
+    if not any(kind == (GeomType.BOX, GeomType.BOX) for kind, _, _ in _pairs(m)):
         return "no boxes meet boxes, and without them separate passes are not faster"
     table = dict(MJ_COLLISION_TABLE)
     if m.opt.disableflags & DisableBit.NATIVECCD:
         table[(GeomType.BOX, GeomType.BOX)] = CollisionType.PRIMITIVE
     for kind, _, _ in _pairs(m):
-        if table.get((GeomType(int(kind[0])), GeomType(int(kind[1])))) != CollisionType.PRIMITIVE:
-            return f"pairs of {GeomType(int(kind[0])).name} and {GeomType(int(kind[1])).name} have no closed form"
+        if table.get(kind) != CollisionType.PRIMITIVE:
+            return f"pairs of {kind[0].name} and {kind[1].name} have no closed form"
     return None
 
 
-def _pairs(m: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _pairs(m: Any) -> list[tuple[tuple[GeomType, GeomType], np.ndarray, np.ndarray]]:
     """Two shapes, and the geoms and ids of the pairs that have them."""
     pairs, ids = m.nxn_geom_pair_filtered.numpy(), m.nxn_pairid_filtered.numpy()
     kinds = np.sort(m.geom_type.numpy()[pairs], axis=1)
-    return [(kind, pairs[(kinds == kind).all(1)], ids[(kinds == kind).all(1)]) for kind in np.unique(kinds, axis=0)]
+    chosen = [(kind, (kinds == kind).all(1)) for kind in np.unique(kinds, axis=0)]
+    return [((GeomType(int(kind[0])), GeomType(int(kind[1]))), pairs[at], ids[at]) for kind, at in chosen]

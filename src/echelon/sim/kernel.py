@@ -1,11 +1,13 @@
 """Kernels of one warp of 32 threads per world, from the texts in `kernels/`.
 
-A text is the body of a function of `world`, `lane` and three structs of arrays: `m` of the Model, `d` of the Data and `t` of
-tables made for it. Sizes of the model are constants in front of the text, so loops unroll and arrays lie in registers. The
-same text runs on a CPU, where Warp's CPU blocks take the place of a warp: that is how it is tested.
+A text is the body of a function of `world`, `lane` and three structs of arrays: `m` for the Model, `d` for the Data and
+`t` for tables made for it. A struct holds the fields that the text names, `d.efc_J` being the Data's `efc.J`. Sizes of
+the model are constants in front of the text, so loops unroll and arrays lie in registers. The same text runs on a CPU,
+where Warp's CPU blocks take the place of a warp: that is how it is tested.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,84 +17,103 @@ import warp as wp
 
 WARP = 32
 TESTED = ("4.0.0",)
-"""Versions of MuJoCo Warp whose private fields are known to mean what our kernels read."""
+"""Versions of MuJoCo Warp whose private fields are known to mean what the kernels read."""
 
 
-def unknown(*owned: tuple[Any, Iterable[str]]) -> str | None:
-    """Say why this MuJoCo Warp cannot be trusted with our kernels: its version, or fields that a Model or Data lacks."""
+class Kernel:
+    """A text of `kernels/` for one Model and Data."""
+
+    def __init__(
+        self,
+        name: str,
+        sizes: Mapping[str, object],
+        m: Any,
+        d: Any,
+        tables: Mapping[str, Any] | None = None,
+        *,
+        registers: int = 0,
+        fast_math: bool = False,
+    ) -> None:
+        self._name, self._sizes, self._owners, self._tables = name, tuple(sizes.items()), {"m": m, "d": d}, tables or {}
+        self._options: dict[str, Any] = {"module_options": {"fast_math": fast_math}}
+        if registers:
+            self._options["cuda_max_registers"] = registers
+        self._worlds, self._device = d.nworld, d.qpos.device
+        self._ready: tuple[list[Any], Any, list[Any]] | None = None
+
+    def launch(self, blocks: int | None = None) -> None:
+        """Run it for every world; with fewer `blocks` than worlds, each block takes several in turn."""
+        fields = _fields(self._name)
+        arrays = [self._tables[field] if of == "t" else _field(self._owners[of], field) for of, field in fields]
+        if self._ready is None or any(
+            x is not y for x, y in zip(self._ready[0], arrays, strict=True)
+        ):  # a field was expanded
+            kinds = tuple((x.dtype, x.ndim) for x in arrays)
+            kernel, structs = _build(self._name, self._sizes, kinds, tuple(self._options.items()))
+            inputs = {of: struct() for of, struct in structs.items()}
+            for (of, field), x in zip(fields, arrays, strict=True):
+                setattr(inputs[of], field, x)
+            self._ready = arrays, kernel, list(inputs.values())
+        _, kernel, inputs = self._ready
+        blocks = min(self._worlds, blocks or self._worlds)
+        wp.launch_tiled(kernel, dim=blocks, inputs=[self._worlds, blocks, *inputs], block_dim=WARP, device=self._device)
+
+
+def unknown(m: Any, d: Any, *names: str) -> str | None:
+    """Say why texts cannot be trusted with this MuJoCo Warp: its version, or a field that they read and it lacks."""
     if mjw.__version__ not in TESTED:
         return f"MuJoCo Warp {mjw.__version__} is not among the versions that were tested ({', '.join(TESTED)})"
-    for owner, names in owned:
-        for name in names:
-            try:
-                fields(owner, [name])
-            except AttributeError:
-                return f"MuJoCo Warp's {type(owner).__name__} has no field {name}"
-    if not wp.get_device().is_cuda and not wp.config.enable_cpu_blocks:
+    for of, field in (field for name in names for field in _fields(name)):
+        try:
+            _field({"m": m, "d": d, "t": None}[of], field)
+        except AttributeError:
+            if of != "t":
+                return f"MuJoCo Warp's {'Model' if of == 'm' else 'Data'} has no field {field}"
+    if not d.qpos.device.is_cuda and not wp.config.enable_cpu_blocks:
         return "kernels of 32 threads are for CUDA"
     return None
 
 
-def fields(owner: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Arrays of a Model or Data by name; `efc.J` is known to the text as `efc_J`."""
-    found = {}
-    for name in names:
-        value = owner
-        for part in name.split("."):
-            value = getattr(value, part)
-        found[name.replace(".", "_")] = value
-    return found
+def _field(owner: Any, name: str) -> Any:
+    """A field of Model or Data, `opt_x`, `efc_x` and `contact_x` from the structs in them."""
+    inner, _, rest = name.partition("_")
+    return getattr(getattr(owner, inner), rest) if inner in ("opt", "efc", "contact") else getattr(owner, name)
 
 
-def launch(
-    text: str,
-    sizes: Mapping[str, object],
-    worlds: int,
-    m: Mapping[str, Any],
-    d: Mapping[str, Any],
-    t: Mapping[str, Any],
-    *,
-    blocks: int | None = None,
-    registers: int = 0,
-    fast_math: bool = False,
-) -> None:
-    """Run a text for every world; with fewer `blocks` than worlds, each takes several in turn."""
-    groups = (m, d, t)
-    kinds = tuple(tuple((name, x.dtype, x.ndim) for name, x in group.items()) for group in groups)
-    kernel, structs = _build(text, tuple(sizes.items()), kinds, registers, fast_math)
-    arguments = []
-    for struct, group in zip(structs, groups, strict=True):
-        filled = struct()
-        for name, x in group.items():
-            setattr(filled, name, x)
-        arguments.append(filled)
-    blocks = min(worlds, blocks or worlds)
-    wp.launch_tiled(kernel, dim=blocks, inputs=[worlds, blocks, *arguments], block_dim=WARP, device=next(iter(d.values())).device)
+@cache
+def _text(name: str) -> str:
+    folder = files("echelon.sim") / "kernels"
+    return (folder / "lanes.h").read_text() + (folder / f"{name}.cu").read_text()
+
+
+@cache
+def _fields(name: str) -> list[tuple[str, str]]:
+    """Fields that a text names, `m.` of Model, `d.` of Data and `t.` of tables, in order."""
+    code = re.sub(r"//.*", "", _text(name))
+    return sorted(set(re.findall(r"\b([mdt])\.([a-zA-Z]\w*)", code)))
 
 
 @cache
 def _build(
-    text: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], registers: int, fast_math: bool
-) -> tuple[Any, tuple[Any, ...]]:
-    """Make the kernel of a text and the structs of its arguments; Warp compiles it when it is first launched."""
-    folder = files("echelon.sim") / "kernels"
-    constants = "".join(f"#define {name} {value}\n" for name, value in sizes)
-    body = constants + (folder / "lanes.h").read_text() + (folder / f"{text}.cu").read_text()
-    body += "".join(f"#undef {name}\n" for name, _ in sizes)
-    Model, Data, Tables = (
-        wp.struct(type(name, (), {"__annotations__": {field: wp.array(dtype=dtype, ndim=ndim) for field, dtype, ndim in group}}))
-        for name, group in zip(("Model", "Data", "Tables"), kinds, strict=True)
-    )
+    name: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], options: tuple[Any, ...]
+) -> tuple[Any, dict[str, Any]]:
+    """Make the kernel of a text and the structs of its arguments by name; Warp compiles it at its first launch."""
+    text = "".join(f"#define {size} {value}\n" for size, value in sizes) + _text(name)
+    types: dict[str, dict[str, Any]] = {"d": {}, "m": {}, "t": {}}
+    for (of, field), (dtype, ndim) in zip(_fields(name), kinds, strict=True):
+        types[of][field] = wp.array(dtype=dtype, ndim=ndim)
+    structs: dict[str, Any] = {
+        of: wp.struct(type(f"{name}_{of}", (), {"__annotations__": fields})) for of, fields in types.items()
+    }
+    Data, Model, Tables = structs.values()
 
-    @wp.func_native(body)
-    def run(world: int, lane: int, m: Model, d: Data, t: Tables): ...  # pyright: ignore[reportInvalidTypeForm]
+    @wp.func_native(text)
+    def run(world: int, lane: int, d: Data, m: Model, t: Tables): ...  # pyright: ignore[reportInvalidTypeForm]
 
-    options: dict[str, Any] = {"module_options": {"fast_math": fast_math}} | ({"cuda_max_registers": registers} if registers else {})
-
-    def kernel(worlds: int, blocks: int, m: Model, d: Data, t: Tables):  # pyright: ignore[reportInvalidTypeForm]
+    def kernel(worlds: int, blocks: int, d: Data, m: Model, t: Tables):  # pyright: ignore[reportInvalidTypeForm]
         block, lane = wp.tid()
         for world in range(block, worlds, blocks):
-            run(world, lane, m, d, t)
+            run(world, lane, d, m, t)
 
-    kernel.__name__ = kernel.__qualname__ = f"echelon_{text}"
-    return wp.kernel(kernel, module="unique", enable_backward=False, grid_stride=False, **options), (Model, Data, Tables)
+    kernel.__name__ = kernel.__qualname__ = f"echelon_{name}"  # as profilers show it
+    return wp.kernel(kernel, module="unique", enable_backward=False, grid_stride=False, **dict(options)), structs

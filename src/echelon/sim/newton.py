@@ -1,9 +1,10 @@
 """MuJoCo Warp's Newton solver as one kernel: 32 threads solve a world from its warm start to the end.
 
-The stock solver launches some ten kernels per iteration over all worlds until the last one has converged, and matrices go
-through memory between them. Here a world's matrices stay in shared memory and registers, and a world that has converged
-makes room for the next. The arithmetic is that of `mujoco_warp.solve`: the same warm start, line search, tolerances,
-limits and overflow bits; only sums run in another order. `kernels/newton.cu` has the equations and what lies where.
+The stock solver launches some ten kernels per iteration over all worlds until the last one has converged, and matrices
+go through memory between them. Here a world's matrices stay in shared memory and registers, and a world that has
+converged makes room for the next. The arithmetic is that of `mujoco_warp.solve`: the same warm start, line search,
+tolerances, limits and overflow bits; only sums run in another order. `kernels/newton.cu` has the equations and what lies
+where.
 
 It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone with MuJoCo Warp can use it:
 
@@ -20,17 +21,12 @@ import mujoco_warp as mjw
 from mujoco_warp._src import smooth, solver
 from mujoco_warp._src.types import ConstraintState, ConstraintType, DisableBit
 
-from echelon.sim.kernel import WARP, fields, launch, unknown
+from echelon.sim.kernel import WARP, Kernel, unknown
 
 SHARED_BYTES = 48 * 1024
 """Shared memory that a block can have without asking for more."""
 REST_BLOCKS = 1056
 """Blocks that look for worlds with many rows: eight for each of an H200's multiprocessors."""
-_MODEL = "opt.tolerance opt.ls_tolerance opt.impratio_invsqrt jnt_dofadr M_hinit_i M_colind".split()
-_DATA = """
-    ne nf nefc qacc_warmstart qacc_smooth qfrc_smooth M contact.friction contact.efc_address efc.type efc.id efc.J efc.D
-    efc.aref efc.frictionloss qacc efc.Ma qfrc_constraint efc.force efc.state solver_niter overflow
-""".split()
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Size:
 
     @property
     def registers(self) -> int:
-        """Registers per thread that were fastest on an H200: more where a column of the Hessian is long, or J is large."""
+        """Registers per thread that were fastest on an H200: more where a column of H is long, or J is large."""
         return 128 if self.NV <= 24 and self.rows <= 64 else 168
 
     def constants(self) -> dict[str, int]:
@@ -100,7 +96,7 @@ class Size:
 def unsupported(m: Any, d: Any) -> str | None:
     """Say why a model keeps the stock solver, or None if the fused one can solve it."""
     opt = m.opt
-    if reason := unknown((m, _MODEL), (d, _DATA)):
+    if reason := unknown(m, d, "newton"):
         return reason
     if opt.solver != mjw.SolverType.NEWTON:
         return "the model's solver is not Newton"
@@ -112,7 +108,12 @@ def unsupported(m: Any, d: Any) -> str | None:
         return "the model has no constraints"
     if opt.cone == mjw.ConeType.ELLIPTIC and int(m.nmaxcondim) > 3:
         return "the model has elliptic contacts of condim 4 or 6"
-    if opt.integrator == mjw.IntegratorType.DISCRETE or opt.noslip_iterations or opt.enableflags & mjw.EnableBit.SLEEP or m.nflex:
+    if (
+        opt.integrator == mjw.IntegratorType.DISCRETE
+        or opt.noslip_iterations
+        or opt.enableflags & mjw.EnableBit.SLEEP
+        or m.nflex
+    ):
         return "the model uses the discrete integrator, noslip, sleeping or flex"
     room = max(size.shared_bytes for size in _sizes(m, d))
     if room > SHARED_BYTES:
@@ -148,11 +149,15 @@ def _sizes(m: Any, d: Any) -> list[Size]:
 def solve(m: Any, d: Any) -> None:
     """Solve every world, in place of `mujoco_warp.solve`; only for models that are not `unsupported`."""
     start = {"WARM": int(not m.opt.disableflags & DisableBit.WARMSTART), "COLD": int(not smooth.skip_qacc_smooth(m, d))}
-    model, data = fields(m, _MODEL), fields(d, _DATA)
-    for size in _sizes(m, d):
-        blocks = REST_BLOCKS if size.PART == 2 else None
+    sizes = [(size, size.constants() | start) for size in _sizes(m, d)]
+    if getattr(d, "echelon_newton", (None,))[0] != sizes:  # the first call, or other options
         # fast division and square roots, as in the stock line search
-        launch("newton", size.constants() | start, d.nworld, model, data, {}, blocks=blocks, registers=size.registers, fast_math=True)
+        kernels = [
+            Kernel("newton", constants, m, d, registers=size.registers, fast_math=True) for size, constants in sizes
+        ]
+        d.echelon_newton = sizes, kernels
+    for (size, _), kernel in zip(*d.echelon_newton, strict=True):
+        kernel.launch(REST_BLOCKS if size.PART == 2 else None)
 
 
 def install() -> None:

@@ -1,7 +1,7 @@
 """Constraint rows of a world in one kernel: friction and limits of joints, then contacts, for `echelon.sim.newton`.
 
-MuJoCo Warp's `make_constraint` has a thread per row, each of which writes a whole row of the Jacobian and takes its place
-by an atomic counter. Here 32 threads write the rows of one world; those of joints have one entry that anybody reads.
+MuJoCo Warp's `make_constraint` has a thread per row, each of which writes a whole row of the Jacobian and takes its
+place by an atomic counter. Here 32 threads write the rows of one world; those of joints have one entry that is read.
 """
 
 from typing import Any
@@ -13,21 +13,11 @@ from mujoco_warp._src import types
 from mujoco_warp._src.types import ConstraintType, ContactType, DisableBit
 
 from echelon.sim import newton
-from echelon.sim.kernel import WARP, fields, launch, unknown
+from echelon.sim.kernel import WARP, Kernel, unknown
 
-
-_MODEL = """
-    opt.timestep opt.impratio_invsqrt jnt_qposadr jnt_dofadr jnt_solref jnt_solimp jnt_range jnt_margin jnt_limited_slide_hinge_adr
-    dof_solref dof_solimp dof_frictionloss dof_invweight0 geom_bodyid body_rootid body_isdofancestor body_invweight0
-    ten_J_rownnz ten_J_rowadr ten_J_colind tendon_solref_lim tendon_solimp_lim tendon_range tendon_margin tendon_invweight0
-    tendon_limited_adr
-""".split()
-_DATA = """
-    qpos qvel cdof subtree_com ten_length ten_J ne nf nl nefc contact.dist contact.dim contact.includemargin contact.geom
-    contact.pos contact.frame contact.friction contact.solref contact.solreffriction contact.solimp contact.efc_address
-    efc.type efc.id efc.pos efc.margin efc.vel efc.frictionloss efc.D efc.aref efc.J
-""".split()
-_PARTS = int(DisableBit.CONSTRAINT | DisableBit.EQUALITY | DisableBit.FRICTIONLOSS | DisableBit.LIMIT | DisableBit.CONTACT)
+_PARTS = int(
+    DisableBit.CONSTRAINT | DisableBit.EQUALITY | DisableBit.FRICTIONLOSS | DisableBit.LIMIT | DisableBit.CONTACT
+)
 
 
 @wp.kernel(enable_backward=False)
@@ -53,7 +43,7 @@ def _list_contacts(
 
 def unsupported(m: Any, d: Any) -> str | None:
     """Say why a model keeps MuJoCo Warp's `make_constraint`, or None."""
-    if reason := newton.unsupported(m, d) or unknown((m, _MODEL), (d, _DATA)):
+    if reason := newton.unsupported(m, d) or unknown(m, d, "rows"):
         return reason
     joints = int((m.dof_frictionloss.numpy() > 0).any(axis=0).sum()) + m.jnt_limited_slide_hinge_adr.size
     if m.neq or m.jnt_limited_ball_adr.size or joints > WARP:
@@ -66,7 +56,7 @@ def unsupported(m: Any, d: Any) -> str | None:
 
 
 class Rows:
-    """Makes the rows of every world, in place of `mujoco_warp.make_constraint`; for models that are not `unsupported`."""
+    """Makes the rows of every world, in place of `make_constraint`, for models that are not `unsupported`."""
 
     def __init__(self, m: Any, d: Any) -> None:
         frictions = np.flatnonzero((m.dof_frictionloss.numpy() > 0).any(axis=0)).astype(np.int32)
@@ -75,7 +65,7 @@ class Rows:
             "listed": wp.zeros((d.nworld, d.njmax), dtype=int),
             "listed_count": wp.zeros(d.nworld, dtype=int),
         }
-        self._sizes = {
+        sizes = {
             "NV": m.nv,
             "NV_PAD": m.nv_pad,
             "NJMAX": d.njmax,
@@ -94,6 +84,7 @@ class Rows:
             "PYRAMID_ROW": int(ConstraintType.CONTACT_PYRAMIDAL),
             "ELLIPTIC_ROW": int(ConstraintType.CONTACT_ELLIPTIC),
         }
+        self._kernel = Kernel("rows", sizes, m, d, self._tables)
 
     def make(self, m: Any, d: Any) -> None:
         contact = d.contact
@@ -103,4 +94,4 @@ class Rows:
             inputs=[d.nacon, contact.type, contact.worldid, contact.dist, contact.includemargin],
             outputs=[self._tables["listed"], self._tables["listed_count"]],
         )
-        launch("rows", self._sizes, d.nworld, fields(m, _MODEL), fields(d, _DATA), self._tables)
+        self._kernel.launch()

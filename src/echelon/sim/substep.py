@@ -25,14 +25,16 @@ class Substep:
 
     def __init__(self, m: Any, d: Any, parts: Collection[str] = PARTS) -> None:
         self._m, self._d = m, d
-        reason = unknown()
+        reason = unknown(m, d, "forward", "integrate")
         found = {
             "smooth": reason or smooth.unsupported(m),
             "collision": reason or collision.unsupported(m),
             "rows": reason or rows.unsupported(m, d),
             "newton": reason or newton.unsupported(m, d),
         }
-        self.reasons = {part: reason for part, reason in found.items() if reason and part in parts and part != "collision"}
+        self.reasons = {
+            part: reason for part, reason in found.items() if reason and part in parts and part != "collision"
+        }
         used = [part for part in parts if found[part] is None]
         if "newton" not in used and "rows" in used:
             used.remove("rows")  # which leaves entries of J out that the stock solver reads
@@ -49,7 +51,7 @@ class Substep:
         return f"MuJoCo Warp's own {reasons}" if reasons else "fused"
 
     def forward(self, everything: bool) -> None:
-        """Compute accelerations at the current state; `everything` also writes the fields that sensors of forces read."""
+        """Compute accelerations at the current state; `everything` writes also what sensors of forces read."""
         m, d = self._m, self._d
         if self._smooth:
             self._smooth.forward(everything)

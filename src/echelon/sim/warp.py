@@ -49,8 +49,8 @@ _BY_THE_STEP = (*_STATE, "overflow", "solver_niter")
 class WarpEngine:
     """`num_sims` simulations of one model, in float32.
 
-    `contacts` and `constraints` are buffer sizes per simulation; None leaves them to MuJoCo Warp. `fused` names the parts of
-    a substep that our kernels compute where they can; the others are MuJoCo Warp's.
+    `contacts` and `constraints` are buffer sizes per simulation; None leaves them to MuJoCo Warp. `fused` names
+    the parts of a substep that our kernels compute where they can; the others are MuJoCo Warp's.
     """
 
     def __init__(

@@ -156,7 +156,7 @@
     }
 
     // ---- 3. geoms and sites; tendons, whose lengths are weighted sums of joints
-    frames(NGEOM, t.geoms.data, m.geom_bodyid.data, SHARED_ROW(m.geom_pos), SHARED_ROW(m.geom_quat), ROW(d.geom_xpos), ROW(d.geom_xmat));
+    frames(NGEOM, EVERYTHING ? t.all_geoms.data : t.geoms.data, m.geom_bodyid.data, SHARED_ROW(m.geom_pos), SHARED_ROW(m.geom_quat), ROW(d.geom_xpos), ROW(d.geom_xmat));
 #if EVERYTHING
     frames(NSITE, t.sites.data, m.site_bodyid.data, SHARED_ROW(m.site_pos), SHARED_ROW(m.site_quat), ROW(d.site_xpos), ROW(d.site_xmat));
     WRITE(d.xpos, P, 3 * NBODY)

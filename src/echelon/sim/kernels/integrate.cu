@@ -36,7 +36,7 @@
             const int column = n < end ? t.item_column.data[n] : 0, start = m.M_rowadr.data[i], own = m.M_rownnz.data[i] - 1;
             float sum = 0.0f;
             if (n < end)
-                for (int k = i + 1 + part; k <= t.last_descendant.data[i]; k += share) {
+                for (int k = i + 1 + part; k <= t.dof_last.data[i]; k += share) {
                     const float* row = H + m.M_rowadr.data[k];
                     sum += row[own] * D[k] * (column > own ? Y[k] : row[column]);
                 }
@@ -134,7 +134,7 @@
         d.time.data[world] += h;
         int bits = 0;
         if (d.nefc.data[world] > NJMAX) bits |= NEFC_BIT;
-        if (d.ncollision.data[0] > NACONMAX) bits |= BROADPHASE_BIT;
-        if (d.nacon.data[0] > NACONMAX) bits |= NARROWPHASE_BIT;
+        if (d.ncollision.data[0] > t.contact_room.data[0]) bits |= BROADPHASE_BIT;
+        if (d.nacon.data[0] > t.contact_room.data[0]) bits |= NARROWPHASE_BIT;
         if (bits) d.overflow.data[world] |= bits;
     }
