@@ -35,9 +35,7 @@ class Kernel:
         fast_math: bool = False,
     ) -> None:
         self._name, self._sizes, self._owners, self._tables = name, tuple(sizes.items()), {"m": m, "d": d}, tables or {}
-        self._options: dict[str, Any] = {"module_options": {"fast_math": fast_math}}
-        if registers:
-            self._options["cuda_max_registers"] = registers
+        self._registers, self._fast_math = registers, fast_math
         self._worlds, self._device = d.nworld, d.qpos.device
         self._ready: tuple[list[Any], Any, list[Any]] | None = None
 
@@ -49,7 +47,7 @@ class Kernel:
             x is not y for x, y in zip(self._ready[0], arrays, strict=True)
         ):  # a field was expanded
             kinds = tuple((x.dtype, x.ndim) for x in arrays)
-            kernel, structs = _build(self._name, self._sizes, kinds, tuple(self._options.items()))
+            kernel, structs = _build(self._name, self._sizes, kinds, self._registers, self._fast_math)
             inputs = {of: struct() for of, struct in structs.items()}
             for (of, field), x in zip(fields, arrays, strict=True):
                 setattr(inputs[of], field, x)
@@ -95,7 +93,7 @@ def _fields(name: str) -> list[tuple[str, str]]:
 
 @cache
 def _build(
-    name: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], options: tuple[Any, ...]
+    name: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], registers: int, fast_math: bool
 ) -> tuple[Any, dict[str, Any]]:
     """Make the kernel of a text and the structs of its arguments by name; Warp compiles it at its first launch."""
     text = "".join(f"#define {size} {value}\n" for size, value in sizes) + _text(name)
@@ -116,4 +114,6 @@ def _build(
             run(world, lane, d, m, t)
 
     kernel.__name__ = kernel.__qualname__ = f"echelon_{name}"  # as profilers show it
-    return wp.kernel(kernel, module="unique", enable_backward=False, grid_stride=False, **dict(options)), structs
+    options: dict[str, Any] = {"cuda_max_registers": registers} if registers else {}
+    options["module_options"] = {"fast_math": fast_math}
+    return wp.kernel(kernel, module="unique", enable_backward=False, grid_stride=False, **options), structs

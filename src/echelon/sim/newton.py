@@ -3,8 +3,8 @@
 The stock solver launches some ten kernels per iteration over all worlds until the last one has converged, and matrices
 go through memory between them. Here a world's matrices stay in shared memory and registers, and a world that has
 converged makes room for the next. The arithmetic is that of `mujoco_warp.solve`: the same warm start, line search,
-tolerances, limits and overflow bits; only sums run in another order. `kernels/newton.cu` has the equations and what lies
-where.
+tolerances, limits and overflow bits; only sums run in another order. `kernels/newton.cu` begins with the equations and
+with what lies where.
 
 It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone with MuJoCo Warp can use it:
 
