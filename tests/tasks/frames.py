@@ -53,20 +53,6 @@ def inertia_of(model: mujoco.MjModel, name: str) -> np.ndarray:
     return axes @ np.diag(body.inertia) @ axes.T
 
 
-Inertia = tuple[float, Vector, Vector]
-"""Mass [kg], centre of mass [m], Ixx Iyy Izz Ixy Ixz Iyz [kg m²]."""
-
-
-def check_inertias(
-    model: mujoco.MjModel, table: dict[str, Inertia], mass_rel: float = 1e-5, centre: float = 1e-9, moment: float = 1e-8
-) -> None:
-    """Every body of the table has its mass, its centre and its inertia."""
-    for name, (mass, place, moments) in table.items():
-        np.testing.assert_allclose(model.body(name).mass[0], mass, rtol=mass_rel, err_msg=name)
-        np.testing.assert_allclose(model.body(name).ipos, place, rtol=0, atol=centre, err_msg=name)
-        np.testing.assert_allclose(inertia_of(model, name), inertia(*moments), rtol=0, atol=moment, err_msg=name)
-
-
 def check_rests(model: mujoco.MjModel, pose: np.ndarray, ctrl: np.ndarray, steps: int, atol: float) -> None:
     """Held in a pose it stays there, and nothing touches."""
     data = mujoco.MjData(model)
