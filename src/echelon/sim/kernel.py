@@ -47,7 +47,12 @@ class Kernel:
             x is not y for x, y in zip(self._ready[0], arrays, strict=True)
         ):  # a field was expanded
             kinds = tuple((x.dtype, x.ndim) for x in arrays)
-            kernel, structs = _build(self._name, self._sizes, kinds, self._registers, self._fast_math)
+            own = (
+                (f"OWN_{field}", int(x.shape[0] > 1))
+                for (of, field), x in zip(fields, arrays, strict=True)
+                if of == "m"
+            )
+            kernel, structs = _build(self._name, (*self._sizes, *own), kinds, self._registers, self._fast_math)
             inputs = {of: struct() for of, struct in structs.items()}
             for (of, field), x in zip(fields, arrays, strict=True):
                 setattr(inputs[of], field, x)
@@ -79,15 +84,14 @@ def _field(owner: Any, name: str) -> Any:
 
 
 @cache
-def _text(name: str) -> str:
-    folder = files("echelon.sim") / "kernels"
-    return (folder / "lanes.h").read_text() + (folder / f"{name}.cu").read_text()
+def _text(file: str) -> str:
+    return (files("echelon.sim") / "kernels" / file).read_text()
 
 
 @cache
 def _fields(name: str) -> list[tuple[str, str]]:
-    """Fields that a text names, `m.` of Model, `d.` of Data and `t.` of tables, in order."""
-    code = re.sub(r"//.*", "", _text(name))
+    """Fields that a text names: `m.x` or `MODEL(x)` of Model, `d.x` of Data, `t.x` of tables."""
+    code = re.sub(r"\bMODEL\((\w+)\)", r"m.\1", re.sub(r"//.*", "", _text(f"{name}.cu")))
     return sorted(set(re.findall(r"\b([mdt])\.([a-zA-Z]\w*)", code)))
 
 
@@ -96,7 +100,7 @@ def _build(
     name: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], registers: int, fast_math: bool
 ) -> tuple[Any, dict[str, Any]]:
     """Make the kernel of a text and the structs of its arguments by name; Warp compiles it at its first launch."""
-    text = "".join(f"#define {size} {value}\n" for size, value in sizes) + _text(name)
+    text = "".join(f"#define {size} {value}\n" for size, value in sizes) + _text("lanes.h") + _text(f"{name}.cu")
     types: dict[str, dict[str, Any]] = {"d": {}, "m": {}, "t": {}}
     for (of, field), (dtype, ndim) in zip(_fields(name), kinds, strict=True):
         types[of][field] = wp.array(dtype=dtype, ndim=ndim)

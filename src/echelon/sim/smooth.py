@@ -96,7 +96,6 @@ class SmoothDynamics:
             "geoms": np.intersect1d(moving, _colliding_geoms(m)),
             "all_geoms": moving,
             "contact_room": np.array([d.naconmax]),
-            "sites": np.arange(m.nsite),
             "free": free,
             "dof_qposadr": m.jnt_qposadr.numpy()[joint] + np.arange(m.nv) - m.jnt_dofadr.numpy()[joint],
             "dof_actuatoradr": np.cumsum([0, *map(len, actuators)]),
@@ -111,7 +110,7 @@ class SmoothDynamics:
         device = d.qpos.device
         self._tables = {name: wp.array(x.astype(np.int32), dtype=int, device=device) for name, x in tables.items()}
         self._tables["tendon_weight"] = wp.array(_tendon_weights(m), dtype=float, device=device)
-        self._tables["stiffening"] = wp.zeros((d.nworld, m.nv), dtype=float, device=device)
+        self._tables["implicit_damping"] = wp.zeros((d.nworld, m.nv), dtype=float, device=device)
         self._sizes = {
             "NQ": m.nq,
             "NV": m.nv,

@@ -13,7 +13,7 @@
 // (`t.jump`: a body's ancestor 1, 2, 4, ... levels up). Sums over subtrees walk the bodies backwards, one lane a number.
 // Gravity compensation and xfrc_applied enter as forces on bodies, so their projection to joints costs nothing more.
 //
-// Shared memory, in numbers (AllegroHand 4.5 KB, AllegroKuka 5.7 KB):
+// Shared memory, in numbers (AllegroHand 4.0 KB, AllegroKuka 5.4 KB):
 //
 //   Q NQ | V NV | P 3 NBODY positions | R 4 NBODY quaternions | X 3 NBODY centres of mass | Com 3 NBODY of subtrees
 //   B 17 NBODY    first poses of geoms on their way out, 12 for each of 32, then for each body
@@ -64,55 +64,56 @@
             SYNC();
         }
     };
-    // Poses of things that are fixed to bodies: computed a lane each, staged in shared memory, written side by side.
+    // Poses of things that are fixed to bodies: computed a lane each, staged in B, written side by side. Without `ids` all
+    // things, without `bodies` the bodies themselves.
     auto frames = [&](int count, const int* ids, const int* bodies, const float* pos, const float* quat, float* xpos, float* xmat) {
         for (int start = 0; start < count; start += 32) {
             const int rest = count - start < 32 ? count - start : 32;
             if (lane < rest) {
-                const int id = ids[start + lane], b = bodies[id];
+                const int id = ids ? ids[start + lane] : start + lane, b = bodies ? bodies[id] : id;
                 const Quat q = R[b];
-                store3(B + 3 * lane, load3(P + 3 * b) + rotate(q, load3(pos + 3 * id)));
-                matrix(multiply(q, quats(quat)[id]), B + 96 + 9 * lane);
+                store3(B + 3 * lane, pos ? load3(P + 3 * b) + rotate(q, load3(pos + 3 * id)) : load3(P + 3 * b));
+                matrix(quat ? multiply(q, quats(quat)[id]) : q, B + 96 + 9 * lane);
             }
             SYNC();
-            for (int i = lane; i < 3 * rest; i += 32) xpos[3 * ids[start + i / 3] + i % 3] = B[i];
-            for (int i = lane; i < 9 * rest; i += 32) xmat[9 * ids[start + i / 9] + i % 9] = B[96 + i];
+            FOR_EACH(i, 3 * rest) xpos[3 * (ids ? ids[start + i / 3] : start + i / 3) + i % 3] = B[i];
+            FOR_EACH(i, 9 * rest) xmat[9 * (ids ? ids[start + i / 9] : start + i / 9) + i % 9] = B[96 + i];
             SYNC();
         }
     };
 
-    for (int i = lane; i < NQ; i += 32) Q[i] = ROW(d.qpos)[i];
-    for (int i = lane; i < NV; i += 32) V[i] = ROW(d.qvel)[i];
+    FOR_EACH(i, NQ) Q[i] = ROW(d.qpos)[i];
+    FOR_EACH(i, NV) V[i] = ROW(d.qvel)[i];
     SYNC();
 
     // ---- 1. poses in the parent's frame; anchors and axes of joints too
     float *Anchor = W, *Axis = W + 3 * NJNT;
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         const int mocap = m.body_mocapid.data[b];
-        vec3 p = load3(mocap < 0 ? SHARED_ROW(m.body_pos) + 3 * b : ROW(d.mocap_pos) + 3 * mocap);
-        Quat q = mocap < 0 ? quats(SHARED_ROW(m.body_quat))[b] : quats(ROW(d.mocap_quat))[mocap];
+        vec3 p = load3(mocap < 0 ? MODEL(body_pos) + 3 * b : ROW(d.mocap_pos) + 3 * mocap);
+        Quat q = mocap < 0 ? quats(MODEL(body_quat))[b] : quats(ROW(d.mocap_quat))[mocap];
         const int first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
         for (int j = first; j < end; ++j) {
             const int type = m.jnt_type.data[j], at = m.jnt_qposadr.data[j];
-            const vec3 axis = load3(SHARED_ROW(m.jnt_axis) + 3 * j);
+            const vec3 axis = load3(MODEL(jnt_axis) + 3 * j);
             vec3 anchor, direction;
             if (type == FREE) {
                 p = load3(Q + at);
-                q = unit(load4(Q + at + 3));
+                q = normalise(load4(Q + at + 3));
                 anchor = p;
                 direction = axis;
             } else {
-                const vec3 pivot = load3(SHARED_ROW(m.jnt_pos) + 3 * j);
+                const vec3 pivot = load3(MODEL(jnt_pos) + 3 * j);
                 anchor = p + rotate(q, pivot);
                 direction = rotate(q, axis);
                 if (type == BALL) {
-                    q = multiply(q, unit(load4(Q + at)));
+                    q = multiply(q, normalise(load4(Q + at)));
                     p = anchor - rotate(q, pivot);
                 } else {
-                    const float moved = Q[at] - SHARED_ROW(m.qpos0)[at];
+                    const float moved = Q[at] - MODEL(qpos0)[at];
                     if (type == SLIDE) p = p + moved * direction;
                     else {
-                        q = multiply(q, turn(axis, moved));
+                        q = multiply(q, axis_angle(axis, moved));
                         p = anchor - rotate(q, pivot);
                     }
                 }
@@ -121,7 +122,7 @@
             store3(Axis + 3 * j, direction);
         }
         store3(P + 3 * b, p);
-        R[b] = unit(q);
+        R[b] = normalise(q);
     }
     SYNC();
 
@@ -137,9 +138,9 @@
                 p[k] = load3(P + 3 * b);
                 q[k] = R[b];
                 if (up) {
-                    const Quat turned = R[up];
-                    p[k] = load3(P + 3 * up) + rotate(turned, p[k]);
-                    q[k] = unit(multiply(turned, q[k]));
+                    const Quat rotation = R[up];
+                    p[k] = load3(P + 3 * up) + rotate(rotation, p[k]);
+                    q[k] = renormalise(multiply(rotation, q[k]));
                 }
             }
         }
@@ -156,14 +157,14 @@
     }
 
     // ---- 3. geoms and sites; tendons, whose lengths are weighted sums of joints
-    frames(NGEOM, EVERYTHING ? t.all_geoms.data : t.geoms.data, m.geom_bodyid.data, SHARED_ROW(m.geom_pos), SHARED_ROW(m.geom_quat), ROW(d.geom_xpos), ROW(d.geom_xmat));
+    frames(NGEOM, EVERYTHING ? t.all_geoms.data : t.geoms.data, m.geom_bodyid.data, MODEL(geom_pos), MODEL(geom_quat), ROW(d.geom_xpos), ROW(d.geom_xmat));
 #if EVERYTHING
-    frames(NSITE, t.sites.data, m.site_bodyid.data, SHARED_ROW(m.site_pos), SHARED_ROW(m.site_quat), ROW(d.site_xpos), ROW(d.site_xmat));
-    WRITE(d.xpos, P, 3 * NBODY)
+    frames(NSITE, nullptr, m.site_bodyid.data, MODEL(site_pos), MODEL(site_quat), ROW(d.site_xpos), ROW(d.site_xmat));
+    frames(NBODY, nullptr, nullptr, nullptr, nullptr, ROW(d.xpos), ROW(d.xmat));
+    frames(NBODY, nullptr, nullptr, MODEL(body_ipos), MODEL(body_iquat), ROW(d.xipos), ROW(d.ximat));
     WRITE(d.xquat, (float*)R, 4 * NBODY)
-    for (int b = lane; b < NBODY; b += 32) matrix(R[b], ROW(d.xmat) + 9 * b);
 #endif
-    for (int k = lane; k < NTENDON; k += 32) {
+    FOR_EACH(k, NTENDON) {
         const int start = m.ten_J_rowadr.data[k];
         float length = 0.0f, velocity = 0.0f;
         for (int i = start; i < start + m.ten_J_rownnz.data[k]; ++i) {
@@ -178,9 +179,9 @@
     }
 
     // ---- 4. centres of mass, inertias about them, axes
-    const float *mass = SHARED_ROW(m.body_mass), *subtree_mass = SHARED_ROW(m.body_subtreemass);
-    for (int b = lane; b < NBODY; b += 32) {
-        const vec3 x = load3(P + 3 * b) + rotate(R[b], load3(SHARED_ROW(m.body_ipos) + 3 * b));
+    const float *mass = MODEL(body_mass), *subtree_mass = MODEL(body_subtreemass);
+    FOR_EACH(b, NBODY) {
+        const vec3 x = load3(P + 3 * b) + rotate(R[b], load3(MODEL(body_ipos) + 3 * b));
         store3(X + 3 * b, x);
         store3(Com + 3 * b, mass[b] * x);
     }
@@ -190,41 +191,38 @@
         for (int b = NBODY - 1; b > 0; --b) Com[3 * parent[b] + lane] += Com[3 * b + lane];
     }
     SYNC();
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         const float total = subtree_mass[b];
         store3(Com + 3 * b, total < MINVAL ? load3(X + 3 * b) : load3(Com + 3 * b) / total);
     }
     SYNC();
     WRITE(d.subtree_com, Com, 3 * NBODY)
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         float r[9];
-        matrix(multiply(R[b], quats(SHARED_ROW(m.body_iquat))[b]), r);
-#if EVERYTHING
-        for (int i = 0; i < 9; ++i) ROW(d.ximat)[9 * b + i] = r[i];
-#endif
-        const vec3 i = load3(SHARED_ROW(m.body_inertia) + 3 * b);
+        matrix(multiply(R[b], quats(MODEL(body_iquat))[b]), r);
+        const vec3 i = load3(MODEL(body_inertia) + 3 * b);
         const vec3 x = load3(X + 3 * b) - load3(Com + 3 * m.body_rootid.data[b]);
         const float w = mass[b];
-        auto turned = [&](int row, int column) {
+        auto world_axes = [&](int row, int column) {
             return r[3 * row] * i[0] * r[3 * column] + r[3 * row + 1] * i[1] * r[3 * column + 1] + r[3 * row + 2] * i[2] * r[3 * column + 2];
         };
         float* o = B + 17 * b;
-        o[0] = turned(0, 0) + w * (x[1] * x[1] + x[2] * x[2]);
-        o[1] = turned(1, 1) + w * (x[0] * x[0] + x[2] * x[2]);
-        o[2] = turned(2, 2) + w * (x[0] * x[0] + x[1] * x[1]);
-        o[3] = turned(0, 1) - w * x[0] * x[1];
-        o[4] = turned(0, 2) - w * x[0] * x[2];
-        o[5] = turned(1, 2) - w * x[1] * x[2];
+        o[0] = world_axes(0, 0) + w * (x[1] * x[1] + x[2] * x[2]);
+        o[1] = world_axes(1, 1) + w * (x[0] * x[0] + x[2] * x[2]);
+        o[2] = world_axes(2, 2) + w * (x[0] * x[0] + x[1] * x[1]);
+        o[3] = world_axes(0, 1) - w * x[0] * x[1];
+        o[4] = world_axes(0, 2) - w * x[0] * x[2];
+        o[5] = world_axes(1, 2) - w * x[1] * x[2];
         o[6] = w * x[0];
         o[7] = w * x[1];
         o[8] = w * x[2];
         o[9] = w;
     }
-    for (int j = lane; j < NJNT; j += 32) {
+    FOR_EACH(j, NJNT) {
         const int type = m.jnt_type.data[j], b = m.jnt_bodyid.data[j], up = m.body_parentid.data[b];
         float* s = S + 6 * m.jnt_dofadr.data[j];
-        const Quat turned = R[up];
-        const vec3 anchor = load3(P + 3 * up) + rotate(turned, load3(Anchor + 3 * j)), axis = rotate(turned, load3(Axis + 3 * j));
+        const Quat rotation = R[up];
+        const vec3 anchor = load3(P + 3 * up) + rotate(rotation, load3(Anchor + 3 * j)), axis = rotate(rotation, load3(Axis + 3 * j));
         const vec3 arm = load3(Com + 3 * m.body_rootid.data[b]) - anchor;
         if (type == HINGE) store6(s, spatial_vector(axis, cross(axis, arm)));
         else if (type == SLIDE) store6(s, spatial_vector(vec3(0.0f), axis));
@@ -249,12 +247,11 @@
     SYNC();
     WRITE(d.cdof, S, 6 * NV)
 #if EVERYTHING
-    WRITE(d.xipos, X, 3 * NBODY)
-    for (int i = lane; i < 10 * NBODY; i += 32) ROW(d.cinert)[i] = B[17 * (i / 10) + i % 10];
+    FOR_EACH(i, 10 * NBODY) ROW(d.cinert)[i] = B[17 * (i / 10) + i % 10];
 #endif
 
     // ---- 5. velocities, and the accelerations that follow from them alone
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         spatial_vector v(0.0f);
         const int first = m.body_dofadr.data[b], end = first + m.body_dofnum.data[b];
         for (int i = first; i < end; ++i) v = v + V[i] * load6(S + 6 * i);
@@ -262,7 +259,7 @@
     }
     SYNC();
     sum_ancestors(W, 6);
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         const int up = m.body_parentid.data[b], first = m.body_jntadr.data[b], end = first + m.body_jntnum.data[b];
         spatial_vector a(0.0f), v = load6(W + 6 * up);
         for (int j = first; j < end; ++j) {
@@ -287,7 +284,7 @@
 #endif
             }
         }
-        if (up == 0) a = a - spatial_vector(vec3(0.0f), load3(SHARED_ROW(m.opt_gravity)));
+        if (up == 0) a = a - spatial_vector(vec3(0.0f), load3(MODEL(opt_gravity)));
         store6(B + 17 * b + 10, a);
     }
     SYNC();
@@ -299,15 +296,15 @@
 
     // ---- 6. forces on bodies
 #if EVERYTHING
-    for (int i = lane; i < 6 * NBODY; i += 32) ROW(d.cacc)[i] = B[17 * (i / 6) + 10 + i % 6];
+    FOR_EACH(i, 6 * NBODY) ROW(d.cacc)[i] = B[17 * (i / 6) + 10 + i % 6];
     SYNC();
 #endif
-    for (int b = lane; b < NBODY; b += 32) {
+    FOR_EACH(b, NBODY) {
         const spatial_vector v = load6(W + 6 * b);
         spatial_vector f = inertia_times(B + 17 * b, load6(B + 17 * b + 10)) + cross_force(v, inertia_times(B + 17 * b, v));
 #if !EVERYTHING
         const float* applied = ROW(d.xfrc_applied) + 6 * b;
-        const vec3 push = load3(applied) - mass[b] * SHARED_ROW(m.body_gravcomp)[b] * load3(SHARED_ROW(m.opt_gravity));
+        const vec3 push = load3(applied) - mass[b] * MODEL(body_gravcomp)[b] * load3(MODEL(opt_gravity));
         const vec3 arm = load3(X + 3 * b) - load3(Com + 3 * m.body_rootid.data[b]);
         f = f - spatial_vector(load3(applied + 3) + cross(arm, push), push);
 #endif
@@ -323,47 +320,47 @@
     }
     SYNC();
 #if EVERYTHING
-    for (int i = lane; i < 10 * NBODY; i += 32) ROW(d.crb)[i] = B[17 * (i / 10) + i % 10];
-    for (int i = lane; i < 6 * NBODY; i += 32) ROW(d.cfrc_int)[i] = B[17 * (i / 6) + 10 + i % 6];
+    FOR_EACH(i, 10 * NBODY) ROW(d.crb)[i] = B[17 * (i / 10) + i % 10];
+    FOR_EACH(i, 6 * NBODY) ROW(d.cfrc_int)[i] = B[17 * (i / 6) + 10 + i % 6];
 #else
-    for (int i = lane; i < 10 * NFREE; i += 32) ROW(d.crb)[10 * t.free.data[i / 10] + i % 10] = B[17 * t.free.data[i / 10] + i % 10];
+    FOR_EACH(i, 10 * NFREE) ROW(d.crb)[10 * t.free.data[i / 10] + i % 10] = B[17 * t.free.data[i / 10] + i % 10];
 #endif
 
     // ---- 8. inertia in the order of MuJoCo's sparse rows
-    for (int i = lane; i < NV; i += 32) store6(W + 6 * i, inertia_times(B + 17 * m.dof_bodyid.data[i], load6(S + 6 * i)));
+    FOR_EACH(i, NV) store6(W + 6 * i, inertia_times(B + 17 * m.dof_bodyid.data[i], load6(S + 6 * i)));
     SYNC();
-    for (int k = lane; k < NC; k += 32) {
+    FOR_EACH(k, NC) {
         const int i = m.M_hinit_i.data[k], j = m.M_colind.data[k];
-        const float armature = i == j ? SHARED_ROW(m.dof_armature)[i] : 0.0f;
+        const float armature = i == j ? MODEL(dof_armature)[i] : 0.0f;
         ROW(d.M)[k] = armature + dot(load6(S + 6 * j), load6(W + 6 * i));
     }
 
     // ---- 9. forces on joints, and what `integrate` adds to the diagonal of M
-    const float timestep = SHARED_ROW(m.opt_timestep)[0];
-    for (int i = lane; i < NV; i += 32) {
+    const float timestep = MODEL(opt_timestep)[0];
+    FOR_EACH(i, NV) {
         const int j = m.dof_jntid.data[i], at = t.dof_qposadr.data[i];
         const float v = V[i], speed = fabsf(v);
         const spatial_vector s = load6(S + 6 * i);
         const float bias = dot(s, load6(B + 17 * m.dof_bodyid.data[i] + 10));
 
-        const float damping = SHARED_ROW(m.dof_damping)[i], *curve = SHARED_ROW(m.dof_dampingpoly) + 2 * i;
+        const float damping = MODEL(dof_damping)[i], *curve = MODEL(dof_dampingpoly) + 2 * i;
         const float damper = -v * (damping + curve[0] * speed + curve[1] * speed * speed);
         float slope = -(damping + 2.0f * curve[0] * speed + 3.0f * curve[1] * speed * speed);
         float spring = 0.0f;
         if (m.jnt_type.data[j] >= SLIDE) {
-            const float x = Q[at] - SHARED_ROW(m.qpos_spring)[at], *bend = SHARED_ROW(m.jnt_stiffnesspoly) + 2 * j;
-            spring = -x * (SHARED_ROW(m.jnt_stiffness)[j] + bend[0] * x + bend[1] * x * x);
+            const float x = Q[at] - MODEL(qpos_spring)[at], *bend = MODEL(jnt_stiffnesspoly) + 2 * j;
+            spring = -x * (MODEL(jnt_stiffness)[j] + bend[0] * x + bend[1] * x * x);
         }
 
-        float driven = 0.0f, driven_slope = 0.0f;
+        float actuated = 0.0f, actuator_slope = 0.0f;
         for (int k = t.dof_actuatoradr.data[i]; k < t.dof_actuatoradr.data[i + 1]; ++k) {
             const int u = t.dof_actuator.data[k];
-            const float gear = SHARED_ROW(m.actuator_gear)[6 * u], length = gear * Q[at], velocity = gear * v;
-            const float *gains = SHARED_ROW(m.actuator_gainprm) + 10 * u, *biases = SHARED_ROW(m.actuator_biasprm) + 10 * u;
+            const float gear = MODEL(actuator_gear)[6 * u], length = gear * Q[at], velocity = gear * v;
+            const float *gains = MODEL(actuator_gainprm) + 10 * u, *biases = MODEL(actuator_biasprm) + 10 * u;
             const float wanted = ROW(d.ctrl)[u];
             float ctrl = wanted, gain = gains[0], rate = 0.0f, force = 0.0f;
             if (m.actuator_ctrllimited.data[u]) {
-                const float* range = SHARED_ROW(m.actuator_ctrlrange) + 2 * u;
+                const float* range = MODEL(actuator_ctrlrange) + 2 * u;
                 ctrl = clamp(ctrl, range[0], range[1]);
             }
             if (m.actuator_gaintype.data[u] == AFFINE_GAIN) {
@@ -376,12 +373,12 @@
             }
             force = gain * ctrl + force;
             if (m.actuator_forcelimited.data[u]) {
-                const float* range = SHARED_ROW(m.actuator_forcerange) + 2 * u;
+                const float* range = MODEL(actuator_forcerange) + 2 * u;
                 force = clamp(force, range[0], range[1]);
                 if (force <= range[0] || force >= range[1]) rate = 0.0f;
             }
-            driven += gear * force;
-            driven_slope += gear * gear * rate;
+            actuated += gear * force;
+            actuator_slope += gear * gear * rate;
 #if EVERYTHING
             ROW(d.actuator_length)[u] = length;
             ROW(d.actuator_velocity)[u] = velocity;
@@ -389,22 +386,22 @@
 #endif
         }
         if (m.jnt_actfrclimited.data[j]) {
-            const float* range = SHARED_ROW(m.jnt_actfrcrange) + 2 * j;
-            driven = clamp(driven, range[0], range[1]);
-            if (driven <= range[0] || driven >= range[1]) driven_slope = 0.0f;
+            const float* range = MODEL(jnt_actfrcrange) + 2 * j;
+            actuated = clamp(actuated, range[0], range[1]);
+            if (actuated <= range[0] || actuated >= range[1]) actuator_slope = 0.0f;
         }
-        if (IMPLICIT) slope += driven_slope;
-        ROW(t.stiffening)[i] = -timestep * slope;
+        if (IMPLICIT) slope += actuator_slope;
+        ROW(t.implicit_damping)[i] = -timestep * slope;
 
 #if EVERYTHING
-        float gravcomp = 0.0f, pushed = 0.0f;  // apart from the bias
+        float gravcomp = 0.0f, applied = 0.0f;  // apart from the bias
         const int b = m.dof_bodyid.data[i];
         for (int k = b; k < b + m.body_subtreenum.data[b]; ++k) {
-            const vec3 lift = -mass[k] * SHARED_ROW(m.body_gravcomp)[k] * load3(SHARED_ROW(m.opt_gravity));
+            const vec3 compensation = -mass[k] * MODEL(body_gravcomp)[k] * load3(MODEL(opt_gravity));
             const vec3 push = load3(ROW(d.xfrc_applied) + 6 * k), arm = load3(X + 3 * k) - load3(Com + 3 * m.body_rootid.data[k]);
             const vec3 moved = bottom(s) + cross(top(s), arm);
-            gravcomp += dot(moved, lift);
-            pushed += dot(moved, push) + dot(top(s), load3(ROW(d.xfrc_applied) + 6 * k + 3));
+            gravcomp += dot(moved, compensation);
+            applied += dot(moved, push) + dot(top(s), load3(ROW(d.xfrc_applied) + 6 * k + 3));
         }
         const float passive = spring + damper + gravcomp;
         ROW(d.qfrc_spring)[i] = spring;
@@ -412,10 +409,10 @@
         ROW(d.qfrc_gravcomp)[i] = gravcomp;
         ROW(d.qfrc_passive)[i] = passive;
         ROW(d.qfrc_bias)[i] = bias;
-        ROW(d.qfrc_actuator)[i] = driven;
-        ROW(d.qfrc_smooth)[i] = passive - bias + driven + ROW(d.qfrc_applied)[i] + pushed;
+        ROW(d.qfrc_actuator)[i] = actuated;
+        ROW(d.qfrc_smooth)[i] = passive - bias + actuated + ROW(d.qfrc_applied)[i] + applied;
 #else
-        ROW(d.qfrc_smooth)[i] = spring + damper - bias + driven + ROW(d.qfrc_applied)[i];
+        ROW(d.qfrc_smooth)[i] = spring + damper - bias + actuated + ROW(d.qfrc_applied)[i];
 #endif
     }
 #endif

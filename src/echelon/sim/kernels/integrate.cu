@@ -2,7 +2,7 @@
 //
 //   H x = M qacc     H = M - h dF/dv     v' = v + h x     q' = q (+) h v'
 //
-// dF/dv are dampers and, if implicitfast, actuators: `forward` wrote -h of it (`stiffening`), a diagonal. H has the rows
+// dF/dv are dampers and, if implicitfast, actuators: `forward` wrote -h of it (`implicit_damping`), a diagonal. H has the rows
 // of M: row i holds dof i's ancestors, itself last. It is factored from the leaves to the roots, a level of the tree of
 // dofs at a time, all elements of a level side by side, the right-hand side as one more column; d runs over descendants:
 //
@@ -14,13 +14,13 @@
 // Shared memory, in numbers: H NC | D NV inverse diagonal | Y NV right-hand side, then x | V NV
 
     SHARED float H[NC], D[NV], Y[NV], V[NV];
-    const float h = SHARED_ROW(m.opt_timestep)[0];
+    const float h = MODEL(opt_timestep)[0];
 
-    for (int k = lane; k < NC; k += 32) {
+    FOR_EACH(k, NC) {
         const int i = m.M_hinit_i.data[k];
-        H[k] = ROW(d.M)[k] + (i == m.M_colind.data[k] ? ROW(t.stiffening)[i] : 0.0f);
+        H[k] = ROW(d.M)[k] + (i == m.M_colind.data[k] ? ROW(t.implicit_damping)[i] : 0.0f);
     }
-    for (int i = lane; i < NV; i += 32) {
+    FOR_EACH(i, NV) {
         Y[i] = ROW(d.efc_Ma)[i];
         V[i] = ROW(d.qvel)[i];
         ROW(d.qacc_warmstart)[i] = ROW(d.qacc)[i];
@@ -51,10 +51,10 @@
     }
     // ---- trees, down: a dof is known once all its ancestors are taken from it (t.dof_level: -1 if of a body that floats alone)
     for (int level = 0; level < LEVELS; ++level) {
-        for (int i = lane; i < NV; i += 32)
+        FOR_EACH(i, NV)
             if (t.dof_level.data[i] == level) Y[i] *= D[i];
         SYNC();
-        for (int i = lane; i < NV; i += 32) {
+        FOR_EACH(i, NV) {
             const int at = m.M_rowadr.data[i] + level;
             if (t.dof_level.data[i] > level) Y[i] -= H[at] * Y[m.M_colind.data[at]];
         }
@@ -62,22 +62,22 @@
     }
 
     // ---- bodies that float alone
-    for (int k = lane; k < NFREE; k += 32) {
+    FOR_EACH(k, NFREE) {
         const int b = t.free.data[k], dof = m.body_dofadr.data[b], at = t.dof_qposadr.data[dof];
         const float* c = ROW(d.crb) + 10 * b;
         float r[9];
-        matrix(unit(load4(ROW(d.qpos) + at + 3)), r);
-        const mat33 turned(r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8]);
+        matrix(normalise(load4(ROW(d.qpos) + at + 3)), r);
+        const mat33 rotation(r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8]);
         const mat33 inertia(c[0], c[3], c[4], c[3], c[1], c[5], c[4], c[5], c[2]);
         const vec3 centre = load3(ROW(d.subtree_com) + 3 * b) - load3(ROW(d.qpos) + at);
-        const vec3 w = mul(turned, load3(V + dof + 3));
+        const vec3 w = mul(rotation, load3(V + dof + 3));
 
         // derivative of the bias force by the angular velocity: `across` on translations, `about` on rotations
         const vec3 spin = mul(inertia, w);
         const mat33 carry = outer(centre, w) - dot(w, centre) * diag(vec3(1.0f)) + skew(cross(w, centre));
-        const mat33 across = -c[9] * mul(carry, turned);
+        const mat33 across = -c[9] * mul(carry, rotation);
         const mat33 moment = -c[9] * mul(skew(centre), carry) + mul(skew(w), inertia) - skew(spin);
-        const mat33 about = mul(transpose(turned), mul(moment, turned));
+        const mat33 about = mul(transpose(rotation), mul(moment, rotation));
 
         mat33 right, left, lower;
         vec3 scale;
@@ -94,8 +94,10 @@
         lower = lower + h * about;
 
         const vec3 y = load3(Y + dof), scaled(y[0] * scale[0], y[1] * scale[1], y[2] * scale[2]);
-        const mat33 fold = mul(left, diag(scale)), rest = lower - mul(fold, right);
-        const vec3 z = load3(Y + dof + 3) - mul(left, scaled);
+        mat33 rest = lower - mul(mul(left, diag(scale)), right);
+        const float size = 1.0f / trace(rest);  // keeps the determinant of a tiny inertia in range
+        const vec3 z = size * (load3(Y + dof + 3) - mul(left, scaled));
+        rest = size * rest;
         const vec3 c0(rest.data[0][0], rest.data[1][0], rest.data[2][0]), c1(rest.data[0][1], rest.data[1][1], rest.data[2][1]);
         const vec3 c2(rest.data[0][2], rest.data[1][2], rest.data[2][2]);
         const float inverse = 1.0f / dot(c0, cross(c1, c2));
@@ -109,12 +111,12 @@
     SYNC();
 
     // ---- velocities, then positions with the new velocities
-    for (int i = lane; i < NV; i += 32) {
+    FOR_EACH(i, NV) {
         V[i] += h * Y[i];
         ROW(d.qvel)[i] = V[i];
     }
     SYNC();
-    for (int j = lane; j < NJNT; j += 32) {
+    FOR_EACH(j, NJNT) {
         const int type = m.jnt_type.data[j];
         const float* v = V + m.jnt_dofadr.data[j];
         float* q = ROW(d.qpos) + m.jnt_qposadr.data[j];
@@ -127,7 +129,7 @@
             const vec3 w = load3(v);
             const float speed = length(w);
             const vec3 axis = speed > 0.0f ? w / speed : vec3(0.0f);
-            store4(q, unit(multiply(unit(load4(q)), turn(axis, h * speed))));
+            store4(q, normalise(multiply(normalise(load4(q)), axis_angle(axis, h * speed))));
         } else q[0] += h * v[0];
     }
     if (lane == 0) {

@@ -1,15 +1,18 @@
-// Words shared by the kernels in this folder.
+// Macros and functions that the kernels of smooth dynamics share.
 //
 // A kernel runs one warp of 32 threads, the lanes, per world. The same text runs on the CPU, where Warp's CPU blocks take
 // the place of a warp. Names in capitals (NBODY, NV, FREE, ...) are numbers that Python puts in front of the text.
 
-// A world's row of a Data field, and of a Model field, which holds one row for all worlds or one for each.
+// A world's row of a Data field, and of a Model field: OWN_x is 1 if worlds have values of their own, else they share one.
 #define ROW_OF(type, x) ((type*)((char*)x.data + (size_t)world * x.strides[0]))
 #define ROW(x) ROW_OF(float, x)
-#define SHARED_ROW(x) ((float*)((char*)x.data + (size_t)(x.shape[0] == 1 ? 0 : world % x.shape[0]) * x.strides[0]))
+#define MODEL(x) (OWN_##x ? (float*)((char*)m.x.data + (size_t)(world % m.x.shape[0]) * m.x.strides[0]) : (float*)m.x.data)
+// Do something for each of n things, a lane each.
+#define FOR_EACH(i, n) \
+    for (int turn = 0; turn < ((n) + 31) / 32; ++turn) \
+        if (const int i = 32 * turn + lane; i < (n))
 // Copy numbers from shared memory to a world's row, neighbouring lanes to neighbouring addresses.
-#define WRITE(field, source, count) \
-    for (int i = lane; i < (count); i += 32) ROW(field)[i] = (source)[i];
+#define WRITE(field, source, count) FOR_EACH(i, count) ROW(field)[i] = (source)[i];
 
 #if defined(__CUDA_ARCH__)
 #define SHARED __shared__ __align__(16)
@@ -51,6 +54,7 @@
     };
     auto most = [](float a, float b) { return a > b ? a : b; };
 
+
     using namespace wp;  // vec3, mat33, spatial_vector, dot, cross, ...
     struct alignas(16) Quat { float w, x, y, z; };
     auto load3 = [](const float* a) { return vec3(a[0], a[1], a[2]); };
@@ -69,16 +73,26 @@
         return Quat{a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z, a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y,
                     a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x, a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w};
     };
-    auto unit = [](const Quat& q) {
+    auto normalise = [](const Quat& q) {
         const float length = sqrtf(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
         if (length == 0.0f) return Quat{0.0f, 0.0f, 0.0f, 1.0f};
         const float scale = 1.0f / length;
         return Quat{q.w * scale, q.x * scale, q.y * scale, q.z * scale};
     };
-    // Rotation by an angle around a unit axis.
-    auto turn = [](const vec3& axis, float angle) {
-        const float s = sinf(0.5f * angle);
-        return Quat{cosf(0.5f * angle), axis[0] * s, axis[1] * s, axis[2] * s};
+    // The product of unit quaternions back to unit length: a Newton step of the inverse square root, which is near 1.
+    auto renormalise = [](const Quat& q) {
+        const float scale = 1.5f - 0.5f * (q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+        return Quat{q.w * scale, q.x * scale, q.y * scale, q.z * scale};
+    };
+    auto axis_angle = [](const vec3& axis, float angle) {
+        float s, c;
+#if defined(__CUDA_ARCH__)
+        sincosf(0.5f * angle, &s, &c);
+#else
+        s = sinf(0.5f * angle);
+        c = cosf(0.5f * angle);
+#endif
+        return Quat{c, axis[0] * s, axis[1] * s, axis[2] * s};
     };
     auto matrix = [](const Quat& q, float* r) {
         const float ww = q.w * q.w, wx = q.w * q.x, wy = q.w * q.y, wz = q.w * q.z, xx = q.x * q.x;

@@ -126,7 +126,7 @@
 #if ELLIPTIC
     int normal[SLOTS];  // the first row of this row's contact, or -1
     float mu[SLOTS];
-    const float shrink = m.opt_impratio_invsqrt.data[world % m.opt_impratio_invsqrt.shape[0]];
+    const float shrink = MODEL(opt_impratio_invsqrt)[0];
     auto friction = [&](int r) { return (const float*)&d.contact_friction.data[ROW_OF(const int, d.efc_id)[r]]; };
 #endif
     UNROLL
@@ -205,8 +205,8 @@
     float g = 0.0f, p = 0.0f, Mp = 0.0f, pivot = 0.0f, constraint_force = 0.0f;
     float step = 0.0f, improvement = 0.0f;
     int iteration = 0, overflow = 0;
-    const float tolerance = m.opt_tolerance.data[world % m.opt_tolerance.shape[0]];
-    const float ls_tolerance = m.opt_ls_tolerance.data[world % m.opt_ls_tolerance.shape[0]];
+    const float tolerance = MODEL(opt_tolerance)[0];
+    const float ls_tolerance = MODEL(opt_ls_tolerance)[0];
 
     for (bool first = true;; first = false) {
         // ---- forces and states at x; rows that begin or cease to be quadratic change the Hessian

@@ -18,7 +18,7 @@
     auto within = [](float v, float low, float high) { return v < low ? low : v > high ? high : v; };
 
     struct Stiffness { float k, b, imp; };
-    const float timestep = m.opt_timestep.data[world % m.opt_timestep.shape[0]];
+    const float timestep = MODEL(opt_timestep)[0];
     auto stiffness = [&](const float* solref, const float* solimp, float pos) {
         const float constant = REFSAFE ? most(solref[0], 2.0f * timestep) : solref[0];
         const float low = within(solimp[0], MIN_IMP, MAX_IMP), high = within(solimp[1], MIN_IMP, MAX_IMP);
@@ -57,10 +57,10 @@
     // ---- friction: dofs that have it, each at its fixed row
     if (lane < FRICTIONS && lane < NJMAX) {
         const int dof = t.friction_dof.data[lane];
-        const Stiffness s = stiffness(SHARED_ROW(m.dof_solref) + 2 * dof, SHARED_ROW(m.dof_solimp) + 5 * dof, 0.0f);
+        const Stiffness s = stiffness(MODEL(dof_solref) + 2 * dof, MODEL(dof_solimp) + 5 * dof, 0.0f);
         J[lane * NV_PAD + dof] = 1.0f;
-        put(lane, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], SHARED_ROW(m.dof_frictionloss)[dof],
-            inverse_R(SHARED_ROW(m.dof_invweight0)[dof], s.imp), -s.b * qvel[dof]);
+        put(lane, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], MODEL(dof_frictionloss)[dof],
+            inverse_R(MODEL(dof_invweight0)[dof], s.imp), -s.b * qvel[dof]);
     }
 
     // ---- limits: joints that are beyond theirs
@@ -72,8 +72,8 @@
         if (lane < LIMITS) {
             joint = m.jnt_limited_slide_hinge_adr.data[lane];
             const float q = ROW(d.qpos)[m.jnt_qposadr.data[joint]];
-            const float* range = SHARED_ROW(m.jnt_range) + 2 * joint;
-            margin = SHARED_ROW(m.jnt_margin)[joint];
+            const float* range = MODEL(jnt_range) + 2 * joint;
+            margin = MODEL(jnt_margin)[joint];
             sign = q - range[0] < range[1] - q ? 1.0f : -1.0f;
             pos = (sign > 0.0f ? q - range[0] : range[1] - q) - margin;
             active = pos < 0.0f;
@@ -84,9 +84,9 @@
         if (active && r < NJMAX) {
             const int dof = m.jnt_dofadr.data[joint];
             const float vel = sign * qvel[dof];
-            const Stiffness s = stiffness(SHARED_ROW(m.jnt_solref) + 2 * joint, SHARED_ROW(m.jnt_solimp) + 5 * joint, pos);
+            const Stiffness s = stiffness(MODEL(jnt_solref) + 2 * joint, MODEL(jnt_solimp) + 5 * joint, pos);
             J[r * NV_PAD + dof] = sign;
-            put(r, LIMIT_ROW, joint, pos, margin, vel, 0.0f, inverse_R(SHARED_ROW(m.dof_invweight0)[dof], s.imp),
+            put(r, LIMIT_ROW, joint, pos, margin, vel, 0.0f, inverse_R(MODEL(dof_invweight0)[dof], s.imp),
                 -s.k * s.imp * pos - s.b * vel);
         }
     }
@@ -98,8 +98,8 @@
     // ---- limits of tendons: all threads together, one after another
     for (int i = 0; i < TENDONS; ++i) {
         const int tendon = m.tendon_limited_adr.data[i];
-        const float length = ROW(d.ten_length)[tendon], margin = SHARED_ROW(m.tendon_margin)[tendon];
-        const float* range = SHARED_ROW(m.tendon_range) + 2 * tendon;
+        const float length = ROW(d.ten_length)[tendon], margin = MODEL(tendon_margin)[tendon];
+        const float* range = MODEL(tendon_range) + 2 * tendon;
         const float sign = length - range[0] < range[1] - length ? 1.0f : -1.0f;
         const float pos = (sign > 0.0f ? length - range[0] : range[1] - length) - margin;
         if (pos >= 0.0f) continue;
@@ -110,11 +110,11 @@
             if (m.ten_J_colind.data[e] == lane) Je = sign * ROW(d.ten_J)[e];
         }
         const float vel = sum(Je * v);
-        const Stiffness s = stiffness(SHARED_ROW(m.tendon_solref_lim) + 2 * tendon, SHARED_ROW(m.tendon_solimp_lim) + 5 * tendon, pos);
+        const Stiffness s = stiffness(MODEL(tendon_solref_lim) + 2 * tendon, MODEL(tendon_solimp_lim) + 5 * tendon, pos);
         if (r < NJMAX) {
             if (lane < NV_PAD) J[r * NV_PAD + lane] = Je;
             if (lane == 0) {
-                put(r, TENDON_ROW, tendon, pos, margin, vel, 0.0f, inverse_R(SHARED_ROW(m.tendon_invweight0)[tendon], s.imp),
+                put(r, TENDON_ROW, tendon, pos, margin, vel, 0.0f, inverse_R(MODEL(tendon_invweight0)[tendon], s.imp),
                     -s.k * s.imp * pos - s.b * vel);
             }
         }
@@ -129,7 +129,7 @@
         for (int i = 0; i < 6; ++i) cdof[i] = ROW(d.cdof)[6 * lane + i];
     }
     const float* const com = ROW(d.subtree_com);
-    const float shrink = m.opt_impratio_invsqrt.data[world % m.opt_impratio_invsqrt.shape[0]];
+    const float shrink = MODEL(opt_impratio_invsqrt)[0];
     const int contacts = t.listed_count.data[world] < NJMAX ? t.listed_count.data[world] : NJMAX;
     for (int start = 0; start < contacts; start += 32) {
         const int count = contacts - start < 32 ? contacts - start : 32;
@@ -143,7 +143,7 @@
             const float *mu = (const float*)&d.contact_friction.data[c], *solimp = (const float*)&d.contact_solimp.data[c];
             const float* tangent = (const float*)&d.contact_solreffriction.data[c];
             const Stiffness s = stiffness((const float*)&d.contact_solref.data[c], solimp, pos);
-            const float* weights = SHARED_ROW(m.body_invweight0);
+            const float* weights = MODEL(body_invweight0);
             float weight = weights[2 * body1] + weights[2 * body2];
             if (!ELLIPTIC && dim > 1) weight = (weight + mu[0] * mu[0] * weight) * 2.0f * mu[0] * mu[0] * shrink * shrink;
             for (int i = 0; i < 9; ++i) mine[32 * (FRAME + i)] = ((const float*)&d.contact_frame.data[c])[i];
