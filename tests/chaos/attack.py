@@ -123,7 +123,7 @@ def differences(found: RunFolder, expected: RunFolder) -> list[str]:
 
 
 def _state(folder: RunFolder) -> Any:
-    loaded = checkpoint.load_newest(folder)
+    loaded = checkpoint.find(folder)
     assert loaded is not None, f"{folder.path} has no checkpoint"
     return loaded.state["trainer"]
 

@@ -53,7 +53,7 @@ def faults(place: Path, tries: int, rng: random.Random) -> Outcome:
         outcome.check(ended.in_words or "Broken" in ended.said or "Error" in ended.said, f"{what}: {ended.said}")
         if isinstance(kind, float):
             outcome.check(ended.in_words, f"{what}: {ended.said}")
-        found = checkpoint.load_newest(RunFolder.open(run), lambda text: None)
+        found = checkpoint.find(RunFolder.open(run), warn=lambda text: None)
         outcome.check(found is None or unsound(found.state) is None, f"{what}: it was saved")
         ended = Child(lambda run=run, algo=algo: train(run_config(run, algo))).wait()
         outcome.check(ended.code == 0, f"{what}, mended: {ended.said}")

@@ -111,7 +111,8 @@ def _sessions(run: Path) -> list[object]:
 
 def _ranks_apart(found: RunFolder, expected: RunFolder) -> list[str]:
     """Ranks but the first whose own state differs."""
-    ours, theirs = checkpoint.load_newest(found), checkpoint.load_newest(expected)
+    ours, theirs = checkpoint.find(found), checkpoint.find(expected)
     assert ours is not None
     assert theirs is not None
-    return [f"rank {rank} differs" for rank in range(1, RANKS) if ours.others[rank - 1] != theirs.others[rank - 1]]
+    pairs = zip(ours.body["ranks"], theirs.body["ranks"], strict=True)
+    return [f"rank {rank} differs" for rank, (one, other) in enumerate(pairs, start=1) if one != other]

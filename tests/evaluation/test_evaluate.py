@@ -11,15 +11,16 @@ from rollout.stub_env import DriftEnv, ScriptedEnv
 
 from echelon.algorithms import complete
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
-from echelon.envs.contract import Env, Groups
+from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
-from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate, load_model
+from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate
+from echelon.evaluation.trained import Trained
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, maker, preset
+from echelon.tasks import make, preset
 from echelon.training.loop import train
 from echelon.training.trainer import make_model
 
@@ -67,9 +68,7 @@ def scores_of(evaluation: Evaluation, mode: str) -> list[PolicyScore]:
 def first_episode(folder: RunFolder, env_index: int, num_envs: int, policy: int) -> tuple[float, int, bool, float]:
     """Return, length, whether it ended by itself, and successes of one environment, one step after another."""
     env = drift(num_envs, torch.device("cpu"), 0)
-    found = checkpoint.load_newest(folder)
-    assert found is not None
-    model = load_model(env, folder.config, found.state["trainer"]["model"])
+    model = Trained.load(folder).model
     obs, state = env.reset(), torch.zeros(num_envs, model.state_dim)
     total, never = 0.0, torch.zeros(1, num_envs, dtype=torch.bool)
     for length in range(1, 9):
@@ -105,12 +104,10 @@ def test_every_environment_counts_once(drifting: RunFolder, num_envs: int) -> No
 
 
 def test_a_policys_score_does_not_depend_on_who_is_scored_beside_it(drifting: RunFolder) -> None:
-    found = checkpoint.load_newest(drifting)
-    assert found is not None
     results = []
     for policies in ([0], [0, 2], [0, 1, 2]):
         env = drift(7 * len(policies), torch.device("cpu"), 0)
-        model = load_model(env, drifting.config, found.state["trainer"]["model"])
+        model = Trained.load(drifting).model
         ids = torch.tensor(policies).repeat_interleave(7)
         results.append(module._first_episodes(env, Actor(model, ids), lambda: None))
     for name, x in results[0].items():
@@ -127,11 +124,9 @@ def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
         for mode in ("deterministic", "sampled"):
             for score in scores_of(evaluation, mode):
                 assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
-        found = checkpoint.load_newest(cartpole)
-        assert found is not None
         for score in scores_of(evaluation, "deterministic"):
             env = make("CartpoleSwingup", cartpole.config.env, num_envs, torch.device("cpu"), 5)
-            model = load_model(env, cartpole.config, found.state["trainer"]["model"])
+            model = Trained.load(cartpole).model
             obs, returns = env.reset(), torch.zeros(num_envs, dtype=torch.float64)
             ids = torch.full((num_envs,), score.policy)
             empty, never = torch.zeros(num_envs, 0), torch.zeros(1, num_envs, dtype=torch.bool)
@@ -173,8 +168,9 @@ def test_side_by_side_is_what_one_after_another_is(tmp_path: Path, algo: str, ls
     model = make_model(env, config)
     for x in model.parameters():
         x.data += 0.3 * torch.randn_like(x)  # policies that differ
-    given = (config, {"model": model.state_dict()}, POLICIES, 4, torch.device(device), 5)
-    expected, found = module.one_after_another(*given, maker(config)), module.side_by_side(*given)
+    folder, where = RunFolder(tmp_path, config), torch.device(device)
+    trained = Trained(folder, config, model.to(where), 0, 0, interface_of(env), {}, None)
+    expected, found = (act(trained, 4, where, 5) for act in (module.one_after_another, module.side_by_side))
     assert found.keys() == expected.keys()
     for key, figures in expected.items():
         for name, x in figures.items():
@@ -217,7 +213,7 @@ def test_the_seed_decides_the_sampled_actions_too(drifting: RunFolder) -> None:
 
 def test_best_and_newest_checkpoints_are_told_apart(tmp_path: Path) -> None:
     folder = train(run_config(tmp_path / "run"))
-    newest = checkpoint.load_newest(folder)
+    newest = checkpoint.find(folder)
     assert newest is not None
     checkpoint.save(folder, 1, newest.state, score=1e9)
     assert evaluate(folder, num_envs=1, device="cpu", checkpoint="newest").iteration == 2

@@ -20,12 +20,11 @@ from echelon import cli, load_policy
 from echelon.config import TaskConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
-from echelon.evaluation.evaluate import load_model
+from echelon.evaluation.trained import Trained
 from echelon.export import files
 from echelon.export.files import ENDINGS, Format, export, largest_difference
 from echelon.export.policy import Extract
 from echelon.rollout.acting import Actor
-from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
@@ -53,14 +52,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def expected(folder: RunFolder, policy: int, obs: np.ndarray) -> np.ndarray:
     """What the run's own networks do for a sequence of observations `[T, N, D]`, in the environment's units."""
-    found = checkpoint.load_newest(folder)
-    assert found is not None
-    env = shifted(1, torch.device("cpu"), 0) if folder.config.task == "Drift" else None
-    if env is None:
-        from echelon.tasks import maker
-
-        env = maker(folder.config)(1, torch.device("cpu"), 0)
-    model = load_model(env, folder.config, found.state["trainer"]["model"])
+    model = Trained.load(folder).model
     each = model.policies // model.networks
     actor = Actor(model.only(policy // each), torch.full((obs.shape[1],), policy % each))
     state, actions = torch.zeros(obs.shape[1], model.state_dim), []

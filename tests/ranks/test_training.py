@@ -42,10 +42,10 @@ def config(out: Path, **changes: Any) -> TrainConfig:
 
 def whole_state(out: Path) -> dict[str, Any]:
     """Of all ranks, with the checksums of what they saved."""
-    found = checkpoint.load_newest(RunFolder.open(out))
+    found = checkpoint.find(RunFolder.open(out))
     assert found is not None
     assert found.ranks == 2
-    return {"others": found.others, "trainer": found.state["trainer"]}
+    return {"others": found.body["ranks"], "trainer": found.state["trainer"]}
 
 
 def test_a_resumed_run_goes_on_to_the_bit_on_every_rank(tmp_path: Path, world: World) -> None:
@@ -61,7 +61,7 @@ def test_a_resumed_run_goes_on_to_the_bit_on_every_rank(tmp_path: Path, world: W
 
 def test_ranks_differ_in_their_random_numbers_and_in_nothing_learned(tmp_path: Path, world: World) -> None:
     world(acts.run, config(tmp_path / "run"))
-    found = checkpoint.load_newest(RunFolder.open(tmp_path / "run"))
+    found = checkpoint.find(RunFolder.open(tmp_path / "run"))
     assert found is not None
     ours, theirs = found.of_rank(0), found.of_rank(1)
     assert not ours["generator"].equal(theirs["generator"])
@@ -94,7 +94,7 @@ def test_a_damaged_part_of_one_rank_makes_the_checkpoint_damaged(tmp_path: Path,
 
 def test_a_rank_that_is_told_to_leave_takes_all_with_it_and_all_save(tmp_path: Path, world: World) -> None:
     assert world(acts.evicted, config(tmp_path / "run")) == ["preempted", "preempted"]
-    found = checkpoint.load_newest(RunFolder.open(tmp_path / "run"))
+    found = checkpoint.find(RunFolder.open(tmp_path / "run"))
     assert found is not None
     assert (found.iteration, found.ranks) == (1, 2)
 

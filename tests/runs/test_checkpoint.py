@@ -15,7 +15,7 @@ import torch
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.runs import checkpoint, durable
-from echelon.runs.checkpoint import STATE, TENSORS, load_best, load_newest, save
+from echelon.runs.checkpoint import STATE, TENSORS, find, save
 from echelon.runs.folder import RunFolder
 
 
@@ -25,11 +25,11 @@ def forbidden(text: str) -> None:
 
 
 def newest(folder: RunFolder) -> checkpoint.Checkpoint:
-    return found(load_newest(folder, forbidden))
+    return found(find(folder, "newest", forbidden))
 
 
 def best(folder: RunFolder) -> checkpoint.Checkpoint:
-    return found(load_best(folder, forbidden))
+    return found(find(folder, "best", forbidden))
 
 
 def found(loaded: checkpoint.Checkpoint | None) -> checkpoint.Checkpoint:
@@ -116,7 +116,7 @@ def test_saving_copies_so_that_training_may_go_on_at_once(folder: RunFolder) -> 
 def test_unknown_objects_are_named_by_their_place(folder: RunFolder) -> None:
     with pytest.raises(TypeError, match=r"env/clock is set"):
         save(folder, 1, {"env": {"clock": {1, 2}}})
-    assert load_newest(folder, forbidden) is load_best(folder, forbidden) is None
+    assert find(folder, "newest", forbidden) is find(folder, "best", forbidden) is None
 
 
 def test_newest_k_and_the_best_are_kept(folder: RunFolder) -> None:
@@ -170,8 +170,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFol
 def passed_over(folder: RunFolder, iteration: int) -> list[str]:
     """What is said where the newest and the best cannot be had, and this one is used instead."""
     said: list[str] = []
-    for load in (load_newest, load_best):
-        assert found(load(folder, said.append)).iteration == iteration
+    for which in ("newest", "best"):
+        assert found(find(folder, which, said.append)).iteration == iteration
     assert len(said) == 2
     return said
 
@@ -200,7 +200,7 @@ def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> 
         whole = path.read_bytes()
         for place in range(len(whole)):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
-            loaded = load_newest(folder, lambda text: None)
+            loaded = find(folder, warn=lambda text: None)
             if loaded is not None:
                 assert_same(state, loaded.state)
                 assert (loaded.iteration, loaded.score) == (1, None)
@@ -211,7 +211,7 @@ def test_damage_is_a_warning_unless_told_otherwise(folder: RunFolder) -> None:
     save(folder, 1, {})
     empty(folder.checkpoints / "00000001" / STATE)
     with pytest.warns(UserWarning, match="00000001 is damaged"):
-        assert load_newest(folder) is None
+        assert find(folder) is None
 
 
 def test_damaged_ones_do_not_count_towards_those_kept(folder: RunFolder) -> None:

@@ -14,7 +14,7 @@ import os, random, signal, sys, time
 import torch
 from pathlib import Path
 from echelon.config import TrainConfig
-from echelon.runs.checkpoint import load_newest, save
+from echelon.runs.checkpoint import find, save
 from echelon.runs.folder import RunFolder
 
 torch.set_num_threads(1)
@@ -43,7 +43,7 @@ for attempt in range(15):
     while chunk := os.read(reader, 8):
         reported = int(chunk)
     os.close(reader)
-    found = load_newest(folder, refuse)
+    found = find(folder, "newest", refuse)
     assert found.iteration in (reported, reported + 1), (found.iteration, reported)
     assert found.state["i"] == found.iteration
     assert found.state["x"].eq(found.iteration).all()

@@ -40,7 +40,7 @@ def test_the_tolerance_is_in_the_checkpoint_and_evaluation_adopts_it(tmp_path: P
     config = tiny(REORIENTATION, tmp_path / "run", "ppo", lstm=8, env=settings)
 
     def kept() -> dict[str, torch.Tensor]:
-        found = checkpoint.load_newest(folder)
+        found = checkpoint.find(folder)
         assert found is not None
         return found.state["trainer"]["env"]["kept"]
 

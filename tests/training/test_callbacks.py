@@ -52,7 +52,7 @@ def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
     assert seen == [(1, 24), (2, 48), (3, 72)]
     assert [text for text in view.said if text.startswith("at ")] == ["at 1", "at 2"]
     assert "stopped after iteration 3: enough" in view.said
-    found = checkpoint.load_newest(folder)
+    found = checkpoint.find(folder)
     assert found is not None
     assert found.iteration == 3
     lines = read_metrics(train(replace(config, iterations=4)))

@@ -40,7 +40,7 @@ def test_metrics_are_not_overwritten_where_checkpoints_are_gone(tmp_path: Path) 
     shutil.rmtree(folder.checkpoints)
     before = folder.metrics.read_bytes(), (folder.path / "diagnostics" / "kl.jsonl").read_bytes()
     assert refused(tiny(tmp_path / "run", 4)) == (
-        f"{folder.path} has logged iterations but no checkpoint is left, and training anew would overwrite them; "
+        f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite them; "
         "put its checkpoints back, or choose another folder with --out"
     )
     assert (folder.metrics.read_bytes(), (folder.path / "diagnostics" / "kl.jsonl").read_bytes()) == before
@@ -141,7 +141,7 @@ def test_a_huge_number_long_ago_is_seen_in_the_statistics(tmp_path: Path) -> Non
     """In an iteration that nobody looks at; the next checkpoint is not saved."""
     sentence = refused(tiny(tmp_path / "run", 9), at(18, put("observation policy", 1e30)))
     assert sentence.startswith("the environment gave an observation policy that is not finite, or beyond all measure")
-    found = checkpoint.load_newest(RunFolder.open(tmp_path / "run"))
+    found = checkpoint.find(RunFolder.open(tmp_path / "run"))
     assert found is not None
     assert found.iteration == 4
 
@@ -154,7 +154,7 @@ def test_magnitudes_are_looked_at_now_and_then(tmp_path: Path) -> None:
 
 def test_a_spoiled_checkpoint_of_an_older_version_is_passed_over(tmp_path: Path) -> None:
     folder = train(tiny(tmp_path / "run", 4), make_env=drift)
-    found = checkpoint.load_newest(folder)
+    found = checkpoint.find(folder)
     assert found is not None
     found.state["trainer"]["model"]["obs_norm.policy.mean"][0, 1] = float("inf")
     checkpoint.save(folder, 4, found.state)

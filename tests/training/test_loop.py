@@ -66,7 +66,7 @@ def iterations_of(folder: RunFolder) -> list[float]:
 
 
 def state_of(folder: RunFolder) -> dict[str, Any]:
-    found = checkpoint.load_newest(folder)
+    found = checkpoint.find(folder)
     assert found is not None
     return found.state["trainer"]
 
@@ -119,7 +119,7 @@ def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path) -> None:
     config = replace(config, update=replace(config.update, learning_rate=1e6, rate_schedule="fixed"))
     with pytest.raises(UserError, match=r"learning diverged in iteration \d+: loss/\w+ is not finite"):
         train(config, make_env=drift)
-    found = checkpoint.load_newest(RunFolder.open(config.out or ""))
+    found = checkpoint.find(RunFolder.open(config.out or ""))
     assert found is None or all(x.isfinite().all() for x in found.state["trainer"]["model"].values())
 
 
@@ -141,11 +141,11 @@ def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.M
     """`auto` is another one on another machine."""
     config = tiny(tmp_path / "run", 2)
     folder = train(config, make_env=drift)
-    found = checkpoint.load_newest(folder)
+    found = checkpoint.find(folder)
     assert found is not None
     assert found.state["device"] == "cpu"
     found.state["device"] = "cuda"
-    monkeypatch.setattr(checkpoint, "load_newest", lambda *_: found)
+    monkeypatch.setattr(checkpoint, "find", lambda *_: found)
     with pytest.raises(UserError, match="was trained on cuda, not cpu, where it cannot go on; use --device cuda"):
         train(replace(config, iterations=3), make_env=drift)
 
@@ -154,7 +154,7 @@ def test_iterations_after_the_last_checkpoint_are_done_again_and_listed_once(tmp
     """As after a kill: metrics of iteration 3 are there, its checkpoint is not."""
     folder = train(tiny(tmp_path / "run", 3), make_env=drift)
     before = read_metrics(folder)
-    newest = checkpoint.load_newest(folder)
+    newest = checkpoint.find(folder)
     assert newest is not None
     assert newest.iteration == 3
     newest.path.rename(tmp_path / "lost")
@@ -220,7 +220,7 @@ def test_ctrl_c_saves_the_iteration_and_the_same_command_goes_on(tmp_path: Path)
     folder = RunFolder.open(out)
     done = iterations_of(folder)
     assert done == list(range(1, len(done) + 1))
-    newest = checkpoint.load_newest(folder)
+    newest = checkpoint.find(folder)
     assert newest is not None
     assert newest.iteration == len(done) >= 3  # saved after the very iteration it was interrupted in
     folder = train(tiny(out, len(done) + 2), make_env=drift)

@@ -132,7 +132,7 @@ def check_resume(build: Callable[[], Trainer], path: Path, iterations: int, save
     checkpoint.save(folder, first.iteration, first.state_dict())
     first.iterate()  # what happens after a save must not reach it
     second.iterate()  # and what a trainer did before it is loaded must not matter
-    found = checkpoint.load_newest(folder)
+    found = checkpoint.find(folder)
     assert found is not None
     second.load_state_dict(found.state)
     assert second.iteration == saved

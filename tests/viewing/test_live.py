@@ -14,10 +14,10 @@ from mujoco.studio import messages, sim
 from tiny import tiny
 
 from echelon.envs.contract import Env
+from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
 from echelon.training.loop import train
-from echelon.viewing.acting import Trained
 from echelon.viewing.live import (
     CheckpointEvent,
     CommandEvent,

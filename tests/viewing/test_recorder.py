@@ -14,14 +14,14 @@ from viewing.states import simulated
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
-from echelon.evaluation.evaluate import load_model
+from echelon.evaluation.trained import Trained
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make, preset
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
-from echelon.viewing.acting import Performer, Trained
+from echelon.viewing.acting import Performer
 from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
 from echelon.viewing.scene import Looks, camera, primitives
 
@@ -41,9 +41,7 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
 
     Where falling ends an episode, what is recorded ends with it. The LSTM's state goes along.
     """
-    config, found = hopper.config, checkpoint.load_newest(hopper)
-    assert found is not None
-    task = HopperConfig(episode_length=24) if falls else config.env
+    task = HopperConfig(episode_length=24) if falls else hopper.config.env
 
     def hops(num_envs: int, device: torch.device, seed: int) -> Env:
         return make("Hopper", task, num_envs, device, seed)
@@ -51,7 +49,7 @@ def test_states_are_those_of_the_policy_in_its_environment(hopper: RunFolder, fa
     for tape in record(Trained.load(hopper, make_env=hops), "all", seed=5):
         assert tape.outcome == ("failed" if falls else "time limit")
         env = hops(1, CPU, 5)
-        model = load_model(env, config, found.state["trainer"]["model"])
+        model = Trained.load(hopper).model
         obs, state, total = env.reset(), torch.zeros(1, model.state_dim), 0.0
         for t in range(tape.length):
             if t % 2 == 0:
@@ -261,7 +259,7 @@ def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> N
 
     trained = Trained.load(hopper, make_env=build)
     Performer(trained, 0, 1)
-    found = checkpoint.load_newest(hopper)
+    found = checkpoint.find(hopper)
     assert found is not None
-    assert len(adopted) == 2  # for the network's sizes, and to act in
-    assert all(state["clock"].equal(found.state["trainer"]["env"]["clock"]) for state in adopted)
+    (state,) = adopted
+    assert state["clock"].equal(found.state["trainer"]["env"]["clock"])

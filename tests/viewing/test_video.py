@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from echelon.errors import UserError
+from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Outcome
 from echelon.viewing import drawing, video
-from echelon.viewing.acting import Trained
 from echelon.viewing.recorder import record
 
 PIL = pytest.importorskip("PIL.Image")

@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
     folder = RunFolder.open(run)
     require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
-    from echelon.viewing.acting import Trained
+    from echelon.evaluation.trained import Trained
     from echelon.viewing.live import play
 
     play(folder, Trained.load(folder, given.checkpoint), given.policy, given.seed, given.port, given.sampled)

@@ -46,9 +46,9 @@ def run(arguments: list[str]) -> int:
 
         require_packages(format)
 
+    from echelon.evaluation.trained import Trained
     from echelon.runs.checkpoint import saved_iterations
     from echelon.runs.replays import replay_path, write_replay
-    from echelon.viewing.acting import Trained
     from echelon.viewing.recorder import record, to_replay
 
     shown = saved_iterations(folder) if given.checkpoint == "all" else []

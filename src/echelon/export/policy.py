@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from echelon.algorithms import complete, find
 from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
+from echelon.evaluation.trained import Trained
 from echelon.export.network import PolicyNetwork, network_of
 from echelon.models.actor_critic import ActorCritic
-from echelon.runs import checkpoint as checkpoints
+from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 
 Array = TypeVar("Array", np.ndarray, Tensor)
@@ -34,29 +34,15 @@ class Extract:
     """Size of the images it sees, if it does."""
 
     @staticmethod
-    def load(
-        run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: checkpoints.Which = "newest"
-    ) -> "Extract":
+    def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "Extract":
         """`policy` is `leader` or a number."""
-        folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
-        found, config = checkpoints.load(folder, checkpoint), complete(folder.config)
-        state = found.state["trainer"]
-        interface = state["interface"]
-        model = ActorCritic(
-            interface["obs_spec"],
-            interface["action_dim"],
-            config.num_policies,
-            config.model,
-            networks=find(config.algo).networks(config.num_policies),
-        )
-        model.load_state_dict(state["model"])
-        number = state["leader"] if policy == "leader" else policy
-        if not str(number).isdecimal() or int(number) >= config.num_policies:
-            raise UserError(f"the policy is leader or a number from 0 to {config.num_policies - 1}, not {policy}")
-        image = interface["obs_spec"].get("image")
-        return Extract(
-            folder, model, int(number), found.iteration, interface["bounds"], Image(*image) if image else None
-        )
+        trained = Trained.load(run, checkpoint)
+        number = trained.leader if policy == "leader" else policy
+        if not str(number).isdecimal() or int(number) >= trained.model.policies:
+            raise UserError(f"the policy is leader or a number from 0 to {trained.model.policies - 1}, not {policy}")
+        image, bounds = trained.interface["obs_spec"].get("image"), trained.interface.get("bounds")
+        found = Image(*image) if image else None
+        return Extract(trained.folder, trained.model, int(number), trained.iteration, bounds, found)
 
     def network(self) -> PolicyNetwork:
         """The policy alone."""
@@ -116,6 +102,6 @@ def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
     return x
 
 
-def load_policy(run: Any, policy: str | int = "leader", checkpoint: checkpoints.Which = "newest") -> Policy:
+def load_policy(run: Any, policy: str | int = "leader", checkpoint: Which = "newest") -> Policy:
     """The policy of a run, given by its folder: `leader`, or a number."""
     return Policy(Extract.load(run, policy, checkpoint).network())

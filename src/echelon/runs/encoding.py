@@ -6,7 +6,7 @@ that starts with `$`: `{"$tensor": "model/phi"}`, `{"$tuple": [...]}`, `{"$map":
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,6 +56,17 @@ def decode(data: Any, tensors: "Mapping[str, Tensor]") -> Any:
         case {"$float": text}:
             return float(text)
     return {key: decode(item, tensors) for key, item in data.items()}
+
+
+def tensors_of(value: object, where: str = "") -> "Iterator[tuple[str, Tensor]]":
+    """All tensors in nested state, by their paths."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield where, value
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, item in items:
+        yield from tensors_of(item, _join(where, key))
 
 
 def _join(where: str, key: object) -> str:

@@ -1,7 +1,9 @@
 """Whether a saved state can be resumed: weights, moments and statistics must be finite and not absurdly large."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from echelon.runs.encoding import tensors_of
 
 
 def unsound(state: Mapping[str, Any]) -> str | None:
@@ -14,18 +16,10 @@ def unsound(state: Mapping[str, Any]) -> str | None:
     trainer = state.get("trainer", {})
     for part in (("model", "optimizer"), ("extra_reward",)):
         sound = None
-        for name, x in (found for key in part for found in _floats(trainer.get(key, {}), key)):
-            fine = (x.abs() <= MAX_STATISTIC).reshape(len(x), -1).all(1) if x.numel() else None
-            sound = fine if sound is None else sound if fine is None else sound & fine
-            if sound is not None and not sound.any():
-                return name
+        for name, x in (found for key in part for found in tensors_of(trainer.get(key, {}), key)):
+            if x.is_floating_point() and x.dim() and x.numel():
+                fine = (x.abs() <= MAX_STATISTIC).reshape(len(x), -1).all(1)
+                sound = fine if sound is None else sound & fine
+                if not sound.any():
+                    return name
     return None
-
-
-def _floats(data: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Tensors of floats with at least one dimension, by their paths."""
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from _floats(value, f"{name}/{key}")
-    elif hasattr(data, "is_floating_point") and data.is_floating_point() and data.dim():
-        yield name, data

@@ -23,24 +23,36 @@ class Unreadable(Exception):
     """A file or text that cannot be used; the message says why."""
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Read a regular file of at most `most` bytes; a pipe or a device would block or never end."""
+def size_of(path: Path) -> int:
+    """Bytes of a regular file; reading a pipe or a device would block or never end."""
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(f"{path.name} is not a file")
-        if found.st_size > most:
-            raise Unreadable(f"{path.name} has {found.st_size:,} bytes, more than {most:,}")
-        return path.read_bytes()
     except FileNotFoundError:
         raise Unreadable(f"{path.name} is missing") from None
+    except OSError as error:
+        raise Unreadable(f"{path.name} cannot be read: {error.strerror or error}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise Unreadable(f"{path.name} is not a file")
+    return found.st_size
+
+
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Read a regular file of at most `most` bytes."""
+    if (size := size_of(path)) > most:
+        raise Unreadable(f"{path.name} has {size:,} bytes, more than {most:,}")
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
 def read_json(path: Path, most: int = MAX_BYTES) -> Any:
     """Read a JSON file."""
-    return parse_json(read_bytes(path, most))
+    data = read_bytes(path, most)
+    try:
+        return parse_json(data)
+    except Unreadable as damage:
+        raise Unreadable(f"{path.name} is not whole: {damage}") from None
 
 
 def parse_json(data: bytes) -> Any:
@@ -73,7 +85,7 @@ def _require_limits(value: Any, depth: int) -> None:
     """Raise a `ValueError` for JSON data that is nested too deeply, or text with lone surrogates, which nothing can
     write again."""
     if isinstance(value, str):
-        value.isascii() or value.encode()
+        value.encode()
     elif isinstance(value, dict | list):
         if depth == 0:
             raise ValueError("it is nested too deeply")

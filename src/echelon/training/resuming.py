@@ -1,7 +1,6 @@
 """Starting a run: from its newest valid checkpoint, with the networks of another run, or from scratch."""
 
 import math
-from pathlib import Path
 
 from echelon.console.view import View
 from echelon.envs.contract import Shared, Stateful
@@ -19,23 +18,23 @@ def resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | Non
     """
     ranks = trainer.ranks
     found = ranks.attempt(lambda: _find(trainer, folder, view, iteration) if ranks.first else None)
-    path = ranks.broadcast(None if found is None else found.path)
-    seconds = ranks.attempt(lambda: _go_on(trainer, folder, found, path, view))
+    chosen = ranks.broadcast(None if found is None else found.iteration)
+    seconds = ranks.attempt(lambda: _go_on(trainer, folder, found, chosen, view))
     trainer.share()
     return seconds
 
 
 def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> Checkpoint | None:
-    checkpoint.remove_leftovers(folder.checkpoints)  # a run that is done saves no more, which would remove them too
-    found = checkpoint.load_newest(folder, view.message) if iteration is None else checkpoint.load(folder, iteration)
-    if found is None and folder.lost_checkpoints and not checkpoint.any_saved(folder):
-        raise UserError(
-            f"{folder.path} has logged iterations but no checkpoint is left, and training anew would overwrite them; "
-            "put its checkpoints back, or choose another folder with --out"
-        )
-    if found is None:
-        if checkpoint.any_saved(folder):  # a fresh start would drop what the run has logged
-            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start anew with --out")
+    checkpoint.tidy(folder.checkpoints)  # a run that is done saves no more, which would tidy up too
+    found = checkpoint.load(folder, iteration) if iteration else checkpoint.find(folder, "newest", view.message)
+    if found is None:  # a fresh start would drop what the run has logged
+        if checkpoint.saved_iterations(folder):
+            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start again with --out")
+        if folder.lost_checkpoints:
+            raise UserError(
+                f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite "
+                "them; put its checkpoints back, or choose another folder with --out"
+            )
         return None
     if found.iteration > trainer.config.num_iterations:
         raise UserError(
@@ -50,12 +49,12 @@ def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None
     return found
 
 
-def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, path: Path | None, view: View) -> float:
-    if path is None:
+def _go_on(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen: int | None, view: View) -> float:
+    if chosen is None:
         if trainer.config.start_from:
             warm_start(trainer, trainer.config.start_from, view)
         return 0.0
-    found = found or checkpoint.load_path(path)
+    found = found or checkpoint.load(folder, chosen)
     same = found.ranks == trainer.ranks.size
     try:
         trainer.load_learned(found.state["trainer"])

@@ -64,7 +64,7 @@ def train_seeds(
         run.config = folder.config  # with the seed's own folder
     at = _common_iteration(folders, view)
     pairs = list(zip(trainer.runs, folders, strict=True))
-    if at is None and any(checkpoint.any_saved(folder) for folder in folders):
+    if at is None and any(checkpoint.saved_iterations(folder) for folder in folders):
         before = [_start_over(run, view) for run in trainer.runs]
     else:
         before = [resume(run, folder, view, at) for run, folder in pairs]

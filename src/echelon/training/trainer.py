@@ -27,6 +27,7 @@ from echelon.ranks import ALONE, Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import LEADER, Layout
+from echelon.runs.encoding import tensors_of
 
 T = TypeVar("T")
 
@@ -261,7 +262,8 @@ class Trainer:
     def share(self) -> None:
         """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
         learned = self.learned()
-        self.ranks.copy_first_(_tensors([learned[name] for name in ("model", "optimizer", "extra_reward")]))
+        parts = [learned[name] for name in ("model", "optimizer", "extra_reward")]
+        self.ranks.copy_first_([x for _, x in tensors_of(parts)])
 
 
 def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: Ranks = ALONE) -> Layout:
@@ -303,14 +305,6 @@ def _only(source: Source) -> torch.Generator:
     """The generator of one run."""
     (generator,) = generators_of(source)
     return generator
-
-
-def _tensors(value: object) -> list[Tensor]:
-    """All tensors in nested state."""
-    if isinstance(value, Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [x for part in parts for x in _tensors(part)]
 
 
 def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:

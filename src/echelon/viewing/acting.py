@@ -4,70 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from echelon.config import TrainConfig
 from echelon.diagnostics.divergence import gaussian_kl
-from echelon.envs.contract import Adaptive, Drawable, Env, MakeEnv, Simulated, State, Step
+from echelon.envs.contract import Drawable, Env, Simulated, Step
 from echelon.errors import UserError
-from echelon.evaluation.evaluate import load_model
-from echelon.models.actor_critic import ActorCritic, Output
+from echelon.evaluation.trained import Trained
+from echelon.models.actor_critic import Output
 from echelon.rollout.acting import Actor, Player
-from echelon.runs import checkpoint as checkpoints
-from echelon.runs.folder import RunFolder
-from echelon.tasks import maker
 
 CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The trained network of a run, and a function that makes its environments."""
-
-    config: TrainConfig
-    make_env: MakeEnv
-    model: ActorCritic
-    iteration: int
-    leader: int
-    """Number of the policy that represents the run."""
-
-    @staticmethod
-    def load(folder: RunFolder, checkpoint: checkpoints.Which = "newest", make_env: MakeEnv | None = None) -> "Trained":
-        """Load a run's checkpoint on the CPU, whichever device it was trained on."""
-        found = checkpoints.load(folder, checkpoint)
-        config = folder.config
-        torch.set_num_threads(config.threads)
-        state = found.state["trainer"]
-        make_env = _as_hard_as(state["env"], make_env or maker(config))
-        model = load_model(make_env(1, CPU, 0), config, state["model"])
-        return Trained(config, make_env, model, found.iteration, state["leader"])
-
-    def name(self, policy: int) -> str:
-        """A policy's label in pictures; in a population there are members instead of followers."""
-        if policy == self.leader:
-            return "leader"
-        return f"policy {policy}" if self.model.networks > 1 else f"follower {policy}"
-
-    def chosen(self, policies: str) -> tuple[int, ...]:
-        """Numbers of the policies that `leader`, `all` or a number stands for."""
-        count = self.model.policies
-        if policies == "all":
-            return tuple(range(count))
-        policy = self.leader if policies == "leader" else int(policies) if policies.isdecimal() else count
-        if policy < count:
-            return (policy,)
-        numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
-        raise UserError(f"--policy is leader, all or {numbers}, not {policies}")
-
-
-def _as_hard_as(state: State, make_env: MakeEnv) -> MakeEnv:
-    """`make_env` with the difficulty that training had reached in `state`."""
-
-    def build(num_envs: int, device: torch.device, seed: int) -> Env:
-        env = make_env(num_envs, device, seed)
-        if isinstance(env, Adaptive):
-            env.adopt(state)
-        return env
-
-    return build
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from importlib.util import find_spec
 
 from echelon.envs.contract import MakeEnv
+from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import replay_path, write_replay
-from echelon.viewing.acting import Trained
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import SEED, record, to_replay
 from echelon.viewing.video import draw

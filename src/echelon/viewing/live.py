@@ -20,10 +20,11 @@ from mujoco.studio.dear_imgui import dear_imgui as imgui
 from mujoco.studio.web import web_server
 
 from echelon.errors import UserError
+from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import saved_iterations
 from echelon.runs.folder import RunFolder
 from echelon.tasks.anymal.task import Anymal
-from echelon.viewing.acting import Performer, Trained
+from echelon.viewing.acting import Performer
 from echelon.viewing.guard import Guard
 from echelon.viewing.scene import Looks, camera, followed
 

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 
 from echelon.envs.contract import MakeEnv, Step
+from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
-from echelon.viewing.acting import Choice, Performer, Trained
+from echelon.viewing.acting import Choice, Performer
 from echelon.viewing.scene import Looks, body_names, camera, primitives
 
 FRAMES_PER_SECOND = 30.0

@@ -18,10 +18,10 @@ import numpy as np
 
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, install
+from echelon.evaluation.trained import Trained
 from echelon.runs.durable import writing
 from echelon.runs.folder import RunFolder
 from echelon.viewing import drawing
-from echelon.viewing.acting import Trained
 from echelon.viewing.recorder import SEED, Tape, record
 from echelon.viewing.scene import followed, view_id
 

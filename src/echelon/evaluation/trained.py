@@ -1,0 +1,87 @@
+"""From a checkpoint to the policies in it: the one way for evaluating, viewing and exporting."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from echelon.algorithms import complete, find
+from echelon.config import TrainConfig
+from echelon.envs.contract import Adaptive, Env, MakeEnv, State, interface_of
+from echelon.errors import UserError
+from echelon.models.actor_critic import ActorCritic
+from echelon.runs.checkpoint import Which
+from echelon.runs.checkpoint import load as load_checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.tasks import maker
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The trained networks of a run, on the CPU and in float32. Loading them builds no environment."""
+
+    folder: RunFolder
+    config: TrainConfig
+    model: ActorCritic
+    iteration: int
+    leader: int
+    """Number of the policy that represents the run."""
+    interface: dict[str, Any]
+    """Sizes and bounds of the environment it was trained in (`interface_of`)."""
+    env_state: State
+    source: MakeEnv | None
+    """Builds its environments; unset: the task that the run names."""
+
+    @staticmethod
+    def load(run: RunFolder | str | Path, checkpoint: Which = "newest", make_env: MakeEnv | None = None) -> "Trained":
+        """Load a run's checkpoint, whichever device it was trained on."""
+        folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
+        found, config = load_checkpoint(folder, checkpoint), complete(folder.config)
+        state = found.state["trainer"]
+        interface, networks = state["interface"], find(config.algo).networks(config.num_policies)
+        try:
+            sizes = interface["obs_spec"], interface["action_dim"]
+            model = ActorCritic(*sizes, config.num_policies, config.model, networks=networks)
+            model.load_state_dict(state["model"])
+        except UserError:
+            raise
+        except Exception:  # a checkpoint is untrusted
+            raise UserError(
+                f"the network of {folder.path} is not the one that its checkpoint {found.path} holds"
+            ) from None
+        return Trained(folder, config, model, found.iteration, state["leader"], interface, state["env"], make_env)
+
+    def make_env(self, num_envs: int, device: torch.device, seed: int) -> Env:
+        """Build environments to act in."""
+        torch.set_num_threads(self.config.threads)
+        return self.adapted((self.source or maker(self.config))(num_envs, device, seed))
+
+    def adapted(self, env: Env) -> Env:
+        """The environment at the difficulty that training had reached; a `UserError` if the networks do not fit it."""
+        here = interface_of(env)
+        if any(here[name] != self.interface.get(name) for name in ("obs_spec", "action_dim")):
+            raise UserError(
+                f"the network of this run does not fit {self.config.task}; if it was trained in an environment of your "
+                "own, pass the same make_env"
+            )
+        if isinstance(env, Adaptive):
+            env.adopt(self.env_state)
+        return env
+
+    def name(self, policy: int) -> str:
+        """A policy's label in pictures; in a population there are members instead of followers."""
+        if policy == self.leader:
+            return "leader"
+        return f"policy {policy}" if self.model.networks > 1 else f"follower {policy}"
+
+    def chosen(self, policies: str | int) -> tuple[int, ...]:
+        """Numbers of the policies that `leader`, `all` or a number stands for."""
+        count = self.model.policies
+        if policies == "all":
+            return tuple(range(count))
+        policy = self.leader if policies == "leader" else int(policies) if str(policies).isdecimal() else count
+        if policy < count:
+            return (policy,)
+        numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
+        raise UserError(f"--policy is leader, all or {numbers}, not {policies}")
