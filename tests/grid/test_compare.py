@@ -202,6 +202,7 @@ def test_two_grids_on_one_folder_share_the_work(
     assert run(jobs, tmp_path / "logs", workers=1) == {}
     said = capsys.readouterr().out
     assert said.count("locked is being trained by another process; waiting for it") == 1
+    assert said.count("locked starts") == 1
     assert said.count("taken is being trained by another process; waiting for it") == 1
     assert said.index("free is done") < said.index("locked is done")
 

@@ -109,7 +109,7 @@ def test_how_many_train_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_share_cores_or_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     """Five cores or three GPUs for two workers: none in common."""
     given: list[tuple[dict[str, str], list[int]]] = []
-    monkeypatch.setattr(local, "train_job", lambda job, logs, pause, variables, cores: given.append((variables, cores)))
+    monkeypatch.setattr(local, "train_job", lambda *_, variables, cores: given.append((variables, cores)))
     monkeypatch.setattr(local, "visible_cores", lambda: [0, 1, 2, 3, 6])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
     pool = local.LocalPool(tmp_path, workers=2)

@@ -12,6 +12,7 @@ import threading
 from echelon.errors import UserError
 from echelon.grid.jobs import Job
 from echelon.grid.process import INTERRUPTED, LOCKED
+from echelon.runs.folder import RunFolder
 from echelon.runs.lock import Held
 
 
@@ -20,7 +21,17 @@ def main(what: str) -> int:
     job = Job.from_json(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        train(job) if what == "train" else evaluate(job)
+        if what == "train":
+            from echelon.console.view import PlainView
+            from echelon.training.loop import train
+
+            train(job.config, PlainView())
+        else:
+            from echelon.evaluation.evaluate import evaluate
+            from echelon.evaluation.scores import write_scores
+
+            folder = RunFolder.open(job.path)
+            write_scores(evaluate(folder, device=job.config.device), folder.evaluation)
     except Held:
         return LOCKED
     except UserError as error:
@@ -29,24 +40,6 @@ def main(what: str) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
-
-
-def train(job: Job) -> None:
-    """Train as `echelon train` does."""
-    from echelon.console.view import PlainView
-    from echelon.training import loop
-
-    loop.train(job.config, PlainView())
-
-
-def evaluate(job: Job) -> None:
-    """Write `evaluation.json`, as `echelon evaluate` does."""
-    from echelon.evaluation.evaluate import evaluate
-    from echelon.evaluation.scores import write_scores
-    from echelon.runs.folder import RunFolder
-
-    folder = RunFolder.open(job.path)
-    write_scores(evaluate(folder, device=job.config.device), folder.evaluation)
 
 
 def _end_with_parent() -> None:

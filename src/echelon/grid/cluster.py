@@ -131,8 +131,7 @@ def train_on_node(document: str, logs: Path, node_file: Path, version: str) -> O
     job = Job.from_json(document)
     if job.done:  # before its node was lost
         return Outcome()
-    node_file.write_text(f"{host}/{node[:4]}")
-    outcome = train_job(job, logs, lambda: time.sleep(POLL_S))
+    outcome = train_job(job, logs, node_file, lambda: time.sleep(POLL_S), node=f"{host}/{node[:4]}")
     if outcome.killed:
         time.sleep(SHUTDOWN_S)
     return outcome

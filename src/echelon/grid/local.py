@@ -30,13 +30,12 @@ class LocalPool:
     def _train(self, job: Job, node_file: Path) -> Outcome:
         slot = self._slots.get()
         try:
-            node_file.touch()
             variables, cores = {}, []
             if job.config.device == "cuda" and len(gpus := visible_gpus()) > 1:
                 variables = {"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]}
             elif self._workers > 1 and (cores := visible_cores()):
                 cores = cores[slot % len(cores) :: self._workers]
-            return train_job(job, self._logs, self._pause, variables, cores)
+            return train_job(job, self._logs, node_file, self._pause, variables=variables, cores=cores)
         finally:
             self._slots.put(slot)
 

@@ -37,20 +37,23 @@ class Outcome:
 def train_job(
     job: Job,
     logs: Path,
+    node_file: Path,
     pause: Callable[[], None],
+    *,
+    node: str = "",
     variables: Mapping[str, str] | None = None,
     cores: Sequence[int] = (),
 ) -> Outcome:
     """Train the job, then evaluate it if it should be, as far as that was not done before.
 
-    `pause` sleeps a moment; when it raises, the process saves its state and ends. `variables` are set in its
-    environment, and it runs on those `cores`. What it prints goes to `NAME.log` in `logs`.
+    `node_file` then names the machine. `pause` sleeps a moment; when it raises, the process saves its state and ends.
+    `variables` are set in its environment, and it runs on those `cores`. What it prints goes to `NAME.log` in `logs`.
     """
     if is_held(job.path):  # by another grid, or by a process of one that was killed and is still saving
         pause()
         return Outcome(locked=True)
-    log = logs / f"{job.name}.log"
-    code = 0
+    node_file.write_text(node)
+    log, code = logs / f"{job.name}.log", 0
     if not job.trained:
         code = _run("train", job, log, pause, variables or {}, cores)
     if job.trained and not job.done:

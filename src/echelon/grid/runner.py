@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,9 @@ def run(
         for job in progress.in_state("done"):
             finished(job)
         _Runner(progress, pool, view, finished, state).run(left)
+    except KeyboardInterrupt:
+        view.message("stopping: runs save their state")
+        raise
     finally:
         try:
             pool.close()
@@ -66,77 +70,76 @@ def run(
     return progress.failed
 
 
+@dataclass
 class _Runner:
     """Submits jobs to a pool and follows them."""
 
-    def __init__(
-        self,
-        progress: GridProgress,
-        pool: "LocalPool | RayPool",
-        view: View,
-        finished: Callable[[Job], str | None],
-        state: Path,
-    ) -> None:
-        """Jobs that run leave a file in the folder `state` that names their machine."""
-        self._progress, self._pool, self._view, self._finished, self._state = progress, pool, view, finished, state
-        self._locked: set[str] = set()
-        self._patient_until = time.monotonic() + PATIENCE_S
+    progress: GridProgress
+    pool: "LocalPool | RayPool"
+    view: View
+    finished: Callable[[Job], str | None]
+    state: Path
+    """A folder where running jobs leave a file that names their machine."""
+    locked: set[str] = field(default_factory=set)
+    """Jobs that were reported as trained by another process."""
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Train the jobs until none is left."""
-        futures = {self._pool.submit(job, self._state / job.name): job for job in jobs}
+        futures = {self.pool.submit(job, self.state / job.name): job for job in jobs}
+        patient_until = time.monotonic() + PATIENCE_S
         while futures:
-            self._view.tick()
+            self.view.tick()
+            if self.view.closed:
+                raise KeyboardInterrupt
             ended, _ = wait(futures, POLL_S, FIRST_COMPLETED)
             for future in ended:
                 job = futures.pop(future)
-                self._say_where(job)
-                self._progress.running.pop(job.name, None)
-                (self._state / job.name).unlink(missing_ok=True)
-                if self._collect(job, future):
-                    futures[self._pool.submit(job, self._state / job.name)] = job
+                self.follow(job)
+                self.progress.running.pop(job.name, None)
+                (self.state / job.name).unlink(missing_ok=True)
+                if self.collect(job, future):
+                    futures[self.pool.submit(job, self.state / job.name)] = job
             for job in futures.values():
-                self._say_where(job)
-            if self._progress.running:
-                self._patient_until = time.monotonic() + PATIENCE_S
-            elif futures and time.monotonic() > self._patient_until:
-                self._patient_until = math.inf
-                self._view.message("nothing runs: the cluster has no room for a run; see ray status")
+                self.follow(job)
+            if self.progress.running or self.locked:
+                patient_until = time.monotonic() + PATIENCE_S
+            elif futures and time.monotonic() > patient_until:
+                patient_until = math.inf
+                self.view.message("nothing runs: the cluster has no room for a run; see ray status")
 
-    def _say_where(self, job: Job) -> None:
+    def follow(self, job: Job) -> None:
         """Say that a job has started, or started again because it lost its machine."""
-        running, file = self._progress.running, self._state / job.name
+        running, file = self.progress.running, self.state / job.name
         node = file.read_text() if file.exists() else None
-        before = running.get(job.name)
-        if node is None or node == before:
+        if node is None or node == running.get(job.name):
             return
+        if job.name in running:
+            self.view.message(f"{job.name} lost its node {running[job.name]}")
         running[job.name] = node
-        if before:
-            self._view.message(f"{job.name} lost its node {before}")
         what = "resumes" if job.newest() else "starts"
-        self._view.message(f"{job.name} {what}{f' on {node}' if node else ''}")
+        self.view.message(f"{job.name} {what}{f' on {node}' if node else ''}")
 
-    def _collect(self, job: Job, future: "Future[Outcome]") -> bool:
+    def collect(self, job: Job, future: "Future[Outcome]") -> bool:
         """Report how a job ended; whether to submit it again."""
         try:
             outcome = future.result()
-        except Exception as error:  # from Ray, or from a node: the others continue
+        except Exception as error:  # from Ray, or on a node: the others continue
             cause = getattr(error, "cause", None) or error
             outcome = Outcome(f"{type(cause).__name__}: {first_line(cause)}")
         if outcome.unfit:
-            self._pool.leave_out(outcome.node, outcome.unfit)
-            self._view.message(f"left out: {outcome.unfit}")
+            self.pool.leave_out(outcome.node, outcome.unfit)
+            self.view.message(f"left out: {outcome.unfit}")
             return True
-        if job.trained:  # if the evaluation failed, `finished` can tell
-            self._progress.done.add(job.name)
-            said = self._finished(job)
-            self._view.message(f"{job.name} is done{f': {said}' if said else ''}")
+        if job.trained:  # `finished` can tell whether the evaluation failed
+            self.progress.done.add(job.name)
+            said = self.finished(job)
+            self.view.message(f"{job.name} is done{f': {said}' if said else ''}")
         elif outcome.locked:
-            if job.name not in self._locked:
-                self._view.message(f"{job.name} is being trained by another process; waiting for it")
-            self._locked.add(job.name)
+            if job.name not in self.locked:
+                self.view.message(f"{job.name} is being trained by another process; waiting for it")
+            self.locked.add(job.name)
             return True
         else:
-            self._progress.failed[job.name] = outcome.failure
-            self._view.message(f"{job.name} failed: {outcome.failure}")
+            self.progress.failed[job.name] = outcome.failure
+            self.view.message(f"{job.name} failed: {outcome.failure}")
         return False
