@@ -1,6 +1,6 @@
 """Flock: an algorithm from outside the package. The leader learns from everybody's rows, and followers keep a distance.
 
-    python examples/flock.py CartpoleSwingup --iterations 50
+    python examples/flock.py CartpoleSwingup --iterations 50 --formation.ess 0.8
 
 The leader's loss is SAPG's with the rows of all followers. They are worth little where followers are far away, and
 nothing new where they are all alike. So each follower i is held at the distance d*_i that was asked for, by a term on
@@ -17,6 +17,8 @@ all policies would leave together. docs/flock.md says what was learned with it.
 
 import math
 import sys
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,25 +28,44 @@ from echelon.algorithms import Algorithm, register
 from echelon.algorithms.ppo import own_term
 from echelon.algorithms.sapg import BORROWS_ALL, borrow_term
 from echelon.config import TrainConfig
+from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.learning.batch import Batch, total
 from echelon.learning.losses import SOFT_BOUND
 from echelon.learning.objective import ActorLoss
 
-ESS = 0.9
-"""Asked of every follower: ESS of its rows under the leader. Between Gaussians of one covariance it is exp(-2d)."""
-STRENGTH = 0.2
-"""Weight c of the term that keeps the distance."""
 TOLERANCE = 0.1
 """How far off ln d may be before anything is done about it."""
 
 
-def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
+@dataclass(frozen=True)
+class FormationConfig:
+    """How far followers stand from their leader."""
+
+    ess: float = 0.9
+    """ESS of a follower's rows under the leader. Between Gaussians of one covariance at distance d it is exp(-2d)."""
+    strength: float = 0.2
+    """Weight c of the term that keeps them there."""
+
+
+@dataclass(frozen=True)
+class FlockTrainConfig(TrainConfig):
+    """One run of a flock: its own settings are flags and stand in config.json like all others."""
+
+    formation: FormationConfig = field(default_factory=FormationConfig)
+
+    ranges: ClassVar[dict[str, Range]] = {
+        "formation.ess": Range(low=0, high=1, open_low=True, open_high=True),
+        "formation.strength": NOT_NEGATIVE,
+    }
+
+
+def actor_loss(batch: Batch, config: FlockTrainConfig) -> ActorLoss:
     """PPO's loss on everybody's own rows, the leader's on the followers', and the formation."""
     terms = {"own": own_term(batch, config)}
     if BORROWS_ALL.name not in batch.plan.columns:  # one policy flies alone
         return ActorLoss(terms)
     terms[BORROWS_ALL.name] = borrow_term(batch, config)
-    (distance, inside), asked = distances(batch), -0.5 * math.log(ESS)
+    (distance, inside), asked = distances(batch), -0.5 * math.log(config.formation.ess)
     found = batch.ranks.mean(distance.detach())  # of all ranks' rows; their gradients are averaged anyway
     error = (found / asked).log()
     off = error.sign() * (error.abs() - TOLERANCE).clamp(0, 1)
@@ -52,7 +73,7 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     # A sum over rows as the other terms are, so that a follower's term weighs as much as it has rows.
     rows = [units * batch.log_prob.shape[0] for units in batch.plan.blocks.units[1:]]
     weighted = [n * x for n, x in zip(rows, held.unbind(1), strict=True)]
-    terms["formation"] = STRENGTH * total(torch.stack(weighted, dim=1)[None])
+    terms["formation"] = config.formation.strength * total(torch.stack(weighted, dim=1)[None])
     metrics = {f"distance/policy_{k + 1}": found[:, k] for k in range(found.shape[1])}
     return ActorLoss(terms, metrics | {"distance/error": error.abs().mean(1)})
 
@@ -75,7 +96,9 @@ def distances(batch: Batch) -> tuple[Tensor, Tensor]:
     return torch.stack(whole, dim=1), torch.stack(inside, dim=1)
 
 
-FLOCK = register(Algorithm("flock", actor_loss, groups=lambda config: (BORROWS_ALL,), colour=4))
+FLOCK = register(
+    Algorithm("flock", actor_loss, groups=lambda config: (BORROWS_ALL,), settings=FlockTrainConfig, colour=4)
+)
 
 if __name__ == "__main__":
     sys.exit(cli.main(["train", *sys.argv[1:], "--algo", "flock"]))

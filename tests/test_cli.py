@@ -14,11 +14,12 @@ import pytest
 import echelon.evaluation.evaluate
 import echelon.tasks
 from echelon import cli
+from echelon.algorithms.settings import BUILT_IN, Preset, converted
+from echelon.algorithms.variants import VARIANTS
 from echelon.commands.evaluate import EvaluateFlags
-from echelon.config import ALGORITHMS, TaskConfig, TrainConfig, UpdateConfig
+from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting
 from echelon.config.task_info import TaskInfo
-from echelon.config.variants import VARIANTS
 from echelon.console.flags import flags_of
 from echelon.console.interrupt import Preempted
 from echelon.errors import UserError, nearest
@@ -38,8 +39,8 @@ class PendulumConfig(TaskConfig):
     """Range of targets."""
 
 
-PRESET = TrainConfig(task="Pendulum", num_envs=96, device="cpu", env=PendulumConfig(), update=UpdateConfig(horizon=8))
-COMPLETE = replace(PRESET, policies=6)
+PRESET = Preset(task="Pendulum", num_envs=96, device="cpu", env=PendulumConfig(), update=UpdateConfig(horizon=8))
+COMPLETE = replace(converted(PRESET, BUILT_IN["cpo"]), policies=6)
 """What is trained with: the algorithm's number of policies is filled in."""
 
 
@@ -145,13 +146,13 @@ T = ["train", "Pendulum"]
         ([*T, "--update.lr", "0.9"], "did you mean --update.learning-rate?"),
         ([*T, "--device", "gpu"], "not 'gpu'; did you mean cuda?"),
         ([*T, "--model.hidden", "64,64"], "not '64,64'; write --model.hidden 64 64"),
-        ([*T, "--algo", "cp0"], f"--algo takes one of {', '.join(ALGORITHMS)}, not 'cp0'; did you mean cpo?"),
+        ([*T, "--algo", "cp0"], f"--algo takes one of {', '.join(BUILT_IN)}, not 'cp0'; did you mean cpo?"),
         ([*T, "--update.kl-rows", "no-pull"], "not 'no-pull'; did you mean no_pull?"),
         ([*T, "--variant", "no_pull", "xyz"], "xyz is not a variant; echelon variants lists them"),
         ([*T, "--variant", "policies_4", "--algo", "ppo"], "ppo trains one policy, not 4"),
         ([*T, "--num-envs", "7"], "do not split"),
         ([*T, "--num-envs", "--seed", "1"], "--num-envs needs a value: a whole number"),
-        ([*T, "--algo"], f"--algo needs a value: {{{','.join(ALGORITHMS)}}}"),
+        ([*T, "--algo"], f"--algo needs a value: {{{','.join(BUILT_IN)}}}"),
         ([*T, "--out"], "--out needs a value: a text"),
         ([*T, "--env.velocities", "True"], "--env.velocities takes no value; its opposite is --env.no-velocities"),
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1"),
@@ -183,7 +184,7 @@ def test_flags_change_the_preset_of_the_task(capsys: pytest.CaptureFixture[str],
     )
     (config,) = stand_ins.trained
     assert config == replace(
-        PRESET,
+        COMPLETE,
         num_envs=64,
         policies=3,
         out="here",
@@ -313,7 +314,7 @@ def test_variants_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_variants_by_name(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
     """One after the other; the run is named after them."""
     text = output(capsys, *T, "--variant", "no_pull", "policies_4")
-    expected = VARIANTS["policies_4"](VARIANTS["no_pull"](PRESET))
+    expected = VARIANTS["policies_4"](VARIANTS["no_pull"](COMPLETE))
     assert stand_ins.trained == [replace(expected, variant=("no_pull", "policies_4"), preset="paper")]
     assert "The run is in runs/Pendulum-no_pull+policies_4-s0" in text
 

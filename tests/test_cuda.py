@@ -9,8 +9,10 @@ from gpu import MARKS
 
 import echelon.training.trainer as trainer_module
 from echelon.algorithms.algorithm import Takeover
+from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.algorithms.pbt import Population
-from echelon.config import AdversaryConfig, DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout
 from echelon.tasks import make, preset

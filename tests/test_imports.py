@@ -37,8 +37,8 @@ NEVER = {
     "training": {"cli", "commands", "evaluation", "report", "viewing", "grid", "bench"},
 }
 ONLY = {
-    "report": {"runs", "config", "console", "errors"},
-    "tasks": {"sim", "envs", "config", "errors", "device"},
+    "report": {"runs", "algorithms", "config", "console", "errors"},
+    "tasks": {"algorithms", "sim", "envs", "config", "errors", "device"},
     "sim": {"envs", "errors", "device"},
     "ranks": {"errors"},
     "envs": {"config", "errors"},

@@ -11,7 +11,7 @@ from peers import problem as given
 from peers.problem import Contestant, Losses, Problem
 from torch import Tensor
 
-from echelon.algorithms import PPO
+from echelon.algorithms.ppo import PPO
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.device.capture import Captured
 from echelon.learning.settings import Settings

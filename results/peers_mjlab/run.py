@@ -88,7 +88,8 @@ def bare(num_envs: int, device: str, seed: int) -> Any:
 
 def ours(algo: str, num_envs: int, device: str, seed: int, limit: Limit) -> list[dict[str, float]]:
     from echelon import NullView, Stop, preset, train
-    from echelon.config import AdversaryConfig, ModelConfig
+    from echelon.algorithms.cpo_settings import AdversaryConfig
+    from echelon.config import ModelConfig
     from echelon.envs.managed import ManagedEnv
 
     start, watches = preset(f"mjlab:{TASK}"), []

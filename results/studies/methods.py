@@ -13,8 +13,9 @@ from command import read_lines
 from evidence import first_to_meet
 from running import Row, Study
 
-from echelon.config import DiagnosticsConfig, ModelConfig, PbtConfig, TrainConfig
-from echelon.config.variants import VARIANTS, with_settings
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.algorithms.variants import VARIANTS, with_settings
+from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
 from echelon.diagnostics.divergence import nearest_policy
 from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder

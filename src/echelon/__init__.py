@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echelon.algorithms import Algorithm, register
+    from echelon.algorithms.variants import apply_variants
     from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
-    from echelon.config.variants import apply_variants
     from echelon.console.view import NullView, PlainView
     from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "echelon.algorithms": ("Algorithm", "register"),
     "echelon.config": ("ModelConfig", "TaskConfig", "TrainConfig", "UpdateConfig"),
-    "echelon.config.variants": ("apply_variants",),
+    "echelon.algorithms.variants": ("apply_variants",),
     "echelon.console.view": ("NullView", "PlainView"),
     "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),

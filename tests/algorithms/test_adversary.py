@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from echelon.algorithms.adversary import Adversary
-from echelon.config import AdversaryConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig, CpoTrainConfig
+from echelon.config import ModelConfig, UpdateConfig
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
 
 POLICIES, ENVS, HORIZON, OBS, ACTIONS = 6, 60, 16, 4, 2
-CONFIG = TrainConfig(
+CONFIG = CpoTrainConfig(
     policies=POLICIES,
     num_envs=ENVS,
     update=UpdateConfig(horizon=HORIZON, minibatch_envs=0.25, learning_rate=5e-3),
@@ -23,7 +24,7 @@ CONFIG = TrainConfig(
 """64 minibatches of 15 rows are one pass over 960 rows."""
 
 
-def build(num_envs: int = ENVS, config: TrainConfig = CONFIG) -> tuple[Adversary, ActorCritic]:
+def build(num_envs: int = ENVS, config: CpoTrainConfig = CONFIG) -> tuple[Adversary, ActorCritic]:
     torch.manual_seed(0)
     layout = Layout(num_envs, POLICIES)
     model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)))

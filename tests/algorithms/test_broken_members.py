@@ -10,7 +10,7 @@ from rollout.stub_env import DriftEnv
 from torch import Tensor
 
 from echelon.algorithms.evolution import BROKEN, Evolution, candidates, donors, ranked
-from echelon.config import PbtConfig
+from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.runs.genealogy import FILE

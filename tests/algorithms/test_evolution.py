@@ -15,7 +15,7 @@ from echelon.algorithms.evolution import (
     ranked,
     worth_copying,
 )
-from echelon.config import PbtConfig
+from echelon.algorithms.pbt_settings import PbtConfig
 
 NAN = math.nan
 CONFIG = PbtConfig()

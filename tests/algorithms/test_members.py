@@ -10,9 +10,11 @@ from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from training.test_trainer import assert_same, assert_same_metrics
 
-from echelon.algorithms import ALGORITHMS, CPO
+from echelon.algorithms import REGISTERED
+from echelon.algorithms.cpo import CPO
 from echelon.algorithms.pbt import Population
-from echelon.config import PbtConfig, TrainConfig
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.config import TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.learning.targets import compute_targets
 from echelon.models.actor_critic import ActorCritic
@@ -217,7 +219,7 @@ def test_a_copy_goes_on_exactly_as_its_donor_would() -> None:
 def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between an ensemble and a population: two networks of three policies, each CPO by itself. Four iterations on the
     same data, in the same minibatches, with the same followers drawn: parameters and statistics to 1e-5."""
-    monkeypatch.setitem(ALGORITHMS, "two", replace(CPO, networks=lambda policies: 2))
+    monkeypatch.setitem(REGISTERED, "two", replace(CPO, networks=lambda policies: 2))
     config = small_config("two", 6, lstm, num_envs=36)
     both = Trainer(DriftEnv(36, critic=True), config)
     alone = [Trainer(DriftEnv(18, critic=True), replace(config, algo="cpo", policies=3, num_envs=18)) for _ in range(2)]

@@ -15,7 +15,8 @@ from training.test_trainer import assert_same, check_resume
 
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
-from echelon.config import PbtConfig, TrainConfig
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate

@@ -13,7 +13,7 @@ from rollout.stub_env import DriftEnv
 from torch import Tensor
 
 from echelon import cli
-from echelon.algorithms import ALGORITHMS, register
+from echelon.algorithms import REGISTERED, register
 from echelon.algorithms.algorithm import Algorithm
 from echelon.algorithms.ppo import own_term
 from echelon.config import TrainConfig
@@ -74,7 +74,7 @@ TOY = Algorithm(
 def registered() -> Iterator[None]:
     register(TOY)
     yield
-    del ALGORITHMS[TOY.name]
+    del REGISTERED[TOY.name]
 
 
 def make_env(num_envs: int, device: torch.device, seed: int) -> DriftEnv:

@@ -13,7 +13,7 @@ from typing import Any
 from chaos.attack import Child, Outcome, run_config
 from safetensors.torch import load, save
 
-from echelon.config import ALGORITHMS
+from echelon.algorithms.settings import BUILT_IN
 from echelon.evaluation.evaluate import evaluate
 from echelon.runs.checkpoint import STATE, TENSORS, _digest
 from echelon.runs.folder import RunFolder
@@ -106,7 +106,7 @@ HARMS: tuple[Harm, ...] = (_flip, _cut, _swap, _replace, _craft, _craft, _craft)
 def harmed(place: Path, tries: int, rng: random.Random) -> Outcome:
     outcome = Outcome()
     for number in range(tries):
-        algo, harm, how_many = rng.choice(ALGORITHMS), rng.choice(HARMS), rng.choice((1, 2, 9))
+        algo, harm, how_many = rng.choice(list(BUILT_IN)), rng.choice(HARMS), rng.choice((1, 2, 9))
         whole, run = place / f"{algo}-whole", place / str(number)
         if not whole.exists():
             Child(lambda whole=whole, algo=algo: train(run_config(whole, algo, iterations=12))).wait()

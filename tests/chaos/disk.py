@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.attack import Child, Outcome, differences, run_config
 
-from echelon.config import ALGORITHMS
+from echelon.algorithms.settings import BUILT_IN
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
 from echelon.training.loop import train
@@ -33,7 +33,7 @@ def failing(place: Path, tries: int, rng: random.Random) -> Outcome:
     """From some operation on, every one fails, for any of the reasons that a disk has."""
     outcome = Outcome()
     for number in range(tries):
-        algo, why, after = rng.choice(ALGORITHMS), rng.choice(ERRORS), rng.randrange(60)
+        algo, why, after = rng.choice(list(BUILT_IN)), rng.choice(ERRORS), rng.randrange(60)
         run, whole = place / str(number), _undisturbed(place, algo, outcome)
 
         def act(run: Path = run, algo: str = algo, why: int = why, after: int = after) -> None:
@@ -68,7 +68,7 @@ def moved(place: Path, tries: int, rng: random.Random) -> Outcome:
     """The folder is renamed, deleted, or replaced by a copy at some control step."""
     outcome = Outcome()
     for number in range(tries):
-        algo, way, when = rng.choice(ALGORITHMS), rng.choice(("moved", "deleted", "replaced")), rng.randrange(1, 80)
+        algo, way, when = rng.choice(list(BUILT_IN)), rng.choice(("moved", "deleted", "replaced")), rng.randrange(1, 80)
         run, whole = place / str(number), _undisturbed(place, algo, outcome)
 
         def act(run: Path = run, algo: str = algo, way: str = way, when: int = when) -> None:

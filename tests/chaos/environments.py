@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from chaos.attack import Child, Outcome, run_config
 
-from echelon.config import ALGORITHMS
+from echelon.algorithms.settings import BUILT_IN
 from echelon.envs.contract import Step
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -28,7 +28,7 @@ class Broken(Exception):
 def faults(place: Path, tries: int, rng: random.Random) -> Outcome:
     outcome = Outcome()
     for number in range(tries):
-        algo, when, part = rng.choice(ALGORITHMS), rng.randrange(1, 90), rng.choice(("obs", "reward", "terminated"))
+        algo, when, part = rng.choice(list(BUILT_IN)), rng.randrange(1, 90), rng.choice(("obs", "reward", "terminated"))
         kind = rng.choice((*VALUES, *SHAPES, "exception"))
         rows = rng.choice((slice(None), slice(4, 5)))
         run = place / str(number)

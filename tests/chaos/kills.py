@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chaos.attack import Child, Outcome, differences, run_config
 
-from echelon.config import ALGORITHMS
+from echelon.algorithms.settings import BUILT_IN
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
@@ -23,8 +23,8 @@ def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
     """Kills, the algorithms in turn, or as many of them as there are kills; a run that gets to its end is compared, and
     another begins."""
     outcome = Outcome()
-    share = -(-tries // len(ALGORITHMS))
-    for algo in rng.sample(ALGORITHMS, min(tries, len(ALGORITHMS))):
+    share = -(-tries // len(BUILT_IN))
+    for algo in rng.sample(list(BUILT_IN), min(tries, len(BUILT_IN))):
         whole = place / f"{algo}-whole"
         began = time.monotonic()
         ended = Child(lambda algo=algo, whole=whole: train(run_config(whole, algo))).wait()

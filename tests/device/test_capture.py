@@ -7,7 +7,8 @@ import pytest
 import torch
 from gpu import needs_gpu
 
-from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.config import ModelConfig, TrainConfig
 from echelon.device.capture import Captured
 from echelon.tasks import make, preset
 from echelon.training.trainer import Trainer

@@ -7,7 +7,8 @@ import pytest
 import torch
 from gpu import MARKS
 
-from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.config import ModelConfig, TrainConfig
 from echelon.device import compile_progress as compiling
 from echelon.device import fusion
 from echelon.tasks import make, preset

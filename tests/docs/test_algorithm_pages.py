@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from echelon.config import TrainConfig
+from echelon.algorithms.settings import Preset
+from echelon.algorithms.variants import VARIANTS
 from echelon.config.checks import settings_of
-from echelon.config.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("sapg.md", "cpo.md", "pbt.md", "paper-vs-code.md")
@@ -22,7 +22,7 @@ def page(name: str) -> str:
 def test_settings_exist(name: str) -> None:
     named = set(re.findall(rf"`((?:{GROUPS})\.\w+)", page(name)))
     assert named
-    assert named <= set(settings_of(TrainConfig()))
+    assert named <= set(settings_of(Preset()))
 
 
 @pytest.mark.parametrize("name", ["cpo.md", "paper-vs-code.md"])

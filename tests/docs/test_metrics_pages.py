@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tiny import tiny
 
-from echelon.config import AdversaryConfig, DiagnosticsConfig, PbtConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.config import DiagnosticsConfig
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.algorithms import ALGORITHMS
+from echelon.algorithms import REGISTERED
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 
@@ -17,9 +17,9 @@ def test_the_example_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Word for word, but for a budget of two iterations. Every policy reads its neighbour's block besides its own."""
     assert "env_steps=500_000" in EXAMPLE
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("echelon.algorithms.ALGORITHMS", known := dict(ALGORITHMS))
+    monkeypatch.setattr("echelon.algorithms.REGISTERED", known := dict(REGISTERED))
     exec(EXAMPLE.replace("env_steps=500_000", 'env_steps=8_192, device="cpu"'), {})
-    assert known.keys() - ALGORITHMS.keys() == {"ring"}
+    assert known.keys() - REGISTERED.keys() == {"ring"}
     lines = read_metrics(RunFolder.open(tmp_path / "runs" / "ring"))
     assert len(lines) == 2
     for line in lines:

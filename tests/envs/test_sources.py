@@ -11,6 +11,7 @@ from envs import least
 from envs.own_task import Pole, PoleConfig
 
 from echelon import cli
+from echelon.algorithms.settings import Preset, converted
 from echelon.config import ForeignSettings, ModelConfig, TrainConfig, UpdateConfig
 from echelon.envs import sources
 from echelon.errors import UserError
@@ -141,7 +142,7 @@ def test_entry_points_are_names(
 ) -> None:
     """What an installed package registers is a task like any other."""
     monkeypatch.setattr(sources, "registered", lambda: {"mypole": "envs.own_task:Pole"})
-    assert preset("mypole") == replace(Pole.preset, task="mypole", source="mypole")
+    assert preset("mypole") == converted(replace(Pole.preset, task="mypole", source="mypole"), Preset)
     monkeypatch.chdir(tmp_path)
     assert run("train", "mypole", "--device", "cpu", "--iterations", "1") == 0
     capsys.readouterr()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from echelon.algorithms import find
 from echelon.algorithms.algorithm import Algorithm
-from echelon.config import EnsembleConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import CpoTrainConfig, PullConfig
+from echelon.config import EnsembleConfig, ModelConfig, UpdateConfig
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
@@ -103,8 +104,8 @@ def algorithm_of(problem: Problem) -> Algorithm:
     return algorithm
 
 
-def make_config(problem: Problem, minibatches: int, **update: object) -> TrainConfig:
-    return TrainConfig(
+def make_config(problem: Problem, minibatches: int, **update: object) -> CpoTrainConfig:
+    return CpoTrainConfig(
         algo=problem.algo,
         policies=problem.policies,
         num_envs=problem.num_envs,

@@ -6,7 +6,9 @@ import torch
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
-from echelon.config import AdversaryConfig, DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms.settings import Preset
+from echelon.config import DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.learning.batch import Batch
 from echelon.learning.data import Data
 from echelon.learning.targets import Targets, compute_targets, merge_values
@@ -25,10 +27,10 @@ def small_config(
     ensemble: EnsembleConfig | None = None,
     adversary: float = 0.0,
     **update: object,
-) -> TrainConfig:
+) -> Preset:
     """Tiny networks; 12 steps, in sequences of 6 for an LSTM, so that most sequences start inside an episode."""
     settings = UpdateConfig(horizon=12, sequence=6, mini_epochs=2, minibatches=minibatches, learning_rate=3e-3)
-    return TrainConfig(
+    return Preset(
         algo=algo,
         policies=policies,
         num_envs=num_envs,

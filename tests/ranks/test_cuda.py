@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 from gpu import MARKS
 
-from echelon.config import AdversaryConfig, EnsembleConfig, ModelConfig, PullConfig, TrainConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.config import EnsembleConfig, ModelConfig, TrainConfig
 from echelon.ranks import ALONE, Ranks, together
 from echelon.ranks.together import Together
 from echelon.tasks import make, preset

@@ -9,7 +9,9 @@ import pytest
 from learning.iteration import small_config
 from ranks.world import Trained, World, train_alone, train_together
 
-from echelon.config import DiagnosticsConfig, EnsembleConfig, PbtConfig, PullConfig, TrainConfig
+from echelon.algorithms.cpo_settings import PullConfig
+from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.config import DiagnosticsConfig, EnsembleConfig, TrainConfig
 
 TOLERANCE = 1e-12
 POPULATION = PbtConfig(interval=24, initial_delay=24, wait=0, mutation_probability=0.5, threshold_std=0.1)

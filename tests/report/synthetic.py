@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from echelon.algorithms.cpo_settings import CpoTrainConfig
+from echelon.algorithms.settings import BUILT_IN, Preset, converted
 from echelon.config import TrainConfig, to_dict
 
 GRADIENT_STEPS = {"cpo": 10}
@@ -33,7 +35,8 @@ def write_run(
 ) -> Path:
     """A run folder named after its task, method and seed, with curves that rise to `level`."""
     settings = {"policies": 1 if algo == "ppo" else 6, "num_envs": 96} | settings
-    config = TrainConfig(task=task, algo=algo, seed=seed, iterations=planned or iterations, **settings)
+    config = Preset(task=task, algo=algo, seed=seed, iterations=planned or iterations, **settings)
+    config = converted(config, BUILT_IN.get(algo, TrainConfig))
     path = folder / f"{task}-{config.method}-s{seed}"
     session: dict[str, Any] = {
         "started": "2026-01-01T00:00:00+00:00",
@@ -94,7 +97,7 @@ def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: fl
         f"{name}/policy_{k}": generator.random() for k in range(config.num_policies) for name in ("length", "entropy")
     }
     line |= {f"loss/{k}": generator.random() for k in range(24)}  # what the report does not show
-    if config.adversary.coef:
+    if isinstance(config, CpoTrainConfig) and config.adversary.coef:
         line |= {"adversary/loss": 1 + 0.79 * math.exp(-i / 10), "adversary/accuracy": 0.5}
     return line
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from report.synthetic import write_run
 
+from echelon.algorithms.variants import apply_variants
 from echelon.cli import main
 from echelon.commands.compare import make_jobs, read_order
 from echelon.commands.paper import _for_compare, cost_table, measured_rates
-from echelon.config.variants import apply_variants
 from echelon.report.paper import EXHIBITS, TABLE_1
 from echelon.tasks import preset
 

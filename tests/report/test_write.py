@@ -15,7 +15,8 @@ from matplotlib import rc_context
 from report.conftest import ODD, Written
 from report.synthetic import data_of, write_run
 
-from echelon.config import AdversaryConfig, TrainConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.report import figures
 from echelon.report.comparison import score_table

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import echelon.tasks
+from echelon.algorithms.cpo_settings import CpoTrainConfig
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig, to_dict
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
@@ -25,7 +26,7 @@ class PendulumConfig(TaskConfig):
     contacts: int | None = None
 
 
-PRESET = TrainConfig(task="Pendulum", policies=6, env=PendulumConfig(), update=UpdateConfig(horizon=8))
+PRESET = CpoTrainConfig(task="Pendulum", policies=6, env=PendulumConfig(), update=UpdateConfig(horizon=8))
 
 
 @pytest.fixture(autouse=True)
@@ -246,7 +247,7 @@ def test_a_run_without_a_number_of_policies_is_refused() -> None:
 
 
 def test_a_task_of_ones_own_needs_no_preset(tmp_path: Path) -> None:
-    config = TrainConfig(task="MyRobot", policies=2, seed=3, out=str(tmp_path / "run"))
+    config = CpoTrainConfig(task="MyRobot", policies=2, seed=3, out=str(tmp_path / "run"))
     RunFolder.create_or_resume(config)
     assert RunFolder.open(tmp_path / "run").config == config
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from echelon.algorithms import complete
+from echelon.algorithms.variants import VARIANTS
 from echelon.config import TrainConfig, from_dict, to_dict
-from echelon.config.variants import VARIANTS
 from echelon.errors import UserError
 from echelon.learning.plans import Plan
 from echelon.tasks import TASKS, preset

@@ -14,6 +14,7 @@ import pytest
 import torch
 from rollout.stub_env import DriftEnv
 
+from echelon.algorithms import complete
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.console.view import NullView
 from echelon.errors import UserError
@@ -100,7 +101,7 @@ def test_a_changed_rate_holds_from_the_checkpoint_on_and_is_written_down(tmp_pat
     longer = replace(config, iterations=5, update=rate)
     with pytest.raises(UserError, match=r"update.clip is .* goes on with the new value"):
         train(longer, make_env=drift)
-    RunFolder.create_or_resume(longer, change=True)  # and no further
+    RunFolder.create_or_resume(complete(longer), change=True)  # and no further
     view = Remember()
     train(longer, view, drift)
     assert read_metrics(folder)[-1]["lr"] == pytest.approx(1e-5)

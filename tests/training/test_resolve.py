@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from echelon.algorithms import complete
-from echelon.config import ALGORITHMS, TrainConfig, UpdateConfig
-from echelon.config.variants import VARIANTS
+from echelon.algorithms.cpo_settings import CpoTrainConfig
+from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms.variants import VARIANTS
+from echelon.config import TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
 from echelon.training.resolve import resolve
@@ -16,10 +18,12 @@ from echelon.training.resolve import resolve
 HERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", BUILT_IN)
 def test_what_is_complete_stays_as_it_is(algo: str) -> None:
     policies = 1 if algo == "ppo" else 6
-    config = TrainConfig(algo=algo, policies=policies, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2))
+    config = BUILT_IN[algo](
+        algo=algo, policies=policies, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2)
+    )
     resolved = resolve(config)
     assert (resolved.config, resolved.notes, resolved.device) == (config, (), torch.device("cpu"))
 
@@ -36,7 +40,7 @@ def test_the_plan_is_that_of_the_settings() -> None:
 
 @pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("pbt", 6), ("sapg", 6), ("cpo", 6)])
 def test_an_open_number_of_policies_is_the_algorithms(algo: str, policies: int) -> None:
-    config = TrainConfig(algo=algo)
+    config = BUILT_IN[algo](algo=algo)
     assert complete(config) == replace(config, policies=policies)
 
 
@@ -70,13 +74,13 @@ def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_presets_sized_for_a_gpu_shrink_on_a_cpu() -> None:
-    big = TrainConfig(policies=6, num_envs=24_576, device="cpu")
+    big = CpoTrainConfig(policies=6, num_envs=24_576, device="cpu")
     resolved = resolve(big, fit_envs=True)
     assert resolved.config == replace(big, num_envs=384)
     # Not that there is no GPU: --device cpu is a choice.
     assert resolved.notes == ("on a CPU: 384 environments instead of 24,576; --num-envs sets another number",)
     assert resolve(big).config == big
-    small = TrainConfig(policies=6, num_envs=256, device="cpu")
+    small = CpoTrainConfig(policies=6, num_envs=256, device="cpu")
     assert (resolve(small, fit_envs=True).config, resolve(small, fit_envs=True).notes) == (small, ())
 
 

@@ -12,8 +12,9 @@ from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 
 from echelon import algorithms
-from echelon.algorithms import cpo
-from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.algorithms import cpo, sapg
+from echelon.algorithms.cpo_settings import PullConfig
+from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, preset
@@ -74,8 +75,8 @@ def test_sapg_is_cpos_loss_on_a_plan_without_pull_rows(lstm: int, monkeypatch: p
     expected = drifting(small_config("sapg", 3, lstm))
     for _ in range(3):
         expected.iterate()
-    borrows_only = replace(algorithms.SAPG, actor_loss=cpo.actor_loss)
-    monkeypatch.setitem(algorithms.ALGORITHMS, "sapg", borrows_only)
+    borrows_only = replace(sapg.SAPG, actor_loss=cpo.actor_loss)
+    monkeypatch.setitem(algorithms.REGISTERED, "sapg", borrows_only)
     found = drifting(small_config("sapg", 3, lstm))
     for _ in range(3):
         found.iterate()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from echelon.config import TrainConfig
+from echelon.algorithms.cpo_settings import CpoTrainConfig
 from echelon.device.fusion import fused
 from echelon.device.randomness import Source, draw
 from echelon.envs.contract import Env, State
@@ -28,7 +28,7 @@ from echelon.rollout.layout import LEADER, Layout
 class Adversary:
     """A discriminator for each network, and its optimizer: fixed rate, one pass over each rollout, after scoring it."""
 
-    def __init__(self, obs_dim: int, action_dim: int, layout: Layout, config: TrainConfig) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, layout: Layout, config: CpoTrainConfig) -> None:
         self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
         widths = (obs_dim + action_dim, *config.adversary.hidden, layout.each)
@@ -120,7 +120,7 @@ def _perceptron(widths: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def make_adversary(env: Env, layout: Layout, config: TrainConfig) -> Adversary | None:
+def make_adversary(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary | None:
     """For an ensemble whose settings ask for it."""
     if not config.adversary.coef or layout.each == 1:
         return None

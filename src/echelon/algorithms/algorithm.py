@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -18,6 +18,9 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import Layout
+
+C = TypeVar("C", bound=TrainConfig)
+"""The class of an algorithm's settings."""
 
 
 class ExtraReward(Protocol):
@@ -79,11 +82,11 @@ class Selection(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class Parts(Generic[C]):
     """What a selection may look at and write into."""
 
     env: Env
-    config: TrainConfig
+    config: C
     layout: Layout
     settings: Settings
     update: Update
@@ -91,28 +94,28 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class Algorithm(Generic[C]):
     """Everything in which algorithms differ."""
 
     name: str
-    actor_loss: Callable[[Batch, TrainConfig], ActorLoss]
+    actor_loss: Callable[[Batch, C], ActorLoss]
     """The policy's loss on a minibatch."""
-    groups: Callable[[TrainConfig], Sequence[Group]] = lambda config: ()
+    groups: Callable[[C], Sequence[Group]] = lambda config: ()
     """Who learns from whose rows, besides everybody from their own."""
+    settings: type[C] = TrainConfig  # pyright: ignore[reportAssignmentType]
+    """The class of its settings, if it has some that other algorithms lack."""
     policies: int = 6
     """How many there are unless the settings say so."""
     one_policy: bool = False
     """Whether it makes no sense with more."""
     networks: Callable[[int], int] = lambda policies: 1
     """How many networks so many policies are split between: one that all share, one for each, or anything between."""
-    reads_leader: Callable[[TrainConfig], bool] = lambda config: False
+    reads_leader: Callable[[C], bool] = lambda config: False
     """Whether the loss needs the leader's log-probability of the followers' own rows."""
-    vectors: Callable[[TrainConfig, Layout], dict[str, Tensor]] = lambda config, layout: entropy_ladder(
-        config.update, layout
-    )
+    vectors: Callable[[C, Layout], dict[str, Tensor]] = lambda config, layout: entropy_ladder(config.update, layout)
     """Settings of the update that differ between policies, `[M]` float64 each."""
-    extra_reward: Callable[[Env, Layout, TrainConfig], ExtraReward | None] = lambda env, layout, config: None
-    selection: Callable[[Parts], Selection] | None = None
+    extra_reward: Callable[[Env, Layout, C], ExtraReward | None] = lambda env, layout, config: None
+    selection: Callable[[Parts[C]], Selection] | None = None
     """What happens between iterations, if anything does."""
     colour: int | None = None
     """Its place in the palette of curves; the next free one unless given."""

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from echelon.algorithms.adversary import make_adversary
 from echelon.algorithms.algorithm import Algorithm
+from echelon.algorithms.cpo_settings import CpoTrainConfig
 from echelon.algorithms.ppo import own_term
 from echelon.algorithms.sapg import BORROWS, borrow_term, borrows
-from echelon.config import TrainConfig
 from echelon.learning.batch import Batch, total
 from echelon.learning.losses import pull_weight, surrogate
 from echelon.learning.objective import ActorLoss
@@ -20,7 +20,7 @@ from echelon.learning.plans import Group, followers_from_leader
 PULL = Group("follower_pull", followers_from_leader, trains_critic=False)
 
 
-def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
+def actor_loss(batch: Batch, config: CpoTrainConfig) -> ActorLoss:
     """`L_CPO(θ)`: SAPG's objective and β times the sum of the followers' pull terms."""
     own = own_term(batch, config) if batch.leader_log_prob is None else coupled_own_term(batch, config)
     terms = {"own": own, BORROWS.name: borrow_term(batch, config)}
@@ -32,7 +32,7 @@ def actor_loss(batch: Batch, config: TrainConfig) -> ActorLoss:
     return ActorLoss(terms, {"pull/weight": weight.mean((0, 2)), "pull/at_cap": at_cap})
 
 
-def pull_weights(batch: Batch, config: TrainConfig) -> Tensor:
+def pull_weights(batch: Batch, config: CpoTrainConfig) -> Tensor:
     """w = min(exp(Â_i/λ_f), cap) `[L, G, pulls]`; without gradient, as advantages are data."""
     pull = config.pull
     advantage = batch.advantage[..., batch.columns(PULL.name)]
@@ -45,12 +45,12 @@ def normalised(weight: Tensor, batch: Batch) -> Tensor:
     return (each / batch.ranks.mean(each.mean((0, 3), keepdim=True))).flatten(2)
 
 
-def pull_term(batch: Batch, weight: Tensor, config: TrainConfig) -> Tensor:
+def pull_term(batch: Batch, weight: Tensor, config: CpoTrainConfig) -> Tensor:
     """Σ -β·w·log π_i(a|s) on the leader's rows, the first expectation of `L_CPO,F_i`."""
     return -config.pull.beta * total(weight * batch.log_prob[..., batch.columns(PULL.name)])
 
 
-def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
+def coupled_own_term(batch: Batch, config: CpoTrainConfig) -> Tensor:
     """PPO's term with Â - λ_r·(log π_i - log π_leader) for Â: the reverse-KL penalty of the released code.
 
     It concerns followers only; the leader's distance to itself is nothing.
@@ -68,6 +68,7 @@ def coupled_own_term(batch: Batch, config: TrainConfig) -> Tensor:
 CPO = Algorithm(
     "cpo",
     actor_loss,
+    settings=CpoTrainConfig,
     groups=lambda config: (borrows(config), PULL),
     reads_leader=lambda config: config.pull.reverse_temperature != 0,
     extra_reward=make_adversary,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from echelon.algorithms.algorithm import Takeover
-from echelon.config import PbtConfig
+from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import State
 from echelon.learning.rate import HIGHEST, LOWEST
 

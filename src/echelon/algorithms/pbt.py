@@ -14,8 +14,8 @@ from torch import Tensor
 
 from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
 from echelon.algorithms.evolution import BROKEN, Evolution, ranked
+from echelon.algorithms.pbt_settings import Mutable, PbtTrainConfig
 from echelon.algorithms.ppo import actor_loss
-from echelon.config import Mutable, TrainConfig
 from echelon.envs.contract import Evolvable, State
 from echelon.errors import UserError
 from echelon.rollout.layout import Layout
@@ -24,7 +24,7 @@ SCALE = "env."
 """Before the name of a task's reward scale."""
 
 
-def vectors(config: TrainConfig, layout: Layout) -> dict[str, Tensor]:
+def vectors(config: PbtTrainConfig, layout: Layout) -> dict[str, Tensor]:
     """What may mutate, `[M]` each; the learning rate is the optimizer's own vector."""
     names = [name for name in typing.get_args(Mutable) if name != "learning_rate"]
     return {name: _vector(getattr(config.update, name), layout) for name in names}
@@ -43,7 +43,7 @@ class Population:
     scores of the member it copied.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts[PbtTrainConfig]) -> None:
         self.parts, self.leader = parts, 0
         env, layout = parts.env, parts.layout
         self.objective = env.objective if isinstance(env, Evolvable) else "return"
@@ -131,5 +131,13 @@ class Population:
         self._fit()
 
 
-PBT = Algorithm("pbt", actor_loss, networks=lambda policies: policies, vectors=vectors, selection=Population, colour=3)
+PBT = Algorithm(
+    "pbt",
+    actor_loss,
+    settings=PbtTrainConfig,
+    networks=lambda policies: policies,
+    vectors=vectors,
+    selection=Population,
+    colour=3,
+)
 """Each member's loss is PPO's."""

@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
 
 def read_order(arguments: list[str]) -> Order:
     """Split the flags of the grid from those of its runs."""
-    from echelon.config import ALGORITHMS
+    from echelon.algorithms.settings import BUILT_IN
     from echelon.console.flags import one_count, one_value, split_flags
 
     own, rest = split_flags(arguments, (*GRID_FLAGS, *WHERE_FLAGS, *SET_PER_RUN), "echelon compare")
@@ -119,7 +119,7 @@ def read_order(arguments: list[str]) -> Order:
     out = Path(one_value(own, "--out", "runs/compare"))
     return Order(
         tasks=_unique(own["--tasks"]),
-        algos=_unique(own.get("--algos", [] if variants else list(ALGORITHMS))),
+        algos=_unique(own.get("--algos", [] if variants else list(BUILT_IN))),
         variants=_unique(variants),
         seeds=seeds,
         out=out.absolute() if on else out,  # nodes work in other folders
@@ -177,12 +177,12 @@ def make_jobs(order: Order, elsewhere: str | None = None) -> "list[Job]":
 
 def _asked_for(order: Order) -> "Iterator[TrainConfig]":
     """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
+    from echelon.algorithms.settings import BUILT_IN
     from echelon.commands.train import configure
-    from echelon.config import ALGORITHMS
 
     for task in order.tasks:
         for algo in order.algos:
-            if algo in ALGORITHMS:
+            if algo in BUILT_IN:
                 yield configure(task, order.flags, [algo])
             else:  # registered, or none
                 yield configure(task, [*order.flags, "--algo", algo])

@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from echelon.commands import INTERRUPTED, PREEMPTED
@@ -149,6 +150,7 @@ def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
     """Settings of `echelon train --resume RUN FLAGS`: the stored ones, changed by flags. None without `--resume`."""
     if not names_flag(arguments, "--resume"):
         return None
+    from echelon.algorithms import with_algorithm
     from echelon.config import from_dict, to_dict
     from echelon.console.flags import one_value, parse, split_flags
     from echelon.runs.folder import RunFolder
@@ -161,7 +163,7 @@ def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
         if names_flag(flags, flag):
             raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
     stored = folder.config
-    start = from_dict(preset(stored.source or stored.task), to_dict(stored))
+    start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
     config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
     return resolve(replace(config, out=str(folder.path)), ranks=ranks)
 
@@ -212,11 +214,15 @@ def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolve
 
 def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
-    from echelon.config.variants import apply_variants
+    from echelon.algorithms import with_algorithm
+    from echelon.algorithms.settings import BUILT_IN
+    from echelon.algorithms.variants import apply_variants
     from echelon.console.flags import joined, parse
     from echelon.tasks import TASKS, best_variants, preset
 
-    start = preset(task)
+    start, algo = preset(task), _typed(flags, "--algo")
+    if algo is not None and algo not in BUILT_IN:  # its settings are flags too
+        start = with_algorithm(start, algo)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". Besides these: --seeds, --evaluate-every, --film-every (echelon train --help)."
     prog, flags = f"echelon train {task}", joined(flags, "--env-arg")
@@ -232,6 +238,15 @@ def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "Tra
     varied = apply_variants(config, names)
     final = parse(varied, flags, prog, description)
     return replace(final, variant=varied.variant, preset="paper" if named else final.preset)
+
+
+def _typed(flags: list[str], name: str) -> str | None:
+    """The value that the user typed after a flag, if there is one."""
+    for flag, following in pairwise([*flags, ""]):
+        typed, attached, value = flag.partition("=")
+        if typed == name and (word := value if attached else following) and not word.startswith("-"):
+            return word
+    return None
 
 
 def names_flag(flags: list[str], name: str) -> bool:

@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> int:
     if arguments:
         raise UserError(f"echelon variants takes no arguments, but got {shlex.join(arguments)}")
 
-    from echelon.config.variants import VARIANTS
+    from echelon.algorithms.variants import VARIANTS
     from echelon.console.tables import text_table
 
     print(text_table((name, variant.description) for name, variant in VARIANTS.items()), end="")

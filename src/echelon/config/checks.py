@@ -3,8 +3,8 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from echelon.config import ForeignSettings, TrainConfig, from_dict, to_dict
-from echelon.config.ranges import ANY, COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
+from echelon.config import ForeignSettings, ForeignTrainConfig, TrainConfig, from_dict, to_dict
+from echelon.config.ranges import ANY, COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
 from echelon.config.spelling import spelling
 from echelon.errors import UserError, require_package
 
@@ -43,28 +43,11 @@ RANGES: dict[str, Range] = {
     "ensemble.own_weight": NOT_NEGATIVE,
     "ensemble.borrow_weight": NOT_NEGATIVE,
     "ensemble.loss_scale": POSITIVE,
-    "pull.beta": NOT_NEGATIVE,
-    "pull.temperature": POSITIVE,
-    "pull.cap": POSITIVE,
-    "pull.reverse_temperature": NOT_NEGATIVE,
-    "adversary.coef": NOT_NEGATIVE,
-    "adversary.hidden": COUNT.up_to(2**16),
-    "pbt.interval": COUNT,
-    "pbt.initial_delay": NOT_NEGATIVE,
-    "pbt.wait": NOT_NEGATIVE,
-    "pbt.worst_fraction": FRACTION,
-    "pbt.best_fraction": FRACTION,
-    "pbt.threshold_std": NOT_NEGATIVE,
-    "pbt.threshold_share": NOT_NEGATIVE,
-    "pbt.mutation_probability": SHARE,
-    "pbt.mutation_low": FACTOR,
-    "pbt.mutation_high": FACTOR,
-    "pbt.discount_high": FACTOR,
     "diagnostics.every": NOT_NEGATIVE,
     "diagnostics.states": COUNT.up_to(10**7),
 }
-"""Allowed range by field; every other number must be finite, and at most 1e12. A task's settings have their own
-(`TaskConfig.check`)."""
+"""Allowed range by field; every other number must be finite, and at most 1e12. Settings of tasks (`TaskConfig.check`)
+and algorithms (`TrainConfig.ranges`) have their own."""
 
 
 def validate(config: TrainConfig) -> None:
@@ -88,13 +71,16 @@ def validate(config: TrainConfig) -> None:
 
 def check_ranges(config: TrainConfig) -> None:
     """Raise a `UserError` for the first number that is out of its range; stored settings are checked too."""
+    ranges = dict(RANGES)
+    for kind in type(config).__mro__:
+        ranges |= vars(kind).get("ranges", {})
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
-        if name in RANGES and not numbers:
+        if name in ranges and not numbers:
             raise UserError(f"{spelling(name)} needs at least one value")
         for number in numbers:
             if isinstance(number, int | float):
-                require(name, number, RANGES.get(name, ANY))
+                require(name, number, ranges.get(name, ANY))
     config.env.check()
 
 
@@ -123,7 +109,8 @@ def settings_of(config: Any, group: str = "") -> dict[str, Any]:
     if isinstance(config, ForeignSettings):
         config = config.values
     if not isinstance(config, dict):
-        config = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        config = values | values.pop("foreign") if isinstance(config, ForeignTrainConfig) else values
     leaves: dict[str, Any] = {}
     for name, value in config.items():
         if dataclasses.is_dataclass(value) or isinstance(value, dict):

@@ -1,7 +1,8 @@
 """Settings of a run: frozen data, one docstring a field, complete in `config.json`.
 
-Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A preset is an instance
-of `TrainConfig`; a task's own settings are the `env` part, whose class belongs to the task.
+Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A task's own settings are
+the `env` part, whose class belongs to the task. An algorithm with settings of its own derives a class from
+`TrainConfig` (`echelon.algorithms.settings`).
 """
 
 import dataclasses
@@ -15,20 +16,6 @@ import tyro
 from echelon.config.ranges import Range, require
 from echelon.errors import UserError, nearest
 
-ALGORITHMS = ("ppo", "pbt", "sapg", "cpo")
-"""Built-in algorithms, known without importing what they learn with. Others can be registered."""
-Mutable = Literal[
-    "learning_rate",
-    "clip",
-    "mini_epochs",
-    "discount",
-    "critic_coef",
-    "bounds_coef",
-    "entropy_coef",
-    "grad_norm",
-    "kl_threshold",
-]
-"""Fields of `UpdateConfig` that may differ between the members of a population."""
 T = TypeVar("T")
 
 
@@ -145,66 +132,6 @@ class EnsembleConfig:
 
 
 @dataclass(frozen=True)
-class PullConfig:
-    """CPO's KL term: every follower imitates the leader's actions, weighted by its own advantage estimate."""
-
-    beta: float = 1e-3
-    """Weight β of the pull term; 0 leaves its rows in the plan."""
-    temperature: float = 0.2
-    """λ_f in the weight exp(Â/λ_f). Smaller means a stronger pull here, because the weight is not normalised."""
-    cap: float = 100.0
-    """Upper limit of that weight."""
-    normalise: bool = False
-    """Divide each follower's weights by their mean over the minibatch, so that β alone is the pull's strength."""
-    use_advantage: bool = True
-    """False sets every weight to 1: plain imitation of the leader."""
-    reverse_temperature: float = 0.0
-    """λ_r of the reverse-KL penalty in the followers' surrogate; 0 computes nothing."""
-
-
-@dataclass(frozen=True)
-class AdversaryConfig:
-    """The adversarial reward: followers are paid for being told apart by a discriminator D(policy | s, a)."""
-
-    coef: float = 0.0
-    """λ_adv; 0 builds no discriminator."""
-    hidden: tuple[int, ...] = (1024, 1024, 512, 512)
-    """Widths of the discriminator's ELU layers."""
-
-
-@dataclass(frozen=True)
-class PbtConfig:
-    """Population-based training: now and then the worst members copy the best, and try other hyperparameters."""
-
-    interval: int = 20_000_000
-    """Environment steps of each member between two checks of who does badly."""
-    initial_delay: int = 200_000_000
-    """Environment steps of each member before anybody is replaced."""
-    wait: int = 50_000_000
-    """Environment steps a member is left alone after it was replaced."""
-    worst_fraction: float = 0.3
-    """Share of the members that may be replaced at a check, rounded up."""
-    best_fraction: float = 0.3
-    """Share of the members they copy, rounded up."""
-    threshold_std: float = 0.5
-    """A donor is copied if its objective is better by more than this many standard deviations of the population's."""
-    threshold_share: float = 0.05
-    """And by more than this share of the donor's objective; else the member keeps its weights."""
-    mutation_probability: float = 0.15
-    """Chance of each hyperparameter of a replaced member to change."""
-    mutation_low: float = 1.1
-    """Smallest factor by which a hyperparameter is multiplied or divided."""
-    mutation_high: float = 1.5
-    """Largest such factor."""
-    discount_high: float = 1.2
-    """Largest factor for the discount, whose 1 - γ is multiplied or divided."""
-    mutate_at_start: bool = True
-    """Let every member start from hyperparameters that have mutated once."""
-    mutable: tuple[Mutable, ...] = typing.get_args(Mutable)
-    """Fields of `update` that mutate. Reward scales that the task declares as mutable do so too."""
-
-
-@dataclass(frozen=True)
 class DiagnosticsConfig:
     """Measurements of how far the policies are apart."""
 
@@ -218,6 +145,9 @@ class DiagnosticsConfig:
 class TrainConfig:
     """One run."""
 
+    ranges: ClassVar[dict[str, Range]] = {}
+    """Allowed range of the algorithm's own settings, by dotted name."""
+
     # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
     task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
     """Name of the task (`echelon tasks` lists them)."""
@@ -225,7 +155,7 @@ class TrainConfig:
     """Where an environment that is not built in comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`."""
     env_arg: tuple[str, ...] = ()
     """Arguments `name=value` for an environment that is not built in."""
-    algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}")] = "cpo"
+    algo: str = "cpo"
     """Algorithm."""
     preset: Literal["best", "paper"] = "best"
     """Settings to start from: the best this project has found for the task, or the paper's. A variant changes these."""
@@ -270,9 +200,6 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     update: UpdateConfig = field(default_factory=UpdateConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    pull: PullConfig = field(default_factory=PullConfig)
-    adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
-    pbt: PbtConfig = field(default_factory=PbtConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 
     @property
@@ -296,18 +223,34 @@ class TrainConfig:
         """What is trained, by name: the variant, `no_pull+entropy_off`, or else the algorithm."""
         return "+".join(self.variant) or self.algo
 
+    @classmethod
+    def why_fixed(cls, name: str, before: Any, now: Any) -> str | None:
+        """Why one of the algorithm's own settings cannot change in the middle of a run; None if it can."""
+        return "it would be another run"
+
+
+@dataclass(frozen=True)
+class ForeignTrainConfig(TrainConfig):
+    """A run of an algorithm that is not built in, as `config.json` has it: readable without the algorithm's code."""
+
+    foreign: dict[str, Any] = field(default_factory=dict)
+    """The algorithm's own settings by name, groups nested; tuples, not lists."""
+
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as plain data for JSON; the inverse of `from_dict`."""
     data = dataclasses.asdict(config)
     if isinstance(config, TrainConfig) and isinstance(config.env, ForeignSettings):
         data["env"] = dict(config.env.values)
+    if isinstance(config, ForeignTrainConfig):
+        data |= data.pop("foreign")
     return data
 
 
 def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
     """`data` laid over `template`, in the template's own classes. Unknown keys and wrong types fail."""
     hints = typing.get_type_hints(type(template))
+    hints = {field.name: hints[field.name] for field in dataclasses.fields(template)}  # pyright: ignore[reportArgumentType]
     changes: dict[str, Any] = {}
     for key, value in data.items():
         name = f"{where}.{key}" if where else key
@@ -326,14 +269,14 @@ def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
 
 def _foreign_settings(values: dict[str, Any]) -> TaskConfig:
     """Settings whose class is not known; those of a task without any are plain."""
-    return ForeignSettings(_with_tuples(values)) if values else TaskConfig()
+    return ForeignSettings(with_tuples(values)) if values else TaskConfig()
 
 
-def _with_tuples(value: Any) -> Any:
+def with_tuples(value: Any) -> Any:
     """Data from JSON with its lists as the tuples they were."""
     if isinstance(value, dict):
-        return {key: _with_tuples(item) for key, item in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
+        return {key: with_tuples(item) for key, item in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _checked(value: Any, hint: Any, name: str) -> Any:

@@ -1,13 +1,12 @@
 """Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed."""
 
-import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from echelon.config import ALGORITHMS
+from echelon.algorithms.settings import BUILT_IN
 from echelon.report.reading import Run
 from echelon.runs.folder import MAY_CHANGE
 
@@ -45,7 +44,11 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
         varied = _varied(same)
         for run in same:
             usual = {name: _usual(same, run.task, name) for name in varied}
-            told = [name for name in varied if len(varied) == 1 or worded(run.settings.get(name)) != usual[name]]
+            told = [
+                name
+                for name in varied
+                if name in run.settings and (len(varied) == 1 or worded(run.settings[name]) != usual[name])
+            ]
             parts = [f"{re.sub('[._]', ' ', name)} {worded(run.settings.get(name))}" for name in told]
             groups[" · ".join([title, *parts])].append(run)
     methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
@@ -60,15 +63,23 @@ def _title(run: Run) -> str:
 
 def _rank(method: Method) -> tuple[int, bool, int]:
     """Orders by algorithm, those registered from outside last, and variants after what they vary."""
-    place = ALGORITHMS.index(method.algo) if method.algo in ALGORITHMS else len(ALGORITHMS)
+    place = list(BUILT_IN).index(method.algo) if method.algo in BUILT_IN else len(BUILT_IN)
     return place, bool(method.runs[0].config.variant), method.name.count(" · ")
 
 
 def differing(runs: Sequence[Run], what: str = "settings") -> list[str]:
-    """Names of settings, or of what describes the `machine`, that are not the same in all of `runs`."""
-    known = [getattr(run, what) for run in runs]
+    """Names of settings, or of what describes the `machine`, that are not the same in all of `runs`.
+
+    A setting that only some algorithms have is compared between their runs.
+    """
+    owners: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        for name in getattr(run, what):
+            owners[name].add(run.config.algo)
     return [
-        name for name in dict.fromkeys(itertools.chain(*known)) if len({worded(one.get(name)) for one in known}) > 1
+        name
+        for name, algos in owners.items()
+        if len({worded(getattr(run, what).get(name)) for run in runs if run.config.algo in algos}) > 1
     ]
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from echelon.config import TrainConfig, from_dict
+from echelon.algorithms.settings import BUILT_IN, read_settings
+from echelon.config import TrainConfig
 from echelon.config.checks import check_ranges, settings_of
 from echelon.errors import UserError, first_line
 from echelon.runs.changes import described, stored_changes
@@ -139,7 +140,8 @@ def read_run(path: Path) -> Run:
     """Read one run. Raises a `UserError` if there is nothing to show."""
     document = _document(path)
     try:
-        config = from_dict(TrainConfig(), {key: value for key, value in document["config"].items() if key != "env"})
+        shared = {key: value for key, value in document["config"].items() if key != "env"}
+        config = read_settings(TrainConfig(), shared, BUILT_IN.get(str(shared.get("algo", TrainConfig.algo))))
         check_ranges(config)
         if config.policies is None:
             raise UserError("it has no number of policies")

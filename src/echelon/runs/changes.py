@@ -1,17 +1,17 @@
 """Settings that may be changed when a run is resumed, and the record of such changes in `config.json`."""
 
+from dataclasses import fields
 from typing import Any
 
+from echelon.config import TrainConfig
 from echelon.errors import UserError
 
-CHANGEABLE = ("update", "ensemble", "pull", "adversary", "model.max_sigma", "model.obs_clip", "precision")
+CHANGEABLE = ("update", "ensemble", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
     "update.horizon": "environment steps are counted by it",
     "num_envs": "environment steps are counted by it",
     "update.reward_scale": "values were learned in its units",
-    "adversary.coef": "its discriminator would have to be made or thrown away",
-    "adversary.hidden": "its discriminator has its shape from it",
     "model": "the networks have their shape from it",
     "env": "it would be another task",
     "env_arg": "it would be another task",
@@ -20,14 +20,18 @@ FIXED = {
 """Why other settings cannot be changed, by setting or group."""
 
 
-def require_changeable(path: object, name: str, before: Any, now: Any) -> None:
-    """Raise a `UserError` unless the setting can change in the middle of a run."""
+def require_changeable(path: object, kind: type[TrainConfig], name: str, before: Any, now: Any) -> None:
+    """Raise a `UserError` unless the setting can change in the middle of a run. An algorithm's class of settings,
+    `kind`, decides about its own."""
     group = name.split(".")[0]
-    if name == "adversary.coef" and before and now:  # only its strength
+    if group not in {field.name for field in fields(TrainConfig)}:
+        reason = kind.why_fixed(name, before, now)
+    elif name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
+        reason = None
+    else:
+        reason = FIXED.get(name) or FIXED.get(group) or "it would be another run"
+    if reason is None:
         return
-    if name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
-        return
-    reason = FIXED.get(name) or FIXED.get(group) or "it would be another run"
     raise UserError(f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks")
 
 

@@ -225,22 +225,22 @@ def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: b
                 f"{path} holds a run of {stored.task}, not of {given.task}; choose another folder with --out"
             )
         if change:
-            require_changeable(path, name, before.get(name), now.get(name))
+            require_changeable(path, type(given), name, before.get(name), now.get(name))
             values = {"before": _worded(before.get(name)), "after": _worded(now.get(name))}
             changes.append({"setting": name, **values, "iteration": None})
             continue
         raise UserError(
             f"{name} is {_worded(before.get(name))} in {path} but {_worded(now.get(name))} here; "
             f"pass {setting(name, before.get(name))} to resume it, or --out with another folder to start anew"
-            + _how_to_change(path, name, now.get(name))
+            + _how_to_change(path, type(given), name, now.get(name))
         )
     return changes
 
 
-def _how_to_change(path: Path, name: str, value: Any) -> str:
+def _how_to_change(path: Path, kind: type[TrainConfig], name: str, value: Any) -> str:
     """The command that resumes with another value, as advice; empty if the setting cannot change."""
     try:
-        require_changeable(path, name, None, None)
+        require_changeable(path, kind, name, None, None)
     except UserError:
         return ""
     return f"; echelon train --resume {path} {setting(name, value)} goes on with the new value"

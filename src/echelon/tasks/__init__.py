@@ -9,7 +9,10 @@ from functools import partial
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from echelon.config import ForeignSettings, TrainConfig, from_dict
+from echelon import algorithms
+from echelon.algorithms.cpo_settings import CpoTrainConfig
+from echelon.algorithms.settings import BUILT_IN, Preset, converted, read_settings
+from echelon.config import ForeignSettings, TrainConfig
 from echelon.config.task_info import TaskInfo, tasks_in
 from echelon.errors import UserError, nearest, require_package
 from echelon.tasks.settings import MujocoTaskConfig
@@ -47,8 +50,8 @@ def info(task: str) -> TaskInfo:
     return TASKS[task]
 
 
-def preset(task: str) -> TrainConfig:
-    """The settings of a task, for CPO with six policies; other algorithms use the same ones.
+def preset(task: str) -> Preset:
+    """The settings of a task for all built-in algorithms, of which CPO is chosen.
 
     `task` is the name of a built-in one, or where another comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`.
     """
@@ -57,8 +60,8 @@ def preset(task: str) -> TrainConfig:
         from echelon.envs.sources import is_source
 
         if is_source(task):
-            return foreign_preset(task)
-    return info(task).preset
+            return converted(foreign_preset(task), Preset)
+    return converted(info(task).preset, Preset)
 
 
 def best_variants(config: TrainConfig, *, algo_chosen: bool) -> tuple[str, ...]:
@@ -67,7 +70,8 @@ def best_variants(config: TrainConfig, *, algo_chosen: bool) -> tuple[str, ...]:
         return ()
     if not algo_chosen:
         return TASKS[config.task].best if built_in(config) else ()
-    return ("no_adversary",) if config.algo == "cpo" and config.adversary.coef else ()
+    adversary = isinstance(config, CpoTrainConfig) and config.algo == "cpo" and config.adversary.coef
+    return ("no_adversary",) if adversary else ()
 
 
 def stored_config(data: dict[str, Any]) -> TrainConfig:
@@ -78,7 +82,9 @@ def stored_config(data: dict[str, Any]) -> TrainConfig:
     if not data.get("source"):
         with contextlib.suppress(UserError):
             template = preset(data["task"])
-    return from_dict(template, data)
+    algo = data.get("algo", template.algo)
+    known = algo in BUILT_IN or algo in algorithms.REGISTERED
+    return read_settings(template, data, algorithms.settings_class(algo) if known else None)
 
 
 def built_in(config: TrainConfig) -> bool:

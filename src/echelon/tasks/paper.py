@@ -6,11 +6,13 @@ Where the paper contradicts itself or its released code, the task's `settings.py
 
 from dataclasses import replace
 
-from echelon.config import AdversaryConfig, ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.algorithms.settings import Preset
+from echelon.config import ModelConfig, UpdateConfig
 
 NUM_ENVS = 24_576
 
-PAPER = TrainConfig(
+PAPER = Preset(
     algo="cpo",
     num_envs=NUM_ENVS,
     checkpoint_every=1_000,

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from echelon.config import AdversaryConfig, ModelConfig, TrainConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms.settings import Preset
+from echelon.config import ModelConfig
 from echelon.config.ranges import COUNT, POSITIVE
 from echelon.config.task_info import TaskInfo
 from echelon.errors import UserError
@@ -81,7 +83,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
             )
 
 
-def _preset(task: str, env: AllegroKukaConfig, entropy_scale: float, temperature: float) -> TrainConfig:
+def _preset(task: str, env: AllegroKukaConfig, entropy_scale: float, temperature: float) -> Preset:
     """The preset of a task; apart from `env`, the four differ in two numbers.
 
     As in the released configs, no value is bootstrapped at a time limit: the episode ends as if it had failed.

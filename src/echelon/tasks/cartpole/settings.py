@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from echelon.config import ModelConfig, PullConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import PullConfig
+from echelon.algorithms.pbt_settings import short_run_pbt
+from echelon.algorithms.settings import Preset
+from echelon.config import ModelConfig, UpdateConfig
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.config.task_info import TaskInfo
-from echelon.config.variants import short_run_pbt
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -29,7 +31,7 @@ class CartpoleConfig(MujocoTaskConfig):
     ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_position": NOT_NEGATIVE}
 
 
-PRESET = TrainConfig(
+PRESET = Preset(
     task="CartpoleSwingup",
     num_envs=256,
     env_steps=1_000_000,

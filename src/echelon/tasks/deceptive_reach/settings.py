@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from echelon.config import ModelConfig, PullConfig, TaskConfig, TrainConfig, UpdateConfig
+from echelon.algorithms.cpo_settings import PullConfig
+from echelon.algorithms.pbt_settings import short_run_pbt
+from echelon.algorithms.settings import Preset
+from echelon.config import ModelConfig, TaskConfig, UpdateConfig
 from echelon.config.ranges import COUNT, Range
 from echelon.config.task_info import TaskInfo
-from echelon.config.variants import short_run_pbt
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class DeceptiveReachConfig(TaskConfig):
     }
 
 
-PRESET = TrainConfig(
+PRESET = Preset(
     task="DeceptiveReach",
     num_envs=768,
     env_steps=800_000,

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from echelon.config import AdversaryConfig, ModelConfig
+from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.config import ModelConfig
 from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.config.task_info import TaskInfo
 from echelon.tasks.paper import PAPER, steps

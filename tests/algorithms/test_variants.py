@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from echelon.algorithms.settings import Preset
+from echelon.algorithms.variants import VARIANTS, apply_variants
 from echelon.commands.train import configure
-from echelon.config import TrainConfig
 from echelon.config.checks import settings_of, validate
-from echelon.config.variants import VARIANTS, apply_variants
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
 
@@ -102,16 +102,16 @@ def test_steps_are_multiples_of_what_the_algorithm_takes() -> None:
         (1, None): [1, 4, 2],  # each has one minibatch, however few its rows
         (16, 3): [3, 12, 6],
     }
-    update = replace(TrainConfig().update, minibatch_envs=4.0)
+    update = replace(Preset().update, minibatch_envs=4.0)
     for (horizon, given), steps in expected.items():
-        config = TrainConfig(update=replace(update, horizon=horizon, minibatches=given))
+        config = Preset(update=replace(update, horizon=horizon, minibatches=given))
         names = ("sapg_cpo_steps", "ppo_x4", "cpo_centred")
         assert [VARIANTS[name](config).update.minibatches for name in names] == steps
 
 
 def test_loss_scale_follows_the_number_of_policies() -> None:
     for policies, scale in ((2, 4 / 3), (6, 12 / 7), (12, 24 / 13)):
-        config = VARIANTS["cpo_sapg_scale"](TrainConfig(policies=policies))
+        config = VARIANTS["cpo_sapg_scale"](Preset(policies=policies))
         assert config.ensemble.loss_scale == pytest.approx(scale)
 
 
@@ -131,7 +131,7 @@ def test_a_wrong_name_gets_the_nearest() -> None:
         ("xyz", "echelon variants lists them"),
     ):
         with pytest.raises(UserError, match=re.escape(f"{name} is not a variant; {sentence}")):
-            apply_variants(TrainConfig(), [name])
+            apply_variants(Preset(), [name])
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from echelon.config.schema import ALGORITHMS, PbtConfig, TrainConfig
+from echelon import algorithms
+from echelon.algorithms.pbt_settings import POLICIES, short_run_pbt
+from echelon.config import TrainConfig
 from echelon.errors import UserError, nearest
-
-POLICIES = 6
-"""Of an ensemble or a population, unless set."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
     """`config` with other values of some settings, by dotted name."""
     for name, value in settings.items():
         group, _, field = name.rpartition(".")
+        if not hasattr(config, group or name):
+            raise UserError(f"{group or name} is not a setting of {config.algo}, so this variant cannot change it")
         config = replace(
             config, **({group: replace(getattr(config, group), **{field: value})} if group else {name: value})
         )
@@ -75,23 +76,6 @@ def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
         "num_envs": config.num_envs // members * members,
         "pbt": short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
     }
-
-
-def short_run_pbt(env_steps: int, members: int = POLICIES) -> PbtConfig:
-    """Settings of PBT for a short run of `env_steps` environment steps in all: at most sixty checks, larger mutations.
-
-    DexPBT's own are for billions of steps, with a check after each 1/166 of them. A run of a few million steps has time
-    for some tens of checks, so each of them has to change more.
-    """
-    own = env_steps // members
-    return PbtConfig(
-        interval=max(1, own // 60),
-        initial_delay=own // 15,
-        wait=own // 15,
-        mutation_probability=0.5,
-        mutation_low=1.2,
-        mutation_high=3.0,
-    )
 
 
 NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
@@ -159,15 +143,15 @@ def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConf
 
     An algorithm's name is a variant too: it selects the algorithm, and alone it needs no other name.
     """
-    names = [names] if isinstance(names, str) else names
+    names, known = [names] if isinstance(names, str) else names, algorithms.names()
     for name in names:
-        config = _find(name)(config) if name in VARIANTS or name not in ALGORITHMS else replace(config, algo=name)
-    return replace(config, variant=() if set(names) <= set(ALGORITHMS) else tuple(names))
+        config = _find(name)(config) if name in VARIANTS or name not in known else replace(config, algo=name)
+    return replace(config, variant=() if set(names) <= set(known) else tuple(names))
 
 
 def _find(name: str) -> Variant:
     """The variant of this name."""
     if name not in VARIANTS:
-        known = [*VARIANTS, *ALGORITHMS]
+        known = [*VARIANTS, *algorithms.names()]
         raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
     return VARIANTS[name]
