@@ -10,11 +10,11 @@ from browser import Browser, Page, find_chromium  # noqa: E402  # found beside t
 
 SHOTS = {
     # name: section at the top, width, height, dark, phone
-    "report-light": ("main", 1360, 900, False, False),
+    "report-light": ("main", 1360, 1160, False, False),
     "report-scores": ("replay", 1360, 1500, False, False),
     "report-dark": ("maps", 1360, 1330, True, False),
     "report-phone": ("main", 390, 1000, False, True),
-    "report-phone-dark": ("maps", 390, 1000, True, True),
+    "report-phone-dark": ("curves", 390, 1000, True, True),
 }
 
 

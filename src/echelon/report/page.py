@@ -76,7 +76,7 @@ def payload(contents: Contents) -> dict[str, Any]:
     alone, longest = len(contents.runs) == 1, max(run.env_steps for run in contents.runs)
     moments = [contents, *(replace(contents, at=longest * k / MOMENTS, _known={}) for k in range(MOMENTS - 1, 0, -1))]
     return {
-        "summary": _single(contents) if alone else headline(contents),
+        "summary": (_single(contents) if alone else headline(contents)).replace(" = ", "\u00a0=\u00a0"),
         "score": contents.score,
         "scoreName": contents.score_name,
         "tasks": contents.tasks,

@@ -27,7 +27,7 @@ const chart = (host, spec) => {
 };
 const draw = (place, spec) => {
   const columns = [spec.x];
-  const series = [{ label: spec.xName, value: (_, value) => (known(value) ? spec.xFormat(value) : "") }];
+  const series = [{ label: spec.xName, value: (_, value) => spec.xFormat(known(value) ? value : spec.x.at(-1)) }];
   const bands = [];
   const add = (values, options) => {
     columns.push(spec.log ? values.map((value) => (value > 0 ? value : null)) : values);
@@ -130,7 +130,8 @@ const metricList = (name, metrics) => {
 section("curves", (body, controls) => {
   const axes = Object.keys(AXES).filter((axis) => data.curves.some((one) => one.axis === axis)).map((axis) => [axis, AXES[axis]]);
   controls.replaceChildren(metricList("curves", metricsOf(true)), segments("axis", axes),
-    ...(alone ? [] : [segments("statistic", [["mean", "mean ± deviation"], ["iqm", "IQM, 95 % interval"]]), tick("single", "single runs")]), ...scaling("curves"));
+    ...(alone ? [] : [segments("statistic", [["mean", "mean ± deviation"], ["iqm", "IQM, 95 % interval"]]), tick("single", "single runs")]),
+    ...scaling("curves"));
   curves(body, "curves", choice.axis, choice.statistic);
 });
 section("diagnostics", (body, controls) => {

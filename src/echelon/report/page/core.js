@@ -45,13 +45,16 @@ const probability = (p) => (p < 0.001 ? "< 0.001" : p.toFixed(3));
 const metricName = (metric) => metric.replace("/leader", "").replaceAll("_", " ");
 
 /** What the reader chose; it is in the address, so that a link shows what its sender saw. */
-const choice = { hidden: new Set(), axis: "env_steps", statistic: "mean", curves: data.score, diagnostics: "", curvesLog: "", curvesSmooth: "0", diagnosticsLog: "", diagnosticsSmooth: "0", single: "", details: "", at: "0", theme: "" };
+const usual = {
+  axis: "env_steps", statistic: "mean", curves: data.score, curvesLog: "", curvesSmooth: "0", single: "",
+  diagnostics: "", diagnosticsLog: "", diagnosticsSmooth: "0", details: "", at: "0", theme: "",
+};
+const choice = { ...usual, hidden: new Set() };
 const words = new URLSearchParams(location.hash.slice(1));
-for (const name of Object.keys(choice)) if (name !== "hidden" && words.has(name)) choice[name] = words.get(name);
+for (const name of Object.keys(usual)) if (words.has(name)) choice[name] = words.get(name);
 words.getAll("hidden").forEach((key) => choice.hidden.add(key));
-const usual = { axis: "env_steps", statistic: "mean", curves: data.score, curvesSmooth: "0", diagnosticsSmooth: "0", at: "0" };
 const remember = () => {
-  const now = new URLSearchParams(Object.entries(choice).filter(([name, value]) => name !== "hidden" && value !== (usual[name] ?? "")));
+  const now = new URLSearchParams(Object.entries(choice).filter(([name, value]) => name in usual && value !== usual[name]));
   choice.hidden.forEach((key) => now.append("hidden", key));
   history.replaceState(null, "", `#${now}`);
 };
@@ -107,21 +110,27 @@ const within = (event) => event.target.closest("section").id;
 const segments = (name, options) => el("div", { class: "segments", role: "group" }, ...options.map(([value, text]) => el("button", {
   type: "button", "aria-pressed": String(choice[name] === value), "data-value": value, onclick: (event) => { choice[name] = value; changed(within(event)); },
 }, text)));
-const select = (label, options, value, set) => el("select", { "aria-label": label, "data-value": label, hidden: options.length < 2, onchange: (event) => { set(event.target.value); changed(within(event)); } },
-  ...options.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value) }, text)));
+const select = (label, options, value, set) => el("select", {
+  "aria-label": label, "data-value": label, hidden: options.length < 2, onchange: (event) => { set(event.target.value); changed(within(event)); },
+}, ...options.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value) }, text)));
 const tick = (name, text) => el("label", { class: "pick" }, el("input", {
-  type: "checkbox", "data-value": name, checked: choice[name] === "1", onchange: (event) => { choice[name] = event.target.checked ? "1" : ""; changed(within(event)); },
+  type: "checkbox", "data-value": name, checked: choice[name] === "1",
+  onchange: (event) => { choice[name] = event.target.checked ? "1" : ""; changed(within(event)); },
 }), text);
 
 /** A method's line and name. */
 const key = (method) => svg("svg", { class: "key", viewBox: "0 0 24 10", "aria-hidden": "true" }, svg("line", {
-  x1: 0, y1: 5, x2: 24, y2: 5, style: `stroke: var(--c${data.methods[method].colour})`, "stroke-dasharray": data.methods[method].dash.map((part) => 1.3 * part).join(" "),
+  x1: 0, y1: 5, x2: 24, y2: 5, style: `stroke: var(--c${data.methods[method].colour})`,
+  "stroke-dasharray": data.methods[method].dash.map((part) => 1.3 * part).join(" "),
 }));
 const named = (method) => [key(method), ` ${method}`];
 
 const sorted = {}; // table id: {column, down}
 const compare = (a, b) => (typeof a === "string" || typeof b === "string" ? String(a).localeCompare(String(b), "en", { numeric: true })
   : (known(a) ? a : -Infinity) - (known(b) ? b : -Infinity));
+const text = (title) => ({ title, text: true }); // a column of words
+const number = (value, off) => ({ value, content: figure(value), off });
+const ofMethod = (method) => ({ value: method, content: named(method) });
 /** A table whose columns sort. Columns are {title, text, note}; cells {value, content, off, style, title}; `value` is what a column sorts by. */
 const table = (host, id, columns, rows) => {
   const order = sorted[id];
@@ -132,17 +141,20 @@ const table = (host, id, columns, rows) => {
     place.replaceWith(table(host, id, columns, rows));
     find(id).querySelectorAll("thead button")[column].focus();
   };
-  const heads = columns.map((column, i) => el("th", { scope: "col", class: column.text ? "text" : null, "aria-sort": order?.column === i ? (order.down ? "descending" : "ascending") : null },
-    el("button", { type: "button", onclick: () => sort(i) }, column.content ?? column.title), column.note ? el("small", {}, column.note) : null));
+  const heads = columns.map((column, i) => el("th", {
+    scope: "col", class: column.text ? "text" : null, "aria-sort": order?.column === i ? (order.down ? "descending" : "ascending") : null,
+  }, el("button", { type: "button", onclick: () => sort(i) }, column.content ?? column.title), column.note ? el("small", {}, column.note) : null));
   const cells = (row) => row.map((cell, i) => el(i ? "td" : "th", {
     scope: i ? null : "row", class: [columns[i].text ? "text" : "", cell.off ? "off" : ""].join(" ").trim() || null, title: cell.title, style: cell.style,
   }, ...[cell.content ?? cell.value].flat()));
   const copy = el("button", { type: "button", class: "copy", onclick: async () => {
-    const text = [...place.querySelectorAll("tr")].map((row) => [...row.children].map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join("\t")).join("\n");
-    await navigator.clipboard.writeText(text);
+    const plain = (cell) => cell.innerText.replace(/\s+/g, " ").trim();
+    const lines = [...place.querySelectorAll("tr")].map((row) => [...row.children].map(plain).join("\t"));
+    await navigator.clipboard.writeText(lines.join("\n"));
     copy.textContent = "copied";
   } }, "copy");
-  place.append(el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...body.map((row) => el("tr", {}, ...cells(row)))))), copy);
+  const rowsBelow = el("tbody", {}, ...body.map((row) => el("tr", {}, ...cells(row))));
+  place.append(el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), rowsBelow)), copy);
   host.append(place);
   return place;
 };

@@ -1,27 +1,34 @@
 /** Tables, maps, policies and replays; then the head of the page, and everything is drawn. */
+const range = ([low, high]) => (known(low) ? ` [${figures(low, high).join(", ")}]` : "");
 const cellText = (cell) => {
   const [mean, deviation, runs] = cell.sample;
   const text = pair(mean, deviation) + (!cell.bold && cell.p < 0.05 && cell.p_holm > 0.05 ? " °" : "");
   const test = cell.best ? "best mean" : !known(cell.p) ? "not tested" : `p ${probability(cell.p)}, Holm ${probability(cell.p_holm)}`;
-  return [cell.bold && !cell.provisional ? el("strong", {}, text) : text, el("small", {}, `n = ${runs}${cell.comparable ? "" : `, stopped at ${count(cell.steps)}`}`),
-    ...(choice.details ? [el("small", {}, `IQM ${figure(cell.iqm)}${range(cell.interval)}`), el("small", {}, test)] : [])];
+  return [
+    cell.bold && !cell.provisional ? el("strong", {}, text) : text,
+    el("small", {}, `n = ${runs}${cell.comparable ? "" : `, stopped at ${count(cell.steps)}`}`),
+    ...(choice.details ? [el("small", {}, `IQM ${figure(cell.iqm)}${range(cell.interval)}`), el("small", {}, test)] : []),
+  ];
 };
-const range = ([low, high]) => (known(low) ? ` [${figures(low, high).join(", ")}]` : "");
 section("scores", (body, controls) => {
   const moment = data.scores[Number(choice.at)] ?? data.scores[0];
-  const slider = el("input", { type: "range", id: "at", min: 0, max: data.scores.length - 1, value: data.scores.length - 1 - Number(choice.at), "aria-label": "Steps at which scores are compared",
-    onchange: () => { choice.at = String(data.scores.length - 1 - Number(slider.value)); changed("scores"); } });
-  controls.replaceChildren(el("label", { class: "pick", for: "at" }, "compare"), slider, el("output", {}, moment.steps === null ? "at the end" : `at ${count(moment.steps)} steps`), tick("details", "IQM and tests"));
+  const last = data.scores.length - 1;
+  const slider = el("input", {
+    type: "range", id: "at", min: 0, max: last, value: last - Number(choice.at), "aria-label": "Steps at which scores are compared",
+    onchange: () => { choice.at = String(last - Number(slider.value)); changed("scores"); },
+  });
+  const when = el("output", {}, moment.steps === null ? "at the end" : `at ${count(moment.steps)} steps`);
+  controls.replaceChildren(el("label", { class: "pick", for: "at" }, "compare"), slider, when, tick("details", "IQM and tests"));
   const [tasks, methods] = [data.tasks.filter(shownTask), methodNames.filter(shownMethod)];
   const cell = (task, method) => {
     const one = moment.cells.find((found) => found.task === task && found.method === method);
     return one ? { value: one.sample[0], content: cellText(one), off: one.provisional } : { value: null, content: "–", off: true };
   };
   if (methods.length > tasks.length) {
-    table(body, "scores-table", [{ title: "Method", text: true }, ...tasks.map((task) => ({ title: task, note: moment.basis[task] }))],
-      methods.map((method) => [{ value: method, content: named(method) }, ...tasks.map((task) => cell(task, method))]));
+    table(body, "scores-table", [text("Method"), ...tasks.map((task) => ({ title: task, note: moment.basis[task] }))],
+      methods.map((method) => [ofMethod(method), ...tasks.map((task) => cell(task, method))]));
   } else {
-    table(body, "scores-table", [{ title: "Task", text: true }, ...methods.map((method) => ({ content: named(method) }))],
+    table(body, "scores-table", [text("Task"), ...methods.map((method) => ({ content: named(method) }))],
       tasks.map((task) => [{ value: task, content: [task, el("small", {}, moment.basis[task])] }, ...methods.map((method) => cell(task, method))]));
   }
 }, () => !alone);
@@ -30,8 +37,9 @@ section("aggregate", (body) => {
   const { methods, levels } = data.aggregates;
   const charts = body.appendChild(el("div", { class: "charts" }));
   const here = methods.filter(({ method }) => shownMethod(method));
-  table(charts, "aggregate-table", [{ title: "Method", text: true }, { title: "IQM" }, { title: "95 % interval" }], here.map(({ method, iqm, interval }) => [
-    { value: method, content: named(method) }, { value: iqm, content: iqm.toFixed(2) }, { value: interval[0], content: known(interval[0]) ? `${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}` : "too few seeds", off: !known(interval[0]) }]));
+  const between = ([low, high]) => (known(low) ? { value: low, content: `${low.toFixed(2)} to ${high.toFixed(2)}` } : { content: "too few seeds", off: true });
+  table(charts, "aggregate-table", [text("Method"), { title: "IQM" }, { title: "95 % interval" }],
+    here.map(({ method, iqm, interval }) => [ofMethod(method), { value: iqm, content: iqm.toFixed(2) }, between(interval)]));
   chart(charts, { title: "Performance profile", x: levels, xName: "normalised score", xFormat: (x) => x.toFixed(2), yName: "share of runs above",
     lines: here.map(({ method, profile }) => ({ name: method, colour: colourOf(method), dash: data.methods[method].dash, y: profile })) });
 }, () => data.aggregates.methods.length > 1);
@@ -52,8 +60,10 @@ section("improvement", (body) => {
       style: `background: color-mix(in srgb, var(${found.probability > 0.5 ? "--more" : "--less"}) ${share}%, var(--surface))`,
     };
   };
-  table(body, "improvement-table", [{ title: "row beats column", text: true }, ...methods.map((method, i) => ({ content: wide ? named(method) : [key(method), ` ${i + 1}`] }))],
-    methods.map((method, i) => [{ value: method, content: wide ? named(method) : [`${i + 1} `, ...named(method)] }, ...methods.map((other) => cell(method, other))]));
+  const heads = methods.map((method, i) => ({ content: wide ? named(method) : [key(method), ` ${i + 1}`] }));
+  const first = (method, i) => ({ value: method, content: wide ? named(method) : [`${i + 1} `, ...named(method)] });
+  table(body, "improvement-table", [text("row beats column"), ...heads],
+    methods.map((method, i) => [first(method, i), ...methods.map((other) => cell(method, other))]));
 }, () => data.improvements.length > 0);
 
 section("sweeps", (body) => {
@@ -61,8 +71,13 @@ section("sweeps", (body) => {
   for (const { task, setting, points } of data.sweeps.filter(shown)) {
     const value = (i) => (Number.isInteger(i) && points[i] ? String(points[i][0]) : "");
     const column = (k) => points.map((point) => point[k]);
-    chart(charts, { title: setting.replace(/[._]/g, " "), note: task, x: points.map((_, i) => i), xName: setting, xFormat: value, xTick: value, xSplits: () => points.map((_, i) => i), xRange: [-0.4, points.length - 0.6],
-      yName: data.scores[0].basis[task], points: true, lines: [{ name: "score", colour: "--ink", y: column(1), low: column(4), high: column(5), tell: (i) => `${pair(points[i][1], points[i][2])} (n = ${points[i][3]})` }] });
+    const x = points.map((_, i) => i); // Values of a setting are seldom evenly spaced, so they stand side by side.
+    const tell = (i) => `${pair(points[i][1], points[i][2])} (n = ${points[i][3]})`;
+    chart(charts, {
+      title: setting.replace(/[._]/g, " "), note: task, x, xName: setting, xFormat: value, xTick: value, xSplits: () => x,
+      xRange: [-0.4, points.length - 0.6], yName: data.scores[0].basis[task], points: true,
+      lines: [{ name: "score", colour: "--ink", y: column(1), low: column(4), high: column(5), tell }],
+    });
   }
 }, () => data.sweeps.some(shown));
 
@@ -83,29 +98,46 @@ const drawMap = (one, steps) => {
   const frame = Math.max(0, one.steps.findLastIndex((at) => at <= steps * (1 + 1e-9)));
   const [rows, edge, side] = [one.maps[frame], 38, 240];
   const cell = side / rows.length;
-  const drawing = svg("svg", { class: "map", viewBox: `0 0 ${edge + side + 2} ${edge + side + 2}`, role: "img", "data-frame": frame, "aria-label": `KL map of ${one.method}, ${one.seed === "mean" ? "mean of the seeds" : `seed ${one.seed}`}` },
-    svg("text", { x: edge + side / 2, y: 11, "text-anchor": "middle" }, "to policy"), svg("text", { x: -edge - side / 2, y: 10, "text-anchor": "middle", transform: "rotate(-90)" }, "from policy"));
+  const word = (x, y, content, more) => svg("text", { x, y, "text-anchor": "middle", ...more }, content);
+  const drawing = svg("svg", {
+    class: "map", viewBox: `0 0 ${edge + side + 2} ${edge + side + 2}`, role: "img", "data-frame": frame,
+    "aria-label": `KL map of ${one.method}, ${one.seed === "mean" ? "mean of the seeds" : `seed ${one.seed}`}`,
+  }, word(edge + side / 2, 11, "to policy"), word(-edge - side / 2, 10, "from policy", { transform: "rotate(-90)" }));
   rows.forEach((row, i) => {
-    drawing.append(svg("text", { x: edge - 6, y: edge + (i + 0.5) * cell + 4, "text-anchor": "end" }, i), svg("text", { x: edge + (i + 0.5) * cell, y: edge - 7, "text-anchor": "middle" }, i));
+    const middle = edge + (i + 0.5) * cell;
+    drawing.append(word(edge - 11, middle + 4, i), word(middle, edge - 7, i));
     row.forEach((value, j) => {
-      const [x, y, fill] = [edge + j * cell, edge + i * cell, i === j ? "var(--sunken)" : known(value) ? heat(value) : "var(--line)"];
-      drawing.append(svg("rect", { x: x + 0.5, y: y + 0.5, width: cell - 1, height: cell - 1, rx: 2, style: `fill: ${fill}` }, svg("title", {}, `from ${i} to ${j}: ${figure(value)}`)));
-      if (i !== j && rows.length <= 6 && known(value)) drawing.append(svg("text", { class: "value", x: x + cell / 2, y: y + cell / 2 + 3.5, "text-anchor": "middle", style: `fill: ${farness(value) > 0.6 ? "#111" : "#fff"}` }, value < 0.995 ? value.toFixed(2).slice(1) : value.toPrecision(2)));
+      const [x, y] = [edge + j * cell, edge + i * cell];
+      const fill = i === j ? "var(--sunken)" : known(value) ? heat(value) : "var(--line)";
+      drawing.append(svg("rect", { x: x + 0.5, y: y + 0.5, width: cell - 1, height: cell - 1, rx: 2, style: `fill: ${fill}` },
+        svg("title", {}, `from ${i} to ${j}: ${figure(value)}`)));
+      if (i === j || rows.length > 6 || !known(value)) return;
+      const ink = { class: "value", style: `fill: ${farness(value) > 0.6 ? "#111" : "#fff"}` };
+      drawing.append(word(x + cell / 2, y + cell / 2 + 3.5, value < 0.995 ? value.toFixed(2).slice(1) : value.toPrecision(2), ink));
     });
     const others = row.map((value, j) => (j === i || !known(value) ? Infinity : value));
     const near = others.indexOf(Math.min(...others));
-    const place = { cx: edge + (near + 0.5) * cell, cy: edge + (i + 0.5) * cell, r: Math.min(cell * 0.46, 17) };
+    const place = { cx: edge + (near + 0.5) * cell, cy: middle, r: Math.min(cell * 0.46, 17) };
     if (Number.isFinite(others[near])) drawing.append(svg("circle", { class: "nearest-edge", ...place }), svg("circle", { class: "nearest", ...place }));
   });
-  return el("figure", { class: "card" }, el("figcaption", {}, ...named(one.method), el("span", { class: "muted" }, `${count(one.steps[frame])} steps`)), drawing);
+  const when = el("span", { class: "muted" }, `${count(one.steps[frame])} steps`);
+  return el("figure", { class: "card" }, el("figcaption", {}, ...named(one.method), when), drawing);
 };
-const seedList = (things, state) => [select("Task", [...new Set(things.map((one) => one.task))].map((task) => [task, task]), state.task, (value) => { state.task = value; }),
-  select("Seed", [...new Set(things.filter((one) => one.task === state.task).map((one) => one.seed))].map((seed) => [seed, seed === "mean" ? "mean of the seeds" : `seed ${seed}`]), state.seed, (value) => { state.seed = value; })];
+/** Lists of the tasks and seeds of `things`, which set `state`. */
+const seedList = (things, state) => {
+  const tasks = new Set(things.map((one) => one.task));
+  const seeds = new Set(things.filter((one) => one.task === state.task).map((one) => one.seed));
+  return [select("Task", [...tasks].map((task) => [task, task]), state.task, (value) => { state.task = value; }),
+    select("Seed", [...seeds].map((seed) => [seed, seed === "mean" ? "mean of the seeds" : `seed ${seed}`]), state.seed, (value) => { state.seed = value; })];
+};
 section("maps", (body, controls) => {
   const here = data.maps.filter((one) => shown(one) && one.task === mapped.task && String(one.seed) === String(mapped.seed));
   const last = Math.max(1, ...here.map((one) => one.steps.at(-1)));
   const grid = body.appendChild(el("div", { class: "maps" }));
-  const slider = el("input", { type: "range", id: "moment", min: 0, max: MOMENTS, value: mapped.moment, "aria-label": "Moment of training", oninput: () => { stop(); move(Number(slider.value)); } });
+  const slider = el("input", {
+    type: "range", id: "moment", min: 0, max: MOMENTS, value: mapped.moment, "aria-label": "Moment of training",
+    oninput: () => { stop(); move(Number(slider.value)); },
+  });
   const clock = el("output", { class: "muted", for: "moment" });
   const move = (moment) => {
     mapped.moment = slider.value = moment;
@@ -125,7 +157,8 @@ section("maps", (body, controls) => {
   controls.replaceChildren(play, slider, clock, ...seedList(data.maps, mapped));
   move(mapped.moment);
   if (!here.length) grid.append(el("p", { class: "empty" }, "No run with this task and seed is shown."));
-  if (distances.length) body.append(el("div", { class: "ramp-legend" }, `near, up to ${figure(nearest)}`, el("span", { class: "ramp", style: `background: linear-gradient(90deg, ${VIRIDIS.join()})` }), `${figure(farthest)} far, logarithmic`));
+  const ramp = el("span", { class: "ramp", style: `background: linear-gradient(90deg, ${VIRIDIS.join()})` });
+  body.append(el("div", { class: "ramp-legend" }, `near, up to ${figure(nearest)}`, ramp, `${figure(farthest)} far, logarithmic`));
 }, () => data.maps.some(shown));
 
 /** What each policy of a run did, by any metric that is logged per policy. */
@@ -133,11 +166,15 @@ const ensembles = data.runs.filter((run) => Object.keys(run.by_policy).length);
 const looked = { task: ensembles[0]?.task, seed: ensembles[0]?.seed, metric: "return" };
 section("policies", (body, controls) => {
   const families = [...new Set(ensembles.flatMap((run) => Object.keys(run.by_policy)))];
-  const runs = ensembles.filter((run) => shownRuns().includes(run) && run.task === looked.task && String(run.seed) === String(looked.seed) && run.by_policy[looked.metric]);
-  controls.replaceChildren(select("Metric", families.map((name) => [name, metricName(name)]), looked.metric, (value) => { looked.metric = value; }), ...seedList(ensembles, looked));
+  const chosen = (run) => run.task === looked.task && String(run.seed) === String(looked.seed) && run.by_policy[looked.metric];
+  const runs = shownRuns().filter((run) => ensembles.includes(run) && chosen(run));
+  const metrics = families.map((name) => [name, metricName(name)]);
+  controls.replaceChildren(select("Metric", metrics, looked.metric, (value) => { looked.metric = value; }), ...seedList(ensembles, looked));
   const charts = body.appendChild(el("div", { class: `charts ${runs.length === 1 ? "one" : ""}` }));
   for (const run of runs) {
-    const lines = run.by_policy[looked.metric].map((y, policy) => ({ y, name: run.population ? `member ${policy}` : policy ? `follower ${policy}` : "leader", colour: policy || run.population ? `--c${(policy + 1) % 8}` : colourOf(run.method), width: policy || run.population ? 1 : 2.6 }));
+    const follower = (policy) => ({ name: run.population ? `member ${policy}` : `follower ${policy}`, colour: `--c${(policy + 1) % 8}`, width: 1 });
+    const leader = { name: "leader", colour: colourOf(run.method), width: 2.6 };
+    const lines = run.by_policy[looked.metric].map((y, policy) => ({ y, ...(policy || run.population ? follower(policy) : leader) }));
     chart(charts, { title: run.method, note: run.name, x: run.x, lines, yName: metricName(looked.metric), ...along("env_steps") });
   }
   if (!runs.length) charts.append(el("p", { class: "empty" }, "No run with this task and seed is shown."));
@@ -145,11 +182,15 @@ section("policies", (body, controls) => {
 }, () => ensembles.some((run) => shownRuns().includes(run)));
 const policyTable = (body, run) => {
   const last = data.maps[0]?.maps.at(-1);
-  const number = (value) => ({ value, content: figure(value) });
   const evaluated = run.deterministic.length > 0;
-  table(body, "policies-table", [{ title: "Policy", text: true }, { title: "In training" }, ...(evaluated ? [{ title: "Evaluated" }, { title: "Sampled" }] : []), ...(last ? [{ title: "KL to leader" }] : [])],
-    run.trained.map((trained, policy) => [{ value: policy, content: policy === run.leader ? el("strong", {}, `${policy}, the leader`) : `${policy}, ${run.population ? "member" : "follower"}` }, number(trained),
-      ...(evaluated ? [number(run.deterministic[policy]), number(run.sampled[policy])] : []), ...(last ? [policy === run.leader ? { value: 0, content: "" } : number(last[policy][run.leader])] : [])]));
+  const name = (policy) => (policy === run.leader ? el("strong", {}, `${policy}, the leader`) : `${policy}, ${run.population ? "member" : "follower"}`);
+  const scores = evaluated ? [{ title: "Evaluated" }, { title: "Sampled" }] : [];
+  table(body, "policies-table", [text("Policy"), { title: "In training" }, ...scores, ...(last ? [{ title: "KL to leader" }] : [])],
+    run.trained.map((trained, policy) => [
+      { value: policy, content: name(policy) }, number(trained),
+      ...(evaluated ? [number(run.deterministic[policy]), number(run.sampled[policy])] : []),
+      ...(last ? [policy === run.leader ? { value: 0, content: "" } : number(last[policy][run.leader])] : []),
+    ]));
 };
 
 const replays = JSON.parse(find("replays").textContent);
@@ -157,7 +198,8 @@ const played = { run: Object.keys(replays)[0], handle: null, drawn: null };
 const recorded = () => data.runs.filter((run) => run.name in replays && shownRuns().includes(run));
 section("replay", (body, controls) => {
   const run = recorded().find((one) => one.name === played.run) ?? recorded()[0];
-  controls.replaceChildren(select("Run", recorded().map((one) => [one.name, one.name]), run.name, (value) => { played.run = value; }), el("span", {}, ...named(run.method), ` on ${run.task}, run ${run.name}`));
+  const list = select("Run", recorded().map((one) => [one.name, one.name]), run.name, (value) => { played.run = value; });
+  controls.replaceChildren(list, el("span", {}, ...named(run.method), ` on ${run.task}, run ${run.name}`));
   played.stage ??= el("div", { id: "replay-stage" });
   body.append(played.stage);
   if (played.drawn === run.name) return;
@@ -167,7 +209,8 @@ section("replay", (body, controls) => {
 /** Policies as they were after so many steps, where the replay has several checkpoints. */
 const replayAt = (steps) => {
   const [replay, run] = [replays[played.drawn], data.runs.find((one) => one.name === played.drawn)];
-  if (played.handle && replay.episodes.some((episode) => (episode.iteration ?? replay.iteration) !== replay.iteration)) played.handle.at((steps / run.env_steps) * replay.iteration);
+  const several = played.handle && replay.episodes.some((episode) => (episode.iteration ?? replay.iteration) !== replay.iteration);
+  if (several) played.handle.at((steps / run.env_steps) * replay.iteration);
 };
 
 section("speed", (body) => {
@@ -175,10 +218,15 @@ section("speed", (body) => {
   const parts = [...new Set(rows.flatMap((row) => Object.keys(row.parts)))];
   const total = (row) => Object.values(row.parts).reduce((sum, value) => sum + value, 0);
   const longest = Math.max(...rows.map(total));
-  const bar = (row) => el("div", { class: "parts", role: "img", "aria-label": Object.entries(row.parts).map(([part, seconds]) => `${part} ${figure(seconds)} s`).join(", "), style: `width: ${(100 * total(row)) / longest}%` },
-    ...Object.entries(row.parts).map(([part, seconds]) => el("span", { class: `p${parts.indexOf(part) % 6}`, title: `${part} ${figure(seconds)} s`, style: `flex: ${seconds / total(row)} 0 0` })));
-  table(body, "speed-table", [{ title: "Task", text: true }, { title: "Method", text: true }, { title: "Steps per second" }, { title: "Seconds of an iteration" }, { title: "Parts", text: true }],
-    rows.map((row) => [{ value: row.task }, { value: row.method, content: named(row.method) }, { value: row.rate, content: count(row.rate) }, { value: total(row), content: figure(total(row) || null) }, { value: total(row), content: bar(row) }]));
+  const bar = (row) => {
+    const told = Object.entries(row.parts).map(([part, seconds]) => [part, `${part} ${figure(seconds)} s`, seconds / total(row)]);
+    const spans = told.map(([part, title, share]) => el("span", { class: `p${parts.indexOf(part) % 6}`, title, style: `flex: ${share} 0 0` }));
+    const look = { class: "parts", role: "img", style: `width: ${(100 * total(row)) / longest}%` };
+    return el("div", { ...look, "aria-label": told.map(([, title]) => title).join(", ") }, ...spans);
+  };
+  table(body, "speed-table", [text("Task"), text("Method"), { title: "Steps per second" }, { title: "Seconds of an iteration" }, text("Parts")],
+    rows.map((row) => [{ value: row.task }, ofMethod(row.method), { value: row.rate, content: count(row.rate) }, number(total(row) || null),
+      { value: total(row), content: bar(row) }]));
   body.append(el("div", { class: "legend" }, ...parts.map((part, i) => el("span", {}, el("i", { class: `p${i % 6}` }), part))));
 }, () => data.speed.some(shown));
 
@@ -186,25 +234,35 @@ section("settings", (body) => data.settings.forEach(({ tasks, methods, rows }, i
   if (!tasks.some(shownTask)) return;
   const kept = methods.map((method, k) => [method, k + 1]).filter(([method]) => shownMethod(method));
   if (data.tasks.length > 1) body.append(el("h3", {}, tasks.join(", ")));
-  table(body, `settings-${i}`, [{ title: "Setting", text: true }, ...kept.map(([method]) => ({ content: named(method), text: true }))],
+  table(body, `settings-${i}`, [text("Setting"), ...kept.map(([method]) => ({ content: named(method), text: true }))],
     rows.map((row) => [{ value: row[0], content: el("code", {}, row[0]) }, ...kept.map(([, k]) => ({ value: row[k] }))]));
 }), () => !alone && data.settings.length > 0);
 
 section("runs", (body) => {
   const any = data.runs.some((run) => run.deterministic.length);
-  const number = (value, off) => ({ value, content: figure(value), off });
-  table(body, "runs-table", [{ title: "Run", text: true }, { title: "Task", text: true }, { title: "Method", text: true }, { title: "Seed" }, { title: "Training score" },
-    ...(any ? [{ title: "Evaluated" }, { title: "Sampled" }] : []), { title: "Steps" }, { title: "Time" }, { title: "Notes", text: true }],
-  shownRuns().map((run) => [{ value: run.name }, { value: run.task }, { value: run.method, content: named(run.method) }, { value: run.seed }, number(run.training, !run.finished),
-    ...(any ? [number(run.deterministic[run.leader]), number(run.sampled[run.leader])] : []), { value: run.env_steps, content: count(run.env_steps) }, { value: run.seconds, content: duration(run.seconds) }, { value: run.notes.join("; "), off: true }]));
+  const scores = [{ title: "Training score" }, ...(any ? [{ title: "Evaluated" }, { title: "Sampled" }] : [])];
+  table(body, "runs-table", [text("Run"), text("Task"), text("Method"), { title: "Seed" }, ...scores, { title: "Steps" }, { title: "Time" }, text("Notes")],
+    shownRuns().map((run) => [
+      { value: run.name }, { value: run.task }, ofMethod(run.method), { value: run.seed }, number(run.training, !run.finished),
+      ...(any ? [number(run.deterministic[run.leader]), number(run.sampled[run.leader])] : []),
+      { value: run.env_steps, content: count(run.env_steps) }, { value: run.seconds, content: duration(run.seconds) },
+      { value: run.notes.join("; "), off: true },
+    ]));
 }, () => !alone);
-section("problems", (body) => body.append(el("ul", {}, ...data.problems.map(([path, sentence]) => el("li", {}, el("code", {}, path), `: ${sentence}`)))), () => data.problems.length > 0);
+section("problems", (body) => {
+  body.append(el("ul", {}, ...data.problems.map(([path, sentence]) => el("li", {}, el("code", {}, path), `: ${sentence}`))));
+}, () => data.problems.length > 0);
 section("next", (body) => {
   const [run] = data.runs;
   const quoted = /^[\w./-]+$/.test(run.path) ? run.path : `'${run.path.replaceAll("'", "'\\''")}'`; // folder names are untrusted
-  const steps = [...(run.finished ? [] : [["the command that started it", "resume from its last checkpoint"]]), ...(run.deterministic.length ? [] : [[`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"]]),
-    [`echelon record ${quoted} --format html`, "watch its policies in 3D; the next report shows them too"], [`echelon play ${quoted}`, "watch and push them live in the browser"],
-    [`echelon compare --tasks ${run.task} --seeds 5`, "train all algorithms with five seeds, and compare: one run says little"]];
+  const resume = ["the command that started it", "resume from its last checkpoint"];
+  const evaluate = [`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"];
+  const steps = [
+    ...(run.finished ? [] : [resume]), ...(run.deterministic.length ? [] : [evaluate]),
+    [`echelon record ${quoted} --format html`, "watch its policies in 3D; the next report shows them too"],
+    [`echelon play ${quoted}`, "watch and push them live in the browser"],
+    [`echelon compare --tasks ${run.task} --seeds 5`, "train all algorithms with five seeds, and compare: one run says little"],
+  ];
   body.append(el("ul", { class: "next" }, ...steps.map(([command, why]) => el("li", {}, el("code", {}, command), el("span", { class: "muted" }, why)))));
 }, () => alone);
 
@@ -216,7 +274,8 @@ const box = (key, text, extra = null) => {
 };
 find("run-list").append(...methodNames.map((method) => {
   const runs = data.runs.filter((run) => run.method === method);
-  return el("div", { class: "method" }, box(`method ${method}`, method, key(method)), el("details", {}, el("summary", { class: "muted" }, runs.length === 1 ? "1 run" : `${runs.length} runs`), ...runs.map((run) => box(`run ${run.name}`, run.name))));
+  const fold = el("summary", { class: "muted" }, runs.length === 1 ? "1 run" : `${runs.length} runs`);
+  return el("div", { class: "method" }, box(`method ${method}`, method, key(method)), el("details", {}, fold, ...runs.map((run) => box(`run ${run.name}`, run.name))));
 }));
 if (data.tasks.length > 1) {
   find("tasks").append(...data.tasks.map((task) => {
@@ -234,16 +293,19 @@ listeners.push(() => {
 find("summary").textContent = data.summary;
 const total = (name) => data.runs.reduce((sum, run) => sum + (run[name] ?? 0), 0);
 const unfinished = data.runs.filter((run) => !run.finished).length;
-const facts = [...(alone ? [[data.runs[0].policies, "policies"]] : [[data.runs.length, "runs"], [unfinished, "unfinished"], [data.tasks.length, "tasks"], [methodNames.length, "methods"]]),
+const several = [[data.runs.length, "runs"], [unfinished, "unfinished"], [data.tasks.length, "tasks"], [methodNames.length, "methods"]];
+const facts = [...(alone ? [[data.runs[0].policies, "policies"]] : several),
   [count(total("env_steps")), "environment steps"], [duration(total("seconds")), "of training"]].filter(([value]) => value);
-find("facts").append(...facts.map(([value, name]) => el("div", {}, el("dt", {}, value === 1 ? name.replace(/ies$/, "y").replace(/s$/, "") : name), el("dd", {}, value))));
+const oneOf = (name) => name.replace(/ies$/, "y").replace(/s$/, "");
+find("facts").append(...facts.map(([value, name]) => el("div", {}, el("dt", {}, value === 1 ? oneOf(name) : name), el("dd", {}, value))));
 document.documentElement.classList.toggle("alone", alone);
 sections.sort((a, b) => (a.place.compareDocumentPosition(b.place) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
 find("contents").append(...sections.filter(({ place }) => place.dataset.name).map(({ link }) => link));
 
-const repaint = () => { document.documentElement.style.colorScheme = document.documentElement.dataset.theme = choice.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"); };
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { repaint(); changed(); });
-find("theme").addEventListener("click", () => { choice.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; repaint(); changed(); });
+const [root, system] = [document.documentElement, matchMedia("(prefers-color-scheme: dark)")];
+const repaint = () => { root.style.colorScheme = root.dataset.theme = choice.theme || (system.matches ? "dark" : "light"); };
+system.addEventListener("change", () => { repaint(); changed(); });
+find("theme").addEventListener("click", () => { choice.theme = root.dataset.theme === "dark" ? "light" : "dark"; repaint(); changed(); });
 repaint();
 if (matchMedia("(max-width: 60rem)").matches) {
   find("selection").open = false;

@@ -1,4 +1,4 @@
-/*! uPlot, https://github.com/leeoniya/uPlot
+/*! uPlot 1.6.32
 
 The MIT License (MIT)
 

@@ -1,44 +1,22 @@
 // The robot: one group per body, the body's primitives inside it, moved to the recorded poses.
 import {
-  BoxGeometry,
-  BufferGeometry,
-  CapsuleGeometry,
-  Color,
-  CylinderGeometry,
-  DoubleSide,
-  EdgesGeometry,
-  Group,
-  Line,
-  LineBasicMaterial,
-  LineSegments,
-  Mesh,
-  MeshStandardMaterial,
-  PlaneGeometry,
-  Quaternion,
-  SphereGeometry,
-  SRGBColorSpace,
-  Vector3,
+  BoxGeometry, BufferGeometry, CapsuleGeometry, Color, CylinderGeometry, DoubleSide, EdgesGeometry, Group, Line, LineBasicMaterial,
+  LineSegments, Mesh, MeshStandardMaterial, PlaneGeometry, Quaternion, SphereGeometry, SRGBColorSpace, Vector3,
 } from "three";
 import { decodePoses } from "./decode.js";
 
 /** MuJoCo's sizes are half lengths and radii, and its long axis is z where three's is y. */
+const SHAPES = {
+  sphere: (a) => new SphereGeometry(a, 40, 28),
+  ellipsoid: (a, b, c) => new SphereGeometry(1, 40, 28).scale(a, b, c),
+  capsule: (a, b) => new CapsuleGeometry(a, 2 * b, 14, 32).rotateX(Math.PI / 2),
+  cylinder: (a, b) => new CylinderGeometry(a, a, 2 * b, 48).rotateX(Math.PI / 2),
+  box: (a, b, c) => new BoxGeometry(2 * a, 2 * b, 2 * c),
+  plane: (a, b) => new PlaneGeometry(2 * a, 2 * b),
+};
 function geometry({ type, size }) {
-  const [a, b, c] = size;
-  switch (type) {
-    case "sphere":
-      return new SphereGeometry(a, 40, 28);
-    case "ellipsoid":
-      return new SphereGeometry(1, 40, 28).scale(a, b, c);
-    case "capsule":
-      return new CapsuleGeometry(a, 2 * b, 14, 32).rotateX(Math.PI / 2);
-    case "cylinder":
-      return new CylinderGeometry(a, a, 2 * b, 48).rotateX(Math.PI / 2);
-    case "box":
-      return new BoxGeometry(2 * a, 2 * b, 2 * c);
-    case "plane":
-      return new PlaneGeometry(2 * a, 2 * b);
-  }
-  throw new Error(`the replay has a geom of an unknown type: ${type}`);
+  if (!SHAPES[type]) throw new Error(`the replay has a geom of an unknown type: ${type}`);
+  return SHAPES[type](...size);
 }
 
 /** A plane without end is the ground, which the stage draws. */
@@ -67,13 +45,8 @@ function mesh(geom, tint) {
   const [r, g, b, own] = geom.rgba;
   const alpha = tint ? own * tint.opacity : own;
   const material = new MeshStandardMaterial({
-    color: tint ? new Color(tint.colour) : new Color().setRGB(r, g, b, SRGBColorSpace),
-    roughness: 0.62,
-    metalness: 0.0,
-    opacity: alpha,
-    transparent: alpha < 1,
-    depthWrite: alpha === 1,
-    side: geom.type === "plane" ? DoubleSide : undefined,
+    color: tint ? new Color(tint.colour) : new Color().setRGB(r, g, b, SRGBColorSpace), roughness: 0.62, metalness: 0.0,
+    opacity: alpha, transparent: alpha < 1, depthWrite: alpha === 1, side: geom.type === "plane" ? DoubleSide : undefined,
   });
   const found = new Mesh(geometry(geom), material);
   found.castShadow = alpha === 1;
@@ -101,10 +74,8 @@ export class Bodies {
       if (!goal || !tint) this.groups[geom.body].add(goal ? outline(geom) : mesh(geom, tint));
     }
     names.forEach((name, body) => { if (isPath(name)) this.root.add(this._trail(body, trail ?? tint.colour)); });
-    this._here = new Vector3();
-    this._next = new Vector3();
-    this._turn = new Quaternion();
-    this._turned = new Quaternion();
+    [this._here, this._next] = [new Vector3(), new Vector3()];
+    [this._turn, this._turned] = [new Quaternion(), new Quaternion()];
   }
 
   /** The whole path of a body, as a line on the ground. */
@@ -143,8 +114,7 @@ export class Bodies {
   /** What is on the screen: position and quaternion (w x y z) of every body, from the matrices that are drawn. */
   shown() {
     return this.groups.map((group, body) => {
-      const position = new Vector3();
-      const turn = new Quaternion();
+      const [position, turn] = [new Vector3(), new Quaternion()];
       group.matrixWorld.decompose(position, turn, new Vector3());
       return { body: this.names[body], pos: position.toArray(), quat: [turn.w, turn.x, turn.y, turn.z] };
     });

@@ -1,4 +1,5 @@
 // EchelonReplay.mount(element, replay, options): draw a replay that echelon/runs/replays.py wrote.
+import { element as make } from "./panel.js";
 import { Player } from "./player.js";
 import style from "./style.css";
 
@@ -11,21 +12,14 @@ const STYLE_ID = "echelon-replay-style";
  * @returns a handle: play, pause, seek(frame), choose(policy), show(view), setTheme(name), poses(), frame(), destroy()
  */
 export function mount(element, replay, options = {}) {
-  if (!document.getElementById(STYLE_ID)) {
-    const sheet = document.createElement("style");
-    sheet.id = STYLE_ID;
-    sheet.textContent = style;
-    document.head.append(sheet);
-  }
-  const root = document.createElement("div");
-  root.className = "echelon-replay";
+  if (!document.getElementById(STYLE_ID)) document.head.append(make("style", { id: STYLE_ID }, style));
+  const root = make("div", { class: "echelon-replay" });
   element.append(root);
   let player;
   try {
     player = new Player(root, replay, options);
   } catch (problem) {
-    root.innerHTML = '<p class="er-problem"></p>';
-    root.firstChild.textContent = `The replay cannot be shown here: ${problem.message}`;
+    root.replaceChildren(make("p", { class: "er-problem" }, `The replay cannot be shown here: ${problem.message}`));
     throw problem;
   }
   return {

@@ -16,11 +16,8 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-function choice(name, options) {
-  const select = element("select", { "aria-label": name, title: name });
-  for (const [value, text] of options) select.append(element("option", { value }, text));
-  return select;
-}
+const choice = (name, options) =>
+  element("select", { "aria-label": name, title: name }, ...options.map(([value, text]) => element("option", { value }, text)));
 
 export class Panel {
   constructor(replay) {
@@ -28,10 +25,7 @@ export class Panel {
     this.play = element("button", { type: "button", class: "er-play" });
     this.slider = element("input", { type: "range", min: 0, step: 1, value: 0, "aria-label": "frame" });
     this.clock = element("span", { class: "er-clock" });
-    this.speed = choice(
-      "speed",
-      SPEEDS.map((speed) => [speed, `${speed}×`]),
-    );
+    this.speed = choice("speed", SPEEDS.map((speed) => [speed, `${speed}×`]));
     this.speed.value = 1;
     this.policy = choice("policy", []);
     const moments = [...new Set(replay.episodes.map((episode) => episode.iteration ?? replay.iteration))];
@@ -45,21 +39,8 @@ export class Panel {
     this.follow.hidden = replay.camera.follow === null;
     this.home = element("button", { type: "button", title: "first view (r)" }, "reset view");
     this.caption = element("div", { class: "er-caption", "aria-live": "polite" });
-    this.bar = element(
-      "div",
-      { class: "er-bar" },
-      this.play,
-      this.slider,
-      this.clock,
-      this.moment,
-      this.policy,
-      this.view,
-      this.speed,
-      this.follow,
-      this.home,
-      this.plots,
-      this.help,
-    );
+    const right = [this.moment, this.policy, this.view, this.speed, this.follow, this.home, this.plots, this.help];
+    this.bar = element("div", { class: "er-bar" }, this.play, this.slider, this.clock, ...right);
     this.title = element("div", { class: "er-title" }, `${replay.task}, ${replay.algo}, iteration ${replay.iteration.toLocaleString("en")}`, element("small", {}, replay.run));
     this.playing(false);
   }

@@ -1,7 +1,7 @@
 // One replay on a page: the clock, what the controls do, and the pictures that are due.
 import { Vector3 } from "three";
 import { Bodies, isGround, isPath } from "./bodies.js";
-import { Panel } from "./panel.js";
+import { element, Panel } from "./panel.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
 
@@ -15,22 +15,12 @@ export class Player {
     this.root = root;
     this.replay = replay;
     this.panel = new Panel(replay);
-    this.frame = 0;
-    this.speed = 1;
-    this.running = false;
-    this.due = true;
-    this.bodies = null;
-    this.view = "one";
+    Object.assign(this, { frame: 0, speed: 1, running: false, due: true, bodies: null, view: "one" });
     this._made = new Map(); // bodies by episode and tint
-    this._labels = document.createElement("div");
-    this._labels.className = "er-labels";
-    this._view = document.createElement("div");
-    this._view.className = "er-view";
-    this.canvas = document.createElement("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", `${replay.task}: drag to turn, scroll to zoom, space to play or pause`);
-    this._view.append(this.canvas, this._labels, this.panel.caption, this.panel.title, this.panel.keys);
+    const label = `${replay.task}: drag to turn, scroll to zoom, space to play or pause`;
+    this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": label });
+    this._labels = element("div", { class: "er-labels" });
+    this._view = element("div", { class: "er-view" }, this.canvas, this._labels, this.panel.caption, this.panel.title, this.panel.keys);
     this.timeline = new Timeline(replay, COLOURS);
     root.replaceChildren(this._view, this.timeline.root, this.panel.bar);
     this.panel.plots.hidden = !this.timeline.known;
@@ -38,9 +28,7 @@ export class Player {
 
     const ground = replay.episodes[0].geoms.find((geom) => geom.body === 0 && isGround(geom));
     this.stage = new Stage(this.canvas, replay.camera, ground ? ground.pos[2] : null);
-    this._start = new Vector3();
-    this._offset = new Vector3();
-    this._moved = new Vector3();
+    [this._start, this._offset, this._moved] = [new Vector3(), new Vector3(), new Vector3()];
     this.follow(replay.camera.follow !== null);
     this.moments = [...new Set(replay.episodes.map((_, index) => this._iteration(index)))].sort((a, b) => a - b);
     this.moment = this.moments.at(-1);
@@ -133,13 +121,8 @@ export class Player {
     if (this.view !== "grid") return;
     const { columns, rows } = Stage.grid(episodes.length, this._view.clientWidth || 3, this._view.clientHeight || 2);
     this._labels.style.gridTemplate = `repeat(${rows}, 1fr) / repeat(${columns}, 1fr)`;
-    this._labels.replaceChildren(...episodes.map((episode) => {
-      const label = document.createElement("span");
-      const mark = document.createElement("i");
-      mark.style.background = COLOURS[episode.policy % COLOURS.length];
-      label.append(mark, `${episode.name} ${Number(episode.total_return.toPrecision(4)).toLocaleString("en")}`);
-      return label;
-    }));
+    this._labels.replaceChildren(...episodes.map(({ policy, name, total_return: total }) => element("span", {},
+      element("i", { style: `background: ${COLOURS[policy % COLOURS.length]}` }), `${name} ${Number(total.toPrecision(4)).toLocaleString("en")}`)));
   }
 
   get last() {
@@ -165,8 +148,7 @@ export class Player {
   }
 
   toggle() {
-    if (this.running) this.pause();
-    else this.play();
+    this[this.running ? "pause" : "play"]();
   }
 
   follow(yes) {
@@ -202,9 +184,7 @@ export class Player {
   destroy() {
     cancelAnimationFrame(this._request);
     this._ending.abort();
-    this._sizes.disconnect();
-    this._sights.disconnect();
-    this._themes.disconnect();
+    for (const watcher of [this._sizes, this._sights, this._themes]) watcher.disconnect();
     for (const made of this._made.values()) made.dispose();
     this.timeline.destroy();
     this.stage.dispose();
@@ -228,13 +208,9 @@ export class Player {
 
   _tick(now) {
     this._request = requestAnimationFrame(this._tick);
-    if (this.hidden) {
-      this._then = null;
-      return;
-    }
-    if (this.running) this._advance(this._then == null ? 0 : (now - this._then) / 1000);
-    this._then = now;
-    if (this.due) this.due = this.stage.draw(this.view === "grid" ? this._cells() : null);
+    if (this.running && !this.hidden) this._advance(this._then == null ? 0 : (now - this._then) / 1000);
+    this._then = this.hidden ? null : now;
+    if (this.due && !this.hidden) this.due = this.stage.draw(this.view === "grid" ? this._cells() : null);
   }
 
   /** Every policy's part of the grid: the camera follows each as it follows the chosen one. */
@@ -266,20 +242,18 @@ export class Player {
     this._ending = new AbortController();
     const on = (target, event, act) => target.addEventListener(event, act, { signal: this._ending.signal });
     on(panel.play, "click", () => this.toggle());
-    on(panel.slider, "input", () => {
+    const stopAt = (frame) => {
       this.pause();
-      this.seek(Number(panel.slider.value));
-    });
+      this.seek(frame);
+    };
+    on(panel.slider, "input", () => stopAt(Number(panel.slider.value)));
     on(panel.speed, "change", () => (this.speed = Number(panel.speed.value)));
     on(panel.policy, "change", () => this.choose(Number(panel.policy.value)));
     on(panel.moment, "change", () => this.at(Number(panel.moment.value)));
     on(panel.view, "change", () => this.show(panel.view.value));
     on(panel.plots, "click", () => this.plots(this.timeline.root.hidden));
     on(panel.help, "click", () => this._help());
-    this.timeline.onseek = (frame) => {
-      this.pause();
-      this.seek(frame);
-    };
+    this.timeline.onseek = stopAt;
     on(panel.follow, "click", () => this.follow(!this.follows));
     on(panel.home, "click", () => this.home());
     on(this.canvas, "keydown", (event) => this._key(event));
@@ -313,8 +287,6 @@ export class Player {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
     const acts = {
       " ": () => this.toggle(),
-      "+": () => this.stage.zoom(0.9),
-      "=": () => this.stage.zoom(0.9),
       "-": () => this.stage.zoom(1 / 0.9),
       ",": () => this.seek(Math.round(this.frame) - 1),
       ".": () => this.seek(Math.round(this.frame) + 1),
@@ -328,6 +300,7 @@ export class Player {
       "?": () => this._help(),
       r: () => this.home(),
     };
+    acts["+"] = acts["="] = () => this.stage.zoom(0.9);
     const arrow = arrows[event.key];
     if (arrow && event.shiftKey) this.stage.pan(0.06 * arrow[0], 0.06 * arrow[1]);
     else if (arrow) this.stage.orbit(0.12 * arrow[0], 0.08 * arrow[1]);

@@ -1,20 +1,7 @@
 // Everything around the robot: renderer, lights with soft shadows, ground with a faint grid, camera.
 import {
-  CanvasTexture,
-  Color,
-  DirectionalLight,
-  Fog,
-  HemisphereLight,
-  Mesh,
-  MeshStandardMaterial,
-  PCFSoftShadowMap,
-  PerspectiveCamera,
-  PlaneGeometry,
-  RepeatWrapping,
-  Scene,
-  SRGBColorSpace,
-  Vector3,
-  WebGLRenderer,
+  CanvasTexture, Color, DirectionalLight, Fog, HemisphereLight, Mesh, MeshStandardMaterial, PCFSoftShadowMap, PerspectiveCamera,
+  PlaneGeometry, RepeatWrapping, Scene, SRGBColorSpace, Vector3, WebGLRenderer,
 } from "three";
 import { OrbitControls } from "three/addons/controls/OrbitControls.js";
 
@@ -30,18 +17,9 @@ function gridTexture(ground, line) {
   pen.fillStyle = ground;
   pen.fillRect(0, 0, size, size);
   pen.strokeStyle = line;
-  for (const [at, width, alpha] of [
-    [0, 6, 1],
-    [size / 2, 3, 0.55],
-  ]) {
-    pen.globalAlpha = alpha;
-    pen.lineWidth = width;
-    pen.beginPath();
-    pen.moveTo(at, 0);
-    pen.lineTo(at, size);
-    pen.moveTo(0, at);
-    pen.lineTo(size, at);
-    pen.stroke();
+  for (const [at, width, alpha] of [[0, 6, 1], [size / 2, 3, 0.55]]) {
+    [pen.globalAlpha, pen.lineWidth] = [alpha, width];
+    pen.stroke(new Path2D(`M${at} 0V${size}M0 ${at}H${size}`));
   }
   const texture = new CanvasTexture(canvas);
   texture.wrapS = texture.wrapT = RepeatWrapping;
@@ -65,22 +43,18 @@ export class Stage {
     this.camera = new PerspectiveCamera(view.fovy, 1.5, this.distance / 50, this.distance * 30);
     this.camera.up.set(0, 0, 1);
     this.controls = new OrbitControls(this.camera, canvas);
-    this.controls.enableDamping = true;
-    this.controls.dampingFactor = 0.12;
-    this.controls.minDistance = this.distance / 20;
-    this.controls.maxDistance = this.distance * 8;
+    const near = { minDistance: this.distance / 20, maxDistance: this.distance * 8 };
+    Object.assign(this.controls, { enableDamping: true, dampingFactor: 0.12, ...near });
 
     this.sky = new HemisphereLight(0xffffff, 0xb9bec8, 1.6);
     this.sky.position.set(0, 0, 1);
     this.sun = new DirectionalLight(0xffffff, 1.9);
     this.sun.castShadow = true;
     this.sun.shadow.mapSize.set(2048, 2048);
-    this.sun.shadow.radius = 5;
-    this.sun.shadow.bias = -0.0002;
-    this.sun.shadow.normalBias = this.distance * 0.002;
+    Object.assign(this.sun.shadow, { radius: 5, bias: -0.0002, normalBias: this.distance * 0.002 });
     const reach = this.distance * 0.75;
-    Object.assign(this.sun.shadow.camera, { left: -reach, right: reach, top: reach, bottom: -reach });
-    Object.assign(this.sun.shadow.camera, { near: this.distance * 0.1, far: this.distance * 6 });
+    const [from, to] = [this.distance * 0.1, this.distance * 6];
+    Object.assign(this.sun.shadow.camera, { left: -reach, right: reach, top: reach, bottom: -reach, near: from, far: to });
     this.scene.add(this.sky, this.sun, this.sun.target);
 
     this.tile = this.distance < 0.4 ? 0.05 : this.distance < 2 ? 0.2 : 1;
@@ -172,10 +146,7 @@ export class Stage {
     const target = this.controls.target;
     this.sun.target.position.copy(target);
     this.sun.position.copy(target).addScaledVector(SUN, this.distance * 2.5);
-    if (this.ground) {
-      this.ground.position.x = Math.round(target.x / this.tile) * this.tile;
-      this.ground.position.y = Math.round(target.y / this.tile) * this.tile;
-    }
+    for (const axis of this.ground ? ["x", "y"] : []) this.ground.position[axis] = Math.round(target[axis] / this.tile) * this.tile;
   }
 
   /** Turn around the target, in radians. */
