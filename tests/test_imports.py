@@ -96,6 +96,13 @@ def test_presets_need_neither_torch_nor_a_simulator() -> None:
     assert loaded_by("from echelon.tasks import TASKS, preset; [preset(task) for task in TASKS]") == []
 
 
+def test_help_and_mistakes_need_no_torch() -> None:
+    for words in (["--help"], ["train", "Hopper", "--updat.clip", "1"], ["train", "Hopper", "--algo", "cp0"]):
+        quiet = "import io, contextlib; from echelon.cli import main"
+        call = f"contextlib.redirect_stdout(io.StringIO()).__enter__(); main({words}); sys.stdout = sys.__stdout__"
+        assert loaded_by(f"{quiet}; {call}") == [], words
+
+
 def test_a_report_needs_no_torch() -> None:
     assert loaded_by("import echelon.commands.report, echelon.report.write, echelon.report.page") == []
 

@@ -33,10 +33,11 @@ class Variant:
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """`config` with other values of some settings, by dotted name."""
+    chosen = config.algo
     for name, value in settings.items():
         group, _, field = name.rpartition(".")
         if not hasattr(config, group or name):
-            raise UserError(f"{group or name} is not a setting of {config.algo}, so this variant cannot change it")
+            raise UserError(f"{group or name} is not a setting of {chosen}, so this variant cannot change it")
         config = replace(
             config, **({group: replace(getattr(config, group), **{field: value})} if group else {name: value})
         )
