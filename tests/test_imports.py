@@ -39,9 +39,9 @@ NEVER = {
 ONLY = {
     "report": {"runs", "algorithms", "config", "console", "errors"},
     "tasks": {"algorithms", "sim", "envs", "config", "errors", "device"},
-    "sim": {"envs", "errors", "device"},
+    "sim": {"errors", "device"},
     "ranks": {"errors"},
-    "envs": {"config", "errors"},
+    "envs": {"sim", "config", "errors"},
     "config": {"errors"},
     "device": set(),
     "errors": set(),

@@ -142,3 +142,25 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vars(made[0]) == expected
     with pytest.raises(UserError, match=r"isaaclab cannot make Isaac-Ant-v0 with dt=0\.0: float division by zero"):
         maker(dataclasses.replace(config, env_arg=("dt=0.0",)))(6, torch.device("cpu"), 3)
+
+
+def test_mjlab_on_cuda_solves_with_our_kernel_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against stand-ins: the solver is installed before the environment is made, on CUDA only, and may be missing."""
+    said = []
+    names = ("mjlab", "mjlab.tasks", "mjlab.envs", "mjlab.tasks.registry", "echelon.sim.newton")
+    _, _, envs, registry, newton = modules = [types.ModuleType(name) for name in names]
+    registry.list_tasks, registry.load_env_cfg = lambda: ["Go"], lambda name: SimpleNamespace(scene=SimpleNamespace())
+    envs.ManagerBasedRlEnv = lambda cfg, device: said.append(device) or Managed(cfg.scene.num_envs)
+    newton.install = lambda: said.append("installed")
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("echelon.sim.newton", newton, raising=False)
+    monkeypatch.delitem(sys.modules, "echelon.envs.mjlab_env", raising=False)
+    from echelon.envs.mjlab_env import make as make_mjlab
+
+    make_mjlab("Go", 2, torch.device("cpu"), 0)
+    make_mjlab("Go", 2, torch.device("cuda"), 0)
+    monkeypatch.delattr("echelon.sim.newton")
+    monkeypatch.setitem(sys.modules, "echelon.sim.newton", None)
+    make_mjlab("Go", 2, torch.device("cuda"), 0)
+    assert said == ["cpu", "installed", "cuda", "cuda"]

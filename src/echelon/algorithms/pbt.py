@@ -16,7 +16,7 @@ from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
 from echelon.algorithms.evolution import BROKEN, Evolution, ranked
 from echelon.algorithms.pbt_settings import Mutable, PbtTrainConfig
 from echelon.algorithms.ppo import actor_loss
-from echelon.envs.contract import Evolvable, State
+from echelon.envs.contract import State
 from echelon.errors import UserError
 from echelon.rollout.layout import Layout
 
@@ -46,8 +46,8 @@ class Population:
     def __init__(self, parts: Parts[PbtTrainConfig]) -> None:
         self.parts, self.leader = parts, 0
         env, layout = parts.env, parts.layout
-        self.objective = env.objective if isinstance(env, Evolvable) else "return"
-        self._scales = env.reward_scales if isinstance(env, Evolvable) else {}
+        self.objective = getattr(env, "objective", "return")
+        self._scales = getattr(env, "reward_scales", {})
         self.vectors = {"learning_rate": parts.update.optimizer.rate} | parts.settings.vectors
         self.vectors |= {SCALE + name: _vector(float(x.flatten()[0]), layout) for name, x in self._scales.items()}
         self.evolution = Evolution(layout.policies, parts.config.pbt, parts.config.seed)

@@ -3,8 +3,16 @@
 An environment holds `num_envs` copies of a task. A copy whose episode ends is reset within the same `step`, so the
 returned observation is always one to act on; `final_obs` holds the observation before the reset.
 
-`Env` is what every environment has. The other protocols are parts it may have besides; what it lacks, training does
-without, and says so where that costs something.
+`Env` is required, the other protocols are optional. An environment may further have these attributes, each used by one
+part of the library and with a default:
+
+* `longest_episode`: control steps after which every episode has ended, if a success restarts the clock.
+* `config`: its settings, with those filled in that were left unset, such as buffer sizes. They are stored with the run.
+* `objective`: the `episode/` metric by which a population compares its members, instead of the return.
+* `reward_scales`: factors of reward terms by name, `[N]` each, which a population may change between steps. They change
+  the return, so only an environment with another objective should have them.
+* `take_faults()`: the first simulations that diverged since the last call: NumPy arrays by name, and the number of the
+  `environment`. Waits for the device; called after a rollout that logged `quarantined`.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +38,7 @@ class Image(NamedTuple):
 
 
 Size = int | tuple[int, ...]
-"""Of a group: how many numbers, or an `Image`, for which `(C, H, W)` will do."""
+"""Size of a group: how many numbers, or an `Image`, for which `(C, H, W)` will do."""
 
 
 def is_image(size: Size) -> bool:
@@ -38,12 +46,12 @@ def is_image(size: Size) -> bool:
 
 
 def shape_of(size: Size) -> tuple[int, ...]:
-    """Of a group in one environment."""
+    """Shape of a group in one environment."""
     return (size,) if isinstance(size, int) else tuple(size[:3])
 
 
 def dtype_of(size: Size) -> torch.dtype:
-    """What a group is stored as."""
+    """Type in which a group is stored."""
     return torch.get_default_dtype() if isinstance(size, int) or any(size[3:]) else torch.uint8
 
 
@@ -80,8 +88,7 @@ class Env(Protocol):
     num_envs: int
     action_dim: int
     episode_length: int
-    """Control steps after which an episode is truncated. If a success restarts the clock, `longest_episode` is the
-    number of control steps after which every episode has ended."""
+    """Control steps after which an episode is truncated."""
     device: torch.device
 
     @property
@@ -104,12 +111,12 @@ class Env(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Optional. With it, a resumed run continues to the bit; without it, new episodes start."""
+    """Optional. With it, a resumed run continues bit for bit; without it, new episodes start."""
 
     def state_dict(self) -> State:
         """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators.
 
-        Empty where it is unknown: new episodes start then, as without it.
+        Empty if unknown: new episodes start then, as without it.
         """
         ...
 
@@ -120,7 +127,7 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """What an environment has besides if its actions are not from -1 to 1."""
+    """Optional. Limits of actions, if they are not -1 and 1."""
 
     action_low: Tensor
     """`[A]`: what an action of -1 stands for. Infinite: `step` gets that action as it was sampled, without a limit."""
@@ -128,8 +135,51 @@ class Bounded(Protocol):
     """`[A]`: what an action of 1 stands for."""
 
 
+@runtime_checkable
+class Simulated(Protocol):
+    """Optional. An environment on a physics engine, which can be shown and whose physics can be timed.
+
+    One without an engine can be shown if its method `drawing()` returns a `Simulated`, whose simulations follow the
+    states of the environment from then on.
+    """
+
+    engine: Any
+    """As in `echelon.sim.contract`."""
+    substeps: int
+    """Physics steps per control step."""
+
+
+@runtime_checkable
+class Capturable(Protocol):
+    """Optional. A `step` that can be captured as a CUDA graph.
+
+    Such a step has fixed shapes and updates its state in place, as `echelon.device.capture` requires.
+    """
+
+    generator: torch.Generator
+    """The source of all random numbers."""
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Context entered while torch records its current stream."""
+        ...
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """Optional. A curriculum: all copies share a difficulty that follows the success of the policy."""
+
+    def adopt(self, state: State, *, fixed: bool) -> None:
+        """Take the difficulty stored in the `state` of another instance of any size; if `fixed`, keep it."""
+        ...
+
+    def join_ranks(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """Let the success of all ranks decide: `mean` averages a tensor over ranks without synchronising with the host.
+        Ranks step together, so all call it equally often."""
+        ...
+
+
 def bounded(env: Env) -> Callable[[Tensor], Tensor]:
-    """What turns sampled actions `[N, A]` into those that `step` takes."""
+    """The map from sampled actions `[N, A]` to those that `step` takes."""
     if not isinstance(env, Bounded):
         return lambda action: action.clamp(-1.0, 1.0)
     low, high = env.action_low.to(env.device), env.action_high.to(env.device)
@@ -146,101 +196,6 @@ def interface_of(env: Env) -> dict[str, Any]:
     if isinstance(env, Bounded):
         bounds = {"low": env.action_low.tolist(), "high": env.action_high.tolist()}
     return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
-
-
-@runtime_checkable
-class Extendable(Protocol):
-    """What an environment has besides if an episode can last longer than `episode_length`."""
-
-    longest_episode: int
-    """Control steps after which every episode has ended, also where a success turns the clock back."""
-
-
-@runtime_checkable
-class Configured(Protocol):
-    """What an environment has besides if it settles settings that were left open, such as the room for contacts."""
-
-    config: object
-    """All of its settings, which are stored with the run."""
-
-
-@runtime_checkable
-class Simulated(Protocol):
-    """What an environment on a physics engine has besides: such a one can be looked at, and its physics timed."""
-
-    engine: Any
-    """As in `echelon.sim.contract`."""
-    substeps: int
-    """Physics steps of a control step."""
-
-
-@runtime_checkable
-class Drawable(Protocol):
-    """What an environment that is not simulated by an engine has besides if it can be looked at all the same."""
-
-    def drawing(self) -> Simulated:
-        """An engine whose simulations are put into the environment's states by every reset and step, from now on."""
-        ...
-
-
-@runtime_checkable
-class Capturable(Protocol):
-    """Also implemented by an environment whose `step` can be captured as a CUDA graph.
-
-    Such a step has fixed shapes and updates its state in place, as `echelon.device.capture` requires.
-    """
-
-    generator: torch.Generator
-    """The source of all random numbers."""
-
-    def capturing(self) -> AbstractContextManager[None]:
-        """Context entered while torch records its current stream."""
-        ...
-
-
-@runtime_checkable
-class Evolvable(Protocol):
-    """Also implemented by an environment that tells a population what to compare members by, and what may differ."""
-
-    objective: str
-    """The `episode/` metric by which policies are compared, or `return`."""
-    reward_scales: dict[str, Tensor]
-    """Factors of reward terms, `[N]` each, that may be changed between steps. They change the return, so only an
-    environment with another objective should offer them."""
-
-
-@runtime_checkable
-class Guarding(Protocol):
-    """Also implemented by an environment that keeps its first simulations that went wrong, to be looked at later."""
-
-    def take_faults(self) -> list[dict[str, Any]]:
-        """Return those since the last call: NumPy arrays by name, and the number of the `environment`. Waits for the
-        device; called after a rollout that logged `quarantined`."""
-        ...
-
-
-@runtime_checkable
-class Adaptive(Protocol):
-    """Also implemented by an environment with a curriculum: its difficulty follows the success of the policy."""
-
-    def adopt(self, state: State) -> None:
-        """Take the difficulty stored in the `state` of another instance, and keep it fixed."""
-        ...
-
-
-@runtime_checkable
-class Shared(Protocol):
-    """Also implemented by an environment whose copies have something in common that changes, such as a curriculum: in a
-    run on several ranks it must be the same on all of them."""
-
-    def join(self, mean: Callable[[Tensor], Tensor]) -> None:
-        """From now on, average what decides over all ranks too: `mean` gives the mean of their tensors, and the host
-        does not wait. All ranks step together, so all call it equally often."""
-        ...
-
-    def go_on_from(self, state: State) -> None:
-        """Take what the copies have in common from the `state` of an instance with another number of them."""
-        ...
 
 
 MakeEnv = Callable[[int, torch.device, int], Env]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.checks import find_fault, require_observations, require_step
-from echelon.envs.contract import Bounded, Env, Extendable, Groups, MakeEnv, Stateful, Step, bounded
+from echelon.envs.contract import Bounded, Env, Groups, MakeEnv, Stateful, Step, bounded
 from echelon.errors import UserError, first_line
 
 LONGEST = 2000
@@ -100,7 +100,7 @@ def _members(env: Env, num_envs: int, device: torch.device, findings: Findings) 
 def _episodes(play: _Play, findings: Findings) -> None:
     """Until every environment has ended an episode: resets, last observations, logs, time."""
     env = play.env
-    longest = env.longest_episode if isinstance(env, Extendable) else env.episode_length
+    longest = getattr(env, "longest_episode", env.episode_length)
     waiting = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     names: set[str] | None = None
     kept_apart, same_elsewhere = False, True

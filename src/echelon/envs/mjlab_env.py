@@ -22,4 +22,15 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
     config = load_env_cfg(name)
     config.scene.num_envs, config.seed = num_envs, seed
     set_fields(config, args)
+    if device.type == "cuda":
+        _use_our_solver()
     return ManagedEnv(ManagerBasedRlEnv(cfg=config, device=str(device)))
+
+
+def _use_our_solver() -> None:
+    """Let `mujoco_warp.step` solve with our fused kernel, for the models and versions that it supports."""
+    try:
+        from echelon.sim import newton
+    except ImportError:  # a MuJoCo Warp with other parts
+        return
+    newton.install()

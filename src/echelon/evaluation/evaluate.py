@@ -11,7 +11,7 @@ from torch import Tensor
 
 from echelon.config.checks import choose_device
 from echelon.config.ranges import COUNT, require
-from echelon.envs.contract import Env, Extendable, MakeEnv
+from echelon.envs.contract import Env, MakeEnv
 from echelon.evaluation.trained import Trained
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.checkpoint import Which
@@ -128,8 +128,7 @@ def _first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) 
     player.reset()
     running = torch.ones(env.num_envs, device=env.device)
     figures = {name: torch.zeros_like(running) for name in ("return", "length", "terminated")}
-    longest = env.longest_episode if isinstance(env, Extendable) else env.episode_length
-    for t in range(longest):
+    for t in range(getattr(env, "longest_episode", env.episode_length)):
         if t % CHECK_END_EVERY == 0 and not running.any():
             break
         step = player.act(noise())

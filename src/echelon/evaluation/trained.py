@@ -66,7 +66,7 @@ class Trained:
                 "own, pass the same make_env"
             )
         if isinstance(env, Adaptive):
-            env.adopt(self.env_state)
+            env.adopt(self.env_state, fixed=True)
         return env
 
     def name(self, policy: int) -> str:

@@ -7,6 +7,7 @@ those of the last substep itself, and zero in a simulation whose state was set s
 precision, so tasks cast with `.float()`.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -14,7 +15,8 @@ import mujoco
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import State
+State = Mapping[str, object]
+"""What a checkpoint stores, as in `echelon.envs.contract`."""
 
 MAX_SPEED = 1e4
 """Velocity in m/s or rad/s at which every engine counts a simulation as diverged.

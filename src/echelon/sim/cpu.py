@@ -23,9 +23,8 @@ import torch
 from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 from torch import Tensor
 
-from echelon.envs.contract import State
 from echelon.errors import UserError
-from echelon.sim.contract import MAX_SPEED
+from echelon.sim.contract import MAX_SPEED, State
 from echelon.sim.sensors import acceleration_sensors
 
 _NONE, _VEL = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL"))

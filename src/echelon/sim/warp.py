@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from echelon.device.compile_progress import announced
-from echelon.envs.contract import State
 from echelon.errors import UserError, install
-from echelon.sim.contract import MAX_SPEED
+from echelon.sim.contract import MAX_SPEED, State
 from echelon.sim.sensors import acceleration_sensors
 
 try:

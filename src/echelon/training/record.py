@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from echelon.envs.contract import Guarding
 from echelon.logging.metrics import MetricsWriter
 from echelon.logging.trouble import TroubleWatch
 from echelon.runs.distances import DistanceWriter
@@ -91,8 +90,7 @@ def record_faults(trainer: Trainer, metrics: Mapping[str, float], record: NoReco
     """Write simulations that went wrong in an iteration, of all ranks, each with the policy that drove it."""
     if metrics.get("env/quarantined", 0.0) <= 0:
         return
-    found: list[dict[str, Any]] = []
-    if isinstance(trainer.env, Guarding):
-        found = with_policies(trainer.env.take_faults(), trainer.layout.policy_id.tolist())
+    take_faults = getattr(trainer.env, "take_faults", list)
+    found = with_policies(take_faults(), trainer.layout.policy_id.tolist())
     everywhere = [fault for rank in trainer.ranks.gather(found) for fault in rank]
     trainer.ranks.attempt(lambda: record.write_faults(trainer.iteration, everywhere))

@@ -3,7 +3,7 @@
 import math
 
 from echelon.console.view import View
-from echelon.envs.contract import Shared, Stateful
+from echelon.envs.contract import Adaptive, Stateful
 from echelon.errors import UserError, first_line
 from echelon.runs import checkpoint
 from echelon.runs.checkpoint import Checkpoint
@@ -89,8 +89,8 @@ def _begin_episodes(trainer: Trainer, found: Checkpoint) -> None:
     """Start new episodes, because another number of ranks divides the environments differently; what they share, such
     as a curriculum, is kept."""
     state = found.state["trainer"]["env"]
-    if isinstance(trainer.env, Shared) and state:
-        trainer.env.go_on_from(state)
+    if isinstance(trainer.env, Adaptive) and state:
+        trainer.env.adopt(state, fixed=False)
     trainer.collector.reset()
 
 

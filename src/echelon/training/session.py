@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from echelon.config import TaskConfig, TrainConfig
 from echelon.console.view import View
-from echelon.envs.contract import Configured, Env
+from echelon.envs.contract import Env
 from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -100,9 +100,10 @@ class Session:
 
 def with_env_settings(config: TrainConfig, folder: RunFolder, env: Env | None) -> tuple[TrainConfig, RunFolder]:
     """`config` with the settings that the environment chose where they were left open; stored in the folder too."""
-    if not isinstance(env, Configured) or not isinstance(env.config, TaskConfig) or env.config == config.env:
+    settings = getattr(env, "config", None)
+    if not isinstance(settings, TaskConfig) or settings == config.env:
         return config, folder
-    config = dataclasses.replace(config, env=env.config)
+    config = dataclasses.replace(config, env=settings)
     return config, folder.with_config(config)
 
 

@@ -16,7 +16,7 @@ from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.randomness import Source, generators_of
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
-from echelon.envs.contract import Capturable, Env, Shared, State, Stateful, interface_of
+from echelon.envs.contract import Adaptive, Capturable, Env, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, compute_targets
@@ -78,8 +78,8 @@ class Trainer:
         self.plan = plan or make_plan(make_layout(config, device, ranks), config)
         self.layout = self.plan.layout
         self.ranks = ranks = self.layout.ranks
-        if isinstance(env, Shared):
-            env.join(ranks.mean)
+        if isinstance(env, Adaptive):
+            env.join_ranks(ranks.mean)
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from echelon.diagnostics.divergence import gaussian_kl
-from echelon.envs.contract import Drawable, Env, Simulated, Step
+from echelon.envs.contract import Env, Simulated, Step
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
 from echelon.models.actor_critic import Output
@@ -59,11 +59,10 @@ class Performer:
     @property
     def simulated(self) -> Simulated:
         """The environment or its drawing: whichever has an engine to show."""
-        if isinstance(self.env, Drawable):
-            return self.env.drawing()
-        if not isinstance(self.env, Simulated):
+        shown = drawing() if (drawing := getattr(self.env, "drawing", None)) else self.env
+        if not isinstance(shown, Simulated):
             raise UserError(f"{type(self.env).__name__} is not simulated by MuJoCo, so there are no bodies to show")
-        return self.env
+        return shown
 
     @property
     def control_s(self) -> float:

@@ -100,20 +100,16 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         """Control steps after which every episode has ended, however often its clock restarted."""
         return self.config.max_successes * self.episode_length
 
-    def adopt(self, state: State) -> None:
-        """Take the tolerance that training had reached in `state`, and keep it fixed."""
-        self.tolerance.value.copy_(state["kept"]["tolerance"])  # pyright: ignore[reportIndexIssue]
-        self.tolerance.fixed = True
-
-    def join(self, mean: Callable[[Tensor], Tensor]) -> None:
-        """All ranks have the same tolerance, by the successes of all."""
-        self.tolerance.mean_of_ranks = mean
-
-    def go_on_from(self, state: State) -> None:
-        """Take the tolerance that training had reached in `state`."""
+    def adopt(self, state: State, *, fixed: bool) -> None:
+        """Take the tolerance that training had reached in `state`; if `fixed`, keep it."""
         kept: Any = state["kept"]
         for name in self.curriculum:
             self.kept[name].copy_(kept[name])
+        self.tolerance.fixed = fixed
+
+    def join_ranks(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """All ranks have the same tolerance, by the successes of all."""
+        self.tolerance.mean_of_ranks = mean
 
     def model(self) -> mujoco.MjModel:
         return scene.build(self.place)
