@@ -18,7 +18,7 @@ all policies would leave together. docs/flock.md says what was learned with it.
 import math
 import sys
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -41,9 +41,9 @@ TOLERANCE = 0.1
 class FormationConfig:
     """How far followers stand from their leader."""
 
-    ess: float = 0.9
+    ess: Annotated[float, Range(low=0, high=1, open_low=True, open_high=True)] = 0.9
     """ESS of a follower's rows under the leader. Between Gaussians of one covariance at distance d it is exp(-2d)."""
-    strength: float = 0.2
+    strength: Annotated[float, NOT_NEGATIVE] = 0.2
     """Weight c of the term that keeps them there."""
 
 
@@ -52,11 +52,6 @@ class FlockTrainConfig(TrainConfig):
     """One run of a flock: its own settings are flags and stand in config.json like all others."""
 
     formation: FormationConfig = field(default_factory=FormationConfig)
-
-    ranges: ClassVar[dict[str, Range]] = {
-        "formation.ess": Range(low=0, high=1, open_low=True, open_high=True),
-        "formation.strength": NOT_NEGATIVE,
-    }
 
 
 def actor_loss(batch: Batch, config: FlockTrainConfig) -> ActorLoss:

@@ -2,10 +2,10 @@
 
 import typing
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 from echelon.config import TrainConfig
-from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, SHARE, Range
+from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, SHARE
 
 POLICIES = 6
 """Of an ensemble or a population, unless set."""
@@ -27,27 +27,27 @@ Mutable = Literal[
 class PbtConfig:
     """Population-based training: now and then the worst members copy the best, and try other hyperparameters."""
 
-    interval: int = 20_000_000
+    interval: Annotated[int, COUNT] = 20_000_000
     """Environment steps of each member between two checks of who does badly."""
-    initial_delay: int = 200_000_000
+    initial_delay: Annotated[int, NOT_NEGATIVE] = 200_000_000
     """Environment steps of each member before anybody is replaced."""
-    wait: int = 50_000_000
+    wait: Annotated[int, NOT_NEGATIVE] = 50_000_000
     """Environment steps a member is left alone after it was replaced."""
-    worst_fraction: float = 0.3
+    worst_fraction: Annotated[float, FRACTION] = 0.3
     """Share of the members that may be replaced at a check, rounded up."""
-    best_fraction: float = 0.3
+    best_fraction: Annotated[float, FRACTION] = 0.3
     """Share of the members they copy, rounded up."""
-    threshold_std: float = 0.5
+    threshold_std: Annotated[float, NOT_NEGATIVE] = 0.5
     """A donor is copied if its objective is better by more than this many standard deviations of the population's."""
-    threshold_share: float = 0.05
+    threshold_share: Annotated[float, NOT_NEGATIVE] = 0.05
     """And by more than this share of the donor's objective; else the member keeps its weights."""
-    mutation_probability: float = 0.15
+    mutation_probability: Annotated[float, SHARE] = 0.15
     """Chance of each hyperparameter of a replaced member to change."""
-    mutation_low: float = 1.1
+    mutation_low: Annotated[float, FACTOR] = 1.1
     """Smallest factor by which a hyperparameter is multiplied or divided."""
-    mutation_high: float = 1.5
+    mutation_high: Annotated[float, FACTOR] = 1.5
     """Largest such factor."""
-    discount_high: float = 1.2
+    discount_high: Annotated[float, FACTOR] = 1.2
     """Largest factor for the discount, whose 1 - γ is multiplied or divided."""
     mutate_at_start: bool = True
     """Let every member start from hyperparameters that have mutated once."""
@@ -60,20 +60,6 @@ class PbtTrainConfig(TrainConfig):
     """One run of PBT."""
 
     pbt: PbtConfig = field(default_factory=PbtConfig)
-
-    ranges: ClassVar[dict[str, Range]] = {
-        "pbt.interval": COUNT,
-        "pbt.initial_delay": NOT_NEGATIVE,
-        "pbt.wait": NOT_NEGATIVE,
-        "pbt.worst_fraction": FRACTION,
-        "pbt.best_fraction": FRACTION,
-        "pbt.threshold_std": NOT_NEGATIVE,
-        "pbt.threshold_share": NOT_NEGATIVE,
-        "pbt.mutation_probability": SHARE,
-        "pbt.mutation_low": FACTOR,
-        "pbt.mutation_high": FACTOR,
-        "pbt.discount_high": FACTOR,
-    }
 
 
 def short_run_pbt(env_steps: int, members: int = POLICIES) -> PbtConfig:

@@ -4,50 +4,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from echelon.config import ForeignSettings, ForeignTrainConfig, TrainConfig, from_dict, to_dict
-from echelon.config.ranges import ANY, COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, require
+from echelon.config.ranges import ANY, ranges_of, require
 from echelon.config.spelling import spelling
 from echelon.errors import UserError, require_package
 
 if TYPE_CHECKING:
     import torch
-
-RANGES: dict[str, Range] = {
-    "policies": COUNT.up_to(1024),
-    "num_envs": COUNT.up_to(10**7),
-    "iterations": COUNT.up_to(10**9),
-    "env_steps": COUNT.up_to(10**15),
-    "seed": Range(low=0, high=2**32 - 1),
-    "threads": Range(low=1, high=1024),
-    "checkpoint_every": COUNT.up_to(10**9),
-    "keep_checkpoints": COUNT.up_to(10**6),
-    "model.hidden": COUNT.up_to(2**16),
-    "model.lstm": NOT_NEGATIVE.up_to(2**16),
-    "model.phi_dim": COUNT.up_to(2**16),
-    "model.obs_clip": POSITIVE,
-    "model.max_sigma": POSITIVE,
-    "model.initial_sigma": POSITIVE,
-    "model.channels": COUNT.up_to(2**12),
-    "update.horizon": COUNT.up_to(10**5),
-    "update.sequence": COUNT.up_to(10**5),
-    "update.mini_epochs": COUNT.up_to(1000),
-    "update.minibatch_envs": Range(low=1e-7).up_to(10**6),  # a row of the most environments
-    "update.minibatches": COUNT.up_to(10**6),
-    "update.discount": SHARE,
-    "update.gae_lambda": SHARE,
-    "update.clip": POSITIVE,
-    "update.critic_coef": NOT_NEGATIVE,
-    "update.bounds_coef": NOT_NEGATIVE,
-    "update.grad_norm": POSITIVE,
-    "update.learning_rate": POSITIVE.up_to(10**6),
-    "update.kl_threshold": POSITIVE,
-    "ensemble.own_weight": NOT_NEGATIVE,
-    "ensemble.borrow_weight": NOT_NEGATIVE,
-    "ensemble.loss_scale": POSITIVE,
-    "diagnostics.every": NOT_NEGATIVE,
-    "diagnostics.states": COUNT.up_to(10**7),
-}
-"""Allowed range by field; every other number must be finite, and at most 1e12. Settings of tasks (`TaskConfig.check`)
-and algorithms (`TrainConfig.ranges`) have their own."""
 
 
 def validate(config: TrainConfig) -> None:
@@ -71,9 +33,7 @@ def validate(config: TrainConfig) -> None:
 
 def check_ranges(config: TrainConfig) -> None:
     """Raise a `UserError` for the first number that is out of its range; stored settings are checked too."""
-    ranges = dict(RANGES)
-    for kind in type(config).__mro__:
-        ranges |= vars(kind).get("ranges", {})
+    ranges = ranges_of(config)
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
         if name in ranges and not numbers:

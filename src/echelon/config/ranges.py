@@ -1,7 +1,9 @@
-"""Allowed ranges of numbers among the settings, and the sentence for a value outside."""
+"""Allowed ranges of numbers among the settings, `Annotated[float, POSITIVE]`, and the sentence for a value outside."""
 
 import math
-from dataclasses import dataclass, replace
+import typing
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from echelon.config.spelling import spelling
 from echelon.errors import UserError
@@ -60,3 +62,18 @@ def require(name: str, value: float, allowed: Range) -> None:
         end = f"at most {allowed.ceiling:,.15g}" if value > 0 else f"at least {-allowed.ceiling:,.15g}"
         raise UserError(f"{spelling(name)} must be {end}, not {text}")
     raise UserError(f"{spelling(name)} must be {allowed}, not {text}")
+
+
+def ranges_of(config: Any, group: str = "") -> dict[str, Range]:
+    """The ranges in the annotations of a config's fields, by dotted name. An overridden field keeps its range unless
+    it is given another."""
+    found: dict[str, Range] = {}
+    for kind in reversed(type(config).__mro__):
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+            for extra in getattr(hint, "__metadata__", ()):
+                if isinstance(extra, Range):
+                    found[group + name] = extra
+    for field in fields(config):
+        if is_dataclass(value := getattr(config, field.name)):
+            found |= ranges_of(value, f"{group}{field.name}.")
+    return found

@@ -1,7 +1,8 @@
 """Settings of a run: frozen data, one docstring a field, complete in `config.json`.
 
-Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A task's own settings are
-the `env` part, whose class belongs to the task. An algorithm with settings of its own derives a class from
+Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A range in its annotation
+(`Annotated[float, POSITIVE]`) is checked before a run starts; any other number must be finite. A task's own settings
+are the `env` part, whose class belongs to the task. An algorithm with settings of its own derives a class from
 `TrainConfig` (`echelon.algorithms.settings`).
 """
 
@@ -9,11 +10,11 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from echelon.config.ranges import Range, require
+from echelon.config.ranges import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range
 from echelon.errors import UserError, nearest
 
 T = TypeVar("T")
@@ -23,14 +24,8 @@ T = TypeVar("T")
 class TaskConfig:
     """Settings of a task. Each task derives its own."""
 
-    ranges: ClassVar[dict[str, Range]] = {}
-    """Allowed range by field; any other number must be finite."""
-
     def check(self) -> None:
-        """Raise a `UserError` for the first setting that no episode could be played with."""
-        for name, allowed in self.ranges.items():
-            if (value := getattr(self, name)) is not None:
-                require(f"env.{name}", value, allowed)
+        """Raise a `UserError` for settings that no episode can be played with, beyond the ranges of single fields."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +40,23 @@ class ForeignSettings(TaskConfig):
 class ModelConfig:
     """The actor-critic network, shared by all policies."""
 
-    hidden: tuple[int, ...] = (256, 128, 64)
+    hidden: Annotated[tuple[int, ...], COUNT.up_to(2**16)] = (256, 128, 64)
     """Widths of the layers between the input (or the LSTM) and the heads."""
     activation: Literal["elu", "relu", "silu", "tanh"] = "elu"
     """What follows each of these layers. ELU has a kernel of its own on CUDA."""
-    channels: tuple[int, ...] = (16, 32, 32)
+    channels: Annotated[tuple[int, ...], COUNT.up_to(2**12)] = (16, 32, 32)
     """Channels of the convolutions, 3 by 3 with stride 2, that images pass before these layers."""
     encoder: str | None = None
     """A network of your own before these layers instead, `mypackage.module:make`; see docs/networks.md."""
-    lstm: int = 0
+    lstm: Annotated[int, NOT_NEGATIVE.up_to(2**16)] = 0
     """Units of an LSTM before those layers; 0 for none."""
-    phi_dim: int = 32
+    phi_dim: Annotated[int, COUNT.up_to(2**16)] = 32
     """Size of the learned vector that tells the shared network which policy it is. Unused with one policy."""
-    obs_clip: float = 5.0
+    obs_clip: Annotated[float, POSITIVE] = 5.0
     """Normalised observations are clipped to this magnitude."""
-    initial_sigma: float = 1.0
+    initial_sigma: Annotated[float, POSITIVE] = 1.0
     """Every policy's sigma at the start."""
-    max_sigma: float | None = 2.0
+    max_sigma: Annotated[float | None, POSITIVE] = 2.0
     """Upper end of every policy's sigma; None for no end. Actions end at ±1, so beyond 2 nearly all lie at an end."""
 
 
@@ -69,39 +64,39 @@ class ModelConfig:
 class UpdateConfig:
     """What all algorithms have in common: targets, surrogate, critic, step size."""
 
-    horizon: int = 16
+    horizon: Annotated[int, COUNT.up_to(10**5)] = 16
     """Control steps collected from every environment per iteration."""
-    sequence: int = 16
+    sequence: Annotated[int, COUNT.up_to(10**5)] = 16
     """Length of the sequences an LSTM is trained on; divides the horizon. Unused without an LSTM."""
-    mini_epochs: int = 5
+    mini_epochs: Annotated[int, COUNT.up_to(1000)] = 5
     """Passes over the collected data per iteration."""
-    minibatch_envs: float = 4.0
+    minibatch_envs: Annotated[float, Range(low=1e-7).up_to(10**6)] = 4.0
     """Rows in a minibatch, as a multiple of the number of environments."""
-    minibatches: int | None = None
+    minibatches: Annotated[int | None, COUNT.up_to(10**6)] = None
     """Minibatches per pass, instead of the number that follows from their rows. Sets the optimizer steps."""
-    discount: float = 0.99
+    discount: Annotated[float, SHARE] = 0.99
     """Discount factor γ."""
-    gae_lambda: float = 0.95
+    gae_lambda: Annotated[float, SHARE] = 0.95
     """Smoothing τ of the generalised advantage estimate."""
     reward_scale: float = 1.0
     """Factor on the environment's reward before anything is learned from it."""
     timeout_bootstrap: Literal["final_obs", "current_obs", "none"] = "final_obs"
     """Value added where the time limit ends an episode: V(final_obs), the reference's V(s_t), or nothing."""
-    clip: float = 0.2
+    clip: Annotated[float, POSITIVE] = 0.2
     """Clip range ε of the policy ratio and of the value change."""
-    critic_coef: float = 4.0
+    critic_coef: Annotated[float, NOT_NEGATIVE] = 4.0
     """Weight of the value loss; half of it multiplies the squared error."""
-    bounds_coef: float = 1e-4
+    bounds_coef: Annotated[float, NOT_NEGATIVE] = 1e-4
     """Weight of the penalty on action means beyond ±1.1."""
     entropy_coef: float = 0.0
     """Entropy bonus of every policy alike."""
     entropy_scale: float = 0.0
     """Entropy bonus of the ensemble: policy k of M gets half of it times k/(M-1), so the leader gets none."""
-    grad_norm: float = 1.0
+    grad_norm: Annotated[float, POSITIVE] = 1.0
     """Global gradient norm above which gradients are scaled down."""
-    learning_rate: float = 5e-4
+    learning_rate: Annotated[float, POSITIVE.up_to(10**6)] = 5e-4
     """Step size at the start; the KL rule moves it from there."""
-    kl_threshold: float = 0.016
+    kl_threshold: Annotated[float, POSITIVE] = 0.016
     """Target κ* of the KL rule: above twice it the rate falls by 1.5, below half of it the rate rises by 1.5."""
     rate_schedule: Literal["mini_epoch", "minibatch", "fixed"] = "mini_epoch"
     """When the KL rule acts on the learning rate."""
@@ -123,11 +118,11 @@ class EnsembleConfig:
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
     """Rows normalised together: all, a group, or a learner's of one source; centred: its mean, the group's scale."""
-    loss_scale: float = 1.0
+    loss_scale: Annotated[float, POSITIVE] = 1.0
     """Factor on the whole loss. CPO averages over 2M blocks of rows, SAPG over M+1: 2M/(M+1) gives SAPG's scale."""
-    own_weight: float = 1.0
+    own_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """Weight of the surrogate on `own` rows."""
-    borrow_weight: float = 1.0
+    borrow_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """Weight of the surrogate on `leader_borrows` rows."""
 
 
@@ -135,18 +130,15 @@ class EnsembleConfig:
 class DiagnosticsConfig:
     """Measurements of how far the policies are apart."""
 
-    every: int = 10
+    every: Annotated[int, NOT_NEGATIVE] = 10
     """Iterations between two measurements; 0 for none."""
-    states: int = 512
+    states: Annotated[int, COUNT.up_to(10**7)] = 512
     """States per policy that the KL matrix and the importance weights are measured on."""
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """One run."""
-
-    ranges: ClassVar[dict[str, Range]] = {}
-    """Allowed range of the algorithm's own settings, by dotted name."""
 
     # Fixed: the command line takes the task by position, because its preset decides what the flags default to.
     task: Annotated[str, tyro.conf.Fixed] = "CartpoleSwingup"
@@ -161,25 +153,25 @@ class TrainConfig:
     """Settings to start from: the best this project has found for the task, or the paper's. A variant changes these."""
     variant: tuple[str, ...] = ()
     """Named changes of the preset, one after the other (`echelon variants` lists them). Flags win over them."""
-    policies: int | None = None
+    policies: Annotated[int | None, COUNT.up_to(1024)] = None
     """Policies M: one leader and M-1 followers, or members of a population; the algorithm's own by default."""
-    num_envs: int = 256
+    num_envs: Annotated[int, COUNT.up_to(10**7)] = 256
     """Environments simulated side by side."""
     envs_per_policy: tuple[int, ...] = ()
     """Environments of each policy, the leader's first; divided evenly unless given."""
-    iterations: int | None = None
+    iterations: Annotated[int | None, COUNT.up_to(10**9)] = None
     """Iterations to train for; or give `env_steps`."""
-    env_steps: int = 1_000_000
+    env_steps: Annotated[int, COUNT.up_to(10**15)] = 1_000_000
     """Environment steps to train for, rounded up to whole iterations."""
     until: str | None = None
     """Stop earlier, once a metric passes a value: `return/leader>=500`."""
     start_from: str | None = None
     """Run whose networks a new run begins with; `--from RUN` for short."""
-    seed: int = 0
+    seed: Annotated[int, Range(low=0, high=2**32 - 1)] = 0
     """Decides everything random."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto takes CUDA where there is one."""
-    threads: int = 1
+    threads: Annotated[int, Range(low=1, high=1024)] = 1
     """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
     capture: bool = True
     """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
@@ -189,9 +181,9 @@ class TrainConfig:
     """Precision of matrix products on CUDA; bf16 concerns the trunks, from FP32 weights. All else is FP32 or better."""
     out: str | None = None
     """Run folder; named after task, algorithm or variant, and seed unless given. An existing one is resumed."""
-    checkpoint_every: int = 50
+    checkpoint_every: Annotated[int, COUNT.up_to(10**9)] = 50
     """Iterations between two checkpoints."""
-    keep_checkpoints: int = 3
+    keep_checkpoints: Annotated[int, COUNT.up_to(10**6)] = 3
     """Newest checkpoints kept, besides the best."""
     wandb: Literal["off", "online", "offline"] = "off"
     """Metrics to Weights & Biases too; needs the wandb extra. They are always in metrics.jsonl and TensorBoard."""

@@ -1,23 +1,21 @@
 """Settings that every task on MuJoCo has. Like every `settings.py`, it imports neither torch nor a simulator."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 from echelon.config import TaskConfig
-from echelon.config.ranges import COUNT, Range
+from echelon.config.ranges import COUNT
 
 
 @dataclass(frozen=True)
 class MujocoTaskConfig(TaskConfig):
     """Settings that every MuJoCo task has."""
 
-    episode_length: int = 250
+    episode_length: Annotated[int, COUNT] = 250
     """Control steps after which an episode is truncated."""
-    contacts: int | None = None
+    contacts: Annotated[int | None, COUNT] = None
     """Contact buffer of a simulation on CUDA; found by a probe if unset, and then stored with the run."""
-    constraints: int | None = None
+    constraints: Annotated[int | None, COUNT] = None
     """Constraint rows in the buffer of a simulation on CUDA, likewise."""
     physics: Literal["fused", "stock"] = "fused"
     """On CUDA: a few kernels for a whole substep, or MuJoCo Warp's own, for comparison."""
-
-    ranges: ClassVar[dict[str, Range]] = {"episode_length": COUNT, "contacts": COUNT, "constraints": COUNT}

@@ -1,7 +1,7 @@
 """Settings of the four AllegroKuka tasks; the presets are the paper's."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.algorithms.settings import Preset
@@ -25,9 +25,9 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Constraint rows in the buffer of a simulation on CUDA, likewise."""
     keypoints: Literal[1, 4] = 4
     """Points of the object that must match the goal's: its centre, or four that also fix its orientation."""
-    success_steps: int = 1
+    success_steps: Annotated[int, COUNT] = 1
     """Steps near the goal, not necessarily in a row, that make a success."""
-    max_successes: int = 50
+    max_successes: Annotated[int, COUNT] = 50
     """Number of successes that ends an episode."""
     replace_object: bool = False
     """Put the object back on the table after a success."""
@@ -37,11 +37,11 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Actions change the arm's target angles; if False they are the targets, as they always are for the fingers."""
     tolerance: float = 0.075
     """Success tolerance at the start of training, in metres; keypoints must be within 1.5 times it."""
-    target_tolerance: float = 0.01
+    target_tolerance: Annotated[float, POSITIVE] = 0.01
     """Smallest tolerance, in metres."""
     tolerance_shrink: float = 0.9
     """Factor of the tolerance at each change."""
-    tolerance_interval: int = 3000
+    tolerance_interval: Annotated[int, COUNT] = 3000
     """Least control steps between two changes of the tolerance."""
     tolerance_successes: float = 3.0
     """Mean successes per episode at which the tolerance shrinks."""
@@ -68,15 +68,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
     hand_speed_weight: float = -0.0003
     """Weight of the sum of the hands' absolute joint velocities, in rad/s."""
 
-    ranges = MujocoTaskConfig.ranges | {
-        "success_steps": COUNT,
-        "max_successes": COUNT,
-        "tolerance_interval": COUNT,
-        "target_tolerance": POSITIVE,
-    }
-
     def check(self) -> None:
-        super().check()
         if self.target_tolerance > self.tolerance:
             raise UserError(
                 f"--env.target-tolerance is at most --env.tolerance, {self.tolerance}, not {self.target_tolerance}"

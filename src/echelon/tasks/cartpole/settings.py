@@ -1,6 +1,7 @@
 """Settings of CartpoleSwingup, which learns on a laptop in minutes."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from echelon.algorithms.cpo_settings import PullConfig
 from echelon.algorithms.pbt_settings import short_run_pbt
@@ -19,16 +20,14 @@ class CartpoleConfig(MujocoTaskConfig):
     """Control steps of 0.05 s after which an episode is truncated."""
     velocities: bool = True
     """Observe the two velocities; without them a policy needs memory."""
-    start_angle: float = 0.3
+    start_angle: Annotated[float, NOT_NEGATIVE] = 0.3
     """Largest angle from hanging straight down at the start, in radians."""
-    start_position: float = 0.5
+    start_position: Annotated[float, NOT_NEGATIVE] = 0.5
     """Largest distance of the cart from the centre at the start, in metres."""
     spin_cost: float = 0.01
     """Weight of the squared angular velocity (rad/s) by which the reward of a raised pole shrinks."""
     action_cost: float = 0.01
     """Weight of the squared action that is taken off the reward."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_position": NOT_NEGATIVE}
 
 
 PRESET = Preset(

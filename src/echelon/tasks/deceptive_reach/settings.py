@@ -1,6 +1,7 @@
 """Settings of DeceptiveReach, which learns on a laptop in minutes."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from echelon.algorithms.cpo_settings import PullConfig
 from echelon.algorithms.pbt_settings import short_run_pbt
@@ -14,23 +15,17 @@ from echelon.config.task_info import TaskInfo
 class DeceptiveReachConfig(TaskConfig):
     """Settings of DeceptiveReach. The arena is the square [-1, 1]²."""
 
-    episode_length: int = 60
+    episode_length: Annotated[int, COUNT] = 60
     """Steps after which an episode is truncated."""
     dense_reward: float = 0.1
     """Reward per step at the goal's centre; it falls linearly with the distance, to nothing at a distance of 2."""
     goal_bonus: float = 50.0
     """Reward on reaching the goal, which ends the episode."""
-    wall_length: float = 1.1
-    """Length of the wall across the straight way to the goal. Longer is harder."""
-    start_spread: float = 0.1
-    """Largest deviation of the start position from its centre, along x and y."""
-
     # The arena is 2 wide: the wall must leave a gap, and starts must lie inside.
-    ranges = TaskConfig.ranges | {
-        "episode_length": COUNT,
-        "wall_length": Range(low=0, high=2, open_low=True, open_high=True),
-        "start_spread": Range(low=0, high=0.4),
-    }
+    wall_length: Annotated[float, Range(low=0, high=2, open_low=True, open_high=True)] = 1.1
+    """Length of the wall across the straight way to the goal. Longer is harder."""
+    start_spread: Annotated[float, Range(low=0, high=0.4)] = 0.1
+    """Largest deviation of the start position from its centre, along x and y."""
 
 
 PRESET = Preset(

@@ -1,6 +1,7 @@
 """Settings of FrankaCubePush and FrankaCubeStack; the presets are the paper's."""
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.config import ModelConfig
@@ -37,18 +38,17 @@ class FrankaCubeConfig(MujocoTaskConfig):
     """Cube A is lifted when its centre is higher than its edge plus this above the table, in metres."""
     start_spread: float = 0.25
     """Largest distance of a cube from the table's centre along x and along y at the start, in metres."""
-    start_yaw: float = 0.785
+    start_yaw: Annotated[float, NOT_NEGATIVE] = 0.785
     """Largest turn of a cube about the vertical at the start, in radians."""
-    joint_spread: float = 0.25
+    joint_spread: Annotated[float, NOT_NEGATIVE] = 0.25
     """Largest deviation of a joint from the default pose at the start, in radians."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_yaw": NOT_NEGATIVE, "joint_spread": NOT_NEGATIVE}
 
 
 @dataclass(frozen=True)
 class FrankaCubePushConfig(FrankaCubeConfig):
     """Settings of FrankaCubePush."""
 
+    start_spread: Annotated[float, room_beside(GOAL_CUBE)] = 0.25
     align_reward: float = 2.0
     """Reward of a step with the cube at the goal; it falls with the distance."""
     success_reward: float = 4.0
@@ -58,13 +58,12 @@ class FrankaCubePushConfig(FrankaCubeConfig):
     end_cost: float = 5.0
     """Cost of an episode's end without success far from the goal; it falls with the distance."""
 
-    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(GOAL_CUBE)}
-
 
 @dataclass(frozen=True)
 class FrankaCubeStackConfig(FrankaCubeConfig):
     """Settings of FrankaCubeStack."""
 
+    start_spread: Annotated[float, room_beside(CUBE_B)] = 0.25
     reach_reward: float = 0.1
     """Reward of a step with the gripper around cube A; it falls with the distance."""
     lift_reward: float = 1.5
@@ -77,8 +76,6 @@ class FrankaCubeStackConfig(FrankaCubeConfig):
     """Largest error of cube A's place on cube B, horizontally and in height, in metres."""
     release_distance: float = 0.04
     """Cube A is released when the grip point is farther than this from its centre, in metres."""
-
-    ranges = FrankaCubeConfig.ranges | {"start_spread": room_beside(CUBE_B)}
 
 
 PUSH = replace(

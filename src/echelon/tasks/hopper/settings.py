@@ -1,6 +1,7 @@
 """Settings of Hopper, which learns on a laptop in minutes."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from echelon.algorithms.cpo_settings import PullConfig
 from echelon.algorithms.pbt_settings import short_run_pbt
@@ -27,10 +28,8 @@ class HopperConfig(MujocoTaskConfig):
     """Height of the torso below which the hopper has fallen, in metres."""
     max_pitch: float = 0.6
     """Pitch of the torso beyond which it has fallen, in radians."""
-    start_noise: float = 0.05
+    start_noise: Annotated[float, NOT_NEGATIVE] = 0.05
     """Largest deviation of joint angles and velocities from standing at the start."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_noise": NOT_NEGATIVE}
 
 
 PRESET = Preset(

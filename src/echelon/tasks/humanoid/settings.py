@@ -4,6 +4,7 @@ The preset is the paper's, but for the horizon: 16 as in its text and released c
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.config.task_info import TaskInfo
@@ -33,12 +34,10 @@ class HumanoidConfig(MujocoTaskConfig):
     """Reward of the step in which the humanoid falls, instead of everything else."""
     fall_height: float = 0.8
     """Height of the torso below which it has fallen, in metres."""
-    start_angle: float = 0.2
+    start_angle: Annotated[float, NOT_NEGATIVE] = 0.2
     """Largest deviation of a joint from zero at the start, in radians; joint limits are kept."""
-    start_velocity: float = 0.1
+    start_velocity: Annotated[float, NOT_NEGATIVE] = 0.1
     """Largest joint velocity at the start, in rad/s."""
-
-    ranges = MujocoTaskConfig.ranges | {"start_angle": NOT_NEGATIVE, "start_velocity": NOT_NEGATIVE}
 
 
 PRESET = replace(

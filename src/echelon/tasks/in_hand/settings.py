@@ -1,6 +1,7 @@
 """Settings of AllegroHand and ShadowHand; the presets are the paper's."""
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.config import ModelConfig
@@ -28,22 +29,16 @@ class InHandConfig(MujocoTaskConfig):
     """Weight of the cube's distance from the goal's position, in metres."""
     rotation_weight: float = 1.0
     """Weight of 1/(φ + `rotation_softening`), φ the cube's angle to the goal in radians."""
-    rotation_softening: float = 0.1
+    rotation_softening: Annotated[float, POSITIVE] = 0.1
     """Angle in radians that bounds the rotation term."""
     action_weight: float = -0.0002
     """Weight of the sum of squared actions."""
-    start_spread: float = 0.01
+    start_spread: Annotated[float, NOT_NEGATIVE] = 0.01
     """Largest deviation of the cube's start position along each axis, in metres."""
-    joint_spread: float = 0.2
+    joint_spread: Annotated[float, NOT_NEGATIVE] = 0.2
     """Joints start at this share of an angle drawn from their range."""
     observe_torques: bool = True
     """Observe the servos' torques; False leaves zeros in their place, as the reference does for the Allegro hand."""
-
-    ranges = MujocoTaskConfig.ranges | {
-        "rotation_softening": POSITIVE,
-        "start_spread": NOT_NEGATIVE,
-        "joint_spread": NOT_NEGATIVE,
-    }
 
 
 HANDS = replace(
