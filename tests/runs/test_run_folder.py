@@ -210,8 +210,8 @@ def test_opening_the_folder_above_suggests_a_run_in_it() -> None:
     [
         ("", "cannot be read"),
         ('{"config": {"task": "Pend', "cannot be read"),
-        ("[1, 2]", "not a config written by echelon"),
-        ('{"created": "x", "sessions": [], "config": {}}', "names no task"),
+        ("[1, 2]", "was not written by echelon"),
+        ('{"created": "x", "sessions": [], "config": {}}', "was not written by echelon"),
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "sed": 1}}', "did you mean seed?"),
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "env": {"mas": 1}}}', "env.mas is not"),
         ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "seed": "1"}}', "seed takes int"),

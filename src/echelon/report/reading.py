@@ -1,9 +1,8 @@
 """Reading run folders for a report: each becomes a `Run`, or a `Problem` that says why not.
 
-The task's settings stay plain data, so that no simulator has to be imported, and runs of unknown tasks can be read.
+No simulator is imported, and runs of unknown tasks can be read.
 """
 
-import json
 import math
 import re
 import warnings
@@ -14,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from echelon.algorithms.settings import BUILT_IN, read_settings
 from echelon.config import TrainConfig
-from echelon.config.checks import check_ranges, settings_of
+from echelon.config.checks import settings_of
 from echelon.errors import UserError, first_line
-from echelon.runs.changes import described, stored_changes
+from echelon.runs.changes import described
 from echelon.runs.distances import read_matrices
 from echelon.runs.evaluations import Evaluated, read_evaluation
-from echelon.runs.folder import CONFIG, RunFolder
+from echelon.runs.folder import CONFIG, RunFolder, read_config
 from echelon.runs.metrics import Column, read_columns
+from echelon.runs.untrusted import Unreadable
 
 REPORT = "index.html"
 """The page. A folder that holds one is a report, not a run."""
@@ -138,15 +137,14 @@ def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
 
 def read_run(path: Path) -> Run:
     """Read one run. Raises a `UserError` if there is nothing to show."""
-    document = _document(path)
+    if not path.is_dir():
+        raise UserError("it is a file, not a run folder")
+    if not (path / CONFIG).is_file():
+        raise UserError(f"it is not a run folder: it has no {CONFIG}" if any(path.iterdir()) else "it is empty")
     try:
-        shared = {key: value for key, value in document["config"].items() if key != "env"}
-        config = read_settings(TrainConfig(), shared, BUILT_IN.get(str(shared.get("algo", TrainConfig.algo))))
-        check_ranges(config)
-        if config.policies is None:
-            raise UserError("it has no number of policies")
-    except UserError as error:
-        raise UserError(f"its {CONFIG} cannot be used: {error}") from None
+        config, document = read_config(path)
+    except Unreadable as damage:
+        raise UserError(f"its {CONFIG} {damage}") from None
     folder = RunFolder(path, config)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -165,8 +163,7 @@ def read_run(path: Path) -> Run:
     last, kept = len(distances) - 1, min(len(distances), MAX_KL_MAPS)
     spread = [distances[round(i * last / max(1, kept - 1))] for i in range(kept)]
     settings = settings_of(config) | settings_of(document["config"])
-    colour = document.get("colour") if isinstance(document.get("colour"), int) else None
-    run = Run(folder.name, path, config, settings, _machine(document), columns, spread, colour=colour)
+    run = Run(folder.name, path, config, settings, _machine(document), columns, spread, colour=document["colour"])
     try:
         run.evaluation = read_evaluation(folder, run.iterations)
         if run.evaluation is None and folder.evaluation.exists():
@@ -181,30 +178,13 @@ def read_run(path: Path) -> Run:
         run.notes += [f"{number} {what} were skipped"] if number else []
     if not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
-    run.notes += [f"changed while it was trained: {described(change)}" for change in stored_changes(document)]
+    run.notes += [f"changed while it was trained: {described(change)}" for change in document["changes"]]
     return run
-
-
-def _document(path: Path) -> dict[str, Any]:
-    """The parsed `config.json`; a `UserError` if it is missing, damaged or not a run's."""
-    if not path.is_dir():
-        raise UserError("it is a file, not a run folder")
-    if not (path / CONFIG).is_file():
-        raise UserError(f"it is not a run folder: it has no {CONFIG}" if any(path.iterdir()) else "it is empty")
-    try:
-        document = json.loads((path / CONFIG).read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"its {CONFIG} cannot be read ({first_line(error)})") from None
-    config = document.get("config") if isinstance(document, dict) else None
-    if not isinstance(config, dict) or not isinstance(config.get("task"), str):
-        raise UserError(f"its {CONFIG} was not written by echelon")
-    return document
 
 
 def _machine(document: dict[str, Any]) -> dict[str, Any]:
     """Hardware and versions of the last session, as far as they were stored."""
-    sessions = document.get("sessions")
-    last = sessions[-1] if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict) else {}
+    last = document["sessions"][-1] if document["sessions"] else {}
     hardware, versions = (x if isinstance(x := last.get(name), dict) else {} for name in ("hardware", "versions"))
     revision = re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", str(last.get("git_revision") or ""))
     device = {"device": hardware.get("gpu") or hardware.get("cpu"), "cores": hardware.get("cores")}

@@ -1,11 +1,11 @@
 """Reading `evaluation.json`, which `echelon evaluate` writes."""
 
-import json
 import math
 from dataclasses import dataclass
 
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
+from echelon.runs.untrusted import Unreadable, read_json
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def read_evaluation(folder: RunFolder, iteration: int) -> Evaluated | None:
     if not folder.evaluation.exists():
         return None
     try:
-        found = json.loads(folder.evaluation.read_text())
+        found = read_json(folder.evaluation)
         scores: dict[tuple[int, str], dict[str, float]] = {}
         for one in found["scores"]:
             figures = {"return": one["return_mean"], **one["extra"]}
@@ -38,5 +38,5 @@ def read_evaluation(folder: RunFolder, iteration: int) -> Evaluated | None:
             scores[int(one["policy"]), str(one["mode"])] = known
         evaluated = Evaluated(int(found["leader"]), int(found["scores"][0]["episodes"]), scores)
         return evaluated if found["iteration"] == iteration else None
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (Unreadable, ValueError, KeyError, TypeError, IndexError, AttributeError):
         raise UserError("its evaluation.json is damaged; run echelon evaluate again") from None

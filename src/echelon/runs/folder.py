@@ -1,8 +1,7 @@
 """The run folder: its name is the run's name, and running the same command on it again resumes it.
 
 config.json      settings, and for every start: time, command, versions, revision, hardware
-metrics.jsonl    a line per iteration
-metrics/         the older ones of a long run
+metrics.jsonl    a line per iteration, thinned in a long run
 checkpoints/     see `echelon.runs.checkpoint`
 diagnostics/     KL matrices over time
 population/      who copied whom, in a run of PBT
@@ -15,7 +14,6 @@ evaluations.jsonl, films/  what --evaluate-every and --film-every found and show
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,15 +21,17 @@ from typing import Any
 from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import check_ranges, settings_of
 from echelon.config.spelling import setting
-from echelon.errors import UserError, closest, first_line
+from echelon.errors import UserError, closest
 from echelon.runs.changes import require_changeable, stored_changes
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
+from echelon.runs.untrusted import Unreadable, read_json
 from echelon.tasks import stored_config
 
 CONFIG = "config.json"
-_TEMPORARY = re.compile(r"\.(config\.json|(metrics|kl|genealogy)\.jsonl|\d+\.csv\.gz)\.\d+\.tmp")
+_WRITTEN_BY_TRAINER = (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl")
+"""Files of which a kill may leave a temporary one."""
 MAY_CHANGE = (
     "source",  # where its code lies; the task has the same name
     "until",
@@ -103,13 +103,13 @@ class RunFolder:
                 _require_free(path)
             path.mkdir(parents=True, exist_ok=True)
             hold(path)
-            _remove_temporary(path)
-            new = {"created": None, "config": None, "saved": False, "sessions": []}
-            document = _read_document(path) if exists else new
+            for name in _WRITTEN_BY_TRAINER:
+                for file in path.rglob(f".{name}.*.tmp"):
+                    file.unlink(missing_ok=True)
+            document: dict[str, Any] = {"created": None, "config": None, "saved": False, "sessions": []}
             if exists:
-                before = RunFolder(path, _stored_config(path, document))
-                changes = before.require_same(config, change=change)
-                document["changes"] = [*stored_changes(document), *changes]
+                before, document = _stored(path)
+                document["changes"] += RunFolder(path, before).require_same(config, change=change)
             session = describe_session()
             document["created"] = document["created"] or session["started"]
             document["config"], document["colour"] = to_dict(config), colour
@@ -129,12 +129,11 @@ class RunFolder:
     @property
     def lost_checkpoints(self) -> bool:
         """Whether iterations were logged and a checkpoint was saved. A run killed before that has lost none."""
-        logged = self.metrics.exists() and self.metrics.stat().st_size > 0
-        return logged and _read_document(self.path).get("saved") is not False
+        return self._has_metrics and _stored(self.path)[1].get("saved") is not False
 
     def _store(self, **changes: Any) -> None:
         """Change parts of `config.json`."""
-        document = _read_document(self.path) | changes
+        document = _stored(self.path)[1] | changes
         with writing(self.path / CONFIG):
             replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
 
@@ -145,16 +144,20 @@ class RunFolder:
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
         """All recorded changes of settings; new ones get this iteration as their start."""
-        changes = stored_changes(_read_document(self.path))
-        if any(not isinstance(change["iteration"], int) for change in changes):
-            changes = [x if isinstance(x["iteration"], int) else x | {"iteration": iteration} for x in changes]
+        stored = _stored(self.path)[1]["changes"]
+        changes = [x if isinstance(x["iteration"], int) else x | {"iteration": iteration} for x in stored]
+        if changes != stored:
             self._store(changes=changes)
         return changes
 
     @property
     def has_begun(self) -> bool:
         """Whether anything was learned. A run that could not be built may be started with other settings."""
-        return (self.metrics.exists() and self.metrics.stat().st_size > 0) or self.checkpoints.exists()
+        return self._has_metrics or self.checkpoints.exists()
+
+    @property
+    def _has_metrics(self) -> bool:
+        return self.metrics.exists() and self.metrics.stat().st_size > 0
 
     @staticmethod
     def open(path: str | Path) -> "RunFolder":
@@ -168,14 +171,7 @@ class RunFolder:
             raise UserError(f"there is no run folder {path}{hint}")
         if not (path / CONFIG).is_file():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
-        return RunFolder(path, _stored_config(path, _read_document(path)))
-
-
-def _remove_temporary(path: Path) -> None:
-    """Clean up after a kill while one of the files that only a trainer writes was replaced."""
-    for file in path.rglob(".*.tmp"):
-        if _TEMPORARY.fullmatch(file.name):
-            file.unlink(missing_ok=True)
+        return RunFolder(path, _stored(path)[0])
 
 
 def _require_free(path: Path) -> None:
@@ -187,30 +183,40 @@ def _require_free(path: Path) -> None:
         raise UserError(f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out")
 
 
-def _read_document(path: Path) -> dict[str, Any]:
-    """`config.json` as it stands."""
-    try:
-        document = json.loads((path / CONFIG).read_text())
-    except (ValueError, OSError) as error:
-        raise UserError(
-            f"{path / CONFIG} cannot be read ({first_line(error)}); restore the file or choose another folder"
-        ) from None
-    shape = {"created": str, "config": dict, "sessions": list}
-    if not isinstance(document, dict) or any(not isinstance(document.get(key), shape[key]) for key in shape):
-        raise UserError(f"{path / CONFIG} is not a config written by echelon; restore it or choose another folder")
-    return document
+def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
+    """Read `config.json`: the settings, and the whole document, in which the parts that others read are made sound.
 
-
-def _stored_config(path: Path, document: dict[str, Any]) -> TrainConfig:
-    """The settings a run was started with."""
+    An `Unreadable` says what is wrong with the file, as the end of a sentence.
+    """
     try:
-        config = stored_config(document["config"])
-        check_ranges(config)  # a stranger's file may hold anything
+        document = read_json(path / CONFIG)
+    except Unreadable as damage:
+        raise Unreadable(f"cannot be read ({damage}); restore it or choose another folder") from None
+    stored = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(stored, dict) or not isinstance(stored.get("task"), str):
+        raise Unreadable("was not written by echelon; restore it or choose another folder")
+    try:
+        config = stored_config(stored)
+        check_ranges(config)
         if config.policies is None:
             raise UserError("it has no number of policies")
     except UserError as error:
-        raise UserError(f"{path / CONFIG} cannot be used: {error}") from None
-    return config
+        raise Unreadable(f"cannot be used: {error}") from None
+    sessions, created, colour = (document.get(name) for name in ("sessions", "created", "colour"))
+    return config, document | {
+        "created": created if isinstance(created, str) else None,
+        "sessions": [one for one in sessions if isinstance(one, dict)] if isinstance(sessions, list) else [],
+        "changes": stored_changes(document),
+        "colour": colour if isinstance(colour, int) else None,
+    }
+
+
+def _stored(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
+    """What `read_config` reads; a `UserError` that names the file."""
+    try:
+        return read_config(path)
+    except Unreadable as damage:
+        raise UserError(f"{path / CONFIG} {damage}") from None
 
 
 def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: bool) -> list[dict[str, Any]]:
@@ -253,15 +259,15 @@ def _worded(value: Any) -> str:
 
 def _nearest_run(path: Path) -> str:
     """The run beside a mistyped path that looks most like it."""
-    parent = path.parent
-    if not parent.is_dir():
-        return ""
-    runs = [entry.name for entry in parent.iterdir() if (entry / CONFIG).is_file()]
-    name = closest(path.name, runs)
-    return "" if name is None else f"; did you mean {parent / name}?"
+    name = closest(path.name, [run.name for run in _runs_in(path.parent)])
+    return "" if name is None else f"; did you mean {path.parent / name}?"
 
 
 def _run_inside(path: Path) -> str:
     """One of the runs in a folder of runs, for those who named the folder above."""
-    runs = sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
+    runs = _runs_in(path)
     return f"; did you mean {runs[0]}?" if runs else ""
+
+
+def _runs_in(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []

@@ -3,8 +3,10 @@
 import contextlib
 import os
 import platform
+import re
 import subprocess
 import sys
+from datetime import datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +20,7 @@ LIBRARIES = ("torch", "numpy", "mujoco", "mujoco-warp", "warp-lang", "gymnasium"
 
 def describe_session() -> dict[str, Any]:
     """The current process, for `config.json`: one start of a run, the first one or one that resumes it."""
-    from datetime import datetime
+    import torch  # slow to import, and most commands do not need it
 
     return {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -26,7 +28,12 @@ def describe_session() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": _versions(),
         "git_revision": git_revision(),
-        "hardware": {"cpu": _cpu_model(), "cores": _cores(), "memory_gib": _memory_gib(), "gpu": _gpu_name()},
+        "hardware": {
+            "cpu": _cpu_model(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            "memory_gib": _memory_gib(),
+            "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        },
     }
 
 
@@ -44,18 +51,17 @@ def _versions() -> dict[str, str]:
 def git_revision() -> str | None:
     """Commit of Echelon's source, with `+changes` if files differ from it; None if no repository tracks it, even if it
     lies inside one, as in a venv."""
-    package = Path(__file__).resolve().parents[1]
-    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+    if _git("ls-files", "--error-unmatch", "__init__.py") is None:
         return None
-    revision = _git(package, "rev-parse", "HEAD")
-    changed = _git(package, "status", "--porcelain", "--", ".")
-    return f"{revision}+changes" if revision and changed else revision
+    revision = _git("rev-parse", "HEAD")
+    return f"{revision}+changes" if revision and _git("status", "--porcelain", "--", ".") else revision
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """The output of a git command, or None if it fails or git is not installed."""
+def _git(*arguments: str) -> str | None:
+    """The output of a git command on Echelon's source, or None if it fails or git is not installed."""
+    command = ["git", "-C", str(Path(__file__).resolve().parents[1]), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -63,18 +69,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 def _cpu_model() -> str:
     """The CPU's marketing name where the system gives one."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return found[1]
     return platform.processor() or platform.machine()
-
-
-def _cores() -> int:
-    """Cores this process may run on, which containers often limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_gib() -> float | None:
@@ -83,10 +81,3 @@ def _memory_gib() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):
         return None
-
-
-def _gpu_name() -> str | None:
-    """Name of the first CUDA GPU."""
-    import torch  # Slow to import, and most commands do not need it.
-
-    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None

@@ -7,9 +7,9 @@ stored, split into byte planes, deflated, in base64: bodies that stand still tak
 """
 
 import base64
-import binascii
 import dataclasses
 import json
+import math
 import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -21,6 +21,7 @@ import numpy as np
 from echelon.errors import UserError, first_line
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
+from echelon.runs.untrusted import Unreadable, inflate, read_json
 
 FORMAT = 1
 UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
@@ -73,8 +74,7 @@ class Episode:
     """Per episode, since environments may have different sizes and colours."""
     poses: np.ndarray
     """`[frames, bodies, 7]`: x y z in metres, then w x y z."""
-    outcome: Outcome | None = None
-    """None in replays from before it was stored."""
+    outcome: Outcome = "time limit"
     series: dict[str, np.ndarray] = field(default_factory=dict)
     """`[frames]` each, by name: `reward`, its terms as `reward/NAME`, `action/0` and so on, and `kl`, how far the
     policy is from the leader in that state."""
@@ -116,16 +116,14 @@ def write_replay(replay: Replay, path: Path) -> None:
 def read_replay(path: Path) -> Replay:
     """Read what `write_replay` wrote, positions to half a unit; a `UserError` if the file is not a replay."""
     try:
-        return _decoded(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError, zlib.error, binascii.Error) as error:
-        reason = first_line(error)
-        raise UserError(f"{path} is not a whole replay ({reason}); echelon record writes it anew") from None
+        return _decoded(read_json(path))
+    except (Unreadable, AttributeError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a whole replay ({first_line(error)}); run echelon record again") from None
 
 
 def replay_json(replay: Replay) -> str:
     """The replay as JSON, as in the file and in a page."""
-    document = {"format": FORMAT} | dataclasses.asdict(dataclasses.replace(replay, episodes=()))
-    document = _rounded(document)
+    document = {"format": FORMAT} | _rounded(dataclasses.asdict(dataclasses.replace(replay, episodes=())))
     document["episodes"] = [_encoded(episode) for episode in replay.episodes]
     return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
@@ -143,17 +141,12 @@ def embedded(document: str) -> str:
 def pack(poses: np.ndarray) -> str:
     """`[frames, bodies, 7]` as text."""
     steps = np.rint(np.asarray(poses, np.float64) / UNITS).astype("<i4").reshape(len(poses), -1)
-    series = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1])).T  # bodies × 7 rows of frames
-    planes = np.ascontiguousarray(series).view(np.uint8).reshape(-1, 4).T
-    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+    return _pack(np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1])).T)  # bodies × 7 rows of frames
 
 
 def unpack(text: str, frames: int, bodies: int) -> np.ndarray:
     """The inverse of `pack`, to half a unit."""
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), np.uint8)
-    if planes.size != frames * bodies * 7 * 4:
-        raise ValueError(f"{planes.size} bytes of poses instead of {frames * bodies * 7 * 4}")
-    series = np.ascontiguousarray(planes.reshape(4, -1).T).view("<i4").reshape(bodies * 7, frames)
+    series = _unpack(text, "<i4", frames * bodies * 7).reshape(bodies * 7, frames)
     return np.cumsum(series, axis=1, dtype=np.int64).T.reshape(frames, bodies, 7) * UNITS
 
 
@@ -161,16 +154,28 @@ def pack_series(values: np.ndarray) -> dict[str, Any]:
     """`[frames]` as text, to a 65,535th of its range."""
     low, high = float(np.min(values)), float(np.max(values))
     steps = np.rint((np.asarray(values, np.float64) - low) / ((high - low) or 1.0) * 65535).astype("<u2")
-    planes = steps.view(np.uint8).reshape(-1, 2).T
-    text = base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)).decode()
-    return {"low": float(f"{low:.6g}"), "high": float(f"{high:.6g}"), "data": text}
+    return {"low": float(f"{low:.6g}"), "high": float(f"{high:.6g}"), "data": _pack(steps)}
 
 
-def unpack_series(packed: dict[str, Any]) -> np.ndarray:
+def unpack_series(packed: dict[str, Any], frames: int) -> np.ndarray:
     """The inverse of `pack_series`."""
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
-    steps = np.ascontiguousarray(planes.reshape(2, -1).T).view("<u2").ravel()
-    return packed["low"] + steps / 65535 * (packed["high"] - packed["low"])
+    low, high = float(packed["low"]), float(packed["high"])
+    if not math.isfinite(high - low):
+        raise ValueError("a series is not finite")
+    return low + _unpack(packed["data"], "<u2", frames) / 65535 * (high - low)
+
+
+def _pack(numbers: np.ndarray) -> str:
+    """Integers as text: split into byte planes, deflated, in base64."""
+    planes = np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, numbers.itemsize).T
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+
+
+def _unpack(text: str, kind: str, count: int) -> np.ndarray:
+    """The inverse of `_pack` for this many integers."""
+    size = np.dtype(kind).itemsize
+    planes = np.frombuffer(inflate(base64.b64decode(text, validate=True), count * size), np.uint8)
+    return np.ascontiguousarray(planes.reshape(size, -1).T).view(kind).ravel()
 
 
 def _encoded(episode: Episode) -> dict[str, Any]:
@@ -182,26 +187,24 @@ def _encoded(episode: Episode) -> dict[str, Any]:
 
 def _decoded(document: dict[str, Any]) -> Replay:
     """A replay from JSON data."""
-    if document["format"] != FORMAT:
-        raise ValueError(f"its format is {document['format']}, known is {FORMAT}")
-    fields = {name: value for name, value in document.items() if name != "format"}
+    fields = dict(document)
+    if (found := fields.pop("format")) != FORMAT:
+        raise ValueError(f"its format is {found}, known is {FORMAT}")
     bodies = tuple(fields["bodies"])
-    camera = Camera(**{name: _tuples(value) for name, value in fields["camera"].items()})
-    episodes = tuple(_episode(episode, len(bodies)) for episode in fields["episodes"])
-    return Replay(**fields | {"bodies": bodies, "camera": camera, "episodes": episodes})
+    episodes = tuple(_episode(dict(episode), len(bodies)) for episode in fields["episodes"])
+    return Replay(**fields | {"bodies": bodies, "camera": Camera(**_tuples(fields["camera"])), "episodes": episodes})
 
 
-def _episode(data: dict[str, Any], bodies: int) -> Episode:
-    fields = dict(data)
-    fields["series"] = {name: unpack_series(one) for name, one in fields.get("series", {}).items()}
-    poses = unpack(fields["poses"], fields.pop("frames"), bodies)
-    geoms = tuple(Geom(**{name: _tuples(value) for name, value in geom.items()}) for geom in fields["geoms"])
-    return Episode(**fields | {"poses": poses, "geoms": geoms})
+def _episode(fields: dict[str, Any], bodies: int) -> Episode:
+    frames = fields.pop("frames")
+    series = {name: unpack_series(one, frames) for name, one in fields["series"].items()}
+    geoms = tuple(Geom(**_tuples(geom)) for geom in fields["geoms"])
+    return Episode(**fields | {"poses": unpack(fields["poses"], frames, bodies), "geoms": geoms, "series": series})
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     """Lists from JSON as tuples."""
-    return tuple(value) if isinstance(value, list) else value
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def _rounded(value: Any) -> Any:

@@ -6,6 +6,7 @@ Limits on size, depth and count keep a reader from hanging or running out of mem
 import errno
 import json
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,19 @@ def parse_json(data: bytes) -> Any:
     except ValueError as error:  # UnicodeError among them
         raise Unreadable(str(error).partition("\n")[0]) from None
     return value
+
+
+def inflate(data: bytes, size: int) -> bytes:
+    """Decompress what was `size` bytes, and no more."""
+    if not 0 <= size <= MAX_BYTES:
+        raise Unreadable(f"{size:,} compressed bytes are more than {MAX_BYTES:,}")
+    try:
+        found = zlib.decompressobj().decompress(data, size + 1)
+    except zlib.error as error:
+        raise Unreadable(str(error)) from None
+    if len(found) != size:
+        raise Unreadable(f"compressed are {len(found):,} bytes or more instead of {size:,}")
+    return found
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:

@@ -83,7 +83,7 @@ def stored_config(data: dict[str, Any]) -> TrainConfig:
         with contextlib.suppress(UserError):
             template = preset(data["task"])
     algo = data.get("algo", template.algo)
-    known = algo in BUILT_IN or algo in algorithms.REGISTERED
+    known = isinstance(algo, str) and (algo in BUILT_IN or algo in algorithms.REGISTERED)
     return read_settings(template, data, algorithms.settings_class(algo) if known else None)
 
 
