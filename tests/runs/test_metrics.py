@@ -87,7 +87,7 @@ def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes)
     for read in (lambda: read_metrics(folder), lambda: MetricsLines(folder, completed=4).close()):
         with pytest.warns(UserWarning, match=r"line \d of .* is damaged") as said:
             read()
-        assert len(said) == 1
+        assert sum(one.category is UserWarning for one in said) == 1
     assert folder.metrics.read_bytes() == b"".join(whole)
 
 
@@ -97,4 +97,5 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: Ru
     assert read_metrics(folder) == read_metrics(folder.path) == [{"iteration": 1}]
     lines = MetricsLines(folder, 1)
     lines.write({"iteration": 2})
+    lines.close()
     assert folder.metrics.read_bytes() == b'{"iteration": 1}\n{"iteration": 2}\n'
