@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 import torch
@@ -34,28 +35,32 @@ class Case:
         layout = Layout(self.num_envs, self.policies)
         return Plan(layout, self.horizon, self.length, GROUPS[self.algo], minibatches=self.minibatches)
 
-    def __str__(self) -> str:
-        return f"{self.algo}-{self.num_envs}/{self.policies}-{self.horizon}/{self.length}"
-
 
 SIZES = [(8, 1, 4, 1), (8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
 """Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder to the leader."""
-CASES = [Case(algo, *sizes) for sizes in SIZES for algo in GROUPS if sizes[1] > 1 or algo != "sapg"]
 
 
-@pytest.mark.parametrize("policies", [2, 3, 6])
-@pytest.mark.parametrize("length", [1, 4])
-def test_row_counts(policies: int, length: int) -> None:
+def cases(algo: str) -> list[Case]:
+    return [Case(algo, *sizes) for sizes in SIZES if sizes[1] > 1 or algo != "sapg"]
+
+
+def test_row_counts() -> None:
     """1, 1 + 1/M and 2 times N·H."""
-    rows = {algo: Case(algo, 4 * policies, policies, 8, length).plan() for algo in GROUPS}
-    units = {algo: plan.size * plan.length * policies for algo, plan in rows.items()}
-    whole = 4 * policies * 8
-    assert units == {"ppo": whole * policies, "sapg": whole * (policies + 1), "cpo": 2 * whole * policies}
+    for policies, length in product((2, 3, 6), (1, 4)):
+        rows = {algo: Case(algo, 4 * policies, policies, 8, length).plan() for algo in GROUPS}
+        units = {algo: plan.size * plan.length * policies for algo, plan in rows.items()}
+        whole = 4 * policies * 8
+        assert units == {"ppo": whole * policies, "sapg": whole * (policies + 1), "cpo": 2 * whole * policies}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_group_holds_what_its_name_says(case: Case) -> None:
+@pytest.mark.parametrize("algo", GROUPS)
+def test_every_group_holds_what_its_name_says(algo: str) -> None:
     """Rows (t, env) from units and back, counted by a plain loop over environments."""
+    for case in cases(algo):
+        check_groups(case)
+
+
+def check_groups(case: Case) -> None:
     plan = case.plan()
     collector = plan.layout.policy_id.tolist()
     steps = range(case.horizon)
@@ -80,8 +85,13 @@ def test_every_group_holds_what_its_name_says(case: Case) -> None:
         assert found[FOLLOWER_PULL] == (pulled if pulls else Counter())
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(case: Case) -> None:
+@pytest.mark.parametrize("algo", GROUPS)
+def test_a_shuffle_holds_every_evaluation_once_in_minibatches_alike(algo: str) -> None:
+    for case in cases(algo):
+        check_shuffle(case)
+
+
+def check_shuffle(case: Case) -> None:
     plan = case.plan()
     generator = torch.Generator().manual_seed(0)
     for follower in range(1, max(case.policies, 2)):
@@ -139,28 +149,21 @@ def test_tables_are_laid_out_as_the_plan_lists_them() -> None:
     t, env = torch.meshgrid(torch.arange(6), torch.arange(14), indexing="ij")
     row = t * 14 + env
     labels = {OWN: 0, LEADER_BORROWS: 1000}
-    borrowed = [plan.source(row, source, drawn) + 1000 * (1 + learner) for learner, source in plan.pairs]
+    borrowed = [plan.source(row, source, drawn) + 1000 * (1 + learner) for learner, source in plan.blocks.pairs]
     unit, policy, group = listing(plan, drawn)
     label = torch.tensor([labels.get(g, 1000 * (1 + p)) for g, p in zip(group, policy.tolist(), strict=True)])
     assert plan.table(row, borrowed)[:, 0].equal(plan.rows(unit) + label)
 
 
-@pytest.mark.parametrize(("horizon", "counts"), [(8, (2, 2, 4)), (16, (4, 4, 8))])
-@pytest.mark.parametrize("length", [1, 4])
-def test_minibatch_counts_of_the_fact_sheet(horizon: int, counts: tuple[int, ...], length: int) -> None:
-    """⌊rows / 4N⌋ with N = 24,576 and M = 6."""
-    for algo, count in zip(GROUPS, counts, strict=True):
-        assert Case(algo, 24576, 6, horizon, length, minibatches=4.0).plan().minibatches == count
-
-
-def test_a_minibatch_of_a_tenth_of_the_environments_is_a_tenth() -> None:
-    """3·8 rows in minibatches of 0.1·3: 80 of them, though 24 / (0.1·3) is 79.99… in floating point."""
+def test_minibatch_counts() -> None:
+    """The fact sheet's ⌊rows / 4N⌋ with N = 24,576 and M = 6; and a tenth is a tenth: 3·8 rows in minibatches of 0.1·3
+    are 80, though 24 / (0.1·3) is 79.99… in floating point. There is at least one."""
+    for (horizon, counts), length in product(((8, (2, 2, 4)), (16, (4, 4, 8))), (1, 4)):
+        for algo, count in zip(GROUPS, counts, strict=True):
+            assert Case(algo, 24576, 6, horizon, length, minibatches=4.0).plan().minibatches == count
     assert Case("ppo", 30, 1, 8, minibatches=0.1).plan().minibatches == 80
     with pytest.raises(UserError, match="into 80 equal minibatches"):
         Case("ppo", 3, 1, 8, minibatches=0.1).plan()
-
-
-def test_there_is_at_least_one_minibatch() -> None:
     assert Case("ppo", 4, 1, 2, minibatches=64.0).plan().minibatches == 1
 
 
@@ -178,8 +181,12 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize("case", UNFIT, ids=str)
-def test_a_size_that_does_not_split_is_answered_with_sizes_that_do(case: Case) -> None:
+def test_a_size_that_does_not_split_is_answered_with_sizes_that_do() -> None:
+    for case in UNFIT:
+        check_advice(case)
+
+
+def check_advice(case: Case) -> None:
     with pytest.raises(UserError, match="do not split into") as refusal:
         case.plan()
     numbers = re.search(r"num_envs (\d+)(?: or (\d+))? would", str(refusal.value))
@@ -210,7 +217,6 @@ def ring(policies: int) -> list[tuple[int, int]]:
     return [(k, (k + 1) % policies) for k in range(policies)]
 
 
-@pytest.mark.parametrize("networks", [1, 2])
 @pytest.mark.parametrize(
     ("groups", "sizes"),
     [
@@ -222,10 +228,14 @@ def ring(policies: int) -> list[tuple[int, int]]:
         ((Group("ring", ring),), (2, 6, 4)),
     ],
 )
-@pytest.mark.parametrize("follower", [1, 2])
-def test_plans_of_all_kinds(groups: tuple[Group, ...], sizes: tuple[int, ...], networks: int, follower: int) -> None:
+def test_plans_of_all_kinds(groups: tuple[Group, ...], sizes: tuple[int, ...]) -> None:
     """Blocks of unequal size, several networks, any borrowing: a shuffle holds every evaluation once, what is shared
     is the evaluation's own unit, and the gradient of sharing is PyTorch's own of plain indexing."""
+    for networks, follower in product((1, 2), (1, 2)):
+        check_plan(groups, sizes, networks, follower)
+
+
+def check_plan(groups: tuple[Group, ...], sizes: tuple[int, ...], networks: int, follower: int) -> None:
     policies = 3 * networks
     layout = Layout(sum(sizes) * networks, policies, networks=networks, sizes=sizes)
     plan = Plan(layout, 4, 2, groups, minibatches=2)
@@ -249,43 +259,28 @@ def test_plans_of_all_kinds(groups: tuple[Group, ...], sizes: tuple[int, ...], n
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_followers_of_which_one_is_drawn_are_of_one_size() -> None:
+def test_what_no_plan_can_be_made_of_is_one_sentence() -> None:
+    beyond = Group("beyond", lambda policies: [(0, policies)])
     with pytest.raises(UserError, match="one is drawn need equally many environments, not 2, 4"):
         Plan(Layout(8, 3, sizes=(2, 2, 4)), 4, 1, GROUPS["sapg"], minibatches=2)
-
-
-def test_groups_that_train_the_critic_come_first() -> None:
-    with pytest.raises(UserError, match="groups that train the critic must come before"):
-        Plan(Layout(6, 3), 4, 1, (PULL, BORROWS), minibatches=2)
-
-
-@pytest.mark.parametrize(
-    ("groups", "sentence"),
-    [
+    for groups, sentence in (
+        ((PULL, BORROWS), "groups that train the critic must come before"),
         ((Group("own", ring),), "two groups are called own"),
         ((BORROWS, Group("leader_borrows", ring)), "two groups are called leader_borrows"),
-        (
-            (Group("beyond", lambda policies: [(0, policies)]),),
-            r"beyond has the pair \(0, 3\), but there are 3 policies",
-        ),
-    ],
-)
-def test_groups_that_cannot_be_are_one_sentence(groups: tuple[Group, ...], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Plan(Layout(6, 3), 4, 1, groups, minibatches=2)
+        ((beyond,), r"beyond has the pair \(0, 3\), but there are 3 policies"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            Plan(Layout(6, 3), 4, 1, groups, minibatches=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "sentence"),
-    [
+def test_vectors_without_a_reader_are_one_sentence() -> None:
+    for name, values, sentence in (
         ("clipp", [0.1, 0.2, 0.3], "clipp cannot differ between policies; what can is discount"),
         ("horizon", [8, 8, 8], "horizon cannot differ between policies"),
         ("clip", [0.1, 0.2], r"clip of 3 policies is a vector of as many, not \[2\]"),
-    ],
-)
-def test_vectors_that_nobody_reads_are_one_sentence(name: str, values: list[float], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})
+    ):
+        with pytest.raises(UserError, match=sentence):
+            Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})
 
 
 @pytest.mark.parametrize("length", [1, 4])

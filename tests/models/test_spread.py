@@ -5,7 +5,9 @@ Without a GPU, Triton's interpreter runs the kernels; `TRITON_INTERPRET=1` has i
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -101,15 +103,19 @@ def expected(how: Sharing, x: Tensor, cond: Tensor, weight: Tensor, activate: bo
 
 
 @pytest.mark.parametrize("activate", [True, False])
-@pytest.mark.parametrize("networks", [1, 2])
-@pytest.mark.parametrize(("units", "pairs"), CASES)
-def test_the_eager_formulation(units: tuple[int, ...], pairs: Any, networks: int, activate: bool) -> None:
-    how = sharing(units, pairs, networks)
-    x, cond, weight = inputs(how, 2, 4)
-    found = spread(x, cond, torch.tensor(table(how)[1]), how, activate=activate)
-    gradients = torch.autograd.grad((found * weight).sum(), (x, cond))
-    for a, b in zip((found, *gradients), expected(how, x, cond, weight, activate), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+def test_the_eager_formulation(activate: bool) -> None:
+    for (units, pairs), networks in product(CASES, (1, 2)):
+        how = sharing(units, pairs, networks)
+        x, cond, weight = inputs(how, 2, 4)
+        found = spread(x, cond, torch.tensor(table(how)[1]), how, activate=activate)
+        gradients = torch.autograd.grad((found * weight).sum(), (x, cond))
+        compare((found, *gradients), expected(how, x, cond, weight, activate), how.blocks, rtol=1e-12, atol=1e-12)
+
+
+def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], case: Any, rtol: float, atol: float) -> None:
+    """One by one; what fails names its case."""
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
 
 
 def test_by_hand() -> None:
@@ -156,45 +162,33 @@ LARGE = [
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
 @pytest.mark.parametrize("activate", [True, False])
-@pytest.mark.parametrize(
-    ("units", "pairs", "networks", "drawn", "steps", "width"), [*((*case, 1, 1, 1, 4) for case in CASES), *LARGE]
-)
-def test_the_kernels(
-    units: tuple[int, ...],
-    pairs: Any,
-    networks: int,
-    drawn: int,
-    steps: int,
-    width: int,
-    activate: bool,
-    device: str,
-) -> None:
+def test_the_kernels(activate: bool, device: str) -> None:
     """float32 against float64 by plain indexing."""
-    how = sharing(units, pairs, networks, drawn)
-    x, cond, weight = inputs(how, steps, width)
-    found = in_one(how, x, cond, weight, activate, device, torch.float32)
-    for a, b in zip(found, expected(how, x, cond, weight, activate), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-5)
+    for units, pairs, networks, drawn, steps, width in [*((*case, 1, 1, 1, 4) for case in CASES), *LARGE]:
+        how = sharing(units, pairs, networks, drawn)
+        x, cond, weight = inputs(how, steps, width)
+        found = in_one(how, x, cond, weight, activate, device, torch.float32)
+        compare(found, expected(how, x, cond, weight, activate), how.blocks, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
-@pytest.mark.parametrize("networks", [1, 3])
-@pytest.mark.parametrize(("steps", "rows", "width"), [(1, 1, 1), (3, 150, 70), (1, 64, 64), (2, 5, 300)])
-def test_the_kernels_activate_a_layer(steps: int, rows: int, width: int, networks: int, device: str) -> None:
+def test_the_kernels_activate_a_layer(device: str) -> None:
     """float32 against float64: outputs, the gradient of the rows, and of the biases, which are sums over them."""
     from echelon.models.spread_kernel import activate_in_one
 
-    generator = torch.Generator().manual_seed(2)
-    shapes = (steps, networks * rows, width), (networks, width), (networks * rows, width)
-    x, bias, weight = (torch.randn(n, generator=generator) for n in shapes)
-    leaves = [leaf.to(device).requires_grad_() for leaf in (x, bias)]
-    found = activate_in_one(leaves[0], leaves[1])
-    gradients = torch.autograd.grad((found * weight.to(device)).sum(), leaves)
-    exact = [leaf.double().requires_grad_() for leaf in (x, bias)]
-    summed = exact[0] + exact[1].repeat_interleave(rows, dim=0)
-    wanted = torch.where(summed > 0, summed, torch.expm1(summed))
-    for a, b in zip((found, *gradients), (wanted, *torch.autograd.grad((wanted * weight).sum(), exact)), strict=True):
-        torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=2e-5)
+    for (steps, rows, width), networks in product([(1, 1, 1), (3, 150, 70), (1, 64, 64), (2, 5, 300)], (1, 3)):
+        generator = torch.Generator().manual_seed(2)
+        shapes = (steps, networks * rows, width), (networks, width), (networks * rows, width)
+        x, bias, weight = (torch.randn(n, generator=generator) for n in shapes)
+        leaves = [leaf.to(device).requires_grad_() for leaf in (x, bias)]
+        found = activate_in_one(leaves[0], leaves[1])
+        gradients = torch.autograd.grad((found * weight.to(device)).sum(), leaves)
+        exact = [leaf.double().requires_grad_() for leaf in (x, bias)]
+        summed = exact[0] + exact[1].repeat_interleave(rows, dim=0)
+        wanted = torch.where(summed > 0, summed, torch.expm1(summed))
+        results = [result.cpu().double() for result in (found, *gradients)]
+        case = (steps, rows, width, networks)
+        compare(results, (wanted, *torch.autograd.grad((wanted * weight).sum(), exact)), case, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])

@@ -61,7 +61,7 @@ class Data:
         log_std = lookup(rollout.log_std, layout.policy_id).expand(rollout.horizon, layout.num_envs, -1)
 
         def table(x: Tensor) -> Tensor:
-            return plan.table(x, [plan.source(x, source, drawn) for _, source in plan.pairs])
+            return plan.table(x, [plan.source(x, block.source, drawn) for block in plan.pairs])
 
         return table(rollout.mean), table(log_std)
 

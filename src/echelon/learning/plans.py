@@ -14,13 +14,19 @@ G networks have the same plan each, so tables are `[L, G, S]` with the S evaluat
 
 Minibatches are stratified: each holds the same number of units of every policy. Borrowed evaluations reuse the units
 that are in the minibatch anyway. So a minibatch gathers its units once and computes the observation part of the first
-layer once, for every algorithm, and policy ids and groups are constants.
+layer once, for every algorithm, and policy ids and groups are constants. One network's columns in a minibatch of CPO,
+with the leader 0 and the followers 1 and 2, of which 2 is drawn:
+
+             own                     leader_borrows   follower_pull
+    unit of  | 0 0 0 | 1 1 | 2 2 |   | 2 2 |          | 0 0 0 | 0 0 0 |
+    learner  | 0 0 0 | 1 1 | 2 2 |   | 0 0 |          | 1 1 1 | 2 2 2 |
+                                     a PairBlock      a PairBlock each
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import torch
 from torch import Tensor
@@ -74,6 +80,26 @@ class Minibatch:
     """`[G·B]` evaluations to train on, as places in a table whose networks lie one after another, `G·S`."""
 
 
+@dataclass(frozen=True)
+class PairBlock:
+    """The evaluations of one pair in one network: units of the source under the learner."""
+
+    group: Group
+    learner: int
+    source: int
+    """Numbered within the network, as the learner is; or `DRAWN`."""
+    start: int
+    """Place of the first in the network's table."""
+    size: int
+    """How many the table has: all units of the source."""
+    lent: int
+    """How many of them a minibatch has."""
+
+    @property
+    def pair(self) -> Pair:
+        return self.learner, self.source
+
+
 class Plan:
     """The evaluations of one algorithm and how they are cut into minibatches."""
 
@@ -89,27 +115,29 @@ class Plan:
         """`minibatches` is their number if an int, or their rows as a multiple of the environments if a float."""
         self.layout, self.length, self.chunks = layout, length, horizon // length
         kinds = [(group, list(group.pairs(layout.each))) for group in groups]
-        self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
-        self.pairs = [pair for _, pairs in kinds for pair in pairs]
-        self.pairs_of_groups = [len(pairs) for _, pairs in kinds if pairs]
-        """How many each group but `own` has."""
-        self._parts = [group.part(layout.each) for group, pairs in kinds for _ in pairs]
         self._check_pairs(kinds)
+        self.groups = [OWN, *(group for group, pairs in kinds if pairs)]
+        self._asked = [(group, pair) for group, pairs in kinds for pair in pairs]
         self._wanted = minibatches
         self.minibatches = self._count(layout.sizes)
         self._check_divides()
         units = [self.chunks * size // self.minibatches for size in layout.sizes]
-        lent = [max(1, n // part) for n, part in zip(self._of_sources(units), self._parts, strict=True)]
-        self.blocks = Blocks(layout.networks, tuple(units), tuple(self.pairs), tuple(lent))
-        self.pair_sizes = [self.chunks * size for size in self._of_sources(layout.sizes)]
-        """Evaluations that each pair chooses from, for one network."""
-        counts, self.sizes = [sum(units)], [self.chunks * layout.envs]
-        """Of each group: evaluations in a minibatch, and those they are chosen from; for one network."""
-        numbers = iter(zip(lent, self.pair_sizes, strict=True))
-        for chosen in (list(islice(numbers, count)) for count in self.pairs_of_groups):
-            counts.append(sum(count for count, _ in chosen))
-            self.sizes.append(sum(size for _, size in chosen))
-        self.size = sum(self.sizes)
+        own = self.chunks * layout.envs
+        self.pairs: list[PairBlock] = []
+        """In the order of their evaluations."""
+        self.size = own
+        """Evaluations of a network."""
+        for group, (learner, source) in self._asked:
+            size, in_minibatch = self.chunks * _of_source(layout.sizes, source), _of_source(units, source)
+            lent = max(1, in_minibatch // group.part(layout.each))
+            self.pairs.append(PairBlock(group, learner, source, self.size, size, lent))
+            self.size += size
+        lent = tuple(block.lent for block in self.pairs)
+        self.blocks = Blocks(layout.networks, tuple(units), tuple(block.pair for block in self.pairs), lent)
+        by_group = [[block for block in self.pairs if block.group is group] for group in self.groups[1:]]
+        self.sizes = [own, *(sum(block.size for block in blocks) for blocks in by_group)]
+        """Evaluations of each group, for one network."""
+        counts = [sum(units), *(sum(block.lent for block in blocks) for blocks in by_group)]
         spans = pairwise(accumulate(counts, initial=0))
         self.columns = {group.name: slice(*span) for group, span in zip(self.groups, spans, strict=True)}
         """Where each group lies among the evaluations of a minibatch, for one network."""
@@ -135,22 +163,19 @@ class Plan:
                     raise UserError(
                         f"{group.name} has the pair ({learner}, {source}), but there are {len(policies)} policies"
                     )
-        draws = any(source == DRAWN for _, source in self.pairs)
+        draws = any(source == DRAWN for _, pairs in kinds for _, source in pairs)
         if draws and len(set(self.layout.sizes[1:])) > 1:
             raise UserError(
                 "followers of which one is drawn need equally many environments, not "
                 f"{', '.join(map(str, self.layout.sizes[1:]))}"
             )
 
-    def _of_sources(self, sizes: Sequence[int]) -> list[int]:
-        """The number of each pair's source, of numbers of all policies."""
-        return [sizes[1 if source == DRAWN else source] for _, source in self.pairs]
-
     def _count(self, sizes: Sequence[int]) -> int:
         """Minibatches, for policies with so many environments."""
         if isinstance(self._wanted, int):
             return self._wanted
-        lent = sum(size / part for size, part in zip(self._of_sources(sizes), self._parts, strict=True))
+        each = self.layout.each
+        lent = sum(_of_source(sizes, source) / group.part(each) for group, (_, source) in self._asked)
         rows = self.chunks * (sum(sizes) + lent) * self.length / sum(sizes)
         return max(1, int(rows / self._wanted + 1e-9))  # a rounding error must not cost one
 
@@ -182,15 +207,13 @@ class Plan:
             chunk, env = order // size, offset + order % size
             units.append(chunk * self.layout.num_envs + network * self.layout.envs + env)
             evaluations.append(chunk * self.layout.envs + env)
-        start = self.chunks * self.layout.envs
-        for (_, source), size, lent in zip(self.pairs, self.pair_sizes, self.blocks.sizes, strict=True):
-            if source == DRAWN:
+        for block in self.pairs:
+            if block.source == DRAWN:
                 among = torch.stack(orders[1:], dim=1)
                 chosen = among[network.flatten(), drawn - network.flatten() * self.layout.each - 1]
             else:
-                chosen = orders[source]
-            evaluations.append(start + chosen[..., :lent])
-            start += size
+                chosen = orders[block.source]
+            evaluations.append(block.start + chosen[..., : block.lent])
         unit = torch.cat(units, dim=2).transpose(0, 1).flatten(1)
         evaluation = (torch.cat(evaluations, dim=2) + network * self.size).transpose(0, 1).flatten(1)
         for k in range(self.minibatches):
@@ -236,3 +259,8 @@ class Plan:
         """`[T, G·n, ...]` by units: `[L, G, C·n, ...]`."""
         x = x.unflatten(0, (self.chunks, self.length)).unflatten(2, (self.layout.networks, -1))
         return x.movedim((1, 2), (0, 1)).flatten(2, 3)
+
+
+def _of_source(sizes: Sequence[int], source: int) -> int:
+    """The source's number among those of all policies; followers of which one is drawn have the same."""
+    return sizes[1 if source == DRAWN else source]

@@ -79,15 +79,15 @@ def _borrow(
     another pass, for one row in some hundreds.
     """
     results: dict[Pair, _Rows] = {}
-    for source in {source: None for _, source in plan.pairs}:
+    for source in {block.source: None for block in plan.pairs}:
         block = partial(plan.source, source=source, drawn=drawn)
         borrowed = rollout.map(block)
         # All learners of these rows share the observation part of the first layer.
         rows = {name: _network_first(x, plan)[None] for name, x in borrowed.obs.items()}
         projected, state = model.project(rows), _network_first(borrowed.state, plan)
-        for learner in (learner for learner, other in plan.pairs if other == source):
+        for learner in (block.learner for block in plan.pairs if block.source == source):
             results[learner, source] = _judge(plan, borrowed, model, learner, projected, state, settings, ensemble)
-    return [results[pair] for pair in plan.pairs]
+    return [results[block.pair] for block in plan.pairs]
 
 
 def _judge(
@@ -149,7 +149,7 @@ def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     blocks = own.unflatten(2, (plan.chunks, layout.envs)).split(layout.sizes, dim=3)
     change = standardise if scope == "policy" else centre
     own = torch.cat([change(block.flatten(2)).view_as(block) for block in blocks], dim=3).flatten(2)
-    pairs = advantage[:, :, plan.sizes[0] :].split(plan.pair_sizes, dim=2) if plan.pairs else ()
+    pairs = advantage[:, :, plan.sizes[0] :].split([block.size for block in plan.pairs], dim=2) if plan.pairs else ()
     changed = torch.cat([own, *(change(part) for part in pairs)], dim=2)
     if scope == "policy":
         return changed
