@@ -111,8 +111,8 @@ def test_hiding_hides_and_says_that_figures_still_count_it(page: Page) -> None:
     page.click(".chip")
     assert texts(page, "#curves figcaption") == ["Hopper"]
     link = page.evaluate("location.href")
-    page.evaluate(f"location.replace('about:blank'); setTimeout(() => location.replace({json.dumps(link)}))")
     page.call("Page.navigate", url="about:blank")
+    page.wait_for("location.href === 'about:blank'")
     page.call("Page.navigate", url=link)  # what a friend sees who gets the link
     assert texts(page, "#curves figcaption") == ["Hopper"]
     for method in ("PPO", "SAPG"):

@@ -1,9 +1,13 @@
-"""What a report makes of run folders, broken ones above all."""
+"""What a report makes of run folders, broken ones above all: what cannot be read is named, and the others are shown."""
 
+import csv
 import itertools
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +15,9 @@ from report.synthetic import write_run
 
 from echelon.errors import UserError
 from echelon.report.reading import find_runs, read_run, read_runs
+from echelon.report.write import read_contents, write_report
 
-
-def problem(path: Path) -> str:
-    """The one sentence a folder is named with."""
-    runs, problems = read_runs([path])
-    assert runs == []
-    assert [one.path for one in problems] == [str(path)]
-    return problems[0].sentence
+HUGE = int("9" * 400)
 
 
 def test_a_run_as_it_was_written(tmp_path: Path) -> None:
@@ -35,6 +34,9 @@ def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     assert run.machine["device"] == "a CPU"
     assert run.machine["revision"] == "0123456789+changes"
     assert "loss/0" in run.columns  # any metric can be drawn
+    assert read_run(write_run(tmp_path, "mine", iterations=2, level=1.0)).config.algo == "mine"
+    stopped = read_run(write_run(tmp_path, iterations=30, planned=1200))
+    assert (stopped.finished, stopped.notes) == (False, ["unfinished: 30 of 1,200 iterations"])
 
 
 def test_the_final_score_is_the_mean_of_the_last_twentieth(tmp_path: Path) -> None:
@@ -46,12 +48,6 @@ def test_the_final_score_is_the_mean_of_the_last_twentieth(tmp_path: Path) -> No
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines).replace("NaN", "null"))
     assert read_run(path).final("return/leader") == pytest.approx((58 + 59) / 2)
     assert math.isnan(read_run(path).final("successes/leader"))
-
-
-def test_an_unfinished_run_says_how_far_it_got(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path, iterations=30, planned=1200))
-    assert not run.finished
-    assert run.notes == ["unfinished: 30 of 1,200 iterations"]
 
 
 def test_a_line_cut_short_and_a_damaged_one(tmp_path: Path) -> None:
@@ -83,56 +79,140 @@ def test_of_many_maps_the_first_the_middle_and_the_last_are_kept(tmp_path: Path)
     assert {b - a for a, b in itertools.pairwise(kept)} == {16, 17}  # 1000 / 60 = 16.7
 
 
-def test_folders_that_are_no_runs_are_named(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert problem(tmp_path / "empty") == "it is empty"
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "photo.jpg").write_text("")
-    assert problem(tmp_path / "foreign") == "it is not a run folder: it has no config.json"
-    (tmp_path / "file").write_text("")
-    assert problem(tmp_path / "file") == "it is a file, not a run folder"
+def change_config(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads((path / "config.json").read_text())
+    change(document)
+    (path / "config.json").write_text(json.dumps(document))
+
+
+def change_lines(path: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    lines = [json.loads(line) for line in (path / name).read_text().splitlines()]
+    for line in lines[:2]:
+        change(line)
+    (path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+KL = "diagnostics/kl.jsonl"
+ODD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "a string in a KL matrix": (
+        lambda path: change_lines(path, KL, lambda line: line["kl"][0].__setitem__(1, "<b>")),
+        ["2 damaged lines of kl.jsonl were skipped"],
+    ),
+    "a KL of 400 digits": (
+        lambda path: change_lines(path, KL, lambda line: line.update(env_steps=HUGE)),
+        ["2 damaged lines of kl.jsonl were skipped"],
+    ),
+    "null in a KL matrix": (lambda path: change_lines(path, KL, lambda line: line["kl"][0].__setitem__(1, None)), []),
+    "null steps": (
+        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(env_steps=None)),
+        ["2 lines of metrics.jsonl without environment steps were skipped"],
+    ),
+    "steps of 400 digits": (
+        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(env_steps=HUGE)),
+        ["2 lines of metrics.jsonl without environment steps were skipped"],
+    ),
+    "an iteration of 400 digits": (
+        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(iteration=HUGE)),
+        ["2 damaged lines of metrics.jsonl were skipped"],
+    ),
+    "a return that is text": (
+        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update({"return/leader": "=1+1"})),
+        [],
+    ),
+    "a return of 400 digits": (
+        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update({"return/leader": HUGE})),
+        [],
+    ),
+    "a session that is none": (
+        lambda path: change_config(path, lambda it: it.update(sessions=[{"hardware": [1]}])),
+        [],
+    ),
+    "a revision that is a number": (
+        lambda path: change_config(path, lambda it: it.update(sessions=[{"git_revision": 3}])),
+        [],
+    ),
+}
+
+
+NAMES = ["$x_$", "=1+1", "@evil", "-2", "+3", "$\\frac{1}{"]
+"""Names of folders, which are untrusted."""
+
+
+def test_they_are_shown_with_what_can_be_read(tmp_path: Path) -> None:
+    """All of them in one report."""
+    paths = []
+    for number, name in enumerate(ODD):
+        act, notes = ODD[name]
+        paths.append(write_run(tmp_path, seed=number, iterations=20))
+        act(paths[-1])
+        assert read_run(paths[-1]).notes == notes, name
+    for number, name in enumerate(NAMES):
+        paths.append(write_run(tmp_path, "ppo", seed=number, iterations=20).rename(tmp_path / name))
+    if os.name != "nt":
+        odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/run\xff"))
+        paths.append(write_run(tmp_path, "sapg", iterations=20).rename(odd))
+    write_report(read_contents(paths, "return"), tmp_path / "report")
+    with (tmp_path / "report" / "runs.csv").open() as file:
+        found = {row["run"] for row in csv.DictReader(file)}
+    assert {name if name.startswith("$") else f"'{name}" for name in NAMES} <= found
+    assert os.name == "nt" or "run\\xff" in found
+
+
+def broken(file: str, text: str | None) -> Callable[[Path], object]:
+    """Write another text into a file, or remove it."""
+    return lambda path: (path / file).unlink() if text is None else (path / file).write_text(text)
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    return lambda path: change_config(path, change)
 
 
 @pytest.mark.parametrize(
-    ("config", "sentence"),
+    ("damage", "sentence"),
     [
-        ("{", "its config.json cannot be read"),
-        ("[]", "its config.json was not written by echelon"),
-        ('{"config": {"task": 3}}', "its config.json was not written by echelon"),
-        ('{"config": {"task": "A", "algo": 3}}', "its config.json cannot be used: algo takes str"),
-        ('{"config": {"task": "A", "colour": 1}}', "its config.json cannot be used: colour is not a setting"),
+        (broken("config.json", None), "it is not a run folder: it has no config.json"),
+        (broken("config.json", "{"), "its config.json cannot be read"),
+        (broken("config.json", "[]"), "its config.json was not written by echelon"),
+        (broken("config.json", '{"config": {"task": 3}}'), "its config.json was not written by echelon"),
+        (broken("config.json", '{"config": {"task": "A", "algo": 3}}'), "its config.json cannot be used: algo takes"),
+        (broken("config.json", '{"config": {"task": "A", "colour": 1}}'), "cannot be used: colour is not a setting"),
+        (broken("metrics.jsonl", '{"iter'), "it has a config but no metrics yet"),
+        (broken("metrics.jsonl", None), "it has a config but no metrics yet"),
+        (changed(lambda it: it["config"]["update"].update(horizon=-4)), "--update.horizon must be at least 1, not -4"),
+        (changed(lambda it: it["config"]["update"].update(clip=HUGE)), "update.clip takes a number that float64 can"),
+        (changed(lambda it: it["config"].update(num_envs=HUGE)), "must be at most 10,000,000, not a number of 400"),
+        (changed(lambda it: it["config"].update(seed=10**23)), "--seed must be within 0 and 4294967295"),
+        (changed(lambda it: it["config"].update(policies=-1)), "--policies must be at least 1, not -1"),
     ],
 )
-def test_a_broken_config_is_named(tmp_path: Path, config: str, sentence: str) -> None:
-    path = write_run(tmp_path)
-    (path / "config.json").write_text(config)
-    assert problem(path).startswith(sentence)
+def test_a_broken_run_is_named_and_the_others_are_read(
+    tmp_path: Path, damage: Callable[[Path], object], sentence: str
+) -> None:
+    odd, fine = write_run(tmp_path, seed=1), write_run(tmp_path, seed=2)
+    damage(odd)
+    runs, problems = read_runs([odd, fine])
+    assert [run.path for run in runs] == [fine]
+    assert [one.path for one in problems] == [str(odd)]
+    assert sentence in problems[0].sentence
 
 
-def test_a_run_without_metrics_is_named(tmp_path: Path) -> None:
-    path = write_run(tmp_path)
-    (path / "metrics.jsonl").write_text('{"iter')
-    assert problem(path) == "it has a config but no metrics yet"
-    (path / "metrics.jsonl").unlink()
-    assert problem(path) == "it has a config but no metrics yet"
-
-
-def test_settings_of_a_task_nobody_knows_are_read(tmp_path: Path) -> None:
-    path = write_run(tmp_path, task="MyRobot")
-    document = json.loads((path / "config.json").read_text())
-    document["config"]["env"] = {"arms": 3}
-    document["sessions"] = "lost"
-    (path / "config.json").write_text(json.dumps(document))
-    assert read_run(path).settings["env.arms"] == 3
-
-
-def test_one_broken_folder_does_not_stop_others(tmp_path: Path) -> None:
-    paths = [write_run(tmp_path, "ppo", seed=seed, iterations=3) for seed in range(2)]
+def test_what_is_no_run_is_named_and_surprises_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    runs, problems = read_runs([paths[0], tmp_path / "empty", *paths[1:]])
-    assert [run.config.seed for run in runs] == [0, 1]
-    assert [one.sentence for one in problems] == ["it is empty"]
-    assert runs[-1].columns["gradient_steps"].tolist() == [5.0, 10.0, 15.0]
+    (tmp_path / "file").write_text("")
+    _, problems = read_runs([tmp_path / "empty", tmp_path / "file"])
+    assert [one.sentence for one in problems] == ["it is empty", "it is a file, not a run folder"]
+
+    def surprise(path: Path) -> None:
+        raise RecursionError("too deep\nin there")
+
+    monkeypatch.setattr("echelon.report.reading.read_run", surprise)
+    assert read_runs([tmp_path])[1][0].sentence == "it cannot be read (RecursionError: too deep)"
+
+
+def test_settings_of_an_unknown_task_are_read(tmp_path: Path) -> None:
+    path = write_run(tmp_path, task="MyRobot")
+    change_config(path, lambda it: it.update(config=it["config"] | {"env": {"arms": 3}}, sessions="lost"))
+    assert read_run(path).settings["env.arms"] == 3
 
 
 def test_a_folder_of_runs_stands_for_them(tmp_path: Path) -> None:
@@ -156,8 +236,3 @@ def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     runs, _ = read_runs(paths)
     same = "CartpoleSwingup-cpo-s0"
     assert [run.name for run in runs] == [f"a/{same}", f"b/{same}", "CartpoleSwingup-ppo-s0"]
-
-
-def test_an_algorithm_from_outside_is_read_like_any_other(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path, "mine", iterations=2, level=1.0))
-    assert run.config.algo == "mine"

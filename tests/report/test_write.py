@@ -31,7 +31,7 @@ def rows(written: Written, name: str) -> list[dict[str, str]]:
 
 def test_it_is_three_files_unless_figures_are_asked_for(written: Written, tmp_path: Path) -> None:
     """And it says what is missing, and where the page is, before what takes long."""
-    names = {"curves_mean", "curves_iqm", "is_deviation", "ess", "adversary_loss", "kl_follower_to_leader", "aggregate"}
+    names = {"curves_mean", "curves_iqm", "is_deviation", "ess", "adversary_loss", "kl_follower_to_leader"}
     names |= {"kl_maps_CartpoleSwingup", "kl_maps_Hopper"}
     folder = written.page.parent / "figures"
     assert {path.name for path in folder.iterdir()} == {"scores.tex"} | {

@@ -12,7 +12,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
-from echelon.report.comparison import aggregates, contested
 from echelon.report.contents import Contents, mapped_runs
 from echelon.report.curves import Band
 from echelon.report.palette import COLOURS, DASHES, Look, looks
@@ -66,8 +65,6 @@ def _figures(contents: Contents, width: float, metrics: tuple[str, ...]) -> Iter
         figure = kl_maps(contents, task, width)
         if figure is not None:
             yield f"kl_maps_{task}", figure
-    if len(contested(contents)) > 1 and len(aggregates(contents)) > 1:
-        yield "aggregate", _aggregate(contents, width)
 
 
 def panels(number: int, width: float) -> tuple[Figure, list[Any]]:
@@ -177,23 +174,3 @@ def _draw_map(axes: Any, matrix: np.ndarray, norm: LogNorm) -> Any:
     axes.set(xticks=range(0, len(matrix), step), yticks=range(0, len(matrix), step))
     axes.tick_params(length=0, labelsize=6)
     return image
-
-
-def _aggregate(contents: Contents, width: float) -> Figure:
-    """Left, the IQM of normalised scores with its interval; right, the performance profile."""
-    found = aggregates(contents)
-    style = dict(zip((method.name for method in contents.methods), looks(contents.methods), strict=True))
-    names = [wrapped(one.method, 0.35 * width) for one in found]
-    height = max(1.5, 0.14 * sum(name.count("\n") + 1 for name in names) + 0.08 * len(names) + 0.8)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    intervals, profile = figure.subplots(1, 2)
-    levels = np.linspace(0, max(np.nanmax((1.0, one.iqm, one.interval.high)) for one in found), 201)
-    for place, one in enumerate(found):
-        look = style[one.method]
-        intervals.plot(one.interval, (place, place), color=COLOURS[look.colour], lw=2.5, solid_capstyle="round")
-        intervals.plot(one.iqm, place, "o", color=COLOURS[look.colour], ms=4)
-        profile.plot(levels, one.profile(levels), color=COLOURS[look.colour], ls=(0, DASHES[look.dash]), lw=1.2)
-    intervals.set(yticks=range(len(found)), yticklabels=names, xlabel="normalised score, IQM")
-    intervals.invert_yaxis()
-    profile.set(xlabel="normalised score", ylabel="share of runs above")
-    return figure

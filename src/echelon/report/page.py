@@ -49,15 +49,14 @@ def page(contents: Contents, again: float | None = None) -> str:
     """The page as HTML; in a browser it looks for a newer one every `again` seconds."""
     folder = files("echelon.report") / "page"
     replays = find_replays(contents)
-    colours = [
-        f"--c{i}: light-dark({pair[0]}, {pair[1]});" for i, pair in enumerate(zip(COLOURS, DARK_COLOURS, strict=True))
-    ]
+    grounds = enumerate(zip(COLOURS, DARK_COLOURS, strict=True))
+    colours = " ".join(f"--c{i}: light-dark({light}, {dark});" for i, (light, dark) in grounds)
     data = json.dumps(plain(payload(contents) | {"again": again}), separators=(",", ":"), allow_nan=False)
     scripts = [(folder / f"{name}.js").read_text() for name in ("uplot.bundle", "core", "charts", "sections")]
+    styles = [(folder / f"{name}.css").read_text() for name in ("uplot.bundle", "style")]
     parts = {
         "HEADING": html.escape(_heading(contents)),
-        "STYLE": "".join((folder / f"{name}.css").read_text() for name in ("uplot.bundle", "style"))
-        + f":root {{ {' '.join(colours)} }}\n",
+        "STYLE": "".join((*styles, f":root {{ {colours} }}\n")),
         "DATA": base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
         "REPLAYS": embedded(f"{{{','.join(f'{json.dumps(run)}:{text}' for run, text in replays.items())}}}"),
         "PLAYER": _script(viewer_script()) if replays else "",
@@ -78,9 +77,7 @@ def payload(contents: Contents) -> dict[str, Any]:
     return {
         "summary": (_single(contents) if alone else headline(contents)).replace(" = ", "\u00a0=\u00a0"),
         "score": contents.score,
-        "scoreName": contents.score_name,
         "tasks": contents.tasks,
-        "contested": contested(contents),
         "methods": {
             method.name: {"colour": look.colour, "dash": DASHES[look.dash]}
             for method, look in zip(contents.methods, looks(contents.methods), strict=True)

@@ -47,18 +47,11 @@ PAPER = {
     "score": {
         (task, name): pair(*x) for task, row in TABLE_1.items() for name, x in zip(PUBLISHED_METHODS, row, strict=True)
     },
-    "is_deviation": {
-        (task, name): f"{x:.3g}"
-        for task, row in TABLE_2.items()
-        for name, (x, _) in zip(("SAPG", *LAMBDAS), row, strict=True)
-    },
-    "ess": {
-        (task, name): f"{x:.3g}"
-        for task, row in TABLE_2.items()
-        for name, (_, x) in zip(("SAPG", *LAMBDAS), row, strict=True)
-    },
     "more than SAPG": {("", name): f"{x:+.0%}" for name, x in OVERHEAD.items()},
 }
+for place, quantity in enumerate(("is_deviation", "ess")):
+    named = [(task, zip(("SAPG", *LAMBDAS), row, strict=True)) for task, row in TABLE_2.items()]
+    PAPER[quantity] = {(task, name): f"{x[place]:.3g}" for task, row in named for name, x in row}
 """What the paper prints, by quantity, task and method."""
 
 

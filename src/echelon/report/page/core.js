@@ -74,21 +74,24 @@ const section = (id, draw, wanted = () => true) => {
   place.removeAttribute("title");
   place.replaceChildren(fold);
   const link = el("a", { href: `#${id}`, onclick: (event) => { event.preventDefault(); fold.open = true; place.scrollIntoView(); } }, place.dataset.name ?? "");
-  fold.addEventListener("toggle", () => fold.open && changed(id));
+  fold.addEventListener("toggle", () => fold.open && !body.childElementCount && changed(id)); // It also tells of the first state.
   const redraw = () => {
     const { id: name, dataset: { value } } = place.contains(document.activeElement) ? document.activeElement : el("i");
     body.replaceChildren();
     draw(body, controls);
     if (name || value) place.querySelector(name ? `#${name}` : `[data-value="${value}"]`)?.focus(); // What had the focus is drawn again too.
   };
-  sections.push({ id, place, fold, link, wanted, draw: redraw });
+  sections.push({ id, place, fold, body, link, wanted, draw: redraw });
 };
 let [running, queue, soon] = [false, [], []]; // sections, and charts of those that have been drawn
 /** Draw what is on the screen, then the rest, each in its own time; or only the section in which something was chosen. */
 const changed = (only) => {
   remember();
   listeners.forEach((act) => act());
-  for (const one of sections) one.place.hidden = one.link.hidden = !one.wanted();
+  for (const one of sections) {
+    one.place.hidden = one.link.hidden = !one.wanted();
+    if (!one.fold.open) one.body.replaceChildren(); // It is drawn when it is opened.
+  }
   const away = ({ place }) => Math.max(place.getBoundingClientRect().top - innerHeight, -place.getBoundingClientRect().bottom, 0);
   queue = sections.filter((one) => (!only || one.id === only || queue.includes(one)) && !one.place.hidden && one.fold.open);
   queue.sort((a, b) => away(a) - away(b));
