@@ -90,7 +90,7 @@ def ours(algo: str, num_envs: int, device: str, seed: int, limit: Limit) -> list
     from echelon import NullView, Stop, preset, train
     from echelon.algorithms.cpo_settings import AdversaryConfig
     from echelon.config import ModelConfig
-    from echelon.envs.managed import ManagedEnv
+    from echelon.envs.torch_env import TorchEnv
 
     start, watches = preset(f"mjlab:{TASK}"), []
     policies = POLICIES if algo == "cpo" else 1
@@ -106,10 +106,10 @@ def ours(algo: str, num_envs: int, device: str, seed: int, limit: Limit) -> list
         gae_lambda=0.95,
     )
 
-    def make_env(count: int, where: torch.device, seed: int) -> ManagedEnv:
+    def make_env(count: int, where: torch.device, seed: int) -> TorchEnv:
         env = bare(count, str(where), seed)
         watches.append(Watch(env, count // policies, limit))
-        return ManagedEnv(env)
+        return TorchEnv(env)
 
     def ask(metrics: Any) -> Stop | None:
         return Stop("it was the last") if watches[-1].ends() else None

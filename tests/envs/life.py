@@ -1,4 +1,4 @@
-"""A run in somebody else's environment, from the first iteration to the report."""
+"""A run in another library's environment, from the first iteration to the report."""
 
 import json
 import os
@@ -20,11 +20,26 @@ def iterations(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in lines]
 
 
-def live(source: str, out: Path, *flags: str, patience: float = 240.0) -> list[dict[str, float]]:
-    """Train, kill in the middle, resume, evaluate, report; what was logged."""
+def live(source: str, out: Path, *flags: str, killed: bool = True) -> list[dict[str, float]]:
+    """Train, kill in the middle or stop, resume, evaluate, report; what was logged."""
     words = ["train", "--env", source, *SMALL, *flags, "--out", str(out), "--iterations"]
-    command = [sys.executable, "-m", "echelon.cli", *words, "100000"]
+    if killed:
+        train_and_kill([*words, "100000"], out)
+    else:
+        assert cli.main([*words, "2"]) == 0
+    done = len(iterations(out))
+    assert cli.main([*words, str(done + 2)]) == 0
+    assert cli.main(["evaluate", str(out), "--num-envs", "2", "--device", "cpu"]) == 0
+    assert cli.main(["report", str(out)]) == 0
+    lines = iterations(out)
+    assert [line["iteration"] for line in lines] == list(range(1, done + 3))
+    return lines
+
+
+def train_and_kill(words: list[str], out: Path, patience: float = 240.0) -> None:
+    """Train in another process, which is killed after two iterations."""
     found_here = {"PYTHONPATH": os.pathsep.join(sys.path)}  # pytest's own, for environments among the tests
+    command = [sys.executable, "-m", "echelon.cli", *words]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | found_here)
     until = time.monotonic() + patience
     try:
@@ -35,10 +50,3 @@ def live(source: str, out: Path, *flags: str, patience: float = 240.0) -> list[d
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    done = len(iterations(out))
-    assert cli.main([*words, str(done + 2)]) == 0
-    assert cli.main(["evaluate", str(out), "--num-envs", "2", "--device", "cpu"]) == 0
-    assert cli.main(["report", str(out)]) == 0
-    lines = iterations(out)
-    assert [line["iteration"] for line in lines] == list(range(1, done + 3))
-    return lines

@@ -3,7 +3,7 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,6 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Image, Size, Step
-from echelon.envs.mujoco_view import MujocoView
 from echelon.errors import UserError, first_line, nearest
 
 Read = Callable[[Any], np.ndarray]
@@ -53,13 +52,31 @@ def reason(error: Exception) -> str:
     return first_line(error).partition(" was raised from the environment creator")[0]
 
 
+class MujocoView:
+    """The part of the engine contract that shows one environment: live tensors `[1, ...]` of its `MjModel` and
+    `MjData`."""
+
+    def __init__(self, model: Any, data: Any) -> None:
+        self.model, self._data = model, data
+
+    def __getattr__(self, name: str) -> Tensor:
+        return self.read(name)
+
+    def read(self, name: str) -> Tensor:
+        """A field of `MjData`."""
+        return torch.from_numpy(getattr(self._data, name))[None]
+
+    def expand(self, field: str) -> Tensor:
+        """A field of `MjModel`."""
+        return torch.from_numpy(getattr(self.model, field))[None]
+
+
 class GymnasiumEnv:
     """A vector environment of any autoreset mode.
 
     Parts of an observation are flattened and put side by side, `Discrete` ones as one-hot vectors, unless the space is
     a `Dict` with a part called `policy`, whose parts then are the groups. A uint8 `Box` of three dimensions is an
-    image. Of `Discrete` actions the largest of as many
-    outputs is taken.
+    image. `Discrete` actions have an output each, of which the largest is chosen.
     """
 
     def __init__(self, env: VectorEnv, device: torch.device, seed: int = 0) -> None:
@@ -77,18 +94,15 @@ class GymnasiumEnv:
         else:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
-        self._show(getattr(env, "envs", []))
+        envs = getattr(env, "envs", [])
+        inside = envs[0].unwrapped if len(envs) == 1 else None
+        if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
+            self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
         self._readers = _readers(env.single_observation_space)
         blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
         self.obs_spec: dict[str, Size] = {
             name: Image(*x.shape[1:]) if name == "image" else x.shape[1] for name, x in self._read(blank).items()
         }
-
-    def _show(self, envs: Sequence[Any]) -> None:
-        """One environment on MuJoCo is `Simulated`, so that it can be recorded and played."""
-        inside = envs[0].unwrapped if len(envs) == 1 else None
-        if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
-            self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; the first time from the seed."""

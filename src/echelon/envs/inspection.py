@@ -20,12 +20,12 @@ REPLAYED = 5
 
 @dataclass
 class Findings:
-    """What was found, a sentence each."""
+    """A sentence per finding."""
 
     problems: list[str] = field(default_factory=list)
-    """What training would stumble over, or silently learn wrong."""
+    """What training would fail at, or silently learn wrong."""
     notes: list[str] = field(default_factory=list)
-    """What it does without."""
+    """Optional parts that are missing."""
     facts: list[str] = field(default_factory=list)
 
 
@@ -37,17 +37,20 @@ def inspect_env(make_env: MakeEnv, num_envs: int, device: torch.device, seed: in
         _members(env, num_envs, device, findings)
         if findings.problems:
             return findings
-        play = _Play(env, seed)
-        play.reset()
-        _episodes(play, findings)
-        _repeats(make_env(num_envs, device, seed), make_env(num_envs, device, seed), seed, findings)
-        _state(play, findings)
+        player = _RandomPlayer(env, seed)
+        player.reset()
+        _episodes(player, findings)
+        first, second = (_RandomPlayer(make_env(num_envs, device, seed), seed) for _ in range(2))
+        starts_equal = _same(first.reset(), second.reset())
+        if not (_same(first.steps(), second.steps()) and starts_equal):
+            findings.notes.append("two environments of the same seed differ, so a run cannot be repeated to the bit")
+        _state(player, findings)
     except UserError as error:
         findings.problems.append(str(error))
     return findings
 
 
-class _Play:
+class _RandomPlayer:
     """Random actions, the same ones for the same seed."""
 
     def __init__(self, env: Env, seed: int) -> None:
@@ -57,11 +60,11 @@ class _Play:
     def reset(self) -> Groups:
         obs = self.env.reset()
         require_observations(self.env, obs)
-        return {name: x.clone() for name, x in obs.items()}
+        return _copied(obs)
 
     @torch.inference_mode()
     def step(self) -> Step:
-        """One control step, as training makes them; what it returned is checked and copied."""
+        """One control step, as training makes them; the result is checked."""
         action = torch.randn(self.env.num_envs, self.env.action_dim, generator=self.generator).to(self.env.device)
         try:
             step = self.env.step(self._bounded(action))
@@ -73,13 +76,19 @@ class _Play:
         for name, x in [*step.obs.items(), ("reward", step.reward[:, None])]:
             if fault := find_fault(name, x[None].float()):
                 raise UserError(fault)
-        obs = {name: x.clone() for name, x in step.obs.items()}
-        final = None if step.final_obs is None else {name: x.clone() for name, x in step.final_obs.items()}
-        return Step(obs, step.reward.clone(), step.terminated.clone(), step.truncated.clone(), final, dict(step.log))
+        return step
+
+    def steps(self) -> dict[str, Tensor]:
+        """Observations and rewards of the next steps, by name and number."""
+        found = {}
+        for number in range(REPLAYED):
+            step = self.step()
+            found |= {f"{name} {number}": x for name, x in _copied({**step.obs, "reward": step.reward}).items()}
+        return found
 
 
 def _members(env: Env, num_envs: int, device: torch.device, findings: Findings) -> None:
-    """What can be told before the first step."""
+    """Check what can be known before the first step."""
     say = findings.problems.append
     if env.num_envs != num_envs:
         say(f"num_envs is {env.num_envs}, though {num_envs} environments were asked for")
@@ -97,80 +106,67 @@ def _members(env: Env, num_envs: int, device: torch.device, findings: Findings) 
     findings.facts.append(f"observations {groups}; {env.action_dim} actions; episodes of up to {env.episode_length}")
 
 
-def _episodes(play: _Play, findings: Findings) -> None:
-    """Until every environment has ended an episode: resets, last observations, logs, time."""
-    env = play.env
+def _episodes(player: _RandomPlayer, findings: Findings) -> None:
+    """Step until every environment has ended an episode: resets, last observations, logs, time."""
+    env, say = player.env, findings.problems.append
     longest = getattr(env, "longest_episode", env.episode_length)
     waiting = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     names: set[str] | None = None
-    kept_apart, same_elsewhere = False, True
+    differ_at_ends = differ_elsewhere = False
     ends = lacks = steps = 0
     began = time.perf_counter()
     while bool(waiting.any()) and steps < min(longest, LONGEST):
-        step, steps = play.step(), steps + 1
+        step, steps = player.step(), steps + 1
         if names is not None and names != set(step.log):
-            odd = sorted(names ^ set(step.log))
-            findings.problems.append(f"log has {', '.join(odd)} in some steps only; log the same names in every step")
-            return
+            odd = ", ".join(sorted(names ^ set(step.log)))
+            return say(f"log has {odd} in some steps only; log the same names in every step")
         names = set(step.log)
         done = step.terminated | step.truncated
         ends, waiting = ends + int(done.sum()), waiting & ~done
-        if step.final_obs is None:
-            lacks += 1
-            continue
-        for name, x in step.final_obs.items():
+        lacks += step.final_obs is None
+        for name, x in (step.final_obs or {}).items():
             differs = (x != step.obs[name]).flatten(1).any(1)
-            kept_apart |= bool((differs & done).any())
-            same_elsewhere &= not bool((differs & ~done).any())
+            differ_at_ends |= bool((differs & done).any())
+            differ_elsewhere |= bool((differs & ~done).any())
     seconds = time.perf_counter() - began
     findings.facts.append(f"{steps * env.num_envs / max(seconds, 1e-9):,.0f} steps per second with random actions")
     if bool(waiting.any()) and steps == longest:
-        findings.problems.append(
+        say(
             f"after {steps} steps, its episode_length, {int(waiting.sum())} environments have not ended an episode; "
             "set truncated at the time limit, or longest_episode if some last longer"
         )
     if lacks:
         findings.notes.append("it has no final_obs: where a time limit ends an episode, V(s_t) is used instead")
-    elif ends and not kept_apart:
-        findings.problems.append(
+    elif ends and not differ_at_ends:
+        say(
             "final_obs equals obs where episodes ended, so it is the observation after the reset, and the critic would "
             "learn from it; return the one before, or leave it out"
         )
-    if not same_elsewhere:
-        findings.problems.append("final_obs differs from obs where no episode ended; there it must be the same")
+    if differ_elsewhere:
+        say("final_obs differs from obs where no episode ended; there it must be the same")
 
 
-def _repeats(env: Env, twin: Env, seed: int, findings: Findings) -> None:
-    """Whether the seed decides everything."""
-    plays = [_Play(one, seed) for one in (env, twin)]
-    same = _same(*(play.reset() for play in plays))
-    for _ in range(REPLAYED):
-        steps = [play.step() for play in plays]
-        same &= _same(steps[0].obs, steps[1].obs) and torch.equal(steps[0].reward, steps[1].reward)
-    if not same:
-        findings.notes.append("two environments of the same seed differ, so a run cannot be repeated to the bit")
-
-
-def _state(play: _Play, findings: Findings) -> None:
-    """Whether a saved state continues as if nothing had happened."""
-    env = play.env
+def _state(player: _RandomPlayer, findings: Findings) -> None:
+    """Check that a restored state continues as if nothing had happened."""
+    env = player.env
     state = env.state_dict() if isinstance(env, Stateful) else {}
     if not isinstance(env, Stateful) or not state:
-        findings.notes.append("it has no state_dict: a resumed run goes on with fresh episodes, not to the bit")
+        findings.notes.append("it has no state_dict: a resumed run starts new episodes, so it is not equal to the bit")
         return
-    if wrong := _unstorable(state):
+    try:
+        state = _copied(state)
+    except TypeError as wrong:
         findings.problems.append(f"state_dict has {wrong}; a checkpoint stores tensors, numbers, strings and mappings")
         return
-    state, mark = _copied(state), play.generator.get_state()
-    first = [play.step() for _ in range(REPLAYED)]
+    random_state = player.generator.get_state()
+    first = player.steps()
     try:
         with torch.inference_mode():
             env.load_state_dict(state)
     except Exception as error:
         raise UserError(f"load_state_dict failed with {type(error).__name__}: {first_line(error)}") from error
-    play.generator.set_state(mark)
-    again = [play.step() for _ in range(REPLAYED)]
-    if not all(_same(a.obs, b.obs) and torch.equal(a.reward, b.reward) for a, b in zip(first, again, strict=True)):
+    player.generator.set_state(random_state)
+    if not _same(first, player.steps()):
         findings.problems.append(
             "after load_state_dict it does not continue as it did before: something that changes is not in state_dict, "
             "such as a random generator"
@@ -181,22 +177,14 @@ def _same(a: Groups, b: Groups) -> bool:
     return all(torch.equal(x, b[name]) for name, x in a.items())
 
 
-def _unstorable(value: Any, where: str = "") -> str | None:
-    """The first thing in a state that no checkpoint can hold."""
+def _copied(value: Any, where: str = "") -> Any:
+    """Copy a state as a file holds it, on the CPU; a `TypeError` names what no checkpoint can hold."""
     if isinstance(value, Mapping):
-        items = [(f"{where}/{key}".strip("/"), item) for key, item in value.items()]
-        return next((found for name, item in items if (found := _unstorable(item, name))), None)
+        return {key: _copied(item, f"{where}/{key}".strip("/")) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return next((found for item in value if (found := _unstorable(item, where))), None)
-    if value is None or isinstance(value, Tensor | bool | int | float | str):
-        return None
-    return f"a {type(value).__module__}.{type(value).__name__} at {where or 'its top'}"
-
-
-def _copied(value: Any) -> Any:
-    """A state as a file holds it: on the CPU, and not changed by later steps."""
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_copied, value))
-    return value.to("cpu", copy=True) if isinstance(value, Tensor) else value
+        return type(value)(_copied(item, where) for item in value)
+    if isinstance(value, Tensor):
+        return value.to("cpu", copy=True)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a {type(value).__module__}.{type(value).__name__} at {where or 'its top'}")

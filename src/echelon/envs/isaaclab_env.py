@@ -13,7 +13,7 @@ import torch
 from isaaclab.app import AppLauncher
 
 from echelon.envs.contract import Env
-from echelon.envs.managed import ManagedEnv, set_fields
+from echelon.envs.torch_env import TorchEnv, set_fields
 
 _app: list[AppLauncher] = []
 
@@ -29,4 +29,4 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
     config = parse_env_cfg(name, device=str(device), num_envs=num_envs)
     config.seed = seed
     set_fields(config, args)
-    return ManagedEnv(gymnasium.make(name, cfg=config).unwrapped)
+    return TorchEnv(gymnasium.make(name, cfg=config).unwrapped)

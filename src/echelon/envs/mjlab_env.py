@@ -11,7 +11,7 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.tasks.registry import list_tasks, load_env_cfg
 
 from echelon.envs.contract import Env
-from echelon.envs.managed import ManagedEnv, set_fields
+from echelon.envs.torch_env import TorchEnv, set_fields
 from echelon.errors import UserError, nearest
 
 
@@ -24,7 +24,7 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
     set_fields(config, args)
     if device.type == "cuda":
         _use_our_solver()
-    return ManagedEnv(ManagerBasedRlEnv(cfg=config, device=str(device)))
+    return TorchEnv(ManagerBasedRlEnv(cfg=config, device=str(device)))
 
 
 def _use_our_solver() -> None:

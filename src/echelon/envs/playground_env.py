@@ -12,7 +12,7 @@ from mujoco_playground import registry
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step
-from echelon.envs.managed import groups_of
+from echelon.envs.torch_env import groups_of
 from echelon.errors import UserError, nearest
 
 

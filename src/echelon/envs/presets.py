@@ -1,10 +1,8 @@
-"""Settings to start from in environments that are not built in, by the library they come from."""
+"""Libraries whose environments have an adapter here, and the settings to start from."""
 
 from dataclasses import replace
 
-from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
-from echelon.envs import sources
-from echelon.errors import UserError
+from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 
 ON_DEVICE = TrainConfig(
     num_envs=4096,
@@ -31,22 +29,4 @@ LIBRARIES = {
     "maniskill": replace(ON_DEVICE, num_envs=1024, update=replace(ON_DEVICE.update, bounds_coef=1e-4, horizon=32)),
     "playground": replace(ON_DEVICE, num_envs=2048, update=replace(ON_DEVICE.update, bounds_coef=1e-4)),
 }
-
-
-def foreign_preset(source: str) -> TrainConfig:
-    """The settings of an environment by its source.
-
-    A task's folder has a preset in its `settings`; any other class or function may have an attribute `preset`. Without
-    one the defaults are taken, with the settings that the class's constructor asks for.
-    """
-    library = source.partition(":")[0]
-    if library in sources.ADAPTERS:
-        config = LIBRARIES[library]
-    elif (info := sources.in_folder(source)) is not None:
-        config = info.preset
-    else:
-        make = sources.code(source)
-        config = getattr(make, "preset", None) or TrainConfig(env=(sources.settings_class(make) or TaskConfig)())
-        if not isinstance(config, TrainConfig):
-            raise UserError(f"the preset of {source} is a {type(config).__name__}, not a TrainConfig")
-    return replace(config, task=sources.task_name(source), source=source)
+"""By the extra that installs it. `NAME_env.py` of this package has `make(name, num_envs, device, seed, **args)`."""

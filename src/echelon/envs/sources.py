@@ -3,11 +3,11 @@
 A source is a text, stored with the run, so that whoever opens the run can build its environment:
 
     gymnasium:Walker2d-v5      a library that has an adapter here, and the environment's name there
-    mypackage.module:make      a function `make(num_envs, device, seed, **args)`, or a class of such a constructor
+    mypackage.module:make      a function `make(num_envs, device, seed, **args)`, or a class with such a constructor
     mypackage.reach_arm:Reach  a task in a folder like those of `echelon.tasks`
     myrobot                    an entry point of the group `echelon.envs`, which names such a function or class
 
-What it makes is an `Env` as in `contract.py`, or a vector environment of Gymnasium or rsl_rl, which is wrapped.
+It makes an `Env` as in `contract.py`, or a vector environment of Gymnasium, Isaac Lab or rsl_rl, which is wrapped.
 """
 
 import ast
@@ -15,7 +15,9 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.config import ForeignSettings, TaskConfig, TrainConfig, from_dict
 from echelon.config.task_info import TaskInfo, tasks_in
+from echelon.envs.presets import LIBRARIES
 from echelon.errors import UserError, first_line, install, nearest
 
 if TYPE_CHECKING:
@@ -30,14 +33,11 @@ if TYPE_CHECKING:
 
     from echelon.envs.contract import Env, MakeEnv
 
-ADAPTERS = ("gymnasium", "mjlab", "isaaclab", "maniskill", "playground")
-"""Libraries whose environments can be named, each by the extra that installs it. `NAME_env.py` of this package has
-`make(name, num_envs, device, seed, **args)`."""
-FROM_FLAGS = {"num_envs", "device", "seed"}
-"""What every adapter is called with."""
-GROUP = "echelon.envs"
+FROM_FLAGS = ("num_envs", "device", "seed")
+"""Arguments of every adapter that have a flag of their own."""
 NOT_NAMES = ("make", "make_env", "build", "create")
-"""Functions that say nothing about what they make."""
+"""Names of functions that do not describe what they make."""
+MEMBERS = ("num_envs", "action_dim", "obs_spec", "episode_length", "device", "reset", "step")
 
 
 def is_source(name: str) -> bool:
@@ -48,23 +48,42 @@ def is_source(name: str) -> bool:
 @cache
 def registered() -> dict[str, str]:
     """Environments that installed packages offer, by name: `module:object`."""
-    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return {entry.name: entry.value for entry in entry_points(group="echelon.envs")}
 
 
 def task_name(source: str) -> str:
-    """What a run of it is called."""
+    """The task's name in a run of this source."""
     place, _, name = source.rpartition(":")
     return place.rpartition(".")[2] if name in NOT_NAMES else name.replace("/", "-")
 
 
-def in_folder(source: str) -> TaskInfo | None:
+def foreign_preset(source: str) -> TrainConfig:
+    """The settings to start from.
+
+    A task's folder has a preset in its `settings`; any other class or function may have an attribute `preset`. Without
+    one they are the defaults, with the settings that the class's constructor asks for.
+    """
+    library = source.partition(":")[0]
+    if library in LIBRARIES:
+        config = LIBRARIES[library]
+    elif (info := _in_folder(source)) is not None:
+        config = info.preset
+    else:
+        make = code(source)
+        config = getattr(make, "preset", None) or TrainConfig(env=(_settings_class(make) or TaskConfig)())
+        if not isinstance(config, TrainConfig):
+            raise UserError(f"the preset of {source} is a {type(config).__name__}, not a TrainConfig")
+    return replace(config, task=task_name(source), source=source)
+
+
+def _in_folder(source: str) -> TaskInfo | None:
     """The task that a source names, if it lies in a task's folder."""
     place, name = _place(source)
     return tasks_in(place).get(name)
 
 
 def _place(source: str) -> tuple[str, str]:
-    """Module or folder and name of a source other than an adapter's; both can be imported from here."""
+    """Module or folder and name of a source other than a library's; the working directory can be imported from."""
     place, _, name = registered().get(source, source).partition(":")
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
@@ -74,8 +93,8 @@ def _place(source: str) -> tuple[str, str]:
 
 
 def code(source: str) -> Callable[..., Any]:
-    """The function or class that a source other than an adapter's names."""
-    if (info := in_folder(source)) is not None:
+    """The function or class that a source other than a library's names."""
+    if (info := _in_folder(source)) is not None:
         return info.task
     place, name = _place(source)
     try:
@@ -83,7 +102,7 @@ def code(source: str) -> Callable[..., Any]:
         for part in name.split("."):
             found = getattr(found, part)
     except ModuleNotFoundError as error:
-        hint = nearest(place, ADAPTERS) if "." not in place else ""
+        hint = nearest(place, LIBRARIES) if "." not in place else ""
         advice = hint or "; install it, or run this where it lies"
         raise UserError(f"{source} cannot be imported ({first_line(error)}){advice}") from None
     except AttributeError as error:
@@ -93,22 +112,17 @@ def code(source: str) -> Callable[..., Any]:
     return found
 
 
-def settings_class(make: Callable[..., Any]) -> type[TaskConfig] | None:
-    """The class of `config`, the first parameter of a task's constructor; None of a function that has no such one."""
-    for base in (make, *getattr(make, "__mro__", ())):
-        for generic in getattr(base, "__orig_bases__", ()):
-            for argument in typing.get_args(generic):
-                if isinstance(argument, type) and issubclass(argument, TaskConfig):
-                    return argument
-    try:
-        hint = inspect.get_annotations(getattr(make, "__init__", make), eval_str=True).get("config")
-    except NameError:
-        return None
-    return hint if isinstance(hint, type) and issubclass(hint, TaskConfig) else None
+def _settings_class(make: Callable[..., Any]) -> type[TaskConfig] | None:
+    """The class of `config`, the first parameter of a task's constructor; None without such a parameter."""
+    generics = (generic for base in getattr(make, "__mro__", ()) for generic in getattr(base, "__orig_bases__", ()))
+    hints = [argument for generic in generics for argument in typing.get_args(generic)]
+    with suppress(NameError):
+        hints.append(inspect.get_annotations(getattr(make, "__init__", make), eval_str=True).get("config"))
+    return next((hint for hint in hints if isinstance(hint, type) and issubclass(hint, TaskConfig)), None)
 
 
 def source_of(make: Callable[..., Any]) -> str | None:
-    """The source that names `make`, a function or class of an importable module; None of any other."""
+    """The source that names `make`, a function or class of an importable module; None if it cannot be named."""
     module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<")
     if module in (None, "__main__", "builtins") or "<" in name:
         return None
@@ -119,7 +133,7 @@ def source_of(make: Callable[..., Any]) -> str | None:
 
 
 def env_args(config: TrainConfig) -> dict[str, Any]:
-    """`--env-arg`, read: `name=value`, where a value is a number, a switch, a list, or else a text."""
+    """Parse `--env-arg`: `name=value`, where a value is a number, a switch, a list, or else a text."""
     found: dict[str, Any] = {}
     for word in config.env_arg:
         name, given, value = word.partition("=")
@@ -133,7 +147,7 @@ def env_args(config: TrainConfig) -> dict[str, Any]:
 
 
 def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
-    """What builds the environments of a run whose source is known."""
+    """The function that builds the environments of a run from its source."""
     source, args = config.source, env_args(config)
     if source is None:
         raise UserError(
@@ -141,25 +155,27 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
             "pass make_env from Python, or train it with --env module:function"
         )
     library, _, name = source.partition(":")
-    if library in ADAPTERS:
+    if library in LIBRARIES:
         if not name:
             raise UserError(f"{source} names no environment; write {library}:NAME")
-        for word in FROM_FLAGS & args.keys():
-            raise UserError(f"--env-arg {word}=... is what --{word.replace('_', '-')} sets")
-        return partial(_adapted, library, name, args)
+        for word in FROM_FLAGS:
+            if word in args:
+                raise UserError(f"--env-arg {word}=... is what --{word.replace('_', '-')} sets")
+        return partial(_of_library, library, name, args)
     make = code(source)
-    settings = settings_class(make)
-    if settings is not None:
+    if (settings := _settings_class(make)) is not None:
+        parameters = inspect.signature(make).parameters.values()
+        if any(x.name == "spread_clocks" or x.kind is x.VAR_KEYWORD for x in parameters):
+            args = {"spread_clocks": spread_clocks} | args
         env = config.env
-        if isinstance(env, ForeignSettings):
-            env = from_dict(settings(), env.values, "env")
-        args = {"spread_clocks": spread_clocks} | args if _takes(make, "spread_clocks") else args
-        make = partial(make, env)
-    return partial(_made, source, make, args)
+        make = partial(make, from_dict(settings(), env.values, "env") if isinstance(env, ForeignSettings) else env)
+    return partial(_of_code, source, make, args)
 
 
-def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, device: "torch.device", seed: int) -> "Env":
-    """An environment of another library."""
+def _of_library(
+    library: str, name: str, args: dict[str, Any], num_envs: int, device: "torch.device", seed: int
+) -> "Env":
+    """Build an environment by a library's adapter."""
     try:
         make = import_module(f"echelon.envs.{library}_env").make
         for word, parameter in inspect.signature(make).parameters.items():
@@ -176,11 +192,10 @@ def _adapted(library: str, name: str, args: dict[str, Any], num_envs: int, devic
         raise UserError(f"{library} cannot make {name} with {given}: {first_line(error)}") from error
 
 
-def _made(
+def _of_code(
     source: str, make: Callable[..., Any], args: dict[str, Any], num_envs: int, device: "torch.device", seed: int
 ) -> "Env":
-    from echelon.envs.wrapping import as_env
-
+    """Build an environment by a function or class."""
     try:
         inspect.signature(make).bind(num_envs, device, seed, **args)
     except TypeError as error:
@@ -193,6 +208,27 @@ def _made(
     return as_env(make(num_envs, device, seed, **args), source)
 
 
-def _takes(make: Callable[..., Any], name: str) -> bool:
-    parameters: Iterable[inspect.Parameter] = inspect.signature(make).parameters.values()
-    return any(x.name == name or x.kind is x.VAR_KEYWORD for x in parameters)
+def as_env(made: Any, source: str) -> "Env":
+    """`made` itself, or wrapped if it is a vector environment of another library."""
+
+    def has(*names: str) -> bool:
+        return all(hasattr(made, name) for name in names)
+
+    if has(*MEMBERS):
+        return made
+    if has("max_episode_length") and (has("single_action_space", "device") or has("get_observations", "num_actions")):
+        from echelon.envs.torch_env import TorchEnv
+
+        return TorchEnv(made)
+    if has("num_envs", "single_action_space", "single_observation_space"):
+        import torch
+
+        from echelon.envs.gymnasium_env import GymnasiumEnv
+
+        return GymnasiumEnv(made, torch.device("cpu"))
+    if has("action_space", "observation_space"):
+        raise UserError(
+            f"{source} made one environment, not num_envs of them; return gymnasium.vector.SyncVectorEnv of many"
+        )
+    missing = ", ".join(name for name in MEMBERS if not has(name))
+    raise UserError(f"{source} made a {type(made).__name__}, which lacks {missing}; see echelon env check")

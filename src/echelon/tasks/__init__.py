@@ -56,8 +56,7 @@ def preset(task: str) -> Preset:
     `task` is the name of a built-in one, or where another comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`.
     """
     if task not in TASKS:
-        from echelon.envs.presets import foreign_preset
-        from echelon.envs.sources import is_source
+        from echelon.envs.sources import foreign_preset, is_source
 
         if is_source(task):
             return converted(foreign_preset(task), Preset)

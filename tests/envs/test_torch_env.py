@@ -3,6 +3,7 @@
 Isaac Lab itself needs Isaac Sim and an RTX card; a stand-in has the signatures of its `ManagerBasedRLEnv`.
 """
 
+import dataclasses
 import sys
 import types
 from pathlib import Path
@@ -14,10 +15,8 @@ import torch
 from envs.life import live
 from torch import Tensor
 
-from echelon.envs.managed import HeldLog, ManagedEnv, groups_of, set_fields
-from echelon.envs.rsl_rl_env import RslRlEnv
-from echelon.envs.sources import maker
-from echelon.envs.wrapping import as_env
+from echelon.envs.sources import as_env, maker
+from echelon.envs.torch_env import TorchEnv, groups_of, set_fields
 from echelon.errors import UserError
 from echelon.tasks import preset
 
@@ -65,12 +64,11 @@ def make(num_envs: int, device: torch.device, seed: int) -> Walkers:
     return Walkers(num_envs)
 
 
-@pytest.mark.parametrize(("kind", "wrapped"), [(Walkers, RslRlEnv), (Managed, ManagedEnv)])
-def test_a_walk_by_hand(kind: type, wrapped: type) -> None:
+@pytest.mark.parametrize("kind", [Walkers, Managed])
+def test_a_walk_by_hand(kind: type) -> None:
     """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four."""
-    made = kind()
-    env = as_env(made, "x:make")
-    assert isinstance(env, wrapped)
+    env = as_env(kind(), "x:make")
+    assert isinstance(env, TorchEnv)
     assert (env.obs_spec, env.action_dim, env.episode_length) == ({"policy": 1, "critic": 2}, 1, 4)
     assert torch.isinf(env.action_high).all()
     env.reset()
@@ -84,11 +82,16 @@ def test_a_walk_by_hand(kind: type, wrapped: type) -> None:
 
 def test_a_figure_that_is_logged_now_and_then_is_held() -> None:
     """A mean over what it reports; what comes up later than the first step is left out."""
-    log = HeldLog()
-    assert log({"log": {"falls": torch.tensor([0.0, 1.0])}}) == {"falls": torch.tensor(0.5)}
-    log.close()
-    assert log({}) == {"falls": torch.tensor(0.5)}
-    assert log({"log": {"falls": 2, "late": 1}}) == {"falls": 2.0}
+
+    class Reporting(Managed):
+        reports = [{"falls": torch.tensor([0.0, 1.0])}, None, {"falls": 2, "late": 1}]  # noqa: RUF012
+
+        def step(self, actions: Tensor):
+            *found, _ = super().step(actions)
+            return *found, {"log": self.reports.pop(0)}
+
+    env = TorchEnv(Reporting())
+    assert [dict(env.step(torch.zeros(4, 1)).log) for _ in range(3)] == [{"falls": 0.5}, {"falls": 0.5}, {"falls": 2.0}]
 
 
 def test_observations_without_a_known_name_are_one_sentence() -> None:
@@ -98,24 +101,22 @@ def test_observations_without_a_known_name_are_one_sentence() -> None:
         groups_of({"policy": torch.zeros(2, 3, 4)})
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        ({"episode_length": 5}, "episode_length is not a field of the task's config; did you mean episode_length_s"),
-        ({"episode_length_s": "five"}, "episode_length_s is of type float in the task's config, not 'five'"),
-        ({"scene": 3}, "scene is of type SimpleNamespace in the task's config, not 3"),
-    ],
-)
-def test_a_field_that_does_not_fit_is_one_sentence(args: dict[str, Any], sentence: str) -> None:
+def test_a_field_that_does_not_fit_is_one_sentence() -> None:
     config = SimpleNamespace(episode_length_s=20.0, scene=SimpleNamespace(), seed=None)
     set_fields(config, {"episode_length_s": 5.5, "seed": 3})
     assert (config.episode_length_s, config.seed) == (5.5, 3)
-    with pytest.raises(UserError, match=sentence):
-        set_fields(config, args)
+    wrong: dict[str, tuple[Any, str]] = {
+        "episode_length": (5, "is not a field of the task's config; did you mean episode_length_s"),
+        "episode_length_s": ("five", "is of type float in the task's config, not 'five'"),
+        "scene": (3, "is of type SimpleNamespace in the task's config, not 3"),
+    }
+    for name, (value, sentence) in wrong.items():
+        with pytest.raises(UserError, match=f"{name} {sentence}"):
+            set_fields(config, {name: value})
 
 
 def test_a_vec_env_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
-    live("envs.test_rsl_rl:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
+    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0", killed=False)
 
 
 def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,10 +134,8 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "echelon.envs.isaaclab_env", raising=False)
     config = preset("isaaclab:Isaac-Ant-v0")
     assert config.task == "Isaac-Ant-v0"
-    import dataclasses
-
     env = maker(dataclasses.replace(config, env_arg=("episode_length_s=5.0",)))(6, torch.device("cpu"), 3)
-    assert isinstance(env, ManagedEnv)
+    assert isinstance(env, TorchEnv)
     assert (began, env.num_envs) == ([True], 6)
     expected = {"name": "Isaac-Ant-v0", "device": "cpu", "num_envs": 6, "seed": 3, "episode_length_s": 5.0, "dt": 0.1}
     assert vars(made[0]) == expected

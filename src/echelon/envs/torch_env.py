@@ -1,0 +1,98 @@
+"""Torch environments as mjlab, Isaac Lab and rsl_rl have them: many copies in one simulation, on the device."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from echelon.envs.contract import Groups, Step
+from echelon.errors import UserError, nearest
+
+NAMES = {"policy": ("policy", "actor", "state", "obs"), "critic": ("critic", "privileged_state", "privileged")}
+"""Names of observations in other libraries, by group."""
+
+
+def groups_of(obs: Any) -> Groups:
+    """`policy` and `critic` among the observations, whatever they are called there."""
+    if isinstance(obs, Tensor):
+        return {"policy": obs.float()}
+    given = list(obs.keys())  # a TensorDict is not iterated by key
+    first = {group: next((name for name in names if name in given), None) for group, names in NAMES.items()}
+    found = {group: obs[name].float() for group, name in first.items() if name is not None}
+    if "policy" not in found:
+        raise UserError(
+            f"no observations for the policy among {', '.join(map(str, given))}; "
+            f"call them one of {', '.join(NAMES['policy'])}"
+        )
+    for group, x in found.items():
+        if x.ndim != 2:
+            raise UserError(f"observations of {group} are [N, D], not {list(x.shape)}")
+    return found
+
+
+def set_fields(config: Any, args: Mapping[str, Any]) -> None:
+    """Write `--env-arg` into the fields of a task's config. Those that hold objects cannot be written as text."""
+    for field, value in args.items():
+        if not hasattr(config, field):
+            raise UserError(f"--env-arg {field} is not a field of the task's config{nearest(field, vars(config))}")
+        now = getattr(config, field)
+        kinds = (int, float) if type(now) in (int, float) else (type(now),)
+        if now is not None and not isinstance(value, kinds):
+            raise UserError(f"--env-arg {field} is of type {type(now).__name__} in the task's config, not {value!r}")
+        setattr(config, field, value)
+
+
+class TorchEnv:
+    """A `ManagerBasedRLEnv` or `VecEnv`, which resets within the step.
+
+    `env` has `num_envs`, `device` and `max_episode_length`; `reset() -> (obs, extras)`, or else `get_observations()`;
+    and `step(action)`, which returns either `obs, reward, terminated, truncated, extras` or
+    `obs, reward, dones, extras` with `time_outs` among the extras. Actions have the limits of `single_action_space`;
+    with `num_actions` instead they have none. The observation before a reset is unknown, so `final_obs` is left out.
+
+    What it logs in some steps only is held until the next report; names are those of the reset and the first step.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.num_envs, self.device = env, int(env.num_envs), torch.device(env.device)
+        self.episode_length = int(torch.as_tensor(env.max_episode_length).max())
+        space = getattr(env, "single_action_space", None)
+        self.action_dim = int(env.num_actions if space is None else space.shape[-1])
+        limits = (-torch.inf, torch.inf) if space is None else (space.low, space.high)
+        self.action_low, self.action_high = (
+            torch.as_tensor(x, dtype=torch.float32).expand(self.action_dim) for x in limits
+        )
+        self._log: dict[str, Tensor | float] = {}
+        self._stepped = False
+        self.obs_spec = {name: x.shape[1] for name, x in self.reset().items()}
+
+    @torch.inference_mode()
+    def reset(self) -> Groups:
+        """Start a new episode in every environment, if it can."""
+        found = self.env.reset() if hasattr(self.env, "reset") else self.env.get_observations()
+        if not isinstance(found, tuple):
+            return groups_of(found)
+        self._report(found[1])
+        return groups_of(found[0])
+
+    @torch.inference_mode()
+    def step(self, action: Tensor) -> Step:
+        """Advance all environments by one control step."""
+        obs, reward, ended, *truncated, extras = self.env.step(action)
+        ended = ended.bool()
+        if truncated:
+            cut = truncated[0].bool() & ~ended
+        else:  # `ended` includes time limits
+            over = extras.get("time_outs")
+            cut = torch.zeros_like(ended) if over is None else over.bool() & ended
+            ended = ended & ~cut
+        self._report(extras)
+        self._stepped = True
+        return Step(groups_of(obs), reward.float(), ended, cut, log=dict(self._log))
+
+    def _report(self, extras: Any) -> None:
+        reported = (extras.get("log") if isinstance(extras, Mapping) else None) or {}
+        for name, x in reported.items():
+            if not self._stepped or name in self._log:
+                self._log[name] = x.float().mean() if isinstance(x, Tensor) else float(x)
