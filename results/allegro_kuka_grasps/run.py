@@ -1,10 +1,11 @@
 """Can the AllegroKuka hand pick up the cuboids? Random grasps from above, without a policy, by physics settings.
 
-    python results/allegro_kuka_grasps/run.py [GRASPS]
+    python results/allegro_kuka_grasps/run.py [GRASPS] [cpu, stock or fused]
 
 Every grasp: the hand goes down over a cuboid that lies on the table, closes, lifts it by 20 cm and holds it for two
 seconds. Where the hand goes and how it closes is drawn at random, so most grasps are bad ones; what counts is how many
-hold, how heavy they are, and what a change of the physics does to them.
+hold, how heavy they are, and what a change of the physics does to them. `stock` and `fused` are the chosen physics on a
+CUDA GPU, by MuJoCo Warp's own kernels and by ours.
 """
 
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from variants import CHOSEN, vary
 
+from echelon.sim import make_engine
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import Arms
@@ -46,6 +48,7 @@ VARIANTS = {
     "friction 0.5": "friction=0.5",
 }
 """How they are called in a table, and how they are written (`variants.py`)."""
+ON_CUDA = ("**chosen**", "20 iterations")
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,15 @@ def draw(count: int, seed: int = 0) -> Grasps:
     return Grasps(list(scales), np.array(yaw), np.array(above), np.array(at), np.array(closed))
 
 
-def carry_out(grasps: Grasps, variant: str) -> str:
+def carry_out(grasps: Grasps, variant: str, kind: str = "cpu") -> str:
     """One line about all grasps under one variant of the physics."""
     model, count = scene.build(scene.ONE_ARM), len(grasps.scales)
     steps = vary(model, round(1 / 60 / model.opt.timestep), variant)
-    engine = CpuEngine(model, count)
+    if kind == "cpu":
+        engine = CpuEngine(model, count)
+    else:
+        torch.set_default_device("cuda")
+        engine = make_engine(model, count, torch.device("cuda"), 56, 224, kind)
     arms = Arms(engine, scene.ONE_ARM, relative=False, control_step=1 / 60)
     scales, mass = objects.give(engine, grasps.scales, ("object",))
     start = torch.tensor(model.qpos0).repeat(count, 1)
@@ -115,7 +122,7 @@ def carry_out(grasps: Grasps, variant: str) -> str:
     start[:, 3], start[:, 6] = torch.tensor(np.cos(grasps.yaw / 2)), torch.tensor(np.sin(grasps.yaw / 2))
     start[:, 7:] = torch.tensor(np.concatenate((grasps.above, np.tile(OPEN, (count, 1))), axis=1))
     engine.set_state(torch.ones(count, dtype=torch.bool), start, torch.zeros_like(engine.qvel))
-    fastest = torch.zeros(count, dtype=torch.float64)
+    fastest = torch.zeros(count, dtype=engine.qvel.dtype)
 
     def go(control_steps: int, arm: np.ndarray, hand: np.ndarray) -> None:
         begin = arms.target.clone()
@@ -146,8 +153,10 @@ def carry_out(grasps: Grasps, variant: str) -> str:
 def main() -> None:
     grasps = draw(int(sys.argv[1]) if sys.argv[1:] else 256)
     print(f"{len(grasps.scales)} grasps: | lifted | held 2 s | moved in the hand | heaviest held | flung above 5 m/s")
-    for name, variant in VARIANTS.items():
-        print(f"| {name} | {carry_out(grasps, variant)} |", flush=True)
+    kind = sys.argv[2] if sys.argv[2:] else "cpu"
+    chosen = VARIANTS if kind == "cpu" else {name: text for name, text in VARIANTS.items() if name in ON_CUDA}
+    for name, variant in chosen.items():
+        print(f"| {name} | {carry_out(grasps, variant, kind)} |", flush=True)
 
 
 if __name__ == "__main__":
