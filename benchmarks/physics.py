@@ -323,7 +323,8 @@ def by_kernel(events: list[Row], steps: int, largest: int) -> Row:
     for event in events:
         name = re.sub(r"(_[0-9a-f]{8})?_cuda_kernel_forward$", "", event["name"]).removesuffix("__locals__kernel")
         functions, about = name.split("__locals__"), event.get("args", {})
-        file = next((files[function] for function in reversed(functions) if function in files), "torch and copies")
+        known = next((files[function] for function in reversed(functions) if function in files), "torch and copies")
+        file = name if name.startswith("echelon_") else known
         sums = {"file": file, "ms": 0.0, "launches": 0.0}
         details = {"registers": about.get("registers per thread"), "occupancy": about.get("est. achieved occupancy %")}
         for row in (kernels.setdefault(name, {"kernel": name[:100]} | sums | details), by_file.setdefault(file, sums)):

@@ -31,16 +31,18 @@ class Kernel:
         d: Any,
         tables: Mapping[str, Any] | None = None,
         *,
+        blocks: int | None = None,
         registers: int = 0,
         fast_math: bool = False,
     ) -> None:
+        """With fewer `blocks` than worlds, each block takes several in turn."""
         self._name, self._sizes, self._owners, self._tables = name, tuple(sizes.items()), {"m": m, "d": d}, tables or {}
-        self._registers, self._fast_math = registers, fast_math
+        self._blocks, self._registers, self._fast_math = blocks, registers, fast_math
         self._worlds, self._device = d.nworld, d.qpos.device
         self._ready: tuple[list[Any], Any, list[Any]] | None = None
 
-    def launch(self, blocks: int | None = None) -> None:
-        """Run it for every world; with fewer `blocks` than worlds, each block takes several in turn."""
+    def launch(self) -> None:
+        """Run it for every world."""
         fields = _fields(self._name)
         arrays = [self._tables[field] if of == "t" else _field(self._owners[of], field) for of, field in fields]
         if self._ready is None or any(
@@ -52,13 +54,15 @@ class Kernel:
                 for (of, field), x in zip(fields, arrays, strict=True)
                 if of == "m"
             )
-            kernel, structs = _build(self._name, (*self._sizes, *own), kinds, self._registers, self._fast_math)
+            kernel, structs = _build(
+                self._name, (*self._sizes, *own), kinds, self._blocks is not None, self._registers, self._fast_math
+            )
             inputs = {of: struct() for of, struct in structs.items()}
             for (of, field), x in zip(fields, arrays, strict=True):
                 setattr(inputs[of], field, x)
             self._ready = arrays, kernel, list(inputs.values())
         _, kernel, inputs = self._ready
-        blocks = min(self._worlds, blocks or self._worlds)
+        blocks = min(self._worlds, self._blocks or self._worlds)
         wp.launch_tiled(kernel, dim=blocks, inputs=[self._worlds, blocks, *inputs], block_dim=WARP, device=self._device)
 
 
@@ -97,7 +101,12 @@ def _fields(name: str) -> list[tuple[str, str]]:
 
 @cache
 def _build(
-    name: str, sizes: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], registers: int, fast_math: bool
+    name: str,
+    sizes: tuple[tuple[str, Any], ...],
+    kinds: tuple[Any, ...],
+    several: bool,
+    registers: int,
+    fast_math: bool,
 ) -> tuple[Any, dict[str, Any]]:
     """Make the kernel of a text and the structs of its arguments by name; Warp compiles it at its first launch."""
     text = "".join(f"#define {size} {value}\n" for size, value in sizes) + _text("lanes.h") + _text(f"{name}.cu")
@@ -112,11 +121,16 @@ def _build(
     @wp.func_native(text)
     def run(world: int, lane: int, d: Data, m: Model, t: Tables): ...  # pyright: ignore[reportInvalidTypeForm]
 
-    def kernel(worlds: int, blocks: int, d: Data, m: Model, t: Tables):  # pyright: ignore[reportInvalidTypeForm]
+    def one(worlds: int, blocks: int, d: Data, m: Model, t: Tables):  # pyright: ignore[reportInvalidTypeForm]
+        world, lane = wp.tid()
+        run(world, lane, d, m, t)
+
+    def in_turn(worlds: int, blocks: int, d: Data, m: Model, t: Tables):  # pyright: ignore[reportInvalidTypeForm]
         block, lane = wp.tid()
         for world in range(block, worlds, blocks):
             run(world, lane, d, m, t)
 
+    kernel = in_turn if several else one  # a loop keeps addresses in registers, so it is only there where it is needed
     kernel.__name__ = kernel.__qualname__ = f"echelon_{name}"  # as profilers show it
     options: dict[str, Any] = {"cuda_max_registers": registers} if registers else {}
     options["module_options"] = {"fast_math": fast_math}

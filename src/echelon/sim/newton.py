@@ -149,15 +149,17 @@ def _sizes(m: Any, d: Any) -> list[Size]:
 def solve(m: Any, d: Any) -> None:
     """Solve every world, in place of `mujoco_warp.solve`; only for models that are not `unsupported`."""
     start = {"WARM": int(not m.opt.disableflags & DisableBit.WARMSTART), "COLD": int(not smooth.skip_qacc_smooth(m, d))}
-    sizes = [(size, size.constants() | start) for size in _sizes(m, d)]
-    if getattr(d, "echelon_newton", (None,))[0] != sizes:  # the first call, or other options
-        # fast division and square roots, as in the stock line search
-        kernels = [
-            Kernel("newton", constants, m, d, registers=size.registers, fast_math=True) for size, constants in sizes
-        ]
-        d.echelon_newton = sizes, kernels
-    for (size, _), kernel in zip(*d.echelon_newton, strict=True):
-        kernel.launch(REST_BLOCKS if size.PART == 2 else None)
+    sizes = _sizes(m, d)
+    if getattr(d, "echelon_newton", (None,))[0] != (sizes, start):  # the first call, or other options
+        d.echelon_newton = (sizes, start), [_kernel(size, start, m, d) for size in sizes]
+    for kernel in d.echelon_newton[1]:
+        kernel.launch()
+
+
+def _kernel(size: Size, start: dict[str, int], m: Any, d: Any) -> Kernel:
+    blocks = REST_BLOCKS if size.PART == 2 else None
+    # fast division and square roots, as in the stock line search
+    return Kernel("newton", size.constants() | start, m, d, blocks=blocks, registers=size.registers, fast_math=True)
 
 
 def install() -> None:
