@@ -16,6 +16,7 @@ from echelon.tasks import preset
 
 CODE = '''
 from dataclasses import dataclass, field
+from typing import Annotated
 from echelon.algorithms import Algorithm
 from echelon.algorithms.ppo import own_term
 from echelon.config import TrainConfig
@@ -24,7 +25,7 @@ from echelon.learning.objective import ActorLoss
 
 @dataclass(frozen=True)
 class DampedConfig:
-    factor: float = 0.5
+    factor: Annotated[float, POSITIVE] = 0.5
     """Weight of the loss."""
     widths: tuple[int, ...] = (4, 2)
     """Nothing reads them."""
@@ -32,7 +33,6 @@ class DampedConfig:
 @dataclass(frozen=True)
 class DampedTrainConfig(TrainConfig):
     damped: DampedConfig = field(default_factory=DampedConfig)
-    ranges = {"damped.factor": POSITIVE}
 
     @classmethod
     def why_fixed(cls, name, before, now):
@@ -99,7 +99,10 @@ def test_every_command_knows_it(
 
 
 @pytest.mark.usefixtures("package")
-def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert set(names()) == {"ppo", "pbt", "sapg", "cpo", "damped", "broken", "odd"}
     for words, sentence in (
         (["--algo", "dampd"], "--algo takes one of ppo, pbt, sapg, cpo, "),

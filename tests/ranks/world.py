@@ -238,7 +238,7 @@ class Chance:
         and first of all what they lend."""
         whole, parts = self.whole.plan, [part.plan for part in self.parts]
         drawn = [plan._orders(part.generator) for plan, part in zip(parts, self.parts, strict=True)]
-        part = max(whole._parts, default=1)
+        part = max((block.group.part(whole.layout.each) for block in whole.pairs), default=1)
         orders = []
         for policy, size in enumerate(whole.layout.sizes):
             heads, tails = [], []
