@@ -11,7 +11,10 @@ import matplotlib.pyplot as plt
 HERE = Path(__file__).parent
 PARTS = {  # colour and what belongs to it: files of MuJoCo Warp, kernels of ours
     "Newton solver": ("#4269d0", ("solver", "echelon_newton")),
-    "kinematics, inertia, forces, integration": ("#efb118", ("smooth", "passive", "forward", "support", "derivative", "echelon_forward", "echelon_integrate")),
+    "kinematics, inertia, forces, integration": (
+        "#efb118",
+        ("smooth", "passive", "forward", "support", "derivative", "echelon_forward", "echelon_integrate"),
+    ),
     "constraint rows": ("#ff725c", ("constraint", "rows", "echelon_rows")),
     "collisions": ("#6cc5b0", ("collision_primitive", "collision_driver", "collision", "collision_convex")),
     "sensors, copies, waiting": ("#9498a0", ()),
@@ -31,7 +34,11 @@ def parts(row: dict) -> list[float]:
 
 def main() -> None:
     rows = {(row["task"], row["setting"]): row for row in map(json.loads, (HERE / "physics.jsonl").open())}
-    tasks = [task for task, setting in rows if setting == "fused" and all("kernels" in rows[task, s] for s in ("stock", "fused"))]
+    tasks = [
+        task
+        for task, setting in rows
+        if setting == "fused" and all("kernels" in rows[task, s] for s in ("stock", "fused"))
+    ]
     plt.rcParams.update({"font.size": 11, "font.family": "DejaVu Sans"})
     figure, axes = plt.subplots(figsize=(9, 0.85 * len(tasks) + 1.2))
     for place, task in enumerate(tasks):
@@ -40,8 +47,16 @@ def main() -> None:
             for (_, (colour, _)), width in zip(PARTS.items(), parts(row), strict=True):
                 axes.barh(place + shift, width, 0.36, left=left, color=colour, alpha=alpha)
                 left += width
-            label = f"{row['ms']:.1f} ms" if setting == "stock" else f"{row['ms']:.1f} ms, {row['ratio']:.1f} times as fast"
-            axes.text(row["ms"] + 0.15, place + shift, f"{'before' if setting == 'stock' else 'now'}  {label}", va="center", fontsize=9.5)
+            label = (
+                f"{row['ms']:.1f} ms" if setting == "stock" else f"{row['ms']:.1f} ms, {row['ratio']:.1f} times as fast"
+            )
+            axes.text(
+                row["ms"] + 0.15,
+                place + shift,
+                f"{'before' if setting == 'stock' else 'now'}  {label}",
+                va="center",
+                fontsize=9.5,
+            )
     axes.set_yticks(range(len(tasks)), tasks)
     axes.invert_yaxis()
     axes.set_xlim(0, 19)
