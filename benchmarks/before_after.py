@@ -45,7 +45,7 @@ def build(case: str, num_envs: int | None, device: str) -> Any:
     config = replace(config, num_envs=num_envs or config.num_envs)
     if algo == "pbt":
         config = replace(config, pbt=replace(config.pbt, mutate_at_start=False))
-    find("echelon.training.loop:set_up_torch")(config)
+    find("echelon.training.setup:set_up_torch", "echelon.training.loop:set_up_torch")(config)
     where = find("echelon.config.checks:choose_device")(device)
     env = tasks.make(task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
     return find("echelon.training.trainer:Trainer")(env, config)

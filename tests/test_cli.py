@@ -78,7 +78,7 @@ class StandIns:
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
     stand_ins = StandIns()
     train = types.ModuleType("echelon.training.loop")
-    vars(train)["train"] = stand_ins.train
+    vars(train).update(train=stand_ins.train, train_seeds=None)
     monkeypatch.setitem(sys.modules, "echelon.training.loop", train)
     monkeypatch.setattr(
         echelon.tasks, "TASKS", {"Pendulum": TaskInfo("swing it up", PRESET), "Hopper": TaskInfo("hop", PRESET)}

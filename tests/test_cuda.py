@@ -171,7 +171,8 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
     seeds, results = (4, 0, 9), []
     for capture in (True, False):
         env = make(config.task, config.env, 3 * config.num_envs, torch.device("cuda"), seeds, spread_clocks=True)
-        trainer = StackedTrainer(seed_slices(env), dataclasses.replace(config, capture=capture), seeds, whole=env)
+        configs = [dataclasses.replace(config, capture=capture, seed=seed) for seed in seeds]
+        trainer = StackedTrainer(seed_slices(env), configs, whole=env)
         for _ in range(4):
             found = trainer.iterate_each()
         results.append([one.metrics for one in found])

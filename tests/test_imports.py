@@ -26,7 +26,6 @@ PROGRAM = {
     "grid",
     "bench",
     "console",
-    "logging",
 }
 NEVER = {
     "algorithms": SIMULATION | PROGRAM | {"runs"},

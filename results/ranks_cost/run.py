@@ -36,7 +36,7 @@ def settings(case: str, device: str) -> Any:
 def trainer(case: str, num_envs: int | None, device: str, ranks: Any) -> Any:
     """As `echelon train` would build it; `num_envs` are those of a rank."""
     from echelon.tasks import make
-    from echelon.training.loop import set_up_torch
+    from echelon.training.setup import set_up_torch
     from echelon.training.trainer import Trainer
 
     config = settings(case, device)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from echelon.tasks import preset
     from echelon.tasks.environment import make
     from echelon.training.callbacks import Stop, no_better_for, until
-    from echelon.training.loop import train
-    from echelon.training.seeds import train_seeds
+    from echelon.training.loop import train, train_seeds
     from echelon.viewing.during import film_every
     from echelon.viewing.notebook import replay
 
@@ -40,8 +39,7 @@ _PLACES = {
     "echelon.tasks": ("preset",),
     "echelon.tasks.environment": ("make",),
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
-    "echelon.training.loop": ("train",),
-    "echelon.training.seeds": ("train_seeds",),
+    "echelon.training.loop": ("train", "train_seeds"),
     "echelon.viewing.during": ("film_every",),
     "echelon.viewing.notebook": ("replay",),
 }

@@ -13,8 +13,8 @@ from echelon.algorithms.evolution import BROKEN, Evolution, candidates, donors, 
 from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
-from echelon.runs.genealogy import FILE
 from echelon.runs.json_lines import read_lines
+from echelon.runs.writer import GENEALOGY
 from echelon.training.loop import train
 from echelon.training.trainer import Trainer
 
@@ -115,11 +115,11 @@ def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
     PoisonEnv.steps, view = 0, Remember()
     config = replace(run_config(tmp_path / "run", 8), pbt=STILL)
     folder = train(config, view, lambda n, device, seed: PoisonEnv(n, seed=seed, end_rate=0.02))
-    lines = [line for line in read_lines(folder.path / FILE) if "donor" in line]
+    lines = [line for line in read_lines(folder.path / GENEALOGY) if "donor" in line]
     assert [(line["iteration"], line["member"], line["objective"]) for line in lines] == [(2, 1, None), (5, 1, None)]
     assert [text for text in view.said if "member" in text] == [
-        "WARNING: after iteration 2, member 1 was not finite and goes on as a copy of member "
-        f"{lines[0]['donor']}; a reward or an observation that is not finite does that, or a learning rate too high"
+        "WARNING: after iteration 2, member 1 was not finite and was replaced by a copy of member "
+        f"{lines[0]['donor']}; the cause is a reward or an observation that is not finite, or a learning rate too high"
     ]  # and no second time within 50 iterations
 
 

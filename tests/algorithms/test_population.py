@@ -1,8 +1,7 @@
 """Whole runs of PBT: takeovers do what they say, and a resumed population goes on to the bit."""
 
-import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.runs.folder import RunFolder
-from echelon.runs.genealogy import FILE, GenealogyWriter
 from echelon.runs.json_lines import read_lines
 from echelon.runs.metrics import read_metrics
+from echelon.runs.writer import GENEALOGY
 from echelon.training.loop import train
 from echelon.training.trainer import Trainer
 
@@ -238,7 +236,7 @@ def run_config(out: Path, iterations: int) -> TrainConfig:
 
 def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) -> None:
     whole = train(run_config(tmp_path / "whole", 16), make_env=make_env)
-    lines = read_lines(whole.path / FILE)
+    lines = read_lines(whole.path / GENEALOGY)
     begun, takeovers = lines[:3], lines[3:]
     assert [(line["iteration"], line["member"]) for line in begun] == [(0, 0), (0, 1), (0, 2)]
     assert takeovers
@@ -265,22 +263,4 @@ def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) ->
     # Stopped after an iteration that is not saved, and resumed: nothing is told twice.
     train(run_config(tmp_path / "parts", 9), make_env=make_env)
     parts = train(run_config(tmp_path / "parts", 16), make_env=make_env)
-    assert read_lines(parts.path / FILE) == lines
-
-
-def test_lines_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path, run_config(tmp_path, 1))
-    writer = GenealogyWriter(folder)
-    writer.begin([{"clip": 0.2}, {"clip": 0.25}])
-    writer.write(4, 400, [asdict(_take(1, 0, clip=0.3))])
-    writer.write(8, 800, [asdict(_take(0, 1, clip=0.1))])
-    with writer.path.open("a") as file:
-        file.write('{"iteration": 9, "cut sho')
-    assert [line["iteration"] for line in read_lines(folder.path / FILE)] == [0, 0, 4, 8]
-    GenealogyWriter(folder, completed=4)
-    kept = [json.loads(line) for line in writer.path.read_text().splitlines()]
-    assert [line["iteration"] for line in kept] == [0, 0, 4]
-    assert kept[2]["donor"] == 0
-    assert kept[2]["after"] == {"clip": 0.3}
-    GenealogyWriter(folder)
-    assert read_lines(folder.path / FILE) == []
+    assert read_lines(parts.path / GENEALOGY) == lines

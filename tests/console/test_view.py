@@ -13,8 +13,8 @@ from echelon.console.progress import RunProgress
 from echelon.console.tables import text_table
 from echelon.console.view import LiveView, NullView, PlainView, View, choose_view
 from echelon.console.wording import count, duration, figure, sparkline
-from echelon.logging.metrics import MetricsWriter
 from echelon.runs.folder import RunFolder
+from echelon.runs.writer import RunWriter
 
 FULL = {
     "iteration": 50,
@@ -100,7 +100,7 @@ def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolde
 
 
 def test_a_resumed_run_shows_its_whole_course(folder: RunFolder) -> None:
-    with MetricsWriter(folder) as writer:
+    with RunWriter(folder) as writer:
         writer.write({"iteration": 1, "return/leader": 1.0})
         writer.write({"iteration": 2, "return/leader": math.nan})
         writer.write({"iteration": 3})

@@ -22,13 +22,15 @@ from echelon.envs.contract import Step
 from echelon.errors import SaidElsewhere, UserError
 from echelon.ranks import ALONE
 from echelon.ranks.together import Together
+from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import preset
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
-from echelon.training import agreement
+from echelon.training import agreement, loop
 from echelon.training.loop import train
 from echelon.training.resolve import resolve
+from echelon.training.trainer import Iteration, Trainer
 
 
 class Listener(NullView):
@@ -185,3 +187,16 @@ def moments() -> tuple[Tensor, Tensor]:
     ranks = Together()
     x = 1e6 + 10.0 * ranks.rank + torch.arange(10.0, dtype=torch.float64)
     return ranks.var_mean(x[:, None], (0,))
+
+
+def run_slowly(config: TrainConfig) -> list[int]:
+    """Train while a minute passes on rank 0 with every iteration, and none elsewhere; iterations that were saved."""
+    now, iterate = [0.0], Trainer.iterate
+
+    def slowly(trainer: Trainer) -> Iteration:
+        now[0] += 60 * trainer.ranks.first
+        return iterate(trainer)
+
+    with patch.object(Trainer, "iterate", slowly), patch.object(loop, "monotonic", lambda: now[0]):
+        folder = train(resolve(config, ranks=Together()), NullView(), drifting)
+    return checkpoint.saved_iterations(folder)

@@ -72,7 +72,7 @@ def test_ranks_differ_in_their_random_numbers_and_in_nothing_learned(tmp_path: P
 def test_another_number_of_ranks_goes_on_learning_and_says_so(tmp_path: Path, world: World) -> None:
     world(acts.run, replace(config(tmp_path / "run"), iterations=2))
     said, _ = world(acts.run_alone, config(tmp_path / "run"))
-    assert "2 ranks saved it and one process will train it now, so its episodes begin anew" in said[1]
+    assert "2 ranks saved it and one process will train it now, so new episodes start" in said[1]
     said, _ = world(acts.run, replace(config(tmp_path / "run"), iterations=6))
     assert "one process saved it and 2 ranks will train it now" in said[1]
     assert [line["iteration"] for line in read_metrics(RunFolder.open(tmp_path / "run"))] == [1, 2, 3, 4, 5, 6]
@@ -97,6 +97,11 @@ def test_a_rank_that_is_told_to_leave_takes_all_with_it_and_all_save(tmp_path: P
     found = checkpoint.find(RunFolder.open(tmp_path / "run"))
     assert found is not None
     assert (found.iteration, found.ranks) == (1, 2)
+
+
+def test_rank_0_decides_when_it_is_time_to_save(tmp_path: Path, world: World) -> None:
+    slow = replace(config(tmp_path / "run"), checkpoint_every=100, checkpoint_minutes=2.0)
+    assert world(acts.run_slowly, slow) == [[2, 4]] * 2
 
 
 def test_a_bench_shows_every_rank(world: World) -> None:

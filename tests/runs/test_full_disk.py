@@ -5,15 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from echelon.errors import UserError
-from echelon.logging.metrics import MetricsWriter
-from echelon.runs.distances import DistanceWriter
 from echelon.runs.folder import RunFolder
-from echelon.runs.genealogy import GenealogyWriter
+from echelon.runs.writer import RunWriter
 
 FULL = Path("/dev/full")
 
@@ -24,13 +21,13 @@ from pathlib import Path
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.logging.metrics import MetricsWriter
+from echelon.runs.writer import RunWriter
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit, value = int(sys.argv[2]), eval(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
-    with MetricsWriter(RunFolder(Path(sys.argv[1]), TrainConfig())) as log:
+    with RunWriter(RunFolder(Path(sys.argv[1]), TrainConfig())) as log:
         for iteration in range(1, 1000):
             log.write({"iteration": iteration} | {f"m{i}": value for i in range(60)})
 except UserError as error:
@@ -58,33 +55,33 @@ def test_metrics_and_tensorboard(tmp_path: Path, limit: int, value: str, name: s
 WRITERS = pytest.mark.parametrize(
     ("writer", "write", "name"),
     [
-        (DistanceWriter, lambda writer: writer.write(10, 100, [[0.0, 0.2], [0.1, 0.0]]), "diagnostics/kl.jsonl"),
-        (GenealogyWriter, lambda writer: writer.begin([{"clip": 0.2}]), "population/genealogy.jsonl"),
-        (MetricsWriter, lambda writer: writer.write({"iteration": 1}), "metrics.jsonl"),
+        ("_distances", lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]), "diagnostics/kl.jsonl"),
+        ("_takeovers", lambda log: log.write_takeovers(4, 400, [{"member": 1}]), "population/genealogy.jsonl"),
+        ("_metrics", lambda log: log.write({"iteration": 1}), "metrics.jsonl"),
     ],
 )
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @WRITERS
-def test_files_of_lines(folder: RunFolder, writer: Any, write: Callable[[object], None], name: str) -> None:
-    opened = writer(folder)
+def test_files_of_lines(folder: RunFolder, writer: str, write: Callable[[object], None], name: str) -> None:
+    opened = RunWriter(folder)
     write(opened)
-    os.dup2(os.open(FULL, os.O_WRONLY), getattr(opened, "lines", opened)._file.fileno())
+    os.dup2(os.open(FULL, os.O_WRONLY), getattr(opened, writer)._file.fileno())
     with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
         write(opened)
 
 
 @WRITERS
 def test_dropping_lines(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, writer: Any, write: object, name: str
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, writer: str, write: object, name: str
 ) -> None:
     path = folder.path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text('{"iteration": 1}\n{"iteration": 2}\n')
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device"):
-        writer(folder, 1)
+        RunWriter(folder, 1)
     assert path.read_text() == '{"iteration": 1}\n{"iteration": 2}\n'
 
 
@@ -101,7 +98,7 @@ def test_tensorboard_does_not_hide_what_went_wrong_before(folder: RunFolder, mon
 def write_without_tensorboard(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object] = lambda: None
 ) -> None:
-    with MetricsWriter(folder) as log:
+    with RunWriter(folder) as log:
         monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
         log.write({"iteration": 1})
         then()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import MetricsLines, read_columns, read_metrics, stride
+from echelon.runs.metrics import read_columns, read_metrics, stride
+from echelon.runs.writer import RunWriter
 
 
 def line(iteration: int) -> dict[str, Any]:
@@ -29,16 +30,15 @@ def test_all_of_a_short_run_and_a_few_thousand_lines_of_any_other() -> None:
 
 
 def test_checkpoints_and_the_last_iteration_have_lines_and_none_is_there_twice(folder: RunFolder) -> None:
-    lines = MetricsLines(folder, 0)
+    lines = RunWriter(folder)
     for iteration in range(1, 1051):
         lines.write(line(iteration))
         if iteration in (1030, 1032):
             lines.sync()  # as before a checkpoint
     lines.close()
     assert written(folder) == [*range(1, 1025), 1028, 1030, 1032, 1036, 1040, 1044, 1048, 1050]
-    again = MetricsLines(folder, 1030)
-    assert again.last is not None
-    assert again.last["iteration"] == 1030
+    again = RunWriter(folder, 1030)
+    assert again.gap is None
     again.write(line(1031))
     again.write(line(1032))
     again.write(line(1033))
@@ -84,7 +84,7 @@ def test_columns_hold_numbers_and_nan_for_all_else(folder: RunFolder) -> None:
 def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes) -> None:
     whole = [b'{"iteration": 1, "a": null}\n', b'{"iteration": 4}\n']
     folder.metrics.write_bytes(whole[0] + damaged + whole[1])
-    for read in (lambda: read_metrics(folder), lambda: MetricsLines(folder, completed=4).close()):
+    for read in (lambda: read_metrics(folder), lambda: RunWriter(folder, completed=4).close()):
         with pytest.warns(UserWarning, match=r"line \d of .* is damaged") as said:
             read()
         assert sum(one.category is UserWarning for one in said) == 1
@@ -95,7 +95,7 @@ def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes)
 def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: RunFolder, cut: bytes) -> None:
     folder.metrics.write_bytes(b'{"iteration": 1}\n' + cut)
     assert read_metrics(folder) == read_metrics(folder.path) == [{"iteration": 1}]
-    lines = MetricsLines(folder, 1)
+    lines = RunWriter(folder, 1)
     lines.write({"iteration": 2})
     lines.close()
     assert folder.metrics.read_bytes() == b'{"iteration": 1}\n{"iteration": 2}\n'

@@ -161,7 +161,7 @@ class Nosy:
 
     every = 2
 
-    def look(self, folder: RunFolder, make_env: object) -> dict[str, float]:
+    def on_checkpoint(self, folder: RunFolder, make_env: object) -> dict[str, float]:
         torch.rand(3), random.random(), np.random.rand()  # noqa: NPY002
         if len(read_metrics(folder)) == 4:
             raise UserError("nothing to see")
@@ -201,8 +201,8 @@ def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytes
         score["return_mean"] for score in lines[1]["scores"] if (score["policy"], score["mode"]) == (0, "deterministic")
     ]
     assert metrics[4]["evaluated/leader"] == pytest.approx(leader[0])
-    assert [text for text in view.said if "Nosy did not work" in text] == [
-        "WARNING: Nosy did not work, and training goes on: nothing to see"
+    assert [text for text in view.said if "Nosy failed" in text] == [
+        "WARNING: Nosy failed, and training continues: nothing to see"
     ]
 
 

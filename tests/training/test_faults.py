@@ -122,7 +122,7 @@ def test_a_number_that_is_none_stops_the_run_before_it_is_saved(tmp_path: Path, 
     sentence = refused(tiny(tmp_path / "run", 9), at(22, put(part, value)))
     place = " (number 0)" if "policy" in part else ""
     assert sentence.startswith(f"the environment's {part}{place} is {value:g} in environment 3, seen in iteration 6: ")
-    assert sentence.endswith("mend the environment, and the same command goes on from there")
+    assert sentence.endswith("fix the environment and rerun the command to resume")
     view = Remember()
     folder = train(tiny(tmp_path / "run", 9), view, drift)
     assert view.began == 4

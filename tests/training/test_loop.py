@@ -24,7 +24,9 @@ from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.tasks import preset
+from echelon.training import loop
 from echelon.training.loop import train
+from echelon.training.trainer import Iteration, Trainer
 
 
 def tiny(out: Path, iterations: int) -> TrainConfig:
@@ -147,7 +149,7 @@ def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.M
     assert found.state["device"] == "cpu"
     found.state["device"] = "cuda"
     monkeypatch.setattr(checkpoint, "find", lambda *_: found)
-    with pytest.raises(UserError, match="was trained on cuda, not cpu, where it cannot go on; use --device cuda"):
+    with pytest.raises(UserError, match="was trained on cuda, not cpu, where it cannot continue; use --device cuda"):
         train(replace(config, iterations=3), make_env=drift)
 
 
@@ -175,6 +177,23 @@ def test_a_finished_run_is_left_alone_and_one_beyond_what_was_asked_for_refused(
     with pytest.raises(UserError, match="is at iteration 5 already, beyond the 4 that were asked for"):
         train(tiny(tmp_path / "run", 4), make_env=drift)
     assert folder.metrics.read_text() == text
+
+
+@pytest.mark.parametrize(("minutes", "saved"), [(5.0, [3, 6, 7]), (0.0, [7])])
+def test_a_checkpoint_is_saved_every_few_minutes_at_the_latest(
+    minutes: float, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iterations take two minutes each; the third is the first that ends five minutes or more after the start."""
+    now, iterate = [0.0], Trainer.iterate
+
+    def slowly(trainer: Trainer) -> Iteration:
+        now[0] += 120
+        return iterate(trainer)
+
+    monkeypatch.setattr(Trainer, "iterate", slowly)
+    monkeypatch.setattr(loop, "monotonic", lambda: now[0])
+    config = replace(tiny(tmp_path / "run", 7), checkpoint_every=1000, checkpoint_minutes=minutes)
+    assert checkpoint.saved_iterations(train(config, make_env=drift)) == saved
 
 
 def test_every_metric_is_a_number_or_null(tmp_path: Path) -> None:

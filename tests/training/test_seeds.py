@@ -14,12 +14,12 @@ from training.test_trainer import assert_same
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.errors import UserError
+from echelon.evaluation.during import evaluate_every
 from echelon.evaluation.evaluate import evaluate
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from echelon.training.loop import train
-from echelon.training.seeds import train_seeds
+from echelon.training.loop import train, train_seeds
 
 SEEDS = (2, 0, 5)
 PAIR = (2, 0)
@@ -92,7 +92,7 @@ def test_a_kill_during_the_first_save_of_all_starts_over(tmp_path: Path) -> None
 def test_a_seed_that_went_on_alone_is_left_as_it_is(tmp_path: Path) -> None:
     folders = train_seeds(short(tmp_path / "all", 2), PAIR)
     train(replace(folders[0].config, iterations=6))
-    with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_0, so they cannot go on side by side"):
+    with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_0, so they cannot continue side by side"):
         train_seeds(short(tmp_path / "all", 6), PAIR)
     assert len(read_metrics(folders[0])) == 6
 
@@ -102,7 +102,6 @@ def test_a_seed_that_went_on_alone_is_left_as_it_is(tmp_path: Path) -> None:
     [
         ({}, (1, 1), "--seeds names a seed twice: 1 1"),
         ({}, (-1, 1), "--seed must be within 0 and"),
-        ({"until": "return/leader>=5"}, (0, 1), "--until stops one run"),
         ({"algo": "pbt"}, (0, 1), "pbt chooses between its members by itself"),
     ],
 )
@@ -112,6 +111,35 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_written(
     with pytest.raises(UserError, match=sentence):
         train_seeds(replace(short(tmp_path / "all"), **changes), seeds)
     assert not (tmp_path / "all").exists()
+
+
+def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`until` is asked about the mean over seeds."""
+    shown: list[float] = []
+    begun: list[dict[str, Any]] = []
+
+    class Service:
+        def __init__(self, **settings: Any) -> None:
+            begun.append(settings | {"logged": []})
+            self.log, self.define_metric = begun[-1]["logged"].append, lambda *_, **__: None
+
+        def finish(self) -> None: ...
+
+    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
+    monkeypatch.setattr("wandb.init", Service)
+    config = replace(short(tmp_path / "all", 9, "ppo"), until="env_steps>=60", wandb="offline")
+    folders = train_seeds(config, PAIR, callbacks=[lambda metrics: shown.append(metrics["lr"]), evaluate_every(2, 2)])
+    lines = [read_metrics(folder) for folder in folders]
+    assert [len(one) for one in lines] == [3, 3]  # 24 steps each
+    assert shown == pytest.approx([(first["lr"] + second["lr"]) / 2 for first, second in zip(*lines, strict=True)])
+    for folder, metrics, service in zip(folders, lines, begun, strict=True):
+        found = [json.loads(line) for line in (folder.path / "evaluations.jsonl").read_text().splitlines()]
+        assert [line["iteration"] for line in found] == [2, 3]
+        assert "evaluated/leader" in metrics[2]
+        assert service["reinit"] == "create_new"
+        assert [line["loss/actor"] for line in service["logged"]] == pytest.approx([x["loss/actor"] for x in metrics])
 
 
 def test_the_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def drifting(config: TrainConfig, seed: int) -> Env:
 
 
 def side_by_side(config: TrainConfig, make_env: Callable[[TrainConfig, int], Env]) -> StackedTrainer:
-    return StackedTrainer([make_env(config, seed) for seed in SEEDS], config, SEEDS)
+    return StackedTrainer([make_env(config, seed) for seed in SEEDS], [replace(config, seed=seed) for seed in SEEDS])
 
 
 def assert_close(found: Any, expected: Any, where: str = "state") -> None:
@@ -101,7 +101,7 @@ def test_each_seed_is_its_own_run(name: str) -> None:
             assert (ours.kl_matrix is None) == (expected.kl_matrix is None) == bool(iteration % 2 or name[:3] == "PPO")
             if ours.kl_matrix is not None:
                 torch.testing.assert_close(torch.tensor(ours.kl_matrix), torch.tensor(expected.kl_matrix), **TOLERANCE)
-    together.hand_out()
+    together.sync_learned()
     for ours, run in zip(together.runs, alone, strict=True):
         assert_close(ours.state_dict(), run.state_dict())
     first, second, _ = (run.model.mean_head.weight for run in alone)
@@ -114,12 +114,12 @@ def test_a_seed_of_a_stack_goes_on_alone_and_a_run_in_a_stack() -> None:
     together = side_by_side(config, drifting)
     for _ in range(3):
         together.iterate_each()
-    together.hand_out()
+    together.sync_learned()
     run = Trainer(drifting(config, SEEDS[1]), replace(config, seed=SEEDS[1]))
     run.load_state_dict(together.runs[1].state_dict())
     run.iterate()
     together.iterate_each()
-    together.hand_out()
+    together.sync_learned()
     assert run.iteration == together.runs[1].iteration == 4
     assert run.gradient_steps == together.runs[1].gradient_steps
     assert_close(together.runs[1].state_dict(), run.state_dict())
@@ -131,7 +131,7 @@ def test_a_stack_resumes_to_the_bit(name: str) -> None:
     whole = side_by_side(config, drifting)
     for iteration in range(5):
         if iteration == 3:
-            whole.hand_out()
+            whole.sync_learned()
             saved = [_copied(run.state_dict()) for run in whole.runs]
         whole.iterate_each()
     resumed = side_by_side(config, drifting)
@@ -141,7 +141,7 @@ def test_a_stack_resumes_to_the_bit(name: str) -> None:
     for _ in range(2):
         resumed.iterate_each()
     for trainer in (whole, resumed):
-        trainer.hand_out()
+        trainer.sync_learned()
     for ours, run in zip(resumed.runs, whole.runs, strict=True):
         assert_same(ours.state_dict(), run.state_dict())
 

@@ -21,11 +21,11 @@ from echelon.config import TrainConfig
 from echelon.config.checks import choose_device
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
-from echelon.logging.metrics import MetricsWriter
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder
+from echelon.runs.writer import RunWriter
 from echelon.tasks import maker
-from echelon.training.loop import set_up_torch
+from echelon.training.setup import set_up_torch
 from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
@@ -180,7 +180,7 @@ def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
     metrics = {"iteration": trainer.iteration} | trainer.iterate().metrics
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place), dataclasses.replace(config, wandb="off"))
-        with MetricsWriter(folder) as log:
+        with RunWriter(folder) as log:
             parts["logging"] = clock.typical(lambda: log.write(metrics))
     return parts
 

@@ -14,7 +14,7 @@ from echelon.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
-    from echelon.training.callbacks import Looking
+    from echelon.training.callbacks import CheckpointCallback
     from echelon.training.resolve import Resolved
 
 USAGE = """\
@@ -58,17 +58,20 @@ def run(arguments: list[str]) -> int:
     from echelon.ranks.joining import join
 
     ranks = join()
-    resolved, seeds, looking, change = ranks.attempt(lambda: _read(arguments, ranks))
+    resolved, seeds, callbacks, change = ranks.attempt(lambda: _read(arguments, ranks))
 
     from echelon.console.interrupt import Preempted
     from echelon.console.view import NullView, choose_view
     from echelon.console.wording import duration
-    from echelon.training.loop import train
+    from echelon.training.loop import train, train_seeds
 
     if not ranks.first:
         code = 0
         try:
-            train(resolved, NullView(), callbacks=looking, change=change)
+            if seeds:
+                train_seeds(resolved, seeds, NullView(), callbacks=callbacks)
+            else:
+                train(resolved, NullView(), callbacks=callbacks, change=change)
         except KeyboardInterrupt as interrupt:
             code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
         ranks.leave()
@@ -80,11 +83,9 @@ def run(arguments: list[str]) -> int:
     command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
     try:
         if seeds:
-            from echelon.training.seeds import train_seeds
-
-            folders = train_seeds(resolved, seeds, view)
+            folders = train_seeds(resolved, seeds, view, callbacks=callbacks)
         else:
-            folders = [train(resolved, view, callbacks=looking, change=change)]
+            folders = [train(resolved, view, callbacks=callbacks, change=change)]
     except KeyboardInterrupt as interrupt:
         view.stop()
         print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
@@ -107,22 +108,18 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[Looking], bool]":
+def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[CheckpointCallback], bool]":
     """Settings, seeds of `--seeds`, evaluations and films, and whether settings may differ from the stored ones."""
-    looking, words = looks(arguments)
+    callbacks, words = checkpoint_callbacks(arguments)
     resumed = resume_flags(words, ranks)
     if resumed is not None:
-        return resumed, [], looking, True
+        return resumed, [], callbacks, True
     task, flags = split_task(words, "train")
     seeds, flags = split_seeds(flags, f"echelon train {task}")
-    if seeds and ranks.size > 1:
-        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
-    if seeds and looking:
-        raise UserError("--evaluate-every and --film-every look at one run; leave them out with --seeds")
-    return resolve_flags(task, flags, ranks), seeds, looking, False
+    return resolve_flags(task, flags, ranks), seeds, callbacks, False
 
 
-def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
+def checkpoint_callbacks(arguments: list[str]) -> "tuple[list[CheckpointCallback], list[str]]":
     """What `--evaluate-every` and `--film-every` ask for, and all other words."""
     from echelon.console.flags import one_count, split_flags
 
@@ -131,7 +128,7 @@ def looks(arguments: list[str]) -> "tuple[list[Looking], list[str]]":
         return [], arguments
     place = [] if arguments[0].startswith("-") else arguments[:1]
     given, rest = split_flags(arguments[len(place) :], names, "echelon train")
-    found: list[Looking] = []
+    found: list[CheckpointCallback] = []
     if names[0] in given:
         from echelon.evaluation.during import evaluate_every
 

@@ -183,6 +183,8 @@ class TrainConfig:
     """Run folder; named after task, algorithm or variant, and seed unless given. An existing one is resumed."""
     checkpoint_every: Annotated[int, COUNT.up_to(10**9)] = 50
     """Iterations between two checkpoints."""
+    checkpoint_minutes: Annotated[float, NOT_NEGATIVE] = 5.0
+    """Minutes after which a checkpoint is saved at the latest; 0 saves by iterations alone."""
     keep_checkpoints: Annotated[int, COUNT.up_to(10**6)] = 3
     """Newest checkpoints kept, besides the best."""
     wandb: Literal["off", "online", "offline"] = "off"

@@ -21,8 +21,8 @@ class evaluate_every:
     def __init__(self, every: int, num_envs: int = 32, seed: int = 1000) -> None:
         self.every, self.num_envs, self.seed = every, num_envs, seed
 
-    def look(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
-        """At the newest checkpoint."""
+    def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
+        """Open the newest checkpoint."""
         found = evaluate(folder, self.num_envs, self.seed, folder.config.device, "newest", make_env)
         write_scores(found, folder.evaluation)
         file = folder.path / "evaluations.jsonl"

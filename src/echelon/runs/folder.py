@@ -44,6 +44,7 @@ MAY_CHANGE = (
     "capture",
     "fuse",
     "checkpoint_every",
+    "checkpoint_minutes",
     "keep_checkpoints",
     "preset",
     "envs_per_policy",

@@ -1,11 +1,11 @@
 """`metrics.jsonl`: a line per iteration, thinned in a long run so that the file stays small.
 
 Written are the first 1,024 iterations, then 256 of every doubling, those that a checkpoint was saved after, and the
-last of every start. `echelon.logging.metrics` writes them, to TensorBoard too.
+last of every start. `echelon.runs.writer` writes them, to TensorBoard too.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import LineWriter, read_lines
+from echelon.runs.json_lines import read_lines
 
 FILE = "metrics.jsonl"
 ALL_UNTIL, PER_DOUBLING = 1024, 256
@@ -26,34 +26,6 @@ def stride(iteration: int) -> int:
         return 1
     doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
     return doubling // PER_DOUBLING
-
-
-class MetricsLines(LineWriter):
-    """Appends metrics, thinned. A line that is written stays: nothing is ever rewritten."""
-
-    def __init__(self, folder: RunFolder, completed: int) -> None:
-        super().__init__(folder, FILE, completed, warn=True)
-        self._left_out: Mapping[str, Any] | None = None
-        self.append([])  # fails now, not after the first iteration, if the file cannot be written
-
-    def write(self, line: Mapping[str, Any]) -> None:
-        """Append an iteration, or keep it until it is known whether it is the last."""
-        self._left_out = line
-        if line["iteration"] % stride(line["iteration"]) == 0:
-            self._write_left_out()
-
-    def sync(self) -> None:
-        self._write_left_out()
-        super().sync()
-
-    def close(self) -> None:
-        self._write_left_out()
-        super().close()
-
-    def _write_left_out(self) -> None:
-        if self._left_out is not None:
-            line, self._left_out = self._left_out, None  # one that could not be written is not tried again
-            self.append([line])
 
 
 def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:

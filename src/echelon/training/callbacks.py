@@ -1,7 +1,7 @@
 """Callbacks of the training loop.
 
 A callback is called after every iteration with its metrics by name. It returns nothing, a text to show, or a `Stop`,
-which saves the run and ends it. A `Looking` callback is given checkpoints instead, every so many iterations.
+which saves the run and ends it. A `CheckpointCallback` is called with checkpoints instead, at an interval of its own.
 """
 
 import math
@@ -15,7 +15,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from echelon.console.view import View
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
@@ -39,29 +38,31 @@ Callback = Callable[[Mapping[str, float]], "Stop | str | None"]
 
 
 @runtime_checkable
-class Looking(Protocol):
+class CheckpointCallback(Protocol):
     """A callback that opens the run's newest checkpoint every `every` iterations and at the end: an evaluation, a film.
     The loop saves a checkpoint for it first."""
 
     every: int
 
-    def look(self, folder: RunFolder, make_env: MakeEnv | None) -> Mapping[str, float] | None:
-        """What it returns is added to the metrics of all iterations until the next look."""
+    def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> Mapping[str, float] | None:
+        """What it returns is added to the metrics of all iterations until the next call."""
         ...
 
 
-def look(looking: Sequence[Looking], folder: RunFolder, make_env: MakeEnv | None, view: View) -> dict[str, float]:
+def call(
+    callbacks: Sequence[CheckpointCallback], folder: RunFolder, make_env: MakeEnv | None, say: Callable[[str], None]
+) -> dict[str, float]:
     """Call them, and collect the metrics they return. Random generators are restored afterwards, so that training is
     the same with and without them; their errors become warnings."""
     found: dict[str, float] = {}
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    for one in looking:
+    for one in callbacks:
         of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # what environments may use
         try:
             with torch.random.fork_rng(devices):
-                found |= one.look(folder, make_env) or {}
+                found |= one.on_checkpoint(folder, make_env) or {}
         except UserError as error:
-            view.message(f"WARNING: {type(one).__name__} did not work, and training goes on: {error}")
+            say(f"WARNING: {type(one).__name__} failed, and training continues: {error}")
         finally:
             random.setstate(of_python)
             np.random.set_state(of_numpy)  # noqa: NPY002

@@ -7,36 +7,48 @@ from echelon.envs.checks import find_fault
 from echelon.errors import UserError
 from echelon.models.normaliser import Normaliser
 from echelon.runs.folder import RunFolder
+from echelon.runs.soundness import unsound
 from echelon.training.trainer import Trainer
 
 CHECK_EVERY = 50
-"""Iterations between two looks at the magnitudes of observations and rewards; a look waits for the device."""
+"""Iterations between two checks of observations and rewards, each of which waits for the device."""
+LOSSES = ("loss/actor", "loss/critic")
 
 
-def require_finite(trainer: Trainer, metrics: Mapping[str, float], folder: RunFolder) -> None:
-    """Stop where learning has diverged. A population outlives members that diverge: they are replaced."""
-    if trainer.selection is not None:
-        return
-    for name in ("loss/actor", "loss/critic"):
-        if not math.isfinite(metrics[name]):
-            raise diverged(trainer, f"{name} is not finite", folder)
-    if trainer.iteration % CHECK_EVERY == 0 and environment_fault(trainer):
-        raise diverged(trainer, "the normalisers have learned from it", folder)
+def require_finite(trainer: Trainer, metrics: Mapping[str, float], folder: RunFolder, saving: bool = False) -> None:
+    """Raise a `UserError` where losses are not finite; every `CHECK_EVERY` iterations, and when `saving`, also where
+    observations, rewards or anything learned are not. A collective call: all ranks make it.
+
+    A population replaces members that diverge, so only its state as a whole is checked, before it is saved.
+    """
+    wrong = infinite_loss(trainer, metrics)
+    if saving:
+        wrong = wrong or unsound({"trainer": trainer.learned()})
+    if wrong is not None:
+        raise diverged(trainer, f"{wrong} is not finite", folder)
+    if trainer.selection is None and (saving or trainer.iteration % CHECK_EVERY == 0) and environment_fault(trainer):
+        raise diverged(trainer, "training would learn from it", folder)
+
+
+def infinite_loss(trainer: Trainer, metrics: Mapping[str, float]) -> str | None:
+    """The name of a loss that is not finite. A population has none: it outlives members that diverge."""
+    wrong = (name for name in LOSSES if not math.isfinite(metrics[name]))
+    return next(wrong, None) if trainer.selection is None else None
 
 
 def diverged(trainer: Trainer, what: str, folder: RunFolder) -> UserError:
-    """The error for a run that cannot go on, with its cause. A collective call: all ranks make it."""
+    """The error for a run that cannot continue, with its cause. A collective call: all ranks make it."""
     fault = environment_fault(trainer)
     before = f"any checkpoint in {folder.path} is from before"
     if fault:
         text = (
             f"{fault}, seen in iteration {trainer.iteration}: {what}; {before}; "
-            "mend the environment, and the same command goes on from there"
+            "fix the environment and rerun the command to resume"
         )
     else:
         text = (
             f"learning diverged in iteration {trainer.iteration}: {what}; {before}; "
-            "start anew with --out and a smaller --update.learning-rate or reward"
+            "start again with --out and a smaller --update.learning-rate or reward"
         )
     return trainer.ranks.said_once(UserError(text))
 

@@ -38,14 +38,14 @@ class StackedTrainer(Trainer):
     def __init__(
         self,
         envs: Sequence[Env],
-        config: TrainConfig,
-        seeds: Sequence[int],
+        configs: Sequence[TrainConfig],
         plan: Plan | None = None,
         whole: Env | None = None,
     ) -> None:
-        """`plan` is that of a run by itself; `whole` steps all `envs` at once, if anything does."""
-        require_no_selection(config)
-        self.runs = [Trainer(env, replace(config, seed=seed), plan) for env, seed in zip(envs, seeds, strict=True)]
+        """`configs` differ in their seed and folder. `plan` is that of a run by itself; `whole` steps all `envs` at
+        once, if anything does."""
+        require_no_selection(configs[0])
+        self._runs = [Trainer(env, config, plan) for env, config in zip(envs, configs, strict=True)]
         one, count = self.runs[0].layout, len(self.runs)
         layout = Layout(
             count * one.num_envs, count * one.policies, one.device, networks=count * one.networks, sizes=one.sizes
@@ -60,6 +60,10 @@ class StackedTrainer(Trainer):
         self.take_in()
         for run in self.runs:
             run.timers = self.timers
+
+    @property
+    def runs(self) -> Sequence[Trainer]:
+        return self._runs
 
     def _parts(self, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         """Each run's part of a tensor."""
@@ -95,7 +99,6 @@ class StackedTrainer(Trainer):
                 setattr(theirs, name, self._parts(getattr(ours, name), -1)[index])
 
     def iterate_each(self) -> list[Iteration]:
-        """One iteration of every run."""
         everything = self.iterate()
         found: list[Iteration] = []
         for index, run in enumerate(self.runs):
@@ -124,7 +127,6 @@ class StackedTrainer(Trainer):
         return _DistancesOfEach(**(vars(each[0]) | {"kl": torch.block_diag(*(one.kl for one in each))}), each=each)
 
     def take_in(self) -> None:
-        """Copy the runs' state into this trainer, after they were built or loaded."""
         self.iteration = self.runs[0].iteration
         scores, first = self.collector.episodes, self.runs[0].collector.episodes
         states = [run.collector.episodes.state_dict() for run in self.runs]
@@ -139,8 +141,8 @@ class StackedTrainer(Trainer):
             states = [run.extra_reward.state_dict() for run in self.runs if run.extra_reward is not None]
             self.extra_reward.load_state_dict(_join(states, self.config.algo))
 
-    def hand_out(self) -> None:
-        """Copy state that the runs have no view of back into them. Call it before one is saved."""
+    def sync_learned(self) -> None:
+        super().sync_learned()
         for index, run in enumerate(self.runs):
             if self.extra_reward is not None and run.extra_reward is not None:
                 run.extra_reward.load_state_dict(_split(self.extra_reward.state_dict(), index, len(self.runs)))

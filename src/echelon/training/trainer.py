@@ -58,7 +58,7 @@ class Trainer:
 
     On CUDA each of the three is recorded as a graph and replayed, unless `config.capture` is off.
 
-    Of a run on several ranks, each has a trainer with its share of the environments; all learn the same.
+    Each of several ranks has a trainer with its part of the environments; all learn the same.
     """
 
     def __init__(
@@ -129,6 +129,18 @@ class Trainer:
         self._warm = True
         with announced(cache_folder(), "for these sizes"):
             return self._iterate()
+
+    @property
+    def runs(self) -> "Sequence[Trainer]":
+        """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
+        return [self]
+
+    def iterate_each(self) -> list[Iteration]:
+        """One iteration, and the results of each run."""
+        return [self.iterate()]
+
+    def take_in(self) -> None:
+        """Take over the state of `runs` after it was loaded into them."""
 
     def _iterate(self) -> Iteration:
         timers = self.timers
@@ -259,10 +271,11 @@ class Trainer:
         _only(self.generator).set_state(state["generator"].cpu())
         self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
 
-    def share(self) -> None:
-        """Go on with what rank 0 has learned: ranks on unlike machines may round differently."""
-        learned = self.learned()
-        parts = [learned[name] for name in ("model", "optimizer", "extra_reward")]
+    def sync_learned(self) -> None:
+        """Copy what rank 0 has learned to all ranks, since unlike machines may round differently, and to `runs`. Call
+        it before one is saved."""
+        extra = self.extra_reward.state_dict() if self.extra_reward else {}
+        parts = [self.model.state_dict(), self.update.optimizer.state_dict(), extra]
         self.ranks.copy_first_([x for _, x in tensors_of(parts)])
 
 

@@ -18,8 +18,8 @@ class film_every:
     def __init__(self, every: int, policy: str = "leader", seed: int = SEED) -> None:
         self.every, self.policy, self.seed = every, policy, seed
 
-    def look(self, folder: RunFolder, make_env: MakeEnv | None) -> None:
-        """At the newest checkpoint."""
+    def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> None:
+        """Open the newest checkpoint."""
         trained = Trained.load(folder, "newest", make_env)
         tapes = record(trained, self.policy, self.seed)
         replay = to_replay(folder.name, trained, self.seed, tapes)

@@ -1,4 +1,4 @@
-"""Metrics: one line per iteration, none twice, and a cut line costs only itself."""
+"""The log of a run: one line per iteration, none twice, and a cut line costs only itself."""
 
 import json
 import math
@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from echelon.logging.metrics import MetricsWriter
+from echelon.runs.distances import FILE as DISTANCES
 from echelon.runs.folder import RunFolder
+from echelon.runs.json_lines import read_lines
 from echelon.runs.metrics import read_metrics
+from echelon.runs.writer import GENEALOGY, RunWriter
 
 
 def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 0.0) -> None:
-    with MetricsWriter(folder, completed) as writer:
+    with RunWriter(folder, completed) as writer:
         for iteration in iterations:
             writer.write({"iteration": iteration, "env_steps": iteration * 100, "return/leader": tag})
 
@@ -36,7 +38,7 @@ def test_lines_come_back_in_order_with_their_types(folder: RunFolder) -> None:
 
 
 def test_values_that_are_not_finite_become_null_and_come_back_as_nan(folder: RunFolder) -> None:
-    with MetricsWriter(folder) as writer:
+    with RunWriter(folder) as writer:
         writer.write({"iteration": 1, "a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5})
         assert len(read_metrics(folder)) == 1  # a line is there as soon as it is written
     assert json.loads(folder.metrics.read_text()) == {"iteration": 1, "a": None, "b": None, "c": None, "d": 0.5}
@@ -55,6 +57,30 @@ def test_resuming_drops_what_came_after_the_checkpoint(folder: RunFolder) -> Non
     assert [line["iteration"] for line in read_metrics(folder)] == [1]
 
 
+def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
+    """KL matrices name each policy's nearest, the smallest number of a row off the diagonal."""
+    matrix = [[0.0, 0.2, 0.3], [0.1, 0.0, 0.05], [0.4, 0.6, 0.0]]
+    with RunWriter(folder) as writer:
+        writer.write_takeovers(0, 0, [{"member": 0, "after": {"clip": 0.2}}])
+        for iteration in (4, 8):
+            writer.write_distances(iteration, 100 * iteration, matrix)
+            writer.write_takeovers(iteration, 100 * iteration, [{"member": 1, "donor": 0, "after": {"clip": 0.3}}])
+    for name in (DISTANCES, GENEALOGY):
+        with (folder.path / name).open("a") as file:
+            file.write('{"iteration": 9, "cut sho')
+    RunWriter(folder, completed=4).close()
+    assert read_lines(folder.path / DISTANCES) == [
+        {"iteration": 4, "env_steps": 400, "kl": matrix, "nearest": [1, 2, 0]}
+    ]
+    kept = read_lines(folder.path / GENEALOGY)
+    assert [(line["iteration"], line["env_steps"], line["after"]["clip"]) for line in kept] == [
+        (0, 0, 0.2),
+        (4, 400, 0.3),
+    ]
+    RunWriter(folder).close()
+    assert read_lines(folder.path / GENEALOGY) == []
+
+
 def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, 0, 1, 2, 3)
 
@@ -63,7 +89,7 @@ def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monk
 
     monkeypatch.setattr("echelon.runs.durable.write_durably", killed)
     with pytest.raises(KeyboardInterrupt):
-        MetricsWriter(folder, 1)
+        RunWriter(folder, 1)
     assert [line["iteration"] for line in read_metrics(folder)] == [1, 2, 3]
 
 
@@ -74,7 +100,7 @@ def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(folder: RunF
 
 
 def test_tensorboard_leaves_out_what_is_not_finite(folder: RunFolder) -> None:
-    with MetricsWriter(folder) as writer:
+    with RunWriter(folder) as writer:
         for iteration, value in ((1, 0.5), (2, math.nan), (3, math.inf), (4, 1.5)):
             writer.write({"iteration": iteration, "env_steps": 100 * iteration, "a": value, "b": -value})
     assert scalars(folder, "a") == [(100, 0.5), (400, 1.5)]

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from echelon.config import EnsembleConfig, UpdateConfig
-from echelon.logging.trouble import TroubleWatch
 from echelon.tasks import preset
+from echelon.training.trouble import TroubleWatch
 
 
 def said(
@@ -22,7 +22,7 @@ def said(
         sentences.append,
     )
     for place, line in enumerate(metrics, start=1):
-        watch.look({"iteration": place} | line, last=last and place == len(metrics))
+        watch.check({"iteration": place} | line, last=last and place == len(metrics))
     return sentences
 
 

@@ -1,7 +1,9 @@
 """Warnings about lost contacts, diverged simulations and settings that work against learning, with what to do."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 
+from echelon.algorithms.algorithm import Takeover
 from echelon.config import TrainConfig
 from echelon.config.spelling import setting
 from echelon.console.wording import figure
@@ -26,12 +28,19 @@ class TroubleWatch:
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""
 
-    def look(self, metrics: Mapping[str, float], last: bool = False) -> None:
+    def check(self, metrics: Mapping[str, float], takeovers: Sequence[Takeover] = (), last: bool = False) -> None:
         """Check one iteration. After the `last` one, pending quarantines are reported at once."""
-        self._look_for_overflow(metrics)
-        self._look_for_quarantine(metrics, last)
-        self._look_for_weak_pull(metrics)
-        self._look_for_noise(metrics)
+        self._check_overflow(metrics)
+        self._check_quarantine(metrics, last)
+        self._check_weak_pull(metrics)
+        self._check_noise(metrics)
+        for one in takeovers:
+            if math.isnan(one.objective) and self._due("broken member", metrics["iteration"]):
+                self._say(
+                    f"WARNING: after iteration {metrics['iteration']}, member {one.member} was not finite and was "
+                    f"replaced by a copy of member {one.donor}; the cause is a reward or an observation that is not "
+                    "finite, or a learning rate too high"
+                )
 
     def _due(self, kind: str, iteration: float) -> bool:
         """Whether `WARNING_INTERVAL` iterations have passed since the last warning of this kind; if so, count one."""
@@ -40,16 +49,7 @@ class TroubleWatch:
         self._next[kind] = iteration + WARNING_INTERVAL
         return True
 
-    def tell_of_broken(self, iteration: int, member: int, donor: int) -> None:
-        """Report a member of a population that was not finite, at most once per `WARNING_INTERVAL` iterations."""
-        if not self._due("broken member", iteration):
-            return
-        self._say(
-            f"WARNING: after iteration {iteration}, member {member} was not finite and goes on as a copy of member "
-            f"{donor}; a reward or an observation that is not finite does that, or a learning rate too high"
-        )
-
-    def _look_for_overflow(self, metrics: Mapping[str, float]) -> None:
+    def _check_overflow(self, metrics: Mapping[str, float]) -> None:
         share, iteration = metrics.get("env/overflow", 0.0) / self._steps, metrics["iteration"]
         if share <= LOST_CONTACTS_LIMIT or not self._due("overflow", iteration):
             return
@@ -58,7 +58,7 @@ class TroubleWatch:
             f"constraints did not fit and were lost: physics is wrong there{self._advice()}"
         )
 
-    def _look_for_quarantine(self, metrics: Mapping[str, float], last: bool) -> None:
+    def _check_quarantine(self, metrics: Mapping[str, float], last: bool) -> None:
         """Report every quarantine, at most once per `WARNING_INTERVAL` iterations."""
         found, iteration = metrics.get("env/quarantined", 0.0), metrics["iteration"]
         if found > 0 and not self._quarantined:
@@ -69,13 +69,13 @@ class TroubleWatch:
         since = f"iterations {self._first:.0f} to" if self._first < iteration else "iteration"
         number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
         self._say(
-            f"WARNING: in {since} {iteration:.0f}, {number} went wrong numerically or became impossibly fast and began "
-            "anew, with reward 0 for that step; a few do no harm, many mean that the physics is unstable: the first "
-            "are in diagnostics/fault-*.npz"
+            f"WARNING: in {since} {iteration:.0f}, {number} went wrong numerically or became impossibly fast and "
+            "restarted, with reward 0 for that step; a few do no harm, many mean that the physics is unstable: the "
+            "first are in diagnostics/fault-*.npz"
         )
         self._quarantined = 0.0
 
-    def _look_for_weak_pull(self, metrics: Mapping[str, float]) -> None:
+    def _check_weak_pull(self, metrics: Mapping[str, float]) -> None:
         """Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0."""
         weight, iteration = metrics.get("pull/weight", 1.0), metrics["iteration"]
         centred = self._config.ensemble.advantage_scope != "global"
@@ -86,7 +86,7 @@ class TroubleWatch:
             "advantages cannot give: something is wrong with them; please report it"
         )
 
-    def _look_for_noise(self, metrics: Mapping[str, float]) -> None:
+    def _check_noise(self, metrics: Mapping[str, float]) -> None:
         bound, sigma, iteration = self._config.model.max_sigma, metrics.get("sigma/policy_0", 0.0), metrics["iteration"]
         if bound is None or sigma < 0.99 * bound or not self._due("noise", iteration):
             return

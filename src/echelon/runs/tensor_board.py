@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from echelon.runs.durable import writing
-from echelon.runs.metrics import stride
 
 _TIME = re.compile(r"tfevents\.(\d+\.\d+)\.")
 
 
 class TensorBoard:
     """Writes an iteration as one event; an event per metric takes ten times as long, while the GPU waits.
-
-    A long run is thinned as in `metrics.jsonl`; TensorBoard draws only a thousand points anyway.
 
     A thread writes, because TensorBoard's checksums are slow. An error in it is raised at the next iteration or on
     closing; torch's own writer prints a traceback from its thread when the disk is full.
@@ -44,10 +41,8 @@ class TensorBoard:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[None] | None = None
 
-    def write(self, metrics: Mapping[str, float], iteration: int, step: int) -> None:
-        """Append one iteration, if it is shown, without values that are not finite."""
-        if iteration % stride(iteration):
-            return
+    def write(self, metrics: Mapping[str, float], step: int) -> None:
+        """Append one iteration, without values that are not finite."""
         summary = self._summaries.Summary()
         for name, value in metrics.items():
             if math.isfinite(value):

@@ -30,6 +30,7 @@ class WeightsAndBiases:
                 name=folder.name,
                 id=_run_id(folder),
                 resume="allow",
+                reinit="create_new",  # seeds that train side by side are a run each
                 dir=str(folder.path),
                 mode=config.wandb,
                 config=to_dict(config),

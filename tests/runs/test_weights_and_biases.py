@@ -14,10 +14,10 @@ from echelon import errors
 from echelon.config import TrainConfig
 from echelon.config import checks as config_checks
 from echelon.errors import UserError
-from echelon.logging import weights_and_biases as module
-from echelon.logging.metrics import MetricsWriter
+from echelon.runs import weights_and_biases as module
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
+from echelon.runs.writer import RunWriter
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def offline(folder: RunFolder) -> RunFolder:
 
 
 def write(folder: RunFolder, completed: int, *iterations: int) -> None:
-    with MetricsWriter(folder, completed) as writer:
+    with RunWriter(folder, completed) as writer:
         for iteration in iterations:
             line = {"iteration": iteration, "env_steps": 100 * iteration, "return/leader": 2.5 * iteration}
             writer.write(line | {"kl/mean": math.nan})
@@ -119,7 +119,7 @@ def test_a_service_that_does_not_start_is_one_sentence(offline: RunFolder, monke
     with pytest.raises(
         UserError, match=r"does not start \(api_key not configured \(no-tty\)\); log in with wandb login"
     ):
-        MetricsWriter(online)
+        RunWriter(online)
 
 
 def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
@@ -136,7 +136,7 @@ def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
 
     log = module.WeightsAndBiases.__new__(module.WeightsAndBiases)
     log._run, log._works = Failing(), True
-    with MetricsWriter(folder) as writer:
+    with RunWriter(folder) as writer:
         writer._wandb = log
         with pytest.warns(UserWarning, match="left out from here on: gone"):
             writer.write({"iteration": 1})

@@ -1,1 +1,0 @@
-"""A run's metrics, written to files and sent to services."""
