@@ -237,7 +237,7 @@ def test_resuming_with_other_settings_is_refused(capsys: pytest.CaptureFixture[s
     output(capsys, *T)
     sentence = refusal(capsys, *T, "--update.clip", "0.1")
     assert "update.clip is 0.2 in runs/Pendulum-cpo-s0 but 0.1 here; pass --update.clip 0.2" in sentence
-    assert "echelon train --resume runs/Pendulum-cpo-s0 --update.clip 0.1 goes on with the new value" in sentence
+    assert "echelon train --resume runs/Pendulum-cpo-s0 --update.clip 0.1 resumes with the new value" in sentence
     output(capsys, *T, "--update.clip", "0.2", "--iterations", "9")
 
 

@@ -84,33 +84,11 @@ def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
         "parameter": torch.nn.Parameter(torch.randn(2)),
     }
     save(folder, 1, state)
-    assert_same({**state, "parameter": state["parameter"].detach()}, newest(folder).state)
-
-
-def test_nested_state_round_trips_with_its_types(folder: RunFolder) -> None:
-    state = {
-        "none": None,
-        "flags": [True, False],
-        "numbers": [0, -1, 2**80, 0.1, 1e-320, -0.0, math.inf, -math.inf, math.nan],
-        "text": 'π / \n "quoted"',
-        "empty": {"list": [], "mapping": {}, "tuple": ()},
-        "tuple": (1, (2.0, "x"), [torch.ones(1)]),
-        "integer keys": {0: {"step": torch.tensor(7.0)}, 1: {"step": torch.tensor(8.0)}},
-        "$tensor": "a key of ours as a key of theirs",
-        "a/b": torch.tensor([1]),
-        "a": {"b": torch.tensor([2]), "/b": torch.tensor([3])},
-    }
-    save(folder, 1, state)
-    assert_same(state, newest(folder).state)
-
-
-def test_saving_copies_so_that_training_may_go_on_at_once(folder: RunFolder) -> None:
-    weights = torch.zeros(3)
-    save(folder, 1, {"w": weights})
-    weights += 1
-    loaded = newest(folder)
-    loaded.state["w"] += 1  # what was loaded is writable
-    assert loaded.state["w"].tolist() == [1, 1, 1]
+    loaded = newest(folder).state
+    assert_same({**state, "parameter": state["parameter"].detach()}, loaded)
+    shared.zero_()  # training continues at once: what was saved is a copy, and what was loaded is writable
+    loaded["alias"] += newest(folder).state["alias"]
+    assert loaded["alias"].any()
 
 
 def test_unknown_objects_are_named_by_their_place(folder: RunFolder) -> None:
@@ -125,21 +103,12 @@ def test_newest_k_and_the_best_are_kept(folder: RunFolder) -> None:
     assert names(folder) == ["00000002", "00000005", "00000006"]
     for loaded, expected in ((best(folder), (2, 9.0, {"i": 2})), (newest(folder), (6, 8.0, {"i": 6}))):
         assert (loaded.iteration, loaded.score, loaded.state) == expected
-
-
-@pytest.mark.parametrize("score", [1.0, None])
-def test_of_equal_scores_or_none_the_newest_is_best(folder: RunFolder, score: float | None) -> None:
-    for iteration in range(1, 6):
-        save(folder, iteration, {}, score)
-    assert names(folder) == ["00000004", "00000005"]
-    assert best(folder).iteration == 5
-
-
-def test_saving_an_iteration_again_replaces_it(folder: RunFolder) -> None:
-    save(folder, 3, {"x": 1})
-    save(folder, 3, {"x": 2})
-    assert newest(folder).state == {"x": 2}
-    assert names(folder) == ["00000003"]
+    for score in (9.0, None):  # the newest of equal scores is the best, and so it is without any
+        shutil.rmtree(folder.checkpoints)
+        for iteration in (1, 2, 3):
+            save(folder, iteration, {}, score)
+        assert names(folder) == ["00000002", "00000003"]
+        assert best(folder).iteration == 3
 
 
 def cut_short(path: Path) -> None:
@@ -156,39 +125,30 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, Path.unlink])
+def fail(path: Path) -> None:
+    """The disk does not give it back."""
+    os.link(path, path.with_name("broken"))
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, Path.unlink, fail])
 @pytest.mark.parametrize("name", [TENSORS, STATE])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFolder, damage: Any, name: str) -> None:
-    save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
-    save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
-    damage(folder.checkpoints / "00000002" / name)
-    for sentence in passed_over(folder, 1):
-        assert "00000002" in sentence
-        assert name in sentence
-
-
-def passed_over(folder: RunFolder, iteration: int) -> list[str]:
-    """What is said where the newest and the best cannot be had, and this one is used instead."""
-    said: list[str] = []
-    for which in ("newest", "best"):
-        assert found(find(folder, which, said.append)).iteration == iteration
-    assert len(said) == 2
-    return said
-
-
-def test_tensors_that_the_disk_does_not_give_back(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(folder, 1, {"x": 1}, score=1.0)
-    save(folder, 2, {"x": 2}, score=2.0)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, damage: Any, name: str
+) -> None:
     read_bytes = Path.read_bytes
 
     def broken(path: Path) -> bytes:
-        if path == folder.checkpoints / "00000002" / TENSORS:
+        if path.parent.name == "00000002" and path.with_name("broken").exists() and path.name == name:
             raise OSError(5, "Input/output error")
         return read_bytes(path)
 
     monkeypatch.setattr(Path, "read_bytes", broken)
-    for sentence in passed_over(folder, 1):
-        assert f"00000002 is damaged ({TENSORS} cannot be read: Input/output error)" in sentence
+    save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
+    save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
+    damage(folder.checkpoints / "00000002" / name)
+    for which in ("newest", "best"):
+        with pytest.warns(UserWarning, match=rf"00000002 is damaged \(.*{name}.*\) and was skipped"):
+            assert found(find(folder, which)).iteration == 1
 
 
 def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> None:
@@ -205,13 +165,6 @@ def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> 
                 assert_same(state, loaded.state)
                 assert (loaded.iteration, loaded.score) == (1, None)
         path.write_bytes(whole)
-
-
-def test_damage_is_a_warning_unless_told_otherwise(folder: RunFolder) -> None:
-    save(folder, 1, {})
-    empty(folder.checkpoints / "00000001" / STATE)
-    with pytest.warns(UserWarning, match="00000001 is damaged"):
-        assert find(folder) is None
 
 
 def test_damaged_ones_do_not_count_towards_those_kept(folder: RunFolder) -> None:
@@ -260,7 +213,7 @@ def test_a_crash_before_any_file_operation_loses_nothing(
                 survived = crash_at
             except Crash:
                 pass
-        assert newest(folder).state["x"] in (3, "new")
+        assert newest(folder).state["x"] in ((3, "new") if not survived else ("new",))
         assert best(folder).state == {"x": 1}
         save(folder, 5, {"x": 5})  # and saving goes on, cleaning up
         assert not [name for name in names(folder) if not name.isdigit()]
@@ -306,7 +259,7 @@ def test_random_states_round_trip(folder: RunFolder) -> None:
             lambda: None,
             lambda: rng.random() * 10 ** rng.randint(-300, 300),
             lambda: rng.randint(-(2**70), 2**70),
-            lambda: rng.random() < 0.5,
+            lambda: rng.choice((True, False, -0.0, 1e-320, math.inf, -math.inf, math.nan)),
             lambda: "".join(rng.choices('ab/$\\"\n', k=4)),
             lambda: torch.randint(0, 9, (rng.randint(0, 3), 2)),
             lambda: [draw(depth - 1) for _ in range(rng.randint(0, 3))],

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,11 @@ from echelon.training.loop import train
 
 Body = dict[str, Any]
 Change = Callable[[Body, dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny("CartpoleSwingup", tmp_path_factory.mktemp("runs") / "run", keep_checkpoints=1)).path
 
 
 def craft(folder: RunFolder, change: Change) -> None:
@@ -81,9 +87,9 @@ ONLY_TRAINERS_CARE = ("endless seconds", "a generator that is none", "a trainer 
 
 @pytest.mark.filterwarnings("ignore:checkpoint")
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_crafted_checkpoint_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_a_crafted_checkpoint_is_one_sentence(trained: Path, tmp_path: Path, name: str) -> None:
     config = tiny("CartpoleSwingup", tmp_path / "run", keep_checkpoints=1)
-    folder = train(config)
+    folder = RunFolder(shutil.copytree(trained, tmp_path / "run"), config)
     craft(folder, HOSTILE[name])
     actions: list[Callable[[], object]] = []
     if name not in ONLY_READERS_CARE:
@@ -110,9 +116,9 @@ def test_a_checkpoint_of_another_run_is_one_sentence(tmp_path: Path, other: str)
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "diagnostics/kl.jsonl", ".lock", "config.json", "tensorboard"])
-def test_a_folder_where_a_file_should_be_or_the_other_way_round(tmp_path: Path, name: str) -> None:
+def test_a_folder_where_a_file_should_be_or_the_other_way_round(trained: Path, tmp_path: Path, name: str) -> None:
     config = tiny("CartpoleSwingup", tmp_path / "run")
-    path = train(config).path / name
+    path = shutil.copytree(trained, tmp_path / "run") / name
     path.rename(tmp_path / "old")
     path.write_text("") if name == "tensorboard" else path.mkdir()
     with pytest.raises(UserError) as caught:

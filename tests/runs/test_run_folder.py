@@ -101,6 +101,9 @@ def test_the_stored_config_comes_back_in_its_own_classes() -> None:
     assert opened.config == config
     assert isinstance(opened.config.env, PendulumConfig)
     assert RunFolder.open(str(folder.path) + "/").config == config
+    own = CpoTrainConfig(task="MyRobot", policies=2, seed=3, out="run")  # a task of one's own has no preset
+    RunFolder.create_or_resume(own)
+    assert RunFolder.open("run").config == own
 
 
 def test_the_same_settings_resume_and_the_start_is_recorded() -> None:
@@ -114,29 +117,16 @@ def test_the_same_settings_resume_and_the_start_is_recorded() -> None:
     assert document["created"] == created
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"iterations": 9},
-        {"env_steps": 5},
-        {"checkpoint_every": 1},
-        {"keep_checkpoints": 1},
-        {"diagnostics": replace(PRESET.diagnostics, every=3, states=8)},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_what_may_change_on_resume_is_taken_over(change: dict[str, Any]) -> None:
-    RunFolder.create_or_resume(PRESET)
-    config = replace(PRESET, **change)
-    folder = RunFolder.create_or_resume(config)
-    assert folder.config == config
-    assert RunFolder.open(folder.path).config == config
-
-
-def test_a_run_that_was_moved_resumes() -> None:
-    folder = RunFolder.create_or_resume(PRESET)
-    folder.path.rename("elsewhere")
-    assert RunFolder.create_or_resume(replace(PRESET, out="elsewhere")).path == Path("elsewhere")
+def test_what_may_change_on_resume_is_taken_over_and_so_is_another_place() -> None:
+    begun(PRESET).path.rename("elsewhere")
+    diagnostics = replace(PRESET.diagnostics, every=3, states=8)
+    config = replace(
+        PRESET, out="elsewhere", env_steps=5, checkpoint_every=1, keep_checkpoints=1, diagnostics=diagnostics
+    )
+    for changed in (config, replace(config, env_steps=7, iterations=9)):
+        folder = RunFolder.create_or_resume(changed)
+        assert folder.path == Path("elsewhere")
+        assert folder.config == RunFolder.open(folder.path).config == changed
 
 
 @pytest.mark.parametrize(
@@ -183,9 +173,6 @@ def test_a_folder_with_other_files_is_refused_and_left_alone() -> None:
     Path("thesis/notes.txt").write_text("precious")
     assert "thesis is not empty" in refusal(RunFolder.create_or_resume, replace(PRESET, out="thesis"))
     assert os.listdir("thesis") == ["notes.txt"]
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused() -> None:
     Path("file").write_text("")
     assert "file is a file" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file"))
     assert "cannot be written" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file/below"))
@@ -197,30 +184,28 @@ def test_opening_a_missing_run_suggests_the_one_beside_it() -> None:
     assert refusal(RunFolder.open, "runs/Pendulum-cp-s0").endswith("did you mean runs/Pendulum-cpo-s0?")
     assert refusal(RunFolder.open, "nowhere/at/all") == "there is no run folder nowhere/at/all"
     assert refusal(RunFolder.open, "9" * 400) == f"there is no run folder {'9' * 400}"
+    assert refusal(RunFolder.open, "runs").endswith(
+        "not a run folder: it has no config.json; did you mean runs/Pendulum-cpo-s0?"
+    )
 
 
-def test_opening_the_folder_above_suggests_a_run_in_it() -> None:
-    RunFolder.create_or_resume(PRESET)
-    assert "not a run folder" in refusal(RunFolder.open, "runs")
-    assert "did you mean runs/Pendulum-cpo-s0?" in refusal(RunFolder.open, "runs")
+BROKEN = {
+    "": "cannot be read",
+    '{"config": {"task": "Pend': "cannot be read",
+    "[1, 2]": "was not written by echelon",
+    '{"config": {}}': "was not written by echelon",
+    '{"config": {"task": "Pendulum", "sed": 1}}': "did you mean seed?",
+    '{"config": {"task": "Pendulum", "env": {"mas": 1}}}': "env.mas is not",
+    '{"config": {"task": "Pendulum", "seed": "1"}}': "seed takes int",
+    '{"config": {"task": "Pendulum", "algo": [1]}}': "algo takes str",
+    '{"config": {"task": "Pendulum", "threads": 10000000}}': "--threads must be",
+    '{"config": {"task": "Own", "policies": null}}': "it has no number of policies",
+    '{"config": {"task": "\\ud800"}}': "cannot be read",
+    '{"config": {"task": "Pendulum", "env": ' + 70 * "[" + 70 * "]" + "}}": "nested too deeply",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("", "cannot be read"),
-        ('{"config": {"task": "Pend', "cannot be read"),
-        ("[1, 2]", "was not written by echelon"),
-        ('{"created": "x", "sessions": [], "config": {}}', "was not written by echelon"),
-        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "sed": 1}}', "did you mean seed?"),
-        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "env": {"mas": 1}}}', "env.mas is not"),
-        ('{"created": "x", "sessions": [], "config": {"task": "Pendulum", "seed": "1"}}', "seed takes int"),
-        (
-            '{"created": "x", "sessions": [], "config": {"task": "Pendulum", "threads": 10000000}}',
-            "--threads must be",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "word"), BROKEN.items())
 def test_a_broken_config_is_told_by_file_and_fault(text: str, word: str) -> None:
     path = Path("run")
     path.mkdir()
@@ -238,18 +223,6 @@ def test_fields_newer_than_the_run_take_the_presets_value() -> None:
     del document["config"]["update"]["clip"], document["config"]["adversary"]
     path.write_text(json.dumps(document))
     assert RunFolder.open(folder.path).config == PRESET
-
-
-def test_a_run_without_a_number_of_policies_is_refused() -> None:
-    begun(replace(PRESET, policies=None, out="run"))
-    with pytest.raises(UserError, match=r"run/config\.json cannot be used: it has no number of policies"):
-        RunFolder.open("run")
-
-
-def test_a_task_of_ones_own_needs_no_preset(tmp_path: Path) -> None:
-    config = CpoTrainConfig(task="MyRobot", policies=2, seed=3, out=str(tmp_path / "run"))
-    RunFolder.create_or_resume(config)
-    assert RunFolder.open(tmp_path / "run").config == config
 
 
 def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> None:

@@ -101,7 +101,7 @@ def test_a_changed_rate_holds_from_the_checkpoint_on_and_is_written_down(tmp_pat
     folder = train(replace(config, update=replace(config.update, rate_schedule="fixed")), make_env=drift)
     rate = replace(config.update, rate_schedule="fixed", learning_rate=1e-5, clip=0.1)
     longer = replace(config, iterations=5, update=rate)
-    with pytest.raises(UserError, match=r"update.clip is .* goes on with the new value"):
+    with pytest.raises(UserError, match=r"update.clip is .* resumes with the new value"):
         train(longer, make_env=drift)
     RunFolder.create_or_resume(complete(longer), change=True)  # and no further
     view = Remember()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from echelon.algorithms.settings import BUILT_IN
 from echelon.report.reading import Run
-from echelon.runs.folder import MAY_CHANGE
+from echelon.runs.changes import MAY_CHANGE
 
 NOT_THE_METHOD = ("task", "seed", "preset", *MAY_CHANGE)
 """Settings, and groups of settings, in which two runs of one method may differ."""

@@ -1,11 +1,42 @@
 """Settings that may be changed when a run is resumed, and the record of such changes in `config.json`."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig
+from echelon.config.checks import settings_of
+from echelon.config.spelling import setting
 from echelon.errors import UserError
 
+MAY_CHANGE = (
+    "source",  # where its code lies; the task has the same name
+    "until",
+    "start_from",
+    "iterations",
+    "env_steps",
+    "out",
+    "device",
+    "threads",
+    "capture",
+    "fuse",
+    "checkpoint_every",
+    "checkpoint_minutes",
+    "keep_checkpoints",
+    "preset",
+    "envs_per_policy",
+    "wandb",
+    "diagnostics",
+    "env.contacts",
+    "env.constraints",
+    "env.physics",
+)
+"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
+Environments that `envs_per_policy` gives to another policy continue where they are.
+
+A run that was trained on one kind of device cannot be resumed on another; its checkpoint says which, so `device` is
+not compared here.
+"""
 CHANGEABLE = ("update", "ensemble", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
@@ -20,19 +51,43 @@ FIXED = {
 """Why other settings cannot be changed, by setting or group."""
 
 
-def require_changeable(path: object, kind: type[TrainConfig], name: str, before: Any, now: Any) -> None:
-    """Raise a `UserError` unless the setting can change in the middle of a run. An algorithm's class of settings,
-    `kind`, decides about its own."""
+def differences(path: Path, stored: TrainConfig, given: TrainConfig, change: bool) -> list[dict[str, Any]]:
+    """Raise a `UserError` for a setting that differs and may not; with `change`, return the differences instead."""
+    before, now = settings_of(stored), settings_of(given)
+    changes: list[dict[str, Any]] = []
+    for name in before | now:
+        old, new = before.get(name), now.get(name)
+        if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or old == new:
+            continue
+        if name == "task":
+            raise UserError(f"{path} holds a run of {old}, not of {new}; choose another folder with --out")
+        if not change:
+            advice = f"; echelon train --resume {path} {setting(name, new)} resumes with the new value"
+            raise UserError(
+                f"{name} is {_worded(old)} in {path} but {_worded(new)} here; pass {setting(name, old)} to resume it, "
+                f"or --out with another folder to start again{advice if _why_fixed(type(given), name) is None else ''}"
+            )
+        if reason := _why_fixed(type(given), name, old, new):
+            raise UserError(
+                f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks"
+            )
+        changes.append({"setting": name, "before": _worded(old), "after": _worded(new), "iteration": None})
+    return changes
+
+
+def _why_fixed(kind: type[TrainConfig], name: str, before: Any = None, now: Any = None) -> str | None:
+    """Why a setting cannot change during a run; None if it can. An algorithm's class, `kind`, decides about its own."""
     group = name.split(".")[0]
     if group not in {field.name for field in fields(TrainConfig)}:
-        reason = kind.why_fixed(name, before, now)
-    elif name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
-        reason = None
-    else:
-        reason = FIXED.get(name) or FIXED.get(group) or "it would be another run"
-    if reason is None:
-        return
-    raise UserError(f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks")
+        return kind.why_fixed(name, before, now)
+    if name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
+        return None
+    return FIXED.get(name) or FIXED.get(group) or "it would be another run"
+
+
+def _worded(value: Any) -> str:
+    """A setting as it is typed."""
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
 def stored_changes(document: dict[str, Any]) -> list[dict[str, Any]]:

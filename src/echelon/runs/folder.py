@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig, to_dict
-from echelon.config.checks import check_ranges, settings_of
-from echelon.config.spelling import setting
+from echelon.config.checks import check_ranges
 from echelon.errors import UserError, closest
-from echelon.runs.changes import require_changeable, stored_changes
+from echelon.runs.changes import differences, stored_changes
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.lock import hold
 from echelon.runs.machine import describe_session
@@ -32,34 +31,6 @@ from echelon.tasks import stored_config
 CONFIG = "config.json"
 _WRITTEN_BY_TRAINER = (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl")
 """Files of which a kill may leave a temporary one."""
-MAY_CHANGE = (
-    "source",  # where its code lies; the task has the same name
-    "until",
-    "start_from",
-    "iterations",
-    "env_steps",
-    "out",
-    "device",
-    "threads",
-    "capture",
-    "fuse",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "keep_checkpoints",
-    "preset",
-    "envs_per_policy",
-    "wandb",
-    "diagnostics",
-    "env.contacts",
-    "env.constraints",
-    "env.physics",
-)
-"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
-Environments that `envs_per_policy` gives to another policy go on where they are.
-
-A run that was trained on one kind of device cannot go on on another; its checkpoint says which, so `device` is not
-compared here.
-"""
 
 
 @dataclass(frozen=True)
@@ -141,7 +112,7 @@ class RunFolder:
     def require_same(self, config: TrainConfig, *, change: bool = False) -> list[dict[str, Any]]:
         """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it; with
         `change`, what it changes."""
-        return _require_same(self.path, self.config, config, change) if self.has_begun else []
+        return differences(self.path, self.config, config, change) if self.has_begun else []
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
         """All recorded changes of settings; new ones get this iteration as their start."""
@@ -163,16 +134,18 @@ class RunFolder:
     @staticmethod
     def open(path: str | Path) -> "RunFolder":
         """An existing run, to be read."""
-        path = Path(path)
+        path, meant = Path(path), None
         try:
-            exists, hint = path.exists(), _nearest_run(path)
+            exists = path.exists()
+            if not exists and (name := closest(path.name, [run.name for run in _runs_in(path.parent)])):
+                meant = path.parent / name
         except OSError:  # a name that is too long
-            exists, hint = False, ""
-        if not exists:
-            raise UserError(f"there is no run folder {path}{hint}")
-        if not (path / CONFIG).is_file():
-            raise UserError(f"{path} is not a run folder: it has no {CONFIG}{_run_inside(path)}")
-        return RunFolder(path, _stored(path)[0])
+            exists = False
+        if exists and (path / CONFIG).is_file():
+            return RunFolder(path, _stored(path)[0])
+        meant = next(iter(_runs_in(path)), None) if exists else meant
+        sentence = f"{path} is not a run folder: it has no {CONFIG}" if exists else f"there is no run folder {path}"
+        raise UserError(sentence + (f"; did you mean {meant}?" if meant else ""))
 
 
 def _require_free(path: Path) -> None:
@@ -218,56 +191,6 @@ def _stored(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
         return read_config(path)
     except Unreadable as damage:
         raise UserError(f"{path / CONFIG} {damage}") from None
-
-
-def _require_same(path: Path, stored: TrainConfig, given: TrainConfig, change: bool) -> list[dict[str, Any]]:
-    """Raise a `UserError` for a setting that differs and may not; with `change`, return the differences instead."""
-    before, now = settings_of(stored), settings_of(given)
-    changes: list[dict[str, Any]] = []
-    for name in before | now:
-        if name in MAY_CHANGE or name.split(".")[0] in MAY_CHANGE or before.get(name) == now.get(name):
-            continue
-        if name == "task":
-            raise UserError(
-                f"{path} holds a run of {stored.task}, not of {given.task}; choose another folder with --out"
-            )
-        if change:
-            require_changeable(path, type(given), name, before.get(name), now.get(name))
-            values = {"before": _worded(before.get(name)), "after": _worded(now.get(name))}
-            changes.append({"setting": name, **values, "iteration": None})
-            continue
-        raise UserError(
-            f"{name} is {_worded(before.get(name))} in {path} but {_worded(now.get(name))} here; "
-            f"pass {setting(name, before.get(name))} to resume it, or --out with another folder to start anew"
-            + _how_to_change(path, type(given), name, now.get(name))
-        )
-    return changes
-
-
-def _how_to_change(path: Path, kind: type[TrainConfig], name: str, value: Any) -> str:
-    """The command that resumes with another value, as advice; empty if the setting cannot change."""
-    try:
-        require_changeable(path, kind, name, None, None)
-    except UserError:
-        return ""
-    return f"; echelon train --resume {path} {setting(name, value)} goes on with the new value"
-
-
-def _worded(value: Any) -> str:
-    """A setting as it is typed."""
-    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
-
-
-def _nearest_run(path: Path) -> str:
-    """The run beside a mistyped path that looks most like it."""
-    name = closest(path.name, [run.name for run in _runs_in(path.parent)])
-    return "" if name is None else f"; did you mean {path.parent / name}?"
-
-
-def _run_inside(path: Path) -> str:
-    """One of the runs in a folder of runs, for those who named the folder above."""
-    runs = _runs_in(path)
-    return f"; did you mean {runs[0]}?" if runs else ""
 
 
 def _runs_in(path: Path) -> list[Path]:
