@@ -10,7 +10,6 @@ from torch import Tensor
 
 from echelon import tasks
 from echelon.envs.contract import Step
-from echelon.errors import UserError
 from echelon.tasks.deceptive_reach.task import Box, DeceptiveReach, DeceptiveReachConfig
 
 CPU = torch.device("cpu")
@@ -129,18 +128,6 @@ def test_reaching_the_goal_pays_the_bonus_terminates_and_starts_anew() -> None:
     assert torch.equal(step.obs["policy"][1:], step.final_obs["policy"][1:])
 
 
-def test_the_time_limit_truncates_without_a_bonus() -> None:
-    env = make(episode_length=3)
-    place(env, (-0.6, 0.0))
-    assert [bool(coast(env).truncated) for _ in range(2)] == [False, False]
-    step = coast(env)
-    assert step.truncated
-    assert not step.terminated
-    torch.testing.assert_close(step.reward, torch.tensor([0.035]), **NEAR)  # 0.1·(1 - 1.3/2)
-    torch.testing.assert_close(step.final_obs["policy"], torch.tensor([[-0.6, 0.0, 0.0, 0.0]]), **NEAR)
-    assert env.clock.tolist() == [0]
-
-
 def test_episode_figures() -> None:
     """Two steps in the trap, one out of it, then the goal: the totals grow, and start anew with the next episode."""
     env = make()
@@ -220,22 +207,6 @@ def test_the_drawing_follows_the_points_and_has_the_walls_length() -> None:
     wall = drawing.engine.model.geom("wall")
     assert (wall.pos[0] - wall.size[0], wall.pos[0] + wall.size[0]) == pytest.approx((env.wall.left, env.wall.right))
     assert wall.size[1] == env.wall.top
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"episode_length": 0}, "--env.episode-length must be at least 1, not 0"),
-        ({"wall_length": 0.0}, "--env.wall-length must be above 0 and below 2, not 0.0"),
-        ({"wall_length": 2.0}, "--env.wall-length must be above 0 and below 2, not 2.0"),
-        ({"start_spread": 0.5}, "--env.start-spread must be within 0 and 0.4, not 0.5"),
-    ],
-)
-def test_settings_that_leave_no_task_are_refused(settings: dict[str, float], named: str) -> None:
-    with pytest.raises(UserError, match=named):
-        make(**settings)
-    with pytest.raises(UserError, match="num_envs"):
-        make(num_envs=0)
 
 
 @needs_gpu

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from tasks.franka_cube.states import CLOSE, CPU, FAR, put
+from tasks.franka_cube.states import CLOSE, FAR, put
 from tasks.states import begun
 from torch import Tensor
 
-from echelon.errors import UserError
 from echelon.tasks.franka_cube.task import FrankaCubePush, FrankaCubePushConfig
 
 
@@ -71,17 +70,3 @@ def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
     env.engine.bad[3] = False
     env._begin(torch.tensor([True, False, False, True]))
     assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("start_spread", 0.05, "--env.start-spread must be above 0.05, not 0.05"),
-        ("start_spread", -1.0, "--env.start-spread must be above 0.05, not -1"),
-        ("start_yaw", -0.1, "--env.start-yaw must be at least 0, not -0.1"),
-        ("joint_spread", -0.1, "--env.joint-spread must be at least 0, not -0.1"),
-    ],
-)
-def test_starts_that_cannot_be_are_refused(name: str, value: float, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        FrankaCubePush(FrankaCubePushConfig(**{name: value}), 1, CPU, 0)

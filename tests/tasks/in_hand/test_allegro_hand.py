@@ -47,7 +47,7 @@ def test_a_resting_cube_hardly_sinks_in() -> None:
     env.engine.set_state(torch.ones(4, dtype=torch.bool), qpos, torch.zeros(4, 22))
     low, high = ALLEGRO.limits.unbind(1)
     action = ((2 * pose - high - low) / (high - low)).repeat(4, 1)
-    for _ in range(60):
+    for _ in range(90):  # it slips once after a second
         step = env.step(action)
     assert not step.terminated.any()
     assert step.obs["policy"][:, 55:61].abs().max() < 0.05  # at rest
