@@ -32,7 +32,7 @@ def draw_mujoco(run: str, frame: int, out: Path) -> None:
     import mujoco
 
     (tape,) = record(Trained.load(RunFolder.open(run)), "leader")
-    tape.looks.put_into(tape.model)
+    tape.appearance.put_into(tape.model)
     data = mujoco.MjData(tape.model)
     data.qpos[:] = tape.qpos[frame]
     data.mocap_pos[:], data.mocap_quat[:] = tape.mocap[frame, :, :3], tape.mocap[frame, :, 3:]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train, train_seeds
     from echelon.viewing.during import film_every
-    from echelon.viewing.notebook import replay
+    from echelon.viewing.page import replay
 
 __version__ = "0.1.0"
 
@@ -41,7 +41,7 @@ _PLACES = {
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train", "train_seeds"),
     "echelon.viewing.during": ("film_every",),
-    "echelon.viewing.notebook": ("replay",),
+    "echelon.viewing.page": ("replay",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 

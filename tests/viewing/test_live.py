@@ -18,15 +18,7 @@ from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make
 from echelon.training.loop import train
-from echelon.viewing.live import (
-    CheckpointEvent,
-    CommandEvent,
-    EpisodeSnapshot,
-    PolicyEvent,
-    PushEvent,
-    SamplingEvent,
-    Simulation,
-)
+from echelon.viewing.live import EpisodeSnapshot, Request, Simulation
 from echelon.viewing.recorder import record
 
 
@@ -85,8 +77,8 @@ def test_a_simulation_that_is_late_does_not_run_after_the_clock(hopping: Simulat
 
 def test_a_chosen_policy_begins_an_episode(hopper: RunFolder, hopping: Simulation) -> None:
     hopping.advance(0.1, hopping.handle.data)
-    hopping.on_policy(PolicyEvent(2))
-    assert (hopping.actor.policy, hopping.episode, hopping.steps, hopping.total_return) == (2, 2, 0, 0.0)
+    hopping.on_request(Request("choose", (2,)))
+    assert (hopping.runner.policy, hopping.episode, hopping.steps, hopping.total_return) == (2, 2, 0, 0.0)
     for begin in (hopping.on_reset, hopping.on_load):
         hopping.advance(0.1, hopping.handle.data)
         before = hopping.episode
@@ -99,13 +91,13 @@ def test_actions_are_sampled_when_asked(hopping: Simulation) -> None:
     """The same start and policy, another course; and back at the means, the recorded one."""
     courses = []
     for sampled in (False, True, False):
-        hopping.on_sampling(SamplingEvent(sampled))
-        assert hopping.snapshot(0.0).sampled == sampled
+        hopping.sample(sampled)
+        assert hopping.snapshot().sampled == sampled
         hopping.engine.qvel.zero_()
         hopping.step(hopping.handle.data)
         courses.append(hopping.total_return)
     assert len(set(courses)) == 3
-    assert hopping.snapshot(0.0).terms[0][0] == "reward"  # the hopper's task tells no terms
+    assert hopping.snapshot().terms[0][0] == "reward"  # the hopper's task tells no terms
 
 
 def test_a_checkpoint_is_chosen(tmp_path: Path) -> None:
@@ -113,13 +105,13 @@ def test_a_checkpoint_is_chosen(tmp_path: Path) -> None:
     start = Simulation(Trained.load(folder), 1, 5, folder)
     start.handle = Handle(start.model())
     start.step(start.handle.data)
-    start.on_checkpoint(CheckpointEvent(1))
+    start.load(1)
     assert (start.iteration, start.episode, start.steps) == (1, 2, 0)
     again = Simulation(Trained.load(folder, 1), 1, 5)
-    again.actor.env.load_state_dict(start.actor.env.state_dict())  # the second episode's start
+    again.runner.env.load_state_dict(start.runner.env.state_dict())  # the second episode's start
     for state in (start, again):
-        state.actor._player.obs = state.actor.env.observe()  # pyright: ignore[reportAttributeAccessIssue]
-    assert torch.equal(start.actor.choice().action, again.actor.choice().action)
+        state.runner._player.obs = state.runner.env.observe()  # pyright: ignore[reportAttributeAccessIssue]
+    assert torch.equal(start.runner.choice().action, again.runner.choice().action)
 
 
 def test_commands_and_pushes_reach_a_robot_that_walks(tmp_path: Path) -> None:
@@ -127,17 +119,17 @@ def test_commands_and_pushes_reach_a_robot_that_walks(tmp_path: Path) -> None:
     folder = train(tiny("Anymal", tmp_path / "anymal", iterations=1))
     start = Simulation(Trained.load(folder), 0, 5)
     start.handle = Handle(start.model())
-    start.on_command(CommandEvent((0.5, -0.25, 0.1)))
-    start.on_push(PushEvent(1.0))
+    start.on_request(Request("command", (0.5, -0.25, 0.1)))
+    start.on_request(Request("push", (1.0,)))
     body, weight = start.engine.model.body("base").id, float(start.engine.model.body_mass.sum()) * 9.81
-    steps = round(0.1 / start.actor.control_s)
+    steps = round(0.1 / start.runner.control_s)
     for _ in range(steps):
         start.step(start.handle.data)
         assert start.engine.xfrc_applied[0, body, 1] == pytest.approx(weight)
     start.step(start.handle.data)
     assert not start.engine.xfrc_applied.any()
-    assert start.snapshot(0.0).command == pytest.approx((0.5, -0.25, 0.1))
-    assert {name for name, _ in start.snapshot(0.0).terms} == {"linear", "angular", "torque"}
+    assert start.snapshot().command == pytest.approx((0.5, -0.25, 0.1))
+    assert {name for name, _ in start.snapshot().terms} == {"linear", "angular", "torque"}
 
 
 def test_the_next_episode_begins_by_itself(hopping: Simulation) -> None:
@@ -172,7 +164,7 @@ def test_an_object_of_another_size_is_shown(allegro: RunFolder) -> None:
     start.on_step(messages.StepEvent(model=first, data=start.handle.data))
     assert start.handle.model is first
     start.engine.expand("geom_size")[:, cube] = 0.05
-    start.on_episode(None)
+    start.on_request(Request("begin"))
     start.on_step(messages.StepEvent(model=first, data=start.handle.data))
     assert start.handle.model is not first
     assert np.allclose(start.handle.model.geom_size[cube], 0.05)

@@ -1,14 +1,19 @@
-"""`echelon record` from the command line."""
+"""`echelon record` from the command line, and a replay in a notebook's cell."""
 
+import html
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import echelon
 from echelon.cli import main
 from echelon.commands import record as command
+from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
+from echelon.viewing.page import replay_page
 from echelon.viewing.recorder import record_replay
 
 
@@ -64,14 +69,52 @@ def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monke
 
 
 def test_a_runs_name_cannot_break_the_page(hopper: RunFolder) -> None:
-    from dataclasses import replace
-
-    from echelon.viewing.page import replay_page
-
     replay = replace(read_replay(replay_path(hopper)), run="</script><script>alert(1)</script>", task="<b>")
     page = replay_page(replay)
     assert page.count("</script>") == 2
     assert "<b>" not in page.replace("<body>", "").split("<script>")[0]
+
+
+MISTAKES = {
+    "play": "play needs a run folder first",
+    "play RUN --policy all": "play shows one policy at a time",
+    "play RUN --policy 9": "--policy is leader, all or a number from 0 to 2, not 9",
+    "play RUN --port 70000": "--port must be from 0 to 65535, not 70000",
+    "play RUN --seed -2": "--seed must be at least 0, not -2",
+    "record": "record needs a run folder first",
+    "record /nowhere": "there is no run folder /nowhere",
+    "record RUN --policy 7": "--policy is leader, all or a number from 0 to 2, not 7",
+    "record RUN --seed -1": "--seed must be at least 0, not -1",
+    "record RUN --format avi": "--format takes one of auto, mp4, gif, html, not 'avi'",
+    "record RUN --out film.avi": "--out must end in .mp4, .gif or .html, or give --format; film.avi does not",
+    "record RUN --out film.gif --format html": "--out ends in .gif but --format is html; leave out one of them",
+    "record RUN --out /proc/none/page.html": "/proc/none",
+    "record RUN --out /proc/page.html": "/proc/page.html cannot be written: ",
+}
+
+
+def test_a_mistake_is_one_sentence(hopper: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    said = {}
+    for words in MISTAKES:
+        code = main([str(hopper.path) if word == "RUN" else word for word in words.split()])
+        said[words] = code, capsys.readouterr().err
+    assert [
+        (words, code, text)
+        for words, (code, text) in said.items()
+        if code != 2 or MISTAKES[words] not in text or text.count("\n") != 1
+    ] == []
+
+
+def test_a_replay_shows_itself_in_a_notebook(hopper: RunFolder, tmp_path: Path) -> None:
+    shown = echelon.replay(hopper.path, "leader")
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" [^<>]*></iframe>', shown._repr_html_())
+    assert frame is not None
+    assert html.unescape(frame[1]) == replay_page(shown.replay)
+    assert re.fullmatch(r"replay of hopper after iteration 1: leader -?[\d.]+", repr(shown))
+    shown.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == replay_page(shown.replay)
+    with pytest.raises(UserError, match="there is no run folder"):
+        echelon.replay(tmp_path / "nowhere")
 
 
 def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,9 @@ from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make, preset
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
-from echelon.viewing.acting import Performer
+from echelon.viewing.acting import PolicyRunner
 from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
-from echelon.viewing.scene import Looks, camera, primitives
+from echelon.viewing.scene import Appearance, camera, primitives
 
 CPU = torch.device("cpu")
 
@@ -93,7 +93,7 @@ def test_the_path_of_a_point_is_recorded(tmp_path: Path) -> None:
     """DeceptiveReach has no physics: its drawing's poses are the task's own positions, step by step."""
     folder = train(tiny("DeceptiveReach", tmp_path / "reach", iterations=1))
     (tape,) = record(Trained.load(folder), "1", seed=5)
-    actor = Performer(Trained.load(folder), 1, 5)
+    actor = PolicyRunner(Trained.load(folder), 1, 5)
     actor.reset()
     point = tape.model.body("point").id
     for place in tape.poses[:, point, :2]:
@@ -155,7 +155,7 @@ def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco(allegro: RunFolder)
             </body>
           </worldbody>
         </mujoco>""")
-    found = primitives(model, Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
+    found = primitives(model, Appearance(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
     assert [(geom.type, geom.body) for geom in found] == [
         *(("plane", 0), ("sphere", 1), ("capsule", 1)),
         *(("ellipsoid", 1), ("sphere", 1)),
@@ -188,7 +188,7 @@ def test_a_mesh_is_one_sentence() -> None:
           <worldbody><geom name="rock" type="mesh" mesh="m"/></worldbody>
         </mujoco>""")
     with pytest.raises(UserError, match="geom rock is a mesh"):
-        primitives(model, Looks(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
+        primitives(model, Appearance(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
 
 
 def test_names_follow_the_leader(hopper: RunFolder) -> None:
@@ -222,7 +222,7 @@ def test_a_run_without_a_checkpoint_is_one_sentence(tmp_path: Path) -> None:
 
 def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     """The live view shows episode after episode: the recurrent state starts anew with each."""
-    actor = Performer(Trained.load(hopper), 0, 7)
+    actor = PolicyRunner(Trained.load(hopper), 0, 7)
     tape = record_episode(actor, "leader")
     first = actor._player.state
     assert torch.equal(first, torch.zeros_like(first))
@@ -231,9 +231,8 @@ def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
     assert not any(bool(step.terminated) for step in again)
 
 
-@pytest.mark.parametrize(
-    ("ended", "before", "successes", "outcome"),
-    [
+def test_the_last_step_decides_the_outcome() -> None:
+    for ended, before, successes, outcome in [
         ("terminated", 0.0, None, "failed"),  # a hopper falls; its task counts no successes
         ("terminated", 0.0, 0.0, "failed"),  # a cube is lifted that should be pushed
         ("terminated", 0.0, 1.0, "succeeded"),  # a cube arrives
@@ -241,12 +240,10 @@ def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
         ("terminated", 3.0, 3.0, "failed"),  # a hand drops the cube after three goals
         ("truncated", 3.0, 4.0, "time limit"),
         ("", 3.0, 4.0, "cut"),
-    ],
-)
-def test_the_last_step_decides_the_outcome(ended: str, before: float, successes: float | None, outcome: str) -> None:
-    log = {} if successes is None else {"episode/successes": torch.tensor([successes])}
-    terminated, truncated = (torch.tensor([ended == name]) for name in ("terminated", "truncated"))
-    assert _outcome(Step({}, torch.zeros(1), terminated, truncated, {}, log), before) == outcome
+    ]:
+        log = {} if successes is None else {"episode/successes": torch.tensor([successes])}
+        terminated, truncated = (torch.tensor([ended == name]) for name in ("terminated", "truncated"))
+        assert _outcome(Step({}, torch.zeros(1), terminated, truncated, {}, log), before) == outcome
 
 
 def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> None:
@@ -259,7 +256,7 @@ def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> N
         return env
 
     trained = Trained.load(hopper, make_env=build)
-    Performer(trained, 0, 1)
+    PolicyRunner(trained, 0, 1)
     found = checkpoint.find(hopper)
     assert found is not None
     ((state, fixed),) = adopted

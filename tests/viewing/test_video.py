@@ -77,8 +77,8 @@ def test_mp4(hopper: RunFolder, opengl: Path) -> None:
 
 def test_a_film_shows_the_environments_own_sizes(hopper: RunFolder, tmp_path: Path) -> None:
     (tape,) = record(Trained.load(hopper), "leader")
-    sizes = 1.5 * tape.looks.size
-    video._write_job((replace(tape, looks=replace(tape.looks, size=sizes)),), tmp_path, "gif")
+    sizes = 1.5 * tape.appearance.size
+    video._write_job((replace(tape, appearance=replace(tape.appearance, size=sizes)),), tmp_path, "gif")
     drawn = mujoco.MjModel.from_binary_path(str(tmp_path / "0.mjb"))
     assert drawn.geom_size == pytest.approx(sizes)
     assert np.array_equal(np.load(tmp_path / "0.npz")["qpos"], tape.qpos)
@@ -95,7 +95,7 @@ def test_every_outcome_has_its_words(hopper: RunFolder, tmp_path: Path) -> None:
 
 def test_the_caption_says_how_an_episode_ended() -> None:
     states = np.zeros((5, 1)), np.zeros((5, 0, 7))
-    panel = drawing.Panel(None, None, None, 0, None, "leader", "failed after 0.2 s", *states)
+    panel = drawing.Panel(None, None, None, {"label": "leader", "end": "failed after 0.2 s"}, *states)
     assert [panel.caption(frame) for frame in (0, 4, 5)] == ["leader", "leader", "leader, failed after 0.2 s"]
 
 
@@ -137,9 +137,9 @@ def test_a_mistake_of_the_drawing_process_is_told(
         video.render(hopper, tmp_path / "film.gif", "gif", policies="leader")
 
 
-@pytest.mark.parametrize(("format", "package"), [("mp4", "imageio-ffmpeg"), ("mp4", "pillow"), ("gif", "pillow")])
-def test_the_extra_is_named(format: video.Format, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL"}[package]
-    monkeypatch.setattr(video, "find_spec", lambda name: None if name == module else True)
-    with pytest.raises(UserError, match=rf"{package}; install it with pip install 'echelon-rl\[video\]'"):
-        video.require_packages(format)
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for format, modules in video.PACKAGES.items():
+        for module, package in modules.items():
+            monkeypatch.setattr(video, "find_spec", lambda name, module=module: None if name == module else True)
+            with pytest.raises(UserError, match=rf"{package}; install it with pip install 'echelon-rl\[video\]'"):
+                video.require_packages(format)

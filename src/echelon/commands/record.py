@@ -1,5 +1,6 @@
 """`echelon record`: an episode of a run's policies, as a film or as a page that shows it in 3D."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -64,14 +65,16 @@ def run(arguments: list[str]) -> int:
         when = f"{tape.iteration:>7,}  " if len(shown) > 1 else ""
         print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
     try:
-        replay = to_replay(folder.name, trained, given.seed, tapes)
-        if format == "html" or not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
-            write_replay(replay, replay_path(folder))
         if format == "html":
             from echelon.viewing.page import write_page
 
+            replay = to_replay(folder.name, trained, given.seed, tapes)
+            write_replay(replay, replay_path(folder))
             write_page(replay, out)
         else:
+            if not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
+                with suppress(UserError):  # meshes can be filmed only
+                    write_replay(to_replay(folder.name, trained, given.seed, tapes), replay_path(folder))
             from echelon.console.wording import policies
             from echelon.viewing.video import draw
 

@@ -24,7 +24,7 @@ class Choice:
     """KL divergence from the policy to the leader in this state; 0 of the leader itself."""
 
 
-class Performer:
+class PolicyRunner:
     """One policy acting in one environment, at its means unless `generator` is set. Call `reset` first."""
 
     def __init__(self, trained: Trained, policy: int, seed: int) -> None:
@@ -78,13 +78,13 @@ class Performer:
     def choice(self) -> Choice:
         """What the policy would do now, and how far that is from what the leader would. Once before every step: the
         leader's memory goes along."""
-        own = self._look(self._player.actor, self._player.state)
-        leader = self._look(self._leader, self._leads_from)
+        own = self._output(self._player.actor, self._player.state)
+        leader = self._output(self._leader, self._leads_from)
         self._leads_from = leader.state
         kl = gaussian_kl(own.mean[0], own.log_std, leader.mean[0], leader.log_std)
         return Choice(own.mean[0, 0].clamp(-1, 1), float(kl))
 
-    def _look(self, actor: Actor, state: torch.Tensor) -> Output:
+    def _output(self, actor: Actor, state: torch.Tensor) -> Output:
         start = torch.zeros(1, 1, dtype=torch.bool)
         return actor.model({name: x[None] for name, x in self._player.obs.items()}, actor.policy_id, state, start)
 

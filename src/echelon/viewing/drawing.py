@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,22 +31,22 @@ INK, PAPER = (255, 255, 255), (20, 23, 28)
 class Panel:
     """The picture of one policy."""
 
+    renderer: Any
     model: Any
     data: Any
-    renderer: Any
-    camera: int
-    follow: int | None
-    label: str
-    end: str
+    about: dict[str, Any]
+    """`camera`, the body to `follow`, `label` and `end`."""
     qpos: np.ndarray
     mocap: np.ndarray
-    picture: np.ndarray | None = None
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """Picture of the last frame."""
+        return self._draw(len(self.qpos) - 1)
 
     def draw(self, frame: int) -> np.ndarray:
         """Picture of a frame, `[height, width, 3]`; after the end, of the last frame."""
-        if self.picture is None or frame < len(self.qpos):
-            self.picture = self._draw(frame)
-        return self.picture
+        return self._draw(frame) if frame < len(self.qpos) else self.last
 
     def _draw(self, frame: int) -> np.ndarray:
         import mujoco
@@ -54,15 +55,16 @@ class Panel:
         self.data.mocap_pos[:] = self.mocap[frame, :, :3]
         self.data.mocap_quat[:] = self.mocap[frame, :, 3:]
         mujoco.mj_forward(self.model, self.data)
-        if self.follow is not None:  # the light moves along, because shadows reach only a limited distance from it
-            self.data.light_xpos[:, :2] += self.data.xpos[self.follow, :2]
-        self.renderer.update_scene(self.data, self.camera)
+        follow = self.about["follow"]
+        if follow is not None:  # the light moves along, because shadows reach only a limited distance from it
+            self.data.light_xpos[:, :2] += self.data.xpos[follow, :2]
+        self.renderer.update_scene(self.data, self.about["camera"])
         return self.renderer.render()
 
     def caption(self, frame: int) -> str:
         """The policy's label, and after the end how the episode ended."""
-        over = self.end and frame >= len(self.qpos)
-        return f"{self.label}, {self.end}" if over else self.label
+        label, end = self.about["label"], self.about["end"]
+        return f"{label}, {end}" if end and frame >= len(self.qpos) else label
 
 
 def main() -> int:
@@ -97,19 +99,7 @@ def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
         model.vis.quality.offsamples = 2 if len(job["panels"]) > 1 else 4
         states = np.load(place / f"{panel['name']}.npz")
         renderer = mujoco.Renderer(model, height=height, width=width)
-        panels.append(
-            Panel(
-                model,
-                mujoco.MjData(model),
-                renderer,
-                panel["camera"],
-                panel["follow"],
-                panel["label"],
-                panel["end"],
-                states["qpos"],
-                states["mocap"],
-            )
-        )
+        panels.append(Panel(renderer, model, mujoco.MjData(model), panel, states["qpos"], states["mocap"]))
     return panels
 
 

@@ -24,9 +24,9 @@ from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import saved_iterations
 from echelon.runs.folder import RunFolder
 from echelon.tasks.anymal.task import Anymal
-from echelon.viewing.acting import Performer
+from echelon.viewing.acting import PolicyRunner
 from echelon.viewing.guard import Guard
-from echelon.viewing.scene import Looks, camera, followed
+from echelon.viewing.scene import Appearance, camera, followed
 
 PUSH_S = 0.1
 """Seconds that a push by the button lasts."""
@@ -35,43 +35,11 @@ MAX_LAG_S = 0.2
 
 
 @dataclass(frozen=True)
-class PolicyEvent(messages.Event):
-    """Message from the page: choose a policy."""
+class Request(messages.Event):
+    """Message from the page: call a method of the simulation."""
 
-    policy: int
-
-
-@dataclass(frozen=True)
-class SamplingEvent(messages.Event):
-    """Message from the page: sample actions, or act at the means."""
-
-    sampled: bool
-
-
-@dataclass(frozen=True)
-class CheckpointEvent(messages.Event):
-    """Message from the page: show the policies of another checkpoint."""
-
-    iteration: int
-
-
-@dataclass(frozen=True)
-class CommandEvent(messages.Event):
-    """Message from the page: where to go, for a robot that follows commands."""
-
-    command: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class PushEvent(messages.Event):
-    """Message from the page: push the robot sideways, left or right of the picture."""
-
-    side: float
-
-
-@dataclass(frozen=True)
-class EpisodeEvent(messages.Event):
-    """Message from the page: start a new episode."""
+    method: str
+    arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,31 +62,28 @@ class Simulation(plugin.SimPlugin):
     """Steps the environment at the speed set in the page, and passes its state to the viewer."""
 
     def __init__(self, trained: Trained, policy: int, seed: int, folder: RunFolder | None = None) -> None:
-        self.actor = Performer(trained, policy, seed)
+        self.runner = PolicyRunner(trained, policy, seed)
         self._folder, self._seed = folder, seed
         self.iteration = trained.iteration
         self.terms: dict[str, float] = {}
-        self.command: tuple[float, ...] | None = None
+        self._command: tuple[float, ...] | None = None
         """Set by the page; until then the task draws it."""
         self._kick, self._kick_steps = 0.0, 0
-        self.engine = self.actor.simulated.engine
-        self.paused = False
-        self.speed = 1.0
-        self.episode = 0
-        self.steps = 0
+        self.engine = self.runner.simulated.engine
+        self.paused, self.speed = False, 1.0
+        self.episode = self.steps = 0
         self.total_return = 0.0
-        self._due = 0.0
-        self._last = time.perf_counter()
+        self._due, self._last = 0.0, time.perf_counter()
         self._pushed = False
-        self._begin()
-        self._seen = self.episode
-        self._looks = Looks.of(self.engine)
+        self.begin()
+        self._shown_episode = self.episode
+        self._appearance = Appearance.of(self.engine)
 
     def model(self) -> mujoco.MjModel:
         """The model with this environment's sizes and colours."""
         model = self.engine.model.__copy__()
-        self._looks = Looks.of(self.engine)
-        self._looks.put_into(model)
+        self._appearance = Appearance.of(self.engine)
+        self._appearance.put_into(model)
         return model
 
     def step(self, data: mujoco.MjData) -> None:
@@ -130,9 +95,9 @@ class Simulation(plugin.SimPlugin):
         if push.any() or self._pushed:
             self.engine.xfrc_applied[0] = torch.from_numpy(push)
             self._pushed = bool(push.any())
-        if self.command is not None and isinstance(self.actor.env, Anymal):
-            self.actor.env.kept["command"][0] = torch.tensor(self.command)
-        step = self.actor.step()
+        if self._command is not None and isinstance(self.runner.env, Anymal):
+            self.runner.env.kept["command"][0] = torch.tensor(self._command)
+        step = self.runner.step()
         terms = {name.removeprefix("reward/"): float(x) for name, x in step.log.items() if name.startswith("reward/")}
         self.terms = terms or {"reward": float(step.reward)}
         self.steps, self.total_return = self.steps + 1, self.total_return + float(step.reward)
@@ -143,7 +108,7 @@ class Simulation(plugin.SimPlugin):
         """Copy the engine's state to the viewer's `MjData`."""
         for name in ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat"):
             getattr(data, name)[:] = getattr(self.engine, name)[0].numpy()
-        data.time = self.steps * self.actor.control_s
+        data.time = self.steps * self.runner.control_s
 
     def advance(self, seconds: float, data: mujoco.MjData) -> None:
         """Run the control steps that are due after `seconds` of wall-clock time."""
@@ -151,91 +116,87 @@ class Simulation(plugin.SimPlugin):
             return
         self._due = min(self._due + seconds * self.speed, MAX_LAG_S * max(self.speed, 1.0))
         deadline = time.perf_counter() + MAX_LAG_S
-        while self._due >= self.actor.control_s and time.perf_counter() < deadline:
-            self._due -= self.actor.control_s
+        while self._due >= self.runner.control_s and time.perf_counter() < deadline:
+            self._due -= self.runner.control_s
             self.step(data)
 
-    def _begin(self) -> None:
-        self.actor.reset()
+    def snapshot(self) -> EpisodeSnapshot:
+        """The episode's state, for the page."""
+        env = self.runner.env
+        return EpisodeSnapshot(
+            policy=self.runner.policy,
+            episode=self.episode,
+            seconds=self.steps * self.runner.control_s,
+            total_return=self.total_return,
+            iteration=self.iteration,
+            sampled=self.runner.generator is not None,
+            terms=tuple(self.terms.items()),
+            command=tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else (),
+        )
+
+    def begin(self) -> None:
+        """Start a new episode."""
+        self.runner.reset()
         self._count()
 
     def _count(self) -> None:
         self.episode, self.steps, self.total_return = self.episode + 1, 0, 0.0
+
+    def choose(self, policy: int) -> None:
+        """Let another policy act."""
+        self.runner.policy = policy
+        self.begin()
+
+    def sample(self, sampled: bool) -> None:
+        """Sample actions, or act at the means."""
+        self.runner.generator = torch.Generator().manual_seed(self._seed) if sampled else None
+
+    def load(self, iteration: int) -> None:
+        """Show the policies of another checkpoint."""
+        assert self._folder is not None, "only a run has other checkpoints to choose"
+        trained = Trained.load(self._folder, iteration)
+        self.runner.use(trained)
+        self.iteration = trained.iteration
+        self.begin()
+
+    def command(self, *velocity: float) -> None:
+        """Set the velocity of a robot that follows commands: forward, sideways, turn."""
+        self._command = velocity
+
+    def push(self, side: float) -> None:
+        """Push the robot to the left (1) or right (-1) of the picture.
+
+        A tenth of a second at the robot's own weight changes its speed by about a metre per second.
+        """
+        weight = float(self.engine.model.body_mass.sum()) * 9.81
+        self._kick, self._kick_steps = side * weight, max(1, round(PUSH_S / self.runner.control_s))
+
+    @messages.handler
+    def on_request(self, event: Request) -> bool:
+        getattr(self, event.method)(*event.arguments)
+        return True
 
     @messages.handler
     def on_step(self, event: messages.StepEvent) -> None:
         now = time.perf_counter()
         self.advance(now - self._last, event.data)
         self._last = now
-        if self.episode != self._seen and not self._looks.same(Looks.of(self.engine)):
+        if self.episode != self._shown_episode and not self._appearance.same(Appearance.of(self.engine)):
             self.handle.set_model(self.model())  # the next episode may have an object of another size
-        self._seen = self.episode
+        self._shown_episode = self.episode
         self.show(self.handle.data)
-        seconds = self.steps * self.actor.control_s
-        self.handle.send_to_viewer(self.snapshot(seconds))
+        self.handle.send_to_viewer(self.snapshot())
         time.sleep(0.002)  # let the page's thread run
-
-    def snapshot(self, seconds: float) -> EpisodeSnapshot:
-        """The episode's state, for the page."""
-        env = self.actor.env
-        told = tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else ()
-        return EpisodeSnapshot(
-            policy=self.actor.policy,
-            episode=self.episode,
-            seconds=seconds,
-            total_return=self.total_return,
-            iteration=self.iteration,
-            sampled=self.actor.generator is not None,
-            terms=tuple(self.terms.items()),
-            command=told,
-        )
-
-    @messages.handler
-    def on_sampling(self, event: SamplingEvent) -> bool:
-        self.actor.generator = torch.Generator().manual_seed(self._seed) if event.sampled else None
-        return True
-
-    @messages.handler
-    def on_checkpoint(self, event: CheckpointEvent) -> bool:
-        assert self._folder is not None, "only a run has other checkpoints to choose"
-        trained = Trained.load(self._folder, event.iteration)
-        self.actor.use(trained)
-        self.iteration = trained.iteration
-        self._begin()
-        return True
-
-    @messages.handler
-    def on_command(self, event: CommandEvent) -> bool:
-        self.command = event.command
-        return True
-
-    @messages.handler
-    def on_push(self, event: PushEvent) -> bool:
-        """A tenth of a second at the robot's own weight changes its speed by about a metre per second."""
-        weight = float(self.engine.model.body_mass.sum()) * 9.81
-        self._kick, self._kick_steps = event.side * weight, max(1, round(PUSH_S / self.actor.control_s))
-        return True
-
-    @messages.handler
-    def on_policy(self, event: PolicyEvent) -> bool:
-        self.actor.policy = event.policy
-        self._begin()
-        return True
-
-    @messages.handler
-    def on_episode(self, event: EpisodeEvent) -> bool:
-        self._begin()
-        return True
 
     @messages.handler
     def on_reset(self, event: messages.ResetEvent) -> bool:
-        self._begin()
+        self.begin()
         return True
 
     @messages.handler
     def on_load(self, event: messages.LoadModelEvent) -> bool:
         """Start an episode on a reload, also when a model is dropped onto the page: the policy knows only its robot."""
-        self._begin()
+        self.begin()
         return True
 
     @messages.handler
@@ -256,12 +217,12 @@ class PolicyWindow(plugin.ViewerPlugin):
 
     def __init__(self, trained: Trained, start: Simulation, iterations: Sequence[int] = ()) -> None:
         self._trained, self._iterations = trained, list(iterations)
-        env = start.actor.env
+        env = start.runner.env
         config = env.config if isinstance(env, Anymal) else None
         self._limits = (config.max_forward, config.max_sideways, config.max_turn) if config else ()
         self._stands = followed(start.engine.model) is not None
         self._view = camera(start.engine.model, start.engine.qpos[0].numpy())
-        self._now = start.snapshot(0.0)
+        self._now = start.snapshot()
 
     @messages.handler(priority=0)  # after the viewer's own handlers, which frame the whole model
     def on_model(self, event: messages.PostModelEvent) -> None:
@@ -288,17 +249,17 @@ class PolicyWindow(plugin.ViewerPlugin):
             names = [self._trained.name(policy) for policy in range(self._trained.model.policies)]
             changed, policy = imgui.Combo("##policy", now.policy, names)
             if changed:
-                self.viewer.send_to_sim(PolicyEvent(policy))
+                self.viewer.send_to_sim(Request("choose", (policy,)))
             if len(self._iterations) > 1 and now.iteration in self._iterations:
                 moments = [f"after {iteration:,} iterations" for iteration in self._iterations]
                 changed, place = imgui.Combo("##checkpoint", self._iterations.index(now.iteration), moments)
                 if changed:
-                    self.viewer.send_to_sim(CheckpointEvent(self._iterations[place]))
+                    self.viewer.send_to_sim(Request("load", (self._iterations[place],)))
             changed, sampled = imgui.Checkbox("sampled actions", now.sampled)
             if changed:
-                self.viewer.send_to_sim(SamplingEvent(sampled))
+                self.viewer.send_to_sim(Request("sample", (sampled,)))
             if imgui.Button("new episode"):
-                self.viewer.send_to_sim(EpisodeEvent())
+                self.viewer.send_to_sim(Request("begin"))
             imgui.TextUnformatted(f"episode {now.episode}, {now.seconds:.1f} s")
             imgui.TextUnformatted(f"return {now.total_return:.1f}")
             for name, value in now.terms:
@@ -312,13 +273,13 @@ class PolicyWindow(plugin.ViewerPlugin):
         for k, (name, limit) in enumerate(zip(("forward", "sideways", "turn"), self._limits, strict=False)):
             changed, value = imgui.SliderFloat(name, now.command[k], -limit, limit)
             if changed:
-                self.viewer.send_to_sim(CommandEvent((*now.command[:k], value, *now.command[k + 1 :])))
+                self.viewer.send_to_sim(Request("command", (*now.command[:k], value, *now.command[k + 1 :])))
         if self._stands:
             if imgui.Button("push left"):
-                self.viewer.send_to_sim(PushEvent(1.0))
+                self.viewer.send_to_sim(Request("push", (1.0,)))
             imgui.SameLine()
             if imgui.Button("push right"):
-                self.viewer.send_to_sim(PushEvent(-1.0))
+                self.viewer.send_to_sim(Request("push", (-1.0,)))
 
 
 class LocalViewer(web_viewer.WebViewer):
@@ -352,7 +313,7 @@ def play(folder: RunFolder, trained: Trained, policies: str, seed: int, port: in
     """Show a policy until the viewer is closed or Ctrl-C, and print where."""
     (policy,) = trained.chosen(policies)
     start = Simulation(trained, policy, seed, folder)
-    start.on_sampling(SamplingEvent(sampled))
+    start.sample(sampled)
     iterations = saved_iterations(folder)
     page = app.App(app.Config(show_options=False, show_inspector=False, show_toolbar=True))
     config = viewer_protocol.ViewerConfig(title=f"Echelon: {trained.config.task}", gfx="web", http_port=port)

@@ -1,10 +1,18 @@
-"""A replay as one self-contained HTML page."""
+"""A replay as one self-contained HTML page, or in a notebook's cell: `echelon.replay("runs/hopper-3")`."""
 
 import html
+from dataclasses import dataclass
 from pathlib import Path
 
+from echelon.envs.contract import MakeEnv
+from echelon.runs.checkpoint import Which
 from echelon.runs.durable import replace_durably
+from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Replay, embedded, replay_json, viewer_script
+from echelon.viewing.recorder import SEED, record_replay
+
+NOTEBOOK_PIXELS = 520
+"""Height of a cell's output."""
 
 _PAGE = """\
 <!doctype html>
@@ -40,3 +48,36 @@ def write_page(replay: Replay, path: Path) -> None:
     """Write the page, replacing an older one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(path, replay_page(replay).encode())
+
+
+@dataclass(frozen=True)
+class NotebookReplay:
+    """Recorded episodes, in 3D in a notebook; `save` writes them as a page."""
+
+    replay: Replay
+
+    def _repr_html_(self) -> str:
+        """A frame, so that neither page can spoil the other."""
+        page = html.escape(replay_page(self.replay), quote=True)
+        style = f"width: 100%; height: {NOTEBOOK_PIXELS}px; border: 0"
+        return f'<iframe srcdoc="{page}" style="{style}" allowfullscreen></iframe>'
+
+    def __repr__(self) -> str:
+        returns = ", ".join(f"{episode.name} {episode.total_return:.1f}" for episode in self.replay.episodes)
+        return f"replay of {self.replay.run} after iteration {self.replay.iteration:,}: {returns}"
+
+    def save(self, path: str | Path) -> None:
+        """Write a self-contained HTML page."""
+        write_page(self.replay, Path(path))
+
+
+def replay(
+    run: RunFolder | str | Path,
+    policies: str = "all",
+    seed: int = SEED,
+    checkpoint: Which = "newest",
+    make_env: MakeEnv | None = None,
+) -> NotebookReplay:
+    """Record an episode of `leader`, `all` or a policy's number; also kept in the run folder."""
+    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
+    return NotebookReplay(record_replay(folder, policies, seed, checkpoint, make_env))

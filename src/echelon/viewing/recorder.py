@@ -1,6 +1,7 @@
 """Record an evaluation episode of each policy: poses for the browser, states for the renderer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -11,8 +12,8 @@ from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Episode, Outcome, Replay, replay_path, write_replay
-from echelon.viewing.acting import Choice, Performer
-from echelon.viewing.scene import Looks, body_names, camera, primitives
+from echelon.viewing.acting import Choice, PolicyRunner
+from echelon.viewing.scene import Appearance, body_names, camera, primitives
 
 FRAMES_PER_SECOND = 30.0
 """Approximate frames per simulated second; a frame is a whole number of control steps."""
@@ -22,31 +23,25 @@ SEED = 1000
 """The same default as `echelon evaluate`: episodes that were not seen in training."""
 
 
-@dataclass(frozen=True)
-class Tape:
-    """One recorded episode."""
+@dataclass(frozen=True, kw_only=True)
+class Tape(Episode):
+    """A recorded episode, with what MuJoCo's renderer needs; `geoms` are those of its replay."""
 
-    policy: int
-    name: str
     model: mujoco.MjModel
-    looks: Looks
+    appearance: Appearance
     frame_s: float
-    total_return: float
-    length: int
-    """Control steps."""
     seconds: float
     """Simulated time."""
-    outcome: Outcome
     qpos: np.ndarray
     """`[frames, nq]`"""
     mocap: np.ndarray
     """`[frames, mocap bodies, 7]`"""
-    poses: np.ndarray
-    """`[frames, bodies, 7]`"""
-    series: dict[str, np.ndarray]
-    """`[frames]` each, as in a replay's episode."""
-    iteration: int = 0
-    """Iterations its policy was trained for."""
+
+    def episode(self) -> Episode:
+        """The part that a replay shows."""
+        shown: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Episode)}
+        shown["geoms"] = primitives(self.model, self.appearance)
+        return Episode(**shown)
 
 
 def record_replay(
@@ -66,55 +61,60 @@ def record_replay(
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
     """Record an episode of each chosen policy. All have the same seed, hence the same start."""
     chosen = trained.chosen(policies)
-    tapes = (record_episode(Performer(trained, policy, seed), trained.name(policy)) for policy in chosen)
+    tapes = (record_episode(PolicyRunner(trained, policy, seed), trained.name(policy)) for policy in chosen)
     return tuple(replace(tape, iteration=trained.iteration) for tape in tapes)
 
 
-def record_episode(actor: Performer, name: str) -> Tape:
-    """Record the actor's first episode, at most `MAX_RECORDING_S` of it."""
-    engine = actor.simulated.engine
-    stride = max(1, round(1 / (FRAMES_PER_SECOND * actor.control_s)))
+def record_episode(runner: PolicyRunner, name: str) -> Tape:
+    """Record the policy's first episode, at most `MAX_RECORDING_S` of it."""
+    engine = runner.simulated.engine
+    stride = max(1, round(1 / (FRAMES_PER_SECOND * runner.control_s)))
     xpos, xquat = engine.read("xpos"), engine.read("xquat")
     markers = np.flatnonzero(engine.model.body_mocapid >= 0)
     qpos, mocap, bodies = [], [], []
     series = Series()
     total, length, successes = 0.0, 0, 0.0
-    actor.reset()  # after `read`, because it updates what was read
-    looks = Looks.of(engine)
+    runner.reset()  # after `read`, because it updates what was read
+    appearance = Appearance.of(engine)
     while True:
-        if length % stride == 0:
+        begins_frame = length % stride == 0
+        if begins_frame:
             qpos.append(engine.qpos[0].numpy().copy())
             mocap.append(torch.cat((engine.mocap_pos[0], engine.mocap_quat[0]), dim=-1).numpy())
             bodies.append(torch.cat((xpos[0], xquat[0]), dim=-1).numpy())
             # Tasks move goal markers after the physics step, so their poses in `xpos` are one step old.
             bodies[-1][markers] = mocap[-1][engine.model.body_mocapid[markers]]
-        choice, begins = actor.choice(), length % stride == 0
-        step = actor.step()
-        series.add(choice, step, begins)
+        choice, step = runner.choice(), runner.step()
+        series.add(choice, step, begins_frame)
         total, length = total + float(step.reward), length + 1
-        if bool(step.terminated | step.truncated) or length * actor.control_s >= MAX_RECORDING_S:
+        if bool(step.terminated | step.truncated) or length * runner.control_s >= MAX_RECORDING_S:
             break
         successes = _successes(step)
+    outcome = _outcome(step, successes)
     return Tape(
-        policy=actor.policy,
+        policy=runner.policy,
         name=name,
-        model=engine.model,
-        looks=looks,
-        frame_s=stride * actor.control_s,
         total_return=total,
         length=length,
-        seconds=length * actor.control_s,
-        outcome=_outcome(step, successes),
+        failed=outcome == "failed",
+        geoms=(),
+        poses=np.stack(bodies),
+        outcome=outcome,
+        series=series.arrays(),
+        model=engine.model,
+        appearance=appearance,
+        frame_s=stride * runner.control_s,
+        seconds=length * runner.control_s,
         qpos=np.stack(qpos),
         mocap=np.stack(mocap),
-        poses=np.stack(bodies),
-        series=series.arrays(),
     )
 
 
 class Series:
-    """Rewards, actions and the distance to the leader along an episode, a value per frame: rewards are summed over the
-    control steps of a frame, the others are those at its beginning."""
+    """Rewards, actions and the distance to the leader along an episode, a value per frame.
+
+    Rewards are summed over the control steps of a frame, the others are those at its beginning.
+    """
 
     def __init__(self) -> None:
         self._frames: list[dict[str, float]] = []
@@ -166,19 +166,5 @@ def to_replay(run: str, trained: Trained, seed: int, tapes: tuple[Tape, ...]) ->
         frame_s=first.frame_s,
         bodies=body_names(first.model),
         camera=camera(first.model, first.qpos[0]),
-        episodes=tuple(
-            Episode(
-                policy=tape.policy,
-                name=tape.name,
-                total_return=tape.total_return,
-                length=tape.length,
-                failed=tape.outcome == "failed",
-                geoms=primitives(tape.model, tape.looks),
-                poses=tape.poses,
-                outcome=tape.outcome,
-                series=tape.series,
-                iteration=tape.iteration,
-            )
-            for tape in tapes
-        ),
+        episodes=tuple(tape.episode() for tape in tapes),
     )

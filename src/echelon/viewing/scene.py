@@ -24,7 +24,7 @@ CAMERA_NAME = "side"
 
 
 @dataclass(frozen=True)
-class Looks:
+class Appearance:
     """Sizes, poses and colours of one simulation's geoms, which may differ from the model's: `[geoms, ...]` each."""
 
     size: np.ndarray
@@ -33,12 +33,12 @@ class Looks:
     rgba: np.ndarray
 
     @staticmethod
-    def of(engine: Engine, sim: int = 0) -> "Looks":
-        """The current looks of simulation `sim`."""
+    def of(engine: Engine, sim: int = 0) -> "Appearance":
+        """The current appearance of simulation `sim`."""
         fields = (engine.expand(f"geom_{name}")[sim] for name in GEOM_FIELDS)
-        return Looks(*(field.double().cpu().numpy().copy() for field in fields))
+        return Appearance(*(field.double().cpu().numpy().copy() for field in fields))
 
-    def same(self, other: "Looks") -> bool:
+    def same(self, other: "Appearance") -> bool:
         """Whether all fields are equal."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in GEOM_FIELDS)
 
@@ -48,11 +48,11 @@ class Looks:
             getattr(model, f"geom_{name}")[:] = getattr(self, name)
 
 
-def primitives(model: mujoco.MjModel, looks: Looks) -> tuple[Geom, ...]:
+def primitives(model: mujoco.MjModel, appearance: Appearance) -> tuple[Geom, ...]:
     """All geoms and sites that MuJoCo's viewer would draw: of the shown groups, and not transparent."""
     found = []
-    sites = Looks(model.site_size, model.site_pos, model.site_quat, model.site_rgba)
-    for kind, these in (("geom", looks), ("site", sites)):
+    sites = Appearance(model.site_size, model.site_pos, model.site_quat, model.site_rgba)
+    for kind, these in (("geom", appearance), ("site", sites)):
         type, group, body, material = (
             getattr(model, f"{kind}_{name}") for name in ("type", "group", "bodyid", "matid")
         )

@@ -81,7 +81,7 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
     panels = []
     for tape in tapes:
         model = tape.model.__copy__()
-        tape.looks.put_into(model)
+        tape.appearance.put_into(model)
         mujoco.mj_saveModel(model, str(place / f"{tape.policy}.mjb"), None)
         np.savez(place / f"{tape.policy}.npz", qpos=tape.qpos, mocap=tape.mocap)
         end = "" if tape.outcome == "time limit" else f"{tape.outcome} after {tape.seconds:.1f} s"
