@@ -6,16 +6,17 @@ from collections.abc import Iterator
 import pytest
 import torch
 from gpu import MARKS
+from tiny import build, unfused
 
 import echelon.training.trainer as trainer_module
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.algorithms.pbt import Population
 from echelon.algorithms.pbt_settings import PbtConfig
-from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
+from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout
-from echelon.tasks import make, preset
+from echelon.tasks import make
 from echelon.tasks.seed_slices import seed_slices
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
@@ -23,22 +24,14 @@ from echelon.training.trainer import Trainer
 pytestmark = MARKS
 
 
-def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
+def reach(algo: str, lstm: int, **changes: object) -> TrainConfig:
     """Members of a population have hyperparameters of their own, and none is replaced by itself."""
-    config = preset("DeceptiveReach")
-    model, pbt = ModelConfig(hidden=(32, 32), lstm=lstm), PbtConfig(mutation_probability=1.0)
-    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, fuse=False, pbt=pbt, **changes)
-
-
-def build(config: TrainConfig, device: str) -> Trainer:
-    where = torch.device(device)
-    return Trainer(make(config.task, config.env, config.num_envs, where, config.seed, spread_clocks=True), config)
+    return unfused("DeceptiveReach", algo, lstm, **{"pbt": PbtConfig(mutation_probability=1.0)} | changes)
 
 
 def on_cuda(rollout: Rollout) -> Rollout:
-    values = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(rollout)}
-    obs = {name: x.cuda() for name, x in values.pop("obs").items()}
-    return Rollout(obs=obs, **{name: x.cuda() for name, x in values.items()})
+    values = {name: x.cuda() for name, x in vars(rollout).items() if name != "obs"}
+    return Rollout(obs={name: x.cuda() for name, x in rollout.obs.items()}, **values)
 
 
 def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +64,7 @@ def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt"])
 def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same rollout, same minibatches: targets to 1e-5 and parameters after a whole update to 1e-4, in FP32."""
-    config = tiny(algo, lstm)
+    config = reach(algo, lstm)
     cpu, cuda = build(config, "cpu"), build(config, "cuda")
     cpu.iterate()
     cuda.model.load_state_dict(cpu.model.state_dict())
@@ -111,7 +104,7 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("lstm", [0, 16])
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt"])
 def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = tiny(
+    config = reach(
         algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)), diagnostics=DiagnosticsConfig(every=1)
     )
     trainer = build(config, "cuda")
@@ -124,7 +117,7 @@ def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: py
 @pytest.mark.parametrize("lstm", [0, 16])
 def test_replays_see_takeovers(lstm: int, fuse: bool) -> None:
     """After a copy in place, recorded graphs act with the copied weights and train with the new hyperparameters."""
-    trainer = build(dataclasses.replace(tiny("pbt", lstm), fuse=fuse), "cuda")
+    trainer = build(reach("pbt", lstm, fuse=fuse), "cuda")
     for _ in range(4):
         trainer.iterate()
     selection = trainer.selection
@@ -149,7 +142,7 @@ def test_a_run_resumes_on_cuda(algo: str, tmp_path) -> None:
     from echelon.runs.metrics import read_metrics
     from echelon.training.loop import train
 
-    config = tiny(algo, 16, device="cuda", out=str(tmp_path / "run"))
+    config = reach(algo, 16, device="cuda", out=str(tmp_path / "run"))
     train(dataclasses.replace(config, iterations=2))
     folder = train(dataclasses.replace(config, iterations=4))
     assert [line["iteration"] for line in read_metrics(folder)] == [1, 2, 3, 4]
@@ -158,16 +151,8 @@ def test_a_run_resumes_on_cuda(algo: str, tmp_path) -> None:
 def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three seeds of CPO on one engine, recorded as graphs, learn what they learn without, and each has its own
     numbers."""
-    config = dataclasses.replace(
-        preset("CartpoleSwingup"),
-        algo="cpo",
-        policies=3,
-        num_envs=192,
-        fuse=False,
-        model=ModelConfig(hidden=(32, 32)),
-        adversary=AdversaryConfig(coef=0.1, hidden=(16,)),
-        diagnostics=DiagnosticsConfig(every=2),
-    )
+    adversary, every_other = AdversaryConfig(coef=0.1, hidden=(16,)), DiagnosticsConfig(every=2)
+    config = unfused("CartpoleSwingup", "cpo", policies=3, adversary=adversary, diagnostics=every_other)
     seeds, results = (4, 0, 9), []
     for capture in (True, False):
         env = make(config.task, config.env, 3 * config.num_envs, torch.device("cuda"), seeds, spread_clocks=True)

@@ -5,8 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from echelon.config import ModelConfig, TrainConfig
-from echelon.tasks import preset
+from echelon.ranks import ALONE, Ranks
+from echelon.tasks import make, preset
+from echelon.training.trainer import Trainer
 
 PATIENCE = 900.0
 """Seconds to wait for a process; nothing takes that long but on a machine that is busy with something else."""
@@ -30,3 +34,14 @@ def tiny(
         "update": replace(config.update, horizon=4, sequence=2, mini_epochs=1),
     }
     return replace(config, **small | changes)
+
+
+def unfused(task: str, algo: str, lstm: int = 0, **changes: Any) -> TrainConfig:
+    """A task's preset with 192 environments and a small network, as tests on a GPU compare it."""
+    config, model = preset(task), ModelConfig(hidden=(32, 32), lstm=lstm)
+    return replace(config, **{"algo": algo, "num_envs": 192, "model": model, "fuse": False} | changes)
+
+
+def build(config: TrainConfig, device: str, ranks: Ranks = ALONE) -> Trainer:
+    where, seed = torch.device(device), ranks.seed(config.seed)
+    return Trainer(make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True), config, ranks=ranks)

@@ -1,28 +1,14 @@
 """Work recorded as a CUDA graph does what it did before: on any device for its plain calls, the rest on a GPU."""
 
-import dataclasses
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
 from gpu import needs_gpu
+from tiny import build, unfused
 
 from echelon.algorithms.cpo_settings import AdversaryConfig
-from echelon.config import ModelConfig, TrainConfig
 from echelon.device.capture import Captured
-from echelon.tasks import make, preset
-from echelon.training.trainer import Trainer
-
-
-def small(task: str, algo: str = "cpo", lstm: int = 0, **changes: Any) -> TrainConfig:
-    config = preset(task)
-    model = ModelConfig(hidden=(32, 32), lstm=lstm)
-    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, device="cuda", fuse=False, **changes)
-
-
-def build(config: TrainConfig) -> Trainer:
-    env = make(config.task, config.env, config.num_envs, torch.device("cuda"), config.seed, spread_clocks=True)
-    return Trainer(env, config)
 
 
 def test_on_a_cpu_every_call_is_plain() -> None:
@@ -64,23 +50,21 @@ def test_random_numbers_go_on_as_they_would_have() -> None:
 @pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo"])
 def test_captured_training_equals_eager_training(algo: str, lstm: int) -> None:
     """Five iterations from the same seed, in FP32: the same numbers to rounding."""
-    config = small("DeceptiveReach", algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)))
-    eager, captured = build(dataclasses.replace(config, capture=False)), build(config)
+    config = unfused("DeceptiveReach", algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)))
+    eager, captured = (build(replace(config, capture=capture), "cuda") for capture in (False, True))
     for _ in range(5):
         expected, found = eager.iterate().metrics, captured.iterate().metrics
         assert list(found) == list(expected)
-        for name, value in expected.items():
-            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True), name
-    for name, parameter in eager.model.named_parameters():
-        torch.testing.assert_close(captured.model.get_parameter(name), parameter, rtol=1e-3, atol=1e-4, msg=name)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5, nan_ok=True)
+    torch.testing.assert_close(*(dict(x.model.named_parameters()) for x in (captured, eager)), rtol=1e-3, atol=1e-4)
 
 
 @needs_gpu
 @pytest.mark.parametrize("task", ["Hopper", "AllegroHand"])
 def test_a_captured_rollout_equals_an_eager_one(task: str) -> None:
     """From the same saved state, MuJoCo Warp included; contacts amplify rounding, so the first steps are compared."""
-    config = small(task)
-    eager, captured = build(dataclasses.replace(config, capture=False)), build(config)
+    config = unfused(task, "cpo")
+    eager, captured = (build(replace(config, capture=capture), "cuda") for capture in (False, True))
     for _ in range(3):
         captured.iterate()
     eager.load_state_dict(captured.state_dict())
@@ -98,12 +82,11 @@ def test_a_captured_rollout_equals_an_eager_one(task: str) -> None:
 @needs_gpu
 def test_a_captured_run_goes_on_from_a_saved_state() -> None:
     """Loading is in place, so a graph that was recorded before it sees what was loaded."""
-    config = small("DeceptiveReach", lstm=16)
-    first, second = build(config), build(dataclasses.replace(config, seed=1))
+    config = unfused("DeceptiveReach", "cpo", 16)
+    first, second = (build(replace(config, seed=seed), "cuda") for seed in (0, 1))
     for _ in range(3):
         first.iterate()
         second.iterate()
     second.load_state_dict(first.state_dict())
     expected, found = first.iterate().metrics, second.iterate().metrics
-    for name, value in expected.items():
-        assert found[name] == pytest.approx(value, rel=1e-4, abs=1e-6, nan_ok=True), name
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)

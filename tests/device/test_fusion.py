@@ -1,17 +1,18 @@
 """What is fused is the same as what is not."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from gpu import MARKS
+from tiny import build, unfused
 
 from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
-from echelon.config import ModelConfig, TrainConfig
+from echelon.config import TrainConfig
 from echelon.device import compile_progress as compiling
 from echelon.device import fusion
-from echelon.tasks import make, preset
+from echelon.tasks import preset
 from echelon.training.trainer import Trainer
 
 ITERATIONS = 3
@@ -22,19 +23,15 @@ CUDA = pytest.param("cuda", marks=MARKS)
 
 def tiny(algo: str, lstm: int, **changes: object) -> TrainConfig:
     """On a CPU, rows cut by the time limit are picked out, and their number changes the shapes: none are here."""
-    config = preset("DeceptiveReach")
     # At a fixed rate: the KL rule would raise it until Adam makes steps of what is rounding noise in a gradient.
     short = {"horizon": 8, "sequence": 4}  # an LSTM is traced step by step, which takes most of the time
-    update = dataclasses.replace(config.update, timeout_bootstrap="none", rate_schedule="fixed", **short)
-    model = ModelConfig(hidden=(32, 32), lstm=lstm)
-    return dataclasses.replace(config, algo=algo, num_envs=192, model=model, update=update, precision="fp32", **changes)
+    update = replace(preset("DeceptiveReach").update, timeout_bootstrap="none", rate_schedule="fixed", **short)
+    return unfused("DeceptiveReach", algo, lstm, **{"update": update, "precision": "fp32", "fuse": True} | changes)
 
 
 def trained(config: TrainConfig, device: str) -> tuple[Trainer, list[dict[str, float]], list[int]]:
     """A trainer, the metrics of its iterations, and how many graphs had been compiled after each."""
-    where = torch.device(device)
-    env = make(config.task, config.env, config.num_envs, where, config.seed, spread_clocks=True)
-    trainer, metrics, graphs = Trainer(env, config), [], []
+    trainer, metrics, graphs = build(config, device), [], []
     for _ in range(ITERATIONS):
         metrics.append(trainer.iterate().metrics)
         graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
@@ -50,12 +47,11 @@ def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -
     """
     adversary = AdversaryConfig(coef=0.01, hidden=(32,))
     config = tiny(algo, lstm, adversary=adversary, pull=PullConfig(reverse_temperature=0.1))
-    plain, expected, none = trained(dataclasses.replace(config, fuse=False), device)
+    plain, expected, none = trained(replace(config, fuse=False), device)
     assert none == [0] * ITERATIONS
     fast, found, graphs = trained(config, device)
     assert graphs == [FUSED[algo]] * ITERATIONS
-    for name, parameter in plain.model.named_parameters():
-        torch.testing.assert_close(dict(fast.model.named_parameters())[name], parameter, rtol=1e-3, atol=1e-4, msg=name)
+    torch.testing.assert_close(*(dict(x.model.named_parameters()) for x in (fast, plain)), rtol=1e-3, atol=1e-4)
     for before, after in zip(expected, found, strict=True):
         assert before.keys() == after.keys()
         for name in ("loss/actor", "loss/critic", "kl/own", "grad_norm"):
@@ -80,9 +76,7 @@ def test_nobody_is_told_of_kernels_where_none_are_compiled(
 ) -> None:
     """However long the first iteration takes."""
     monkeypatch.setattr(compiling, "QUIET_SECONDS", 0.0)
-    config = tiny("ppo", 0)
-    env = make(config.task, config.env, config.num_envs, torch.device("cpu"), 0, spread_clocks=True)
-    Trainer(env, config).iterate()
+    build(tiny("ppo", 0), "cpu").iterate()
     assert capsys.readouterr().err == ""
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import torch
 from learning.listing import listing
@@ -104,45 +105,25 @@ def algorithm_of(problem: Problem) -> Algorithm:
     return algorithm
 
 
+UPDATE = ("horizon", "sequence", "discount", "gae_lambda", "clip", "critic_coef", "bounds_coef")
+UPDATE += ("entropy_coef", "entropy_scale")
+ENSEMBLE = ("estimator", "clip_centre", "advantage_scope", "loss_scale", "own_weight", "borrow_weight")
+PULL = ("beta", "temperature", "cap", "use_advantage", "reverse_temperature")
+
+
 def make_config(problem: Problem, minibatches: int, **update: object) -> CpoTrainConfig:
+    def same(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(problem, name) for name in names}
+
     return CpoTrainConfig(
         algo=problem.algo,
         policies=problem.policies,
         num_envs=problem.num_envs,
         envs_per_policy=tuple(Counter(problem.policy_id)[k] for k in range(problem.policies)),
         model=ModelConfig(lstm=3 if problem.recurrent else 0),
-        update=replace(
-            UpdateConfig(
-                horizon=problem.horizon,
-                sequence=problem.sequence,
-                minibatches=minibatches,
-                discount=problem.discount,
-                gae_lambda=problem.gae_lambda,
-                clip=problem.clip,
-                critic_coef=problem.critic_coef,
-                bounds_coef=problem.bounds_coef,
-                entropy_coef=problem.entropy_coef,
-                entropy_scale=problem.entropy_scale,
-            ),
-            **update,
-        ),
-        ensemble=EnsembleConfig(
-            borrow_from="all" if problem.borrows_all else "one",
-            estimator=problem.estimator,
-            clip_centre=problem.clip_centre,
-            advantage_scope=problem.advantage_scope,
-            loss_scale=problem.loss_scale,
-            own_weight=problem.own_weight,
-            borrow_weight=problem.borrow_weight,
-        ),
-        pull=PullConfig(
-            beta=problem.beta,
-            temperature=problem.temperature,
-            cap=problem.cap,
-            normalise=problem.pull_normalise,
-            use_advantage=problem.use_advantage,
-            reverse_temperature=problem.reverse_temperature,
-        ),
+        update=replace(UpdateConfig(minibatches=minibatches, **same(UPDATE)), **update),
+        ensemble=EnsembleConfig(borrow_from="all" if problem.borrows_all else "one", **same(ENSEMBLE)),
+        pull=PullConfig(normalise=problem.pull_normalise, **same(PULL)),
     )
 
 
@@ -216,17 +197,10 @@ def make_rollout(problem: Problem) -> Rollout:
         state = torch.cat((problem.state_h, problem.state_c), dim=-1)
     else:
         state = torch.zeros(steps, n, 0, dtype=torch.float64)
+    given = ("start", "action", "mean", "log_prob", "value", "reward", "terminated", "truncated", "final_value")
     return Rollout(
         obs={"policy": problem.obs},
-        start=problem.start,
         state=state,
-        action=problem.action,
-        mean=problem.mean,
         log_std=problem.params["log_std"].detach(),
-        log_prob=problem.log_prob,
-        value=problem.value,
-        reward=problem.reward,
-        terminated=problem.terminated,
-        truncated=problem.truncated,
-        final_value=problem.final_value,
+        **{name: getattr(problem, name) for name in given},
     )

@@ -53,52 +53,7 @@ def test_gae_and_one_step_of_all_ends_in_one_batch() -> None:
         torch.testing.assert_close(one, expected(3), rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("estimate", [lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: one_step(x, v, 0.5)])
-def test_a_cut_without_a_bootstrap_is_an_end(estimate) -> None:
-    """`timeout_bootstrap` "none" stores a final value of 0."""
-    cut = estimate(batch(bootstrap=0.0), columns(VALUE))
-    given = batch()
-    never = torch.zeros_like(given.truncated)
-    ended = Trajectory(given.reward, given.terminated | given.truncated, never, given.final_value)
-    torch.testing.assert_close(cut, estimate(ended, columns(VALUE)), rtol=0, atol=0)
-
-
-def test_nothing_leaks_from_the_next_episode() -> None:
-    """Rewards and values after an end or a cut do not change the targets before it."""
-    given = batch()
-    reward, value = columns(REWARD).clone(), columns(VALUE).clone()
-    reward[2:], value[2:] = 1e6, -1e6
-    other = Trajectory(reward, given.terminated, given.truncated, given.final_value)
-    for name in ("cut in the middle", "ended in the middle", "both at once is an end"):
-        column = list(CASES).index(name)
-        for estimate in (lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: v_trace(x, v, 0 * x.reward, 0.5).advantage):
-            before = estimate(given, columns(VALUE))[:2, column]
-            assert estimate(other, value)[:2, column].tolist() == before.tolist()
-
-
-def test_v_trace_on_policy_is_the_n_step_return() -> None:
-    # Ratios of 1: v_t = r_t + ½ v_{t+1}. Without an end 8, 7, 5.5, 3.75 from the back; cut at t = 1: v_1 = 2 + ½·6 = 5,
-    # v_0 = 3.5; ended at t = 1: 2 and 2; at t = 3: 4, 5, 4.5, 3.25; cut there: 7, 6.5, 5.25, 3.625;
-    # ended at 0 and cut at 2: 1, then 6, then 2 + 3 = 5, then 8.
-    found = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
-    returns = torch.tensor(
-        [
-            [3.75, 5.5, 7.0, 8.0],
-            [3.5, 5.0, 7.0, 8.0],
-            [2.0, 2.0, 7.0, 8.0],
-            [2.0, 2.0, 7.0, 8.0],
-            [3.25, 4.5, 5.0, 4.0],
-            [3.625, 5.25, 6.5, 7.0],
-            [1.0, 5.0, 6.0, 8.0],
-        ],
-        dtype=torch.float64,
-    ).T
-    torch.testing.assert_close(found.returns, returns, rtol=0, atol=1e-15)
-    torch.testing.assert_close(found.advantage, returns - columns(VALUE)[:-1], rtol=0, atol=1e-15)
-    torch.testing.assert_close(found.advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
-
-
-def test_v_trace_off_policy_by_hand() -> None:
+def test_off_policy_by_hand() -> None:
     # Ratios 3, 1, ½, 2 without an end; above 1 they count as 1. Corrections v - V from the back:
     # 6; ½·2 + ½·½·6 = 2.5; 2 + ½·2.5 = 3.25; ½ + ½·3.25 = 2.125. So v = 3.125, 4.25, 4.5, 8.
     # Advantages r + ½ v_{t+1} - V: 1 + 2.125 - 1, 2 + 2.25 - 1, 3 + 4 - 2, 4 + 4 - 2.
@@ -106,21 +61,20 @@ def test_v_trace_off_policy_by_hand() -> None:
     found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
     assert found.returns[:, 0].tolist() == pytest.approx([3.125, 4.25, 4.5, 8.0], abs=1e-14)
     assert found.advantage[:, 0].tolist() == pytest.approx([2.125, 3.25, 5.0, 6.0], abs=1e-14)
+    # GAE with δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
+    traced = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
+    assert traced[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)
 
 
-def test_v_trace_of_impossible_rows_keeps_the_value() -> None:
-    """A ratio of 0 leaves v = V; a ratio beyond float64 counts as 1."""
+def test_v_trace_of_equal_and_of_impossible_rows() -> None:
+    """Ratios of 1 make it the n-step return; a ratio of 0 leaves v = V, and one beyond float64 counts as 1."""
+    equal = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
+    torch.testing.assert_close(equal.advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
+    torch.testing.assert_close(equal.returns, equal.advantage + columns(VALUE)[:-1], rtol=0, atol=1e-15)
     log_ratio = torch.tensor([-1e4, 1e4, -1e4, 1e4], dtype=torch.float64)[:, None].expand(-1, len(CASES))
     found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
     # v_2 = V_2 = 2, so v_1 = 2 + ½·2 = 3.
     assert found.returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]
-
-
-def test_off_policy_gae_by_hand() -> None:
-    # Ratios 3, 1, ½, 2, δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
-    log_ratio = torch.tensor([3.0, 1.0, 0.5, 2.0], dtype=torch.float64).log()[:, None].expand(-1, len(CASES))
-    found = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
-    assert found[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)
 
 
 def test_off_policy_gae_lies_between_one_step_and_gae() -> None:

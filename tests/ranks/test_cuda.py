@@ -1,20 +1,19 @@
 """Exchanges inside a CUDA graph, with a NCCL communicator of one rank: one GPU is enough to record and replay them."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from gpu import MARKS
+from tiny import build, unfused
 
 from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
-from echelon.config import EnsembleConfig, ModelConfig, TrainConfig
+from echelon.config import EnsembleConfig, TrainConfig
 from echelon.ranks import ALONE, Ranks, together
 from echelon.ranks.together import Together
-from echelon.tasks import make, preset
-from echelon.training.trainer import Trainer
 
 pytestmark = MARKS
 CASES = {
@@ -38,15 +37,8 @@ def ranks(tmp_path: Path) -> Iterator[Together]:
     dist.destroy_process_group()
 
 
-def small(algo: str, lstm: int, **changes: object) -> TrainConfig:
-    model = ModelConfig(hidden=(32, 32), lstm=lstm)
-    config = dataclasses.replace(preset("DeceptiveReach"), algo=algo, num_envs=192, model=model, device="cuda")
-    return dataclasses.replace(config, **{"fuse": False, "precision": "fp32"} | CASES[algo] | changes)
-
-
-def build(config: TrainConfig, ranks: Ranks) -> Trainer:
-    where, seed = torch.device("cuda", 0), ranks.seed(config.seed)
-    return Trainer(make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True), config, ranks=ranks)
+def small(algo: str, lstm: int = 0, **changes: object) -> TrainConfig:
+    return unfused("DeceptiveReach", algo, lstm, **{"device": "cuda", "precision": "fp32"} | CASES[algo] | changes)
 
 
 @pytest.mark.parametrize("fuse", [False, True])
@@ -56,7 +48,7 @@ def test_a_recorded_exchange_equals_a_plain_one(
 ) -> None:
     """Five iterations of both; in the last ones the host exchanges nothing, the graph does."""
     config = small(algo, lstm, fuse=fuse)
-    plain, recorded = build(dataclasses.replace(config, capture=False), ranks), build(config, ranks)
+    plain, recorded = (build(replace(config, capture=capture), "cuda:0", ranks) for capture in (False, True))
     calls = 0
     reduce = dist.all_reduce
 
@@ -72,14 +64,12 @@ def test_a_recorded_exchange_equals_a_plain_one(
             calls = 0
             found = recorded.iterate().metrics
         assert (calls > recorded.steps_per_iteration) == (number < 2), "as it is, recorded, then replayed"
-        for name, value in expected.items():
-            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True), name
-    for name, parameter in plain.model.named_parameters():
-        torch.testing.assert_close(recorded.model.get_parameter(name), parameter, rtol=1e-3, atol=1e-4, msg=name)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5, nan_ok=True)
+    torch.testing.assert_close(*(dict(x.model.named_parameters()) for x in (recorded, plain)), rtol=1e-3, atol=1e-4)
 
 
 def test_the_host_still_reads_once(ranks: Together) -> None:
-    trainer = build(small("cpo", 0), ranks)
+    trainer = build(small("cpo"), "cuda:0", ranks)
     for _ in range(3):
         trainer.iterate()
     torch.cuda.set_sync_debug_mode("error")
@@ -95,8 +85,7 @@ def test_one_rank_learns_what_a_process_alone_learns(ranks: Together, monkeypatc
     """With the same random numbers; what one draws alike with others it draws from its own generator here."""
     monkeypatch.setattr(Together, "seed", Ranks.seed)
     monkeypatch.setattr(Together, "common_generator", Ranks.common_generator)
-    one, alone = build(small("cpo", 0), ranks), build(small("cpo", 0), ALONE)
+    one, alone = (build(small("cpo"), "cuda:0", who) for who in (ranks, ALONE))
     for _ in range(4):
         found, expected = one.iterate().metrics, alone.iterate().metrics
-        for name, value in expected.items():
-            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True), name
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5, nan_ok=True)
