@@ -34,6 +34,7 @@ MODELS = (
     "Anymal",
     "FrankaCubePush",
     "FrankaCubeStack",
+    "AllegroKukaTwoArmsReorientation",
 )
 """Tasks whose models differ; the other AllegroKuka tasks of one arm have Regrasping's."""
 SCENE = """
@@ -87,6 +88,7 @@ def task_states(name: str) -> tuple[mujoco.MjModel, np.ndarray, np.ndarray, np.n
 def loaded(
     model: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray | None = None, njmax: int | None = None
 ) -> tuple[Any, Any]:
+    model = newton.dense(model)
     m = mjw.put_model(model)
     m.opt.warn_overflow = 0
     room = probe(model)
@@ -182,7 +184,7 @@ def test_every_kind_of_row(cone: str, condim: int, few: int, monkeypatch: pytest
     qpos[0, [2, 9]] += 1.0  # in the air
     qpos[2, 14:16] = (0.4, -0.5)  # beyond all limits
     qvel = np.random.default_rng(0).normal(size=(WORLDS, model.nv))
-    monkeypatch.setattr(newton, "few_rows", lambda njmax: few)
+    monkeypatch.setattr(newton, "few_rows", lambda nv, njmax: few)
     m, d = loaded(model, qpos, qvel)
     assert rows.unsupported(m, d) is None
     contacts = d.nefc.numpy() - d.nf.numpy() - d.nl.numpy()

@@ -14,15 +14,19 @@ It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone wit
     newton.install()                  # or once, before mujoco_warp.step is called or captured
 """
 
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
+import mujoco
 import mujoco_warp as mjw
 from mujoco_warp._src import smooth, solver
 from mujoco_warp._src.types import ConstraintState, ConstraintType, DisableBit
 
 from echelon.sim.kernel import WARP, Kernel, unknown
 
+MOST_DOFS = 2 * WARP
+"""Degrees of freedom that the kernel can hold: two for each thread."""
 SHARED_BYTES = 48 * 1024
 """Shared memory that a block can have without asking for more."""
 REST_BLOCKS = 1056
@@ -37,6 +41,8 @@ class Size:
     NV_PAD: int
     NJMAX: int
     NONZEROS: int
+    TREE: int
+    """Degrees of freedom of the largest tree."""
     ITERATIONS: int
     LS_ITERATIONS: int
     ELLIPTIC: int
@@ -44,6 +50,10 @@ class Size:
     FEW_ROWS: int
     PART: Literal[0, 1, 2]
     """0: all worlds; 1: those whose rows fit FEW_ROWS and FEW_SLOTS; 2: the others."""
+
+    @property
+    def columns(self) -> int:
+        return -(-self.NV // WARP)
 
     @property
     def few_slots(self) -> int:
@@ -66,16 +76,21 @@ class Size:
     @property
     def shared_bytes(self) -> int:
         cones = 2 * (WARP * self.slots + 8) if self.ELLIPTIC else 0
-        return 4 * (self.rows * (self.row_stride + 1) + self.NV * 4 * -(-self.NV // 4) + 4 * WARP + 4 + cones)
+        return 4 * (self.rows * (self.row_stride + 1) + self.NV * self.TREE + 4 * WARP * self.columns + 4 + cones)
 
     @property
     def registers(self) -> int:
         """Registers per thread that were fastest on an H200: more where a column of H is long, or J is large."""
+        if self.columns > 1:
+            return 184
         return 128 if self.NV <= 24 and self.rows <= 64 else 168
 
     def constants(self) -> dict[str, int]:
         return asdict(self) | {
             "NV4": 4 * -(-self.NV // 4),
+            "COLUMNS": self.columns,
+            "DOFS": WARP * self.columns,
+            "KEEP_H": int(self.columns == 1),
             "FEW_SLOTS": self.few_slots,
             "ROWS": self.rows,
             "SLOTS": self.slots,
@@ -100,8 +115,8 @@ def unsupported(m: Any, d: Any) -> str | None:
         return reason
     if opt.solver != mjw.SolverType.NEWTON:
         return "the model's solver is not Newton"
-    if m.nv > WARP:
-        return f"the model has {m.nv} degrees of freedom, more than {WARP}"
+    if m.nv > MOST_DOFS:
+        return f"the model has {m.nv} degrees of freedom, more than {MOST_DOFS}"
     if m.is_sparse:
         return "the model's Jacobian is sparse"
     if d.njmax == 0:
@@ -121,20 +136,30 @@ def unsupported(m: Any, d: Any) -> str | None:
     return None
 
 
-def few_rows(njmax: int) -> int:
+def dense(model: mujoco.MjModel) -> mujoco.MjModel:
+    """The model with the dense Jacobian that the kernel needs, where the choice is MuJoCo's and it may fit."""
+    if model.opt.jacobian != mujoco.mjtJacobian.mjJAC_AUTO or model.nv > MOST_DOFS:
+        return model
+    model = copy(model)
+    model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    return model
+
+
+def few_rows(nv: int, njmax: int) -> int:
     """Rows of contacts that the kernel for most worlds has room for."""
-    return 64 if njmax <= 140 else 96
+    return 64 if njmax <= 140 or nv > WARP else 96
 
 
 def _sizes(m: Any, d: Any) -> list[Size]:
     """One kernel, or two where most worlds need much less room than the buffers have."""
-    few = few_rows(d.njmax)
+    few = few_rows(m.nv, d.njmax)
     return [
         Size(
             NV=m.nv,
             NV_PAD=m.nv_pad,
             NJMAX=d.njmax,
             NONZEROS=m.M_colind.shape[0],
+            TREE=max((tile.size for tile in m.M_tiles), default=0),
             ITERATIONS=int(m.opt.iterations),
             LS_ITERATIONS=int(m.opt.ls_iterations),
             ELLIPTIC=int(m.opt.cone == mjw.ConeType.ELLIPTIC),

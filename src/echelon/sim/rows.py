@@ -45,9 +45,8 @@ def unsupported(m: Any, d: Any) -> str | None:
     """Say why a model keeps MuJoCo Warp's `make_constraint`, or None."""
     if reason := newton.unsupported(m, d) or unknown(m, d, "rows"):
         return reason
-    joints = int((m.dof_frictionloss.numpy() > 0).any(axis=0).sum()) + m.jnt_limited_slide_hinge_adr.size
-    if m.neq or m.jnt_limited_ball_adr.size or joints > WARP:
-        return f"the model has equalities, limits of ball joints, or more than {WARP} limits and frictions of joints"
+    if m.neq or m.jnt_limited_ball_adr.size:
+        return "the model has equalities or limits of ball joints"
     if m.ntendon and (m.tendon_frictionloss.numpy() > 0).any():
         return "the model has tendons with friction"
     if m.flg_adhesion or m.flg_surfacevel or m.opt.deterministic or m.opt.disableflags & _PARTS:
@@ -68,6 +67,7 @@ class Rows:
         sizes = {
             "NV": m.nv,
             "NV_PAD": m.nv_pad,
+            "COLUMNS": -(-m.nv // WARP),
             "NJMAX": d.njmax,
             "FRICTIONS": len(frictions),
             "LIMITS": m.jnt_limited_slide_hinge_adr.size,

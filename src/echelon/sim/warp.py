@@ -24,6 +24,7 @@ try:
     import mujoco_warp as mjw
     import warp as wp
 
+    from echelon.sim import newton
     from echelon.sim.substep import PARTS, Substep
 except ImportError as missing:
     raise UserError("training on CUDA needs MuJoCo Warp, which is not installed; " + install("gpu")) from missing
@@ -73,9 +74,12 @@ class WarpEngine:
         self._has_readers = not late.all()
         """Whether `_refresh` is needed: for sensors of positions or velocities, or for fields that were `read`."""
         with self._on_stream():
-            self._model = mjw.put_model(model)
+            for candidate in (newton.dense(model), model) if "newton" in fused else (model,):
+                self._model = mjw.put_model(candidate)
+                self._data = mjw.make_data(candidate, nworld=num_sims, nconmax=contacts, njmax=constraints)
+                if newton.unsupported(self._model, self._data) is None:
+                    break
             self._model.opt.warn_overflow = 0  # the default prints from the device
-            self._data = mjw.make_data(model, nworld=num_sims, nconmax=contacts, njmax=constraints)
             self.substep = Substep(self._model, self._data, fused)
         if device.type == "cuda" and self.substep.reasons:
             print(f"physics: {self.substep}", file=sys.stderr, flush=True)

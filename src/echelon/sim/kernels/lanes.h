@@ -11,6 +11,11 @@
 #define FOR_EACH(i, n) \
     for (int turn = 0; turn < ((n) + 31) / 32; ++turn) \
         if (const int i = 32 * turn + lane; i < (n))
+// Do something for each dof of this lane, dof `lane` and with COLUMNS = 2 dof 32 + `lane` too; one may be NV or more.
+#define EACH_DOF(c, dof) \
+    UNROLL \
+    for (int c = 0; c < COLUMNS; ++c) \
+        if (const int dof = 32 * c + lane; true)
 // Copy numbers from shared memory to a world's row, neighbouring lanes to neighbouring addresses.
 #define WRITE(field, source, count) FOR_EACH(i, count) ROW(field)[i] = (source)[i];
 

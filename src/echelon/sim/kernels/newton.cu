@@ -4,7 +4,7 @@
 //
 //     force of a row      f_r = -s_r'(x_r)
 //     gradient            g   = M a - q - J' f                  q = M a_s: the force without constraints
-//     Hessian             H   = M + J' diag(s'') J              a column per thread, kept up to date row by row
+//     Hessian             H   = M + J' diag(s'') J              a column per dof
 //     direction           p   = -H^-1 g                         by H = L D L'
 //     step                a  <- a + t p                         t by a bracketing Newton search along p
 //
@@ -20,14 +20,16 @@
 //
 // Who holds what:
 //
-//     thread j, in registers   dof j: a, g, p, M a, M p        column j of H and of its factor
+//     thread j, in registers   dof j, with more than 32 dofs also dof 32 + j (COLUMNS is 2): a, g, p, M a, M p, and its
+//                              column of the factor of H; up to 32 dofs that of H too, kept up to date row by row
 //                              rows j, 32 + j, 64 + j ...: x, J p, D, force, state      (slot k is row 32 k + j)
 //     shared memory            J  [ROWS, LD]    rows of contacts          force [ROWS + 4]  their forces
-//                              M  [NV, NV4]     inertia, both triangles   V, W  [2, 32]     vectors that threads exchange
+//                              M  [NV, TREE]    inertia, see below        V, W  [2, DOFS]   vectors that threads exchange
 //                              xs, ps [32 SLOTS + 8]                      x and J p of all rows (elliptic cones only)
 //
 // Friction and limits of joints, the first rows, touch one dof each: such a row is a dof and a sign, and its part of H is on
-// the diagonal. NV4 is NV rounded up to four numbers, which are loaded at a time; LD avoids bank conflicts of that.
+// the diagonal. Inertia couples the dofs of one tree, at most TREE: row i of M begins at the first dof of i's tree. NV4 is NV
+// rounded up to four numbers, which are loaded at a time; LD avoids bank conflicts of that.
 
     auto least = [](int a, int b) { return a < b ? a : b; };
     auto divide = [](float a, float b) { return b != 0.0f ? a / b : 0.0f; };
@@ -44,7 +46,7 @@
 #endif
         return s;
     };
-    auto add_row = [](auto& column, float weight, const float* p) {  // column += weight p, p in shared memory
+    auto add_times = [](auto& column, float weight, const float* p) {  // column += weight p, p in shared memory
 #if defined(__CUDA_ARCH__)
         UNROLL
         for (int i = 0; i < NV4 / 4; ++i) {
@@ -61,9 +63,9 @@
 
     SYNC();  // another world may have been here before
     SHARED float J[ROWS * LD];
-    SHARED float M[NV * NV4];
-    SHARED float V[2 * 32];
-    SHARED float W[2 * 32];
+    SHARED float M[NV * TREE];
+    SHARED float V[2 * DOFS];
+    SHARED float W[2 * DOFS];
     SHARED float forces[ROWS + 4];
 #if ELLIPTIC
     SHARED float xs[32 * SLOTS + 8];
@@ -71,7 +73,6 @@
 #endif
 
     // ---- what this world has: equalities, then friction, then limits, then contacts
-    const bool own = lane < NV;
     const int rows = least(d.nefc.data[world], NJMAX);
     const int equalities = least(d.ne.data[world], rows);
     const int frictions = least(equalities + d.nf.data[world], rows);
@@ -90,33 +91,47 @@
     {
         const float* source = ROW(d.efc_J) + joints * NV_PAD;
 #if defined(__CUDA_ARCH__)
-        for (int i = lane; i < contacts * (NV_PAD / 4); i += 32) {
-            const int r = i / (NV_PAD / 4), c = i - r * (NV_PAD / 4);
-            *reinterpret_cast<float4*>(&J[r * LD + 4 * c]) = reinterpret_cast<const float4*>(source)[i];
+        for (int i = lane; i < contacts * (NV4 / 4); i += 32) {
+            const int r = i / (NV4 / 4), c = 4 * (i - r * (NV4 / 4));
+            *reinterpret_cast<float4*>(&J[r * LD + c]) = *reinterpret_cast<const float4*>(&source[r * NV_PAD + c]);
         }
 #else
-        for (int i = lane; i < contacts * NV_PAD; i += 32) J[(i / NV_PAD) * LD + i % NV_PAD] = source[i];
+        for (int i = lane; i < contacts * NV4; i += 32) J[(i / NV4) * LD + i % NV4] = source[(i / NV4) * NV_PAD + i % NV4];
 #endif
-        for (int i = lane; i < NV * NV4; i += 32) M[i] = 0.0f;
-        V[lane] = 0.0f;
-        V[32 + lane] = 0.0f;
-        if (lane < 4) forces[ROWS + lane] = 0.0f;
-        SYNC();
-        const float* entries = ROW(d.M);
-        for (int i = lane; i < NONZEROS; i += 32) {
-            const int row = m.M_hinit_i.data[i], column = m.M_colind.data[i];
-            M[row * NV4 + column] = M[column * NV4 + row] = entries[i];
-        }
+    }
+    int* const first = (int*)W;  // of each dof's tree
+    int tree[COLUMNS], tree_dofs[COLUMNS];
+    EACH_DOF(c, dof) {
+        const int id = dof < NV ? m.dof_treeid.data[dof] : 0;
+        tree[c] = m.tree_dofadr.data[id];
+        tree_dofs[c] = dof < NV ? m.tree_dofnum.data[id] : 0;
+        first[dof] = tree[c];
+        V[dof] = V[DOFS + dof] = 0.0f;
+    }
+    for (int i = lane; i < NV * TREE; i += 32) M[i] = 0.0f;
+    if (lane < 4) forces[ROWS + lane] = 0.0f;
+    SYNC();
+    for (int i = lane; i < NONZEROS; i += 32) {
+        const int row = m.M_hinit_i.data[i], column = m.M_colind.data[i], start = first[row];
+        M[row * TREE + column - start] = M[column * TREE + row - start] = ROW(d.M)[i];
     }
 
-    // ---- dofs: thread j has dof j
-    float a = 0.0f, smooth = 0.0f;
-    if (own) {
-        a = (WARM && rows > 0) || !COLD ? ROW(d.qacc_warmstart)[lane] : ROW(d.qacc_smooth)[lane];
-        smooth = ROW(d.qfrc_smooth)[lane];
+    // ---- dofs: thread j has dof j, and 32 + j
+    float a[COLUMNS], smooth[COLUMNS];
+    EACH_DOF(c, dof) {
+        a[c] = smooth[c] = 0.0f;
+        if (dof < NV) {
+            a[c] = (WARM && rows > 0) || !COLD ? ROW(d.qacc_warmstart)[dof] : ROW(d.qacc_smooth)[dof];
+            smooth[c] = ROW(d.qfrc_smooth)[dof];
+        }
     }
     SYNC();
-    const float scale = 1.0f / most(1.0e-15f, sum(own ? M[lane * NV4 + lane] : 0.0f));
+    auto sum_dofs = [&](auto term) {  // of a number for each dof
+        float s = 0.0f;
+        EACH_DOF(c, dof) if (dof < NV) s += term(c, dof);
+        return sum(s);
+    };
+    const float scale = 1.0f / most(1.0e-15f, sum_dofs([&](int c, int dof) { return M[dof * TREE + dof - tree[c]]; }));
 
     // ---- rows: thread j has row 32 k + j in slot k
     float x[SLOTS], xp[SLOTS], D[SLOTS], loss[SLOTS], force[SLOTS];
@@ -157,9 +172,12 @@
         }
     }
 
-    auto J_times = [&](float mine, auto& out) {
-        if (own) V[lane] = mine;
+    auto put_dofs = [&](const auto& mine) {
+        EACH_DOF(c, dof) if (dof < NV) V[dof] = mine[c];
         SYNC();
+    };
+    auto J_times = [&](const auto& mine, auto& out) {
+        put_dofs(mine);
         UNROLL
         for (int k = 0; k < SLOTS; ++k) {
             if (32 * k >= rows) continue;
@@ -171,23 +189,52 @@
         }
         SYNC();
     };
-    auto M_times = [&](float mine) {
-        if (own) V[lane] = mine;
-        SYNC();
-        float s = 0.0f;
-        if (own) {
+    auto M_times = [&](const auto& mine, auto& out) {
+        put_dofs(mine);
+        EACH_DOF(c, dof) {
+            float s = 0.0f;
             UNROLL
-            for (int i = 0; i < NV; ++i) s += M[i * NV4 + lane] * V[i];
+            for (int i = 0; i < TREE; ++i) {
+                if (i < tree_dofs[c]) s += M[(tree[c] + i) * TREE + dof - tree[c]] * V[tree[c] + i];
+            }
+            out[c] = s;
         }
         SYNC();
-        return s;
     };
-    auto put_joint_rows = [&](float value) {  // W: a number per dof from friction, another one from limits
-        W[lane] = W[32 + lane] = 0.0f;
+    auto put_joint_rows = [&](float value, auto& out) {  // W: a number per dof from friction, another one from limits
+        EACH_DOF(c, dof) W[dof] = W[DOFS + dof] = 0.0f;
         SYNC();
-        if (lane < joints) W[(lane < frictions ? 0 : 32) + joint_dof] = value;
+        if (lane < joints) W[(lane < frictions ? 0 : DOFS) + joint_dof] = value;
         SYNC();
-        return own ? W[lane] + W[32 + lane] : 0.0f;
+        EACH_DOF(c, dof) out[c] = dof < NV ? W[dof] + W[DOFS + dof] : 0.0f;
+    };
+    // columns of H, of which H = L D L' is in place: below the diagonal a thread keeps d L, above it its row of L
+    auto set_inertia = [&](auto& H) {
+        EACH_DOF(c, dof) {
+            UNROLL
+            for (int i = 0; i < NV; ++i) {
+                const bool related = i >= tree[c] && i < tree[c] + tree_dofs[c];
+                H[c][i] = related ? M[i * TREE + dof - tree[c]] : 0.0f;
+            }
+        }
+    };
+    auto add_rows = [&](auto& H, int k, float weight, unsigned which) {  // H += J' diag(weight) J, some rows of slot k
+        if (k == 0 && joints > 0) {
+            float diagonal[COLUMNS];
+            put_joint_rows(weight * joint_sign * joint_sign, diagonal);
+            EACH_DOF(c, dof) {
+                UNROLL
+                for (int i = 0; i < NV; ++i) if (i == dof) H[c][i] += diagonal[c];
+            }
+            SYNC();
+            which = joints < 32 ? which & ~((1u << joints) - 1u) : 0u;
+        }
+        for (; which; which &= which - 1u) {
+            const int q = lowest(which);
+            const float* row = &J[(32 * k + q - joints) * LD];
+            const float w = from_lane(weight, q);
+            EACH_DOF(c, dof) add_times(H[c], w * (dof < NV ? row[dof] : 0.0f), row);
+        }
     };
 
     {
@@ -196,13 +243,16 @@
         UNROLL
         for (int k = 0; k < SLOTS; ++k) if (32 * k + lane < rows) x[k] += start[k];
     }
-    float Ma = M_times(a);
+    float Ma[COLUMNS];
+    M_times(a, Ma);
 
-    float h[NV], factor[NV];  // of L D L' in place: below the diagonal of its column a thread keeps d L, above it its row of L
-    UNROLL
-    for (int i = 0; i < NV; ++i) h[i] = own ? M[i * NV4 + lane] : 0.0f;
-
-    float g = 0.0f, p = 0.0f, Mp = 0.0f, pivot = 0.0f, constraint_force = 0.0f;
+    float factor[COLUMNS][NV];
+#if KEEP_H
+    float h[COLUMNS][NV];
+    set_inertia(h);
+#endif
+    float g[COLUMNS], p[COLUMNS], Mp[COLUMNS], pivot[COLUMNS], constraint_force[COLUMNS];
+    EACH_DOF(c, dof) g[c] = p[c] = Mp[c] = pivot[c] = constraint_force[c] = 0.0f;
     float step = 0.0f, improvement = 0.0f;
     int iteration = 0, overflow = 0;
     const float tolerance = MODEL(opt_tolerance)[0];
@@ -251,27 +301,15 @@
             else if (r < rows && x[k] < 0.0f) { f = -D[k] * x[k]; now = QUADRATIC; }
             force[k] = f;
             const bool flipped = (now == QUADRATIC) != (state[k] == QUADRATIC);
-            const float change = !flipped ? 0.0f : now == QUADRATIC ? D[k] : -D[k];
 #if ELLIPTIC
             if (ballot(now == CONE || state[k] == CONE) != 0u) changed = true;
 #endif
             state[k] = now;
-            unsigned flips = ballot(flipped);
+            const unsigned flips = ballot(flipped);
             if (flips) changed = true;
-            if (k == 0 && joints > 0) {
-                const float diagonal = put_joint_rows(change * joint_sign * joint_sign);
-                UNROLL
-                for (int i = 0; i < NV; ++i) if (i == lane) h[i] += diagonal;
-                SYNC();
-                flips = joints < 32 ? flips & ~((1u << joints) - 1u) : 0u;
-            }
-            while (flips) {
-                const int q = lowest(flips);
-                flips &= flips - 1u;
-                const float* row = &J[(32 * k + q - joints) * LD];
-                const float weight = from_lane(change, q) * (own ? row[lane] : 0.0f);
-                add_row(h, weight, row);
-            }
+#if KEEP_H
+            add_rows(h, k, !flipped ? 0.0f : now == QUADRATIC ? D[k] : -D[k], flips);
+#endif
         }
 
         // ---- gradient
@@ -282,35 +320,50 @@
                 if (r >= joints && r < rows) forces[r - joints] = force[k];
             }
             if (lane < 4) forces[contacts + lane] = 0.0f;
-            float s = put_joint_rows(force[0] * joint_sign);
-            if (own) {
-                const float* column = &J[lane];
-                int c = 0;
+            put_joint_rows(force[0] * joint_sign, constraint_force);
+            EACH_DOF(c, dof) {
+                float s = constraint_force[c];
+                if (dof < NV) {
+                    const float* column = &J[dof];
+                    int r = 0;
 #if defined(__CUDA_ARCH__)
-                for (; c + 4 <= contacts; c += 4) {
-                    const float4 f = *reinterpret_cast<const float4*>(&forces[c]);
-                    s += f.x * column[c * LD]; s += f.y * column[(c + 1) * LD];
-                    s += f.z * column[(c + 2) * LD]; s += f.w * column[(c + 3) * LD];
-                }
+                    for (; r + 4 <= contacts; r += 4) {
+                        const float4 f = *reinterpret_cast<const float4*>(&forces[r]);
+                        s += f.x * column[r * LD]; s += f.y * column[(r + 1) * LD];
+                        s += f.z * column[(r + 2) * LD]; s += f.w * column[(r + 3) * LD];
+                    }
 #endif
-                for (; c < contacts; ++c) s += forces[c] * column[c * LD];
+                    for (; r < contacts; ++r) s += forces[r] * column[r * LD];
+                }
+                constraint_force[c] = s;
+                g[c] = dof < NV ? Ma[c] - smooth[c] - s : 0.0f;
             }
             SYNC();
-            constraint_force = s;
-            g = own ? Ma - smooth - s : 0.0f;
         }
 
         // ---- is that the end?
         if (!first) {
             ++iteration;
             const float gained = scale * improvement;
-            if (step == 0.0f || (gained > 0.0f && gained < tolerance) || scale * sqrtf(sum(g * g)) < tolerance) break;
+            if (step == 0.0f || (gained > 0.0f && gained < tolerance) || scale * sqrtf(sum_dofs([&](int c, int) { return g[c] * g[c]; })) < tolerance) break;
         }
 
         // ---- factor H = L D L'
         if (changed) {
+#if KEEP_H
+            EACH_DOF(c, dof) {
+                UNROLL
+                for (int i = 0; i < NV; ++i) factor[c][i] = h[c][i];
+            }
+#else
+            set_inertia(factor);
             UNROLL
-            for (int i = 0; i < NV; ++i) factor[i] = h[i];
+            for (int k = 0; k < SLOTS; ++k) {
+                if (32 * k >= rows) continue;
+                const bool quadratic = state[k] == QUADRATIC;
+                add_rows(factor, k, quadratic ? D[k] : 0.0f, ballot(quadratic));
+            }
+#endif
 #if ELLIPTIC
             // a sliding contact adds Dm (n n' + (mu^2 - mu N / T) b b'), n and b being rows of J along and across the slide
             UNROLL
@@ -327,71 +380,82 @@
                     sideways = mu[k] * mu[k] - mu[k] * (x[k] * mu[k]) / T;
                 }
                 for (unsigned sliding = ballot(slides); sliding; sliding &= sliding - 1u) {
-                    const int q = lowest(sliding), c = 32 * k + q - joints;
+                    const int q = lowest(sliding);
+                    const float* row = &J[(32 * k + q - joints) * LD];
                     const float Dq = from_lane(Dm, q), mq = from_lane(mu[k], q), sq = from_lane(sideways, q);
                     const float e1 = from_lane(d1, q), e2 = from_lane(d2, q), g1 = from_lane(f1, q), g2 = from_lane(f2, q);
-                    float n = 0.0f, b = 0.0f;
-                    if (own) {
-                        const float z1 = g1 * J[(c + 1) * LD + lane], z2 = g2 * J[(c + 2) * LD + lane];
-                        n = mq * J[c * LD + lane] - mq * (e1 * z1 + e2 * z2);
-                        b = e1 * z2 - e2 * z1;
+                    float n[COLUMNS], b[COLUMNS];
+                    EACH_DOF(c, dof) {
+                        n[c] = b[c] = 0.0f;
+                        if (dof < NV) {
+                            const float z1 = g1 * row[LD + dof], z2 = g2 * row[2 * LD + dof];
+                            n[c] = mq * row[dof] - mq * (e1 * z1 + e2 * z2);
+                            b[c] = e1 * z2 - e2 * z1;
+                        }
+                        V[dof] = n[c];
+                        V[DOFS + dof] = b[c];
                     }
-                    V[lane] = n; V[32 + lane] = b;
                     SYNC();
-                    add_row(factor, Dq * n, V);
-                    add_row(factor, Dq * sq * b, V + 32);
+                    EACH_DOF(c, dof) {
+                        add_times(factor[c], Dq * n[c], V);
+                        add_times(factor[c], Dq * sq * b[c], V + DOFS);
+                    }
                     SYNC();
                 }
             }
 #endif
             UNROLL
             for (int k = 0; k < NV; ++k) {
-                float* column = V + 32 * (k & 1);  // the pivot's column, which by symmetry is row k
-                column[lane] = factor[k];
+                float* column = V + DOFS * (k & 1);  // the pivot's column, which by symmetry is row k
+                EACH_DOF(c, dof) if (k < 32 * c + 32) column[dof] = factor[c][k];
                 SYNC();
                 const float inverse = 1.0f / column[k];
-                if (lane == k) pivot = inverse;
-                const float c = lane > k ? factor[k] * inverse : 0.0f;
+                float part[COLUMNS];
+                EACH_DOF(c, dof) {
+                    if (dof == k) pivot[c] = inverse;
+                    part[c] = dof > k ? factor[c][k] * inverse : 0.0f;
+                    if (dof > k) factor[c][k] = part[c];
+                }
+                auto subtract = [&](int i, float entry) {
+                    EACH_DOF(c, dof) if (i > k && i < NV && k < 32 * c + 31) factor[c][i] -= entry * part[c];
+                };
 #if defined(__CUDA_ARCH__)
                 UNROLL
                 for (int i = (k + 1) / 4; i < NV4 / 4; ++i) {
                     const float4 f = reinterpret_cast<const float4*>(column)[i];
-                    if (4 * i > k) factor[4 * i] -= f.x * c;
-                    if (4 * i + 1 > k && 4 * i + 1 < NV) factor[4 * i + 1] -= f.y * c;
-                    if (4 * i + 2 > k && 4 * i + 2 < NV) factor[4 * i + 2] -= f.z * c;
-                    if (4 * i + 3 > k && 4 * i + 3 < NV) factor[4 * i + 3] -= f.w * c;
+                    subtract(4 * i, f.x); subtract(4 * i + 1, f.y); subtract(4 * i + 2, f.z); subtract(4 * i + 3, f.w);
                 }
 #else
-                for (int i = k + 1; i < NV; ++i) factor[i] -= column[i] * c;
+                for (int i = k + 1; i < NV; ++i) subtract(i, column[i]);
 #endif
-                if (lane > k) factor[k] = c;
             }
             SYNC();
         }
 
         // ---- direction
         {
-            float y = g;
+            float y[COLUMNS];
+            EACH_DOF(c, dof) y[c] = g[c];
             UNROLL
             for (int k = 0; k < NV; ++k) {
-                const float yk = from_lane(y, k);
-                if (lane > k) y -= factor[k] * yk;
+                const float yk = from_lane(y[k / 32], k % 32);
+                EACH_DOF(c, dof) if (k < 32 * c + 32 && dof > k) y[c] -= factor[c][k] * yk;
             }
             UNROLL
             for (int i = NV - 1; i >= 0; --i) {
-                const float yi = from_lane(y * pivot, i);
-                if (lane < i) y -= factor[i] * yi;
+                const float yi = from_lane(y[i / 32] * pivot[i / 32], i % 32);
+                EACH_DOF(c, dof) if (i > 32 * c && dof < i) y[c] -= factor[c][i] * yi;
             }
-            p = own ? -y * pivot : 0.0f;
+            EACH_DOF(c, dof) p[c] = dof < NV ? -y[c] * pivot[c] : 0.0f;
         }
-        if (!first && scale * 0.5f * sum(-p * g) < tolerance) break;
+        if (!first && scale * 0.5f * sum_dofs([&](int c, int) { return -p[c] * g[c]; }) < tolerance) break;
         if (iteration >= ITERATIONS) {
             if (!first) overflow |= ITERATIONS_BIT;
             break;
         }
 
         // ---- line search: cost, slope and curvature at steps t, all rows together
-        Mp = M_times(p);
+        M_times(p, Mp);
         J_times(p, xp);
 #if ELLIPTIC
         // kept by the first row of a contact: its quadratic q0 + q1 t + q2 t^2 when it sticks; N(t) = N + vN t and
@@ -422,7 +486,8 @@
         }
 #endif
         // the part that is quadratic for every t: inertia and equalities
-        float slope0 = own ? p * (Ma - smooth) : 0.0f, half_curve0 = own ? 0.5f * p * Mp : 0.0f;
+        float slope0 = 0.0f, half_curve0 = 0.0f;
+        EACH_DOF(c, dof) if (dof < NV) { slope0 += p[c] * (Ma[c] - smooth[c]); half_curve0 += 0.5f * p[c] * Mp[c]; }
         float cost = 0.0f, slope = 0.0f, curve = 0.0f;  // of all other rows at t = 0
         UNROLL
         for (int k = 0; k < SLOTS; ++k) {
@@ -531,7 +596,7 @@
             }
         };
         struct Point { float t, c, s, h; };
-        const float gtol = most(tolerance * ls_tolerance * sqrtf(sum(p * p)) / scale, 1e-6f);
+        const float gtol = most(tolerance * ls_tolerance * sqrtf(sum_dofs([&](int c, int) { return p[c] * p[c]; })) / scale, 1e-6f);
         // slopes below what rounding leaves of the terms they are sums of count as 0
         const float noise = 8.0f * 1.1920929e-07f * (sqrtf(2.0f * most(cost, 0.0f) * most(curve, 0.0f)) + fabsf(slope0));
         const float accept = most(gtol, noise);
@@ -583,16 +648,16 @@
         }
         if (!found) overflow |= LS_ITERATIONS_BIT;
 
-        a += step * p;
-        Ma += step * Mp;
+        EACH_DOF(c, dof) { a[c] += step * p[c]; Ma[c] += step * Mp[c]; }
         UNROLL
         for (int k = 0; k < SLOTS; ++k) x[k] += step * xp[k];
     }
 
-    if (own) {
-        ROW(d.qacc)[lane] = a;
-        ROW(d.efc_Ma)[lane] = Ma;
-        ROW(d.qfrc_constraint)[lane] = constraint_force;
+    EACH_DOF(c, dof) {
+        if (dof >= NV) continue;
+        ROW(d.qacc)[dof] = a[c];
+        ROW(d.efc_Ma)[dof] = Ma[c];
+        ROW(d.qfrc_constraint)[dof] = constraint_force[c];
     }
     UNROLL
     for (int k = 0; k < SLOTS; ++k) {

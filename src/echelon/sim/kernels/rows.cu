@@ -12,7 +12,8 @@
 //     contact, elliptic     J = n, t1, t2                           pos = 0 for t1 and t2
 //
 // n, t1, t2 are the relative velocity of the two bodies at the contact, along its frame, per unit velocity of each dof (t3 to
-// t5, of condim 4 and 6, the relative rotation about its axes): thread j computes dof j. A row of a joint leaves the other entries of J as they were: `newton.cu` does not read them.
+// t5, of condim 4 and 6, the relative rotation about its axes): thread j computes dofs j and 32 + j. The first 32 rows, if of
+// joints, leave the other entries of J as they were: `newton.cu` does not read them.
 // Contacts of a world arrive in `listed` in the order in which the collision pass found them.
 
     auto within = [](float v, float low, float high) { return v < low ? low : v > high ? high : v; };
@@ -54,23 +55,28 @@
     float* const J = ROW(d.efc_J);
     const float* const qvel = ROW(d.qvel);
 
+    auto put_single = [&](int r, int dof, float value) {  // a row with one entry
+        if (r >= 32) for (int i = 0; i < NV_PAD; ++i) J[r * NV_PAD + i] = 0.0f;
+        J[r * NV_PAD + dof] = value;
+    };
+
     // ---- friction: dofs that have it, each at its fixed row
-    if (lane < FRICTIONS && lane < NJMAX) {
-        const int dof = t.friction_dof.data[lane];
+    FOR_EACH(r, FRICTIONS < NJMAX ? FRICTIONS : NJMAX) {
+        const int dof = t.friction_dof.data[r];
         const Stiffness s = stiffness(MODEL(dof_solref) + 2 * dof, MODEL(dof_solimp) + 5 * dof, 0.0f);
-        J[lane * NV_PAD + dof] = 1.0f;
-        put(lane, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], MODEL(dof_frictionloss)[dof],
+        put_single(r, dof, 1.0f);
+        put(r, FRICTION_ROW, dof, 0.0f, 0.0f, qvel[dof], MODEL(dof_frictionloss)[dof],
             inverse_R(MODEL(dof_invweight0)[dof], s.imp), -s.b * qvel[dof]);
     }
 
     // ---- limits: joints that are beyond theirs
     int limits = 0;
-    {
+    for (int start = 0; start < LIMITS; start += 32) {
         bool active = false;
         int joint = 0;
         float pos = 0.0f, sign = 0.0f, margin = 0.0f;
-        if (lane < LIMITS) {
-            joint = m.jnt_limited_slide_hinge_adr.data[lane];
+        if (start + lane < LIMITS) {
+            joint = m.jnt_limited_slide_hinge_adr.data[start + lane];
             const float q = ROW(d.qpos)[m.jnt_qposadr.data[joint]];
             const float* range = MODEL(jnt_range) + 2 * joint;
             margin = MODEL(jnt_margin)[joint];
@@ -79,20 +85,25 @@
             active = pos < 0.0f;
         }
         const unsigned beyond = ballot(active);
-        limits = count_bits(beyond);
-        const int r = FRICTIONS + count_bits(beyond & ((1u << lane) - 1u));
+        const int r = FRICTIONS + limits + count_bits(beyond & ((1u << lane) - 1u));
+        limits += count_bits(beyond);
         if (active && r < NJMAX) {
             const int dof = m.jnt_dofadr.data[joint];
             const float vel = sign * qvel[dof];
             const Stiffness s = stiffness(MODEL(jnt_solref) + 2 * joint, MODEL(jnt_solimp) + 5 * joint, pos);
-            J[r * NV_PAD + dof] = sign;
+            put_single(r, dof, sign);
             put(r, LIMIT_ROW, joint, pos, margin, vel, 0.0f, inverse_R(MODEL(dof_invweight0)[dof], s.imp),
                 -s.k * s.imp * pos - s.b * vel);
         }
     }
 
-    const bool own = lane < NV;
-    const float v = own ? qvel[lane] : 0.0f;
+    float v[COLUMNS];
+    EACH_DOF(c, dof) v[c] = dof < NV ? qvel[dof] : 0.0f;
+    auto times_v = [&](const auto& row) {
+        float s = 0.0f;
+        EACH_DOF(c, dof) s += row[c] * v[c];
+        return sum(s);
+    };
     int r = FRICTIONS + limits;
 
     // ---- limits of tendons: all threads together, one after another
@@ -104,15 +115,15 @@
         const float pos = (sign > 0.0f ? length - range[0] : range[1] - length) - margin;
         if (pos >= 0.0f) continue;
         ++limits;
-        float Je = 0.0f;
+        float Je[COLUMNS] = {};
         const int first = m.ten_J_rowadr.data[tendon];
         for (int e = first; e < first + m.ten_J_rownnz.data[tendon]; ++e) {
-            if (m.ten_J_colind.data[e] == lane) Je = sign * ROW(d.ten_J)[e];
+            EACH_DOF(c, dof) if (m.ten_J_colind.data[e] == dof) Je[c] = sign * ROW(d.ten_J)[e];
         }
-        const float vel = sum(Je * v);
+        const float vel = times_v(Je);
         const Stiffness s = stiffness(MODEL(tendon_solref_lim) + 2 * tendon, MODEL(tendon_solimp_lim) + 5 * tendon, pos);
         if (r < NJMAX) {
-            if (lane < NV_PAD) J[r * NV_PAD + lane] = Je;
+            EACH_DOF(c, dof) if (dof < NV_PAD) J[r * NV_PAD + dof] = Je[c];
             if (lane == 0) {
                 put(r, TENDON_ROW, tendon, pos, margin, vel, 0.0f, inverse_R(MODEL(tendon_invweight0)[tendon], s.imp),
                     -s.k * s.imp * pos - s.b * vel);
@@ -124,10 +135,8 @@
     // ---- contacts: a thread loads and prepares each, then all threads together write its rows
     enum { FRAME = 0, WHERE = 9, MU = 12, BODY1 = 17, BODY2, DIM, B, B_TANGENT, SPRING, WEIGHT, DEPTH, MARGIN, ID, STAGED };
     SHARED float staged[STAGED * 32];  // number k of contact i at 32 k + i
-    float cdof[6] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    if (own) {
-        for (int i = 0; i < 6; ++i) cdof[i] = ROW(d.cdof)[6 * lane + i];
-    }
+    spatial_vector cdof[COLUMNS];
+    EACH_DOF(c, dof) if (dof < NV) cdof[c] = load6(ROW(d.cdof) + 6 * dof);
     const float* const com = ROW(d.subtree_com);
     const float shrink = MODEL(opt_impratio_invsqrt)[0];
     const int contacts = t.listed_count.data[world] < NJMAX ? t.listed_count.data[world] : NJMAX;
@@ -165,36 +174,42 @@
             const float* const it = staged + i;
             auto number = [&](int k) { return it[32 * k]; };
             const int dim = (int)number(DIM), rows = dim == 1 ? 1 : ELLIPTIC ? dim : 2 * (dim - 1), c = ((const int*)it)[32 * ID];
-            vec3 relative(0.0f, 0.0f, 0.0f), turn(0.0f, 0.0f, 0.0f);  // of body 2 against body 1, per unit velocity of this thread's dof
+            vec3 relative[COLUMNS], turn[COLUMNS];  // of body 2 against body 1, per unit velocity of each dof
             auto add = [&](int body, float sign) {
                 const int* ancestors = (const int*)((const char*)m.body_isdofancestor.data + (size_t)body * m.body_isdofancestor.strides[0]);
-                if (!own || !ancestors[lane]) return;
                 const float* origin = com + 3 * m.body_rootid.data[body];
-                const vec3 rotation(cdof[0], cdof[1], cdof[2]);
                 const vec3 arm(number(WHERE) - origin[0], number(WHERE + 1) - origin[1], number(WHERE + 2) - origin[2]);
-                relative = relative + sign * (vec3(cdof[3], cdof[4], cdof[5]) + cross(rotation, arm));
-                turn = turn + sign * rotation;
+                EACH_DOF(c, dof) {
+                    if (dof >= NV || !ancestors[dof]) continue;
+                    const vec3 rotation(cdof[c][0], cdof[c][1], cdof[c][2]);
+                    relative[c] = relative[c] + sign * (vec3(cdof[c][3], cdof[c][4], cdof[c][5]) + cross(rotation, arm));
+                    turn[c] = turn[c] + sign * rotation;
+                }
             };
             add((int)number(BODY2), 1.0f);
             add((int)number(BODY1), -1.0f);
-            auto along = [&](int axis) {  // 0: n, 1 and 2: t1 and t2, 3 to 5: rotations
+            auto along = [&](int axis, auto& out) {  // 0: n, 1 and 2: t1 and t2, 3 to 5: rotations
                 const int row = FRAME + 3 * (axis % 3);
-                return dot(axis < 3 ? relative : turn, vec3(number(row), number(row + 1), number(row + 2)));
+                const vec3 direction(number(row), number(row + 1), number(row + 2));
+                EACH_DOF(c, dof) out[c] = dot(axis < 3 ? relative[c] : turn[c], direction);
             };
-            const float n = along(0), n_vel = sum(n * v);
+            float n[COLUMNS], tangent[COLUMNS];
+            along(0, n);
+            const float n_vel = times_v(n);
             float vel = n_vel;  // of row r + lane
-            auto put_J = [&](int e, float value) {
-                if (lane < NV_PAD && r + e < NJMAX) J[(r + e) * NV_PAD + lane] = own ? value : 0.0f;
+            auto put_J = [&](int e, auto value) {
+                EACH_DOF(c, dof) if (dof < NV_PAD && r + e < NJMAX) J[(r + e) * NV_PAD + dof] = value(c);
             };
-            if (dim == 1 || ELLIPTIC) put_J(0, n);
+            if (dim == 1 || ELLIPTIC) put_J(0, [&](int c) { return n[c]; });
             for (int axis = 1; axis < dim; ++axis) {
-                const float tangent = along(axis), t_vel = sum(tangent * v), mu = number(MU + axis - 1);
+                along(axis, tangent);
+                const float t_vel = times_v(tangent), mu = number(MU + axis - 1);
                 if (ELLIPTIC) {
-                    put_J(axis, tangent);
+                    put_J(axis, [&](int c) { return tangent[c]; });
                     if (lane == axis) vel = t_vel;
                 } else {
-                    put_J(2 * axis - 2, n + mu * tangent);
-                    put_J(2 * axis - 1, n - mu * tangent);
+                    put_J(2 * axis - 2, [&](int c) { return n[c] + mu * tangent[c]; });
+                    put_J(2 * axis - 1, [&](int c) { return n[c] - mu * tangent[c]; });
                     if (lane / 2 == axis - 1) vel = n_vel + (lane % 2 ? -mu : mu) * t_vel;
                 }
             }
