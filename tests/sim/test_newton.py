@@ -52,11 +52,18 @@ SCENE = """
         <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" condim="{condim}"/>
       </body>
     </body>
+    {pendulums}
   </worldbody>
   <tendon>
     <fixed limited="true" range="-0.1 0.1"><joint joint="a" coef="1"/><joint joint="b" coef="-0.5"/></fixed>
   </tendon>
 </mujoco>
+"""
+PENDULUM = """
+<body pos="0 {i} 2">
+  <joint axis="0 1 0" range="-10 10" limited="true" frictionloss="0.1"/>
+  <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.03" contype="0" conaffinity="0"/>
+</body>
 """
 
 
@@ -70,6 +77,12 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
             yield request.param
     finally:
         wp.config.enable_cpu_blocks = False
+
+
+def scene(cone: str, condim: int, pendulums: int = 0) -> mujoco.MjModel:
+    """Bodies on a floor and joints at their limits: 14 degrees of freedom, and one for each pendulum."""
+    more = "".join(PENDULUM.format(i=i) for i in range(pendulums))
+    return mujoco.MjModel.from_xml_string(SCENE.format(cone=cone, condim=condim, pendulums=more))
 
 
 def task_states(name: str) -> tuple[mujoco.MjModel, np.ndarray, np.ndarray, np.ndarray]:
@@ -151,6 +164,9 @@ def assert_rows_alike(m: Any, d: Any) -> None:
     single = [[name in (1, 3) for name in world["type"]] for world in expected]  # friction and limit of a joint
     for name in ROWS:
         getattr(d.efc, name).zero_()
+    J = d.efc.J.numpy()
+    J[:, 32:] = 7.0  # rows that must be written as a whole
+    d.efc.J.assign(J)
     rows.Rows(m, d).make(m, d)
     for name, x in counts.items():
         np.testing.assert_array_equal(getattr(d, name).numpy(), x, err_msg=name)
@@ -159,6 +175,7 @@ def assert_rows_alike(m: Any, d: Any) -> None:
         for name in ROWS:
             close(ours[name], stock[name], 2e-5)
         close(ours["J"][np.logical_not(alone)], stock["J"][np.logical_not(alone)], 1e-6)
+        assert (np.count_nonzero(d.efc.J.numpy()[world, 32 : sum(alone)], axis=1) == 1).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -175,14 +192,24 @@ def test_tasks_have_the_stock_rows_and_solution(name: str) -> None:
 
 @pytest.mark.parametrize("few", [4, 64])  # most worlds in the second launch, or all in one
 @pytest.mark.parametrize(
-    ("cone", "condim"), [("pyramidal", 1), ("pyramidal", 3), ("pyramidal", 4), ("pyramidal", 6), ("elliptic", 3)]
+    ("cone", "condim", "pendulums"),
+    [
+        ("pyramidal", 1, 0),
+        ("pyramidal", 3, 0),
+        ("pyramidal", 4, 0),
+        ("pyramidal", 6, 0),
+        ("elliptic", 3, 0),
+        ("pyramidal", 3, 20),  # more than 32 degrees of freedom, and than 32 rows of joints
+        ("elliptic", 3, 20),
+    ],
 )
-def test_every_kind_of_row(cone: str, condim: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = mujoco.MjModel.from_xml_string(SCENE.format(cone=cone, condim=condim))
+def test_every_kind_of_row(cone: str, condim: int, pendulums: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = scene(cone, condim, pendulums)
     qpos = np.tile(model.qpos0, (WORLDS, 1)) - 0.002
     qpos[:, 3:7] = (1.0, 0.02, 0.01, 0.0)
     qpos[0, [2, 9]] += 1.0  # in the air
     qpos[2, 14:16] = (0.4, -0.5)  # beyond all limits
+    qpos[2, 16:] = 0.3
     qvel = np.random.default_rng(0).normal(size=(WORLDS, model.nv))
     monkeypatch.setattr(newton, "few_rows", lambda nv, njmax: few)
     m, d = loaded(model, qpos, qvel)
@@ -190,13 +217,13 @@ def test_every_kind_of_row(cone: str, condim: int, few: int, monkeypatch: pytest
     contacts = d.nefc.numpy() - d.nf.numpy() - d.nl.numpy()
     assert contacts[0] == 0
     assert contacts[1] > 4
-    assert d.nl.numpy().max() == 3  # two joints and the tendon
+    assert d.nl.numpy().max() == 3 + pendulums  # two joints and the tendon
     assert_rows_alike(m, d)
     assert_solved_alike(m, d)
 
 
 def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
-    model = mujoco.MjModel.from_xml_string(SCENE.format(cone="pyramidal", condim=3))
+    model = scene("pyramidal", 3)
     qpos = np.tile(model.qpos0, (WORLDS, 1)) - 0.002
     m, d = loaded(model, qpos, np.zeros((WORLDS, model.nv)), njmax=9)
     full = d.nefc.numpy().copy()
@@ -209,7 +236,7 @@ def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
 
 
 def test_a_world_that_is_nan_stays_alone() -> None:
-    model = mujoco.MjModel.from_xml_string(SCENE.format(cone="elliptic", condim=3))
+    model = scene("elliptic", 3)
     qpos, qvel = np.tile(model.qpos0, (WORLDS, 1)) - 0.002, np.zeros((WORLDS, model.nv))
     answers = []
     for broken in (False, True):
@@ -264,7 +291,7 @@ def test_models_it_does_not_know_keep_the_stock_solver(monkeypatch: pytest.Monke
 
 def test_every_private_field_is_there() -> None:
     """Fails with one sentence when MuJoCo Warp has moved a field; add the version to TESTED when this passes."""
-    model = mujoco.MjModel.from_xml_string(SCENE.format(cone="elliptic", condim=3))
+    model = scene("elliptic", 3)
     m, d = loaded(model, np.tile(model.qpos0, (2, 1)), np.zeros((2, model.nv)))
     assert kernel.unknown(m, d, "newton", "rows", "forward", "integrate") is None
     del m.M_hinit_i
@@ -275,7 +302,7 @@ def test_install_changes_the_solver_of_whole_steps(monkeypatch: pytest.MonkeyPat
     from mujoco_warp._src import solver
 
     monkeypatch.setattr(solver, "solve", solver.solve)  # put back afterwards
-    model = mujoco.MjModel.from_xml_string(SCENE.format(cone="elliptic", condim=3))
+    model = scene("elliptic", 3)
     ends = []
     for ours in (False, True):
         m, d = loaded(model, np.tile(model.qpos0, (2, 1)) - 0.002, np.ones((2, model.nv)))

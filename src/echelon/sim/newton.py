@@ -74,15 +74,22 @@ class Size:
         return 4 * (fours if fours % 2 else fours + 1)
 
     @property
+    def lower_stride(self) -> int:
+        """Floats from one column to the next of what the factor has below its first 32 rows: an odd number."""
+        return (self.NV - WARP) | 1
+
+    @property
     def shared_bytes(self) -> int:
         cones = 2 * (WARP * self.slots + 8) if self.ELLIPTIC else 0
-        return 4 * (self.rows * (self.row_stride + 1) + self.NV * self.TREE + 4 * WARP * self.columns + 4 + cones)
+        lower = WARP * self.lower_stride if self.columns > 1 else 0
+        vectors = 6 * WARP * self.columns + 4
+        return 4 * (self.rows * (self.row_stride + 1) + self.NV * self.TREE + vectors + lower + cones)
 
     @property
     def registers(self) -> int:
         """Registers per thread that were fastest on an H200: more where a column of H is long, or J is large."""
         if self.columns > 1:
-            return 184
+            return 224
         return 128 if self.NV <= 24 and self.rows <= 64 else 168
 
     def constants(self) -> dict[str, int]:
@@ -95,6 +102,7 @@ class Size:
             "ROWS": self.rows,
             "SLOTS": self.slots,
             "LD": self.row_stride,
+            "UD": self.lower_stride,
             "FRICTION_ROW": int(ConstraintType.FRICTION_DOF),
             "LIMIT_ROW": int(ConstraintType.LIMIT_JOINT),
             "ELLIPTIC_ROW": int(ConstraintType.CONTACT_ELLIPTIC),

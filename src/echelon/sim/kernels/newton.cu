@@ -25,6 +25,7 @@
 //                              rows j, 32 + j, 64 + j ...: x, J p, D, force, state      (slot k is row 32 k + j)
 //     shared memory            J  [ROWS, LD]    rows of contacts          force [ROWS + 4]  their forces
 //                              M  [NV, TREE]    inertia, see below        V, W  [2, DOFS]   vectors that threads exchange
+//                              U  [32, UD]      rows of the factor from 32 on, of the first 32 columns
 //                              xs, ps [32 SLOTS + 8]                      x and J p of all rows (elliptic cones only)
 //
 // Friction and limits of joints, the first rows, touch one dof each: such a row is a dof and a sign, and its part of H is on
@@ -46,27 +47,16 @@
 #endif
         return s;
     };
-    auto add_times = [](auto& column, float weight, const float* p) {  // column += weight p, p in shared memory
-#if defined(__CUDA_ARCH__)
-        UNROLL
-        for (int i = 0; i < NV4 / 4; ++i) {
-            const float4 a = reinterpret_cast<const float4*>(p)[i];
-            column[4 * i] += weight * a.x;
-            if (4 * i + 1 < NV) column[4 * i + 1] += weight * a.y;
-            if (4 * i + 2 < NV) column[4 * i + 2] += weight * a.z;
-            if (4 * i + 3 < NV) column[4 * i + 3] += weight * a.w;
-        }
-#else
-        for (int i = 0; i < NV; ++i) column[i] += weight * p[i];
-#endif
-    };
-
     SYNC();  // another world may have been here before
     SHARED float J[ROWS * LD];
     SHARED float M[NV * TREE];
     SHARED float V[2 * DOFS];
     SHARED float W[2 * DOFS];
     SHARED float forces[ROWS + 4];
+    SHARED int first[DOFS], end[DOFS];
+#if COLUMNS > 1
+    SHARED float U[32 * UD];
+#endif
 #if ELLIPTIC
     SHARED float xs[32 * SLOTS + 8];
     SHARED float ps[32 * SLOTS + 8];
@@ -99,13 +89,10 @@
         for (int i = lane; i < contacts * NV4; i += 32) J[(i / NV4) * LD + i % NV4] = source[(i / NV4) * NV_PAD + i % NV4];
 #endif
     }
-    int* const first = (int*)W;  // of each dof's tree
-    int tree[COLUMNS], tree_dofs[COLUMNS];
     EACH_DOF(c, dof) {
-        const int id = dof < NV ? m.dof_treeid.data[dof] : 0;
-        tree[c] = m.tree_dofadr.data[id];
-        tree_dofs[c] = dof < NV ? m.tree_dofnum.data[id] : 0;
-        first[dof] = tree[c];
+        const int tree = dof < NV ? m.dof_treeid.data[dof] : 0;
+        first[dof] = m.tree_dofadr.data[tree];
+        end[dof] = dof < NV ? first[dof] + m.tree_dofnum.data[tree] : 0;
         V[dof] = V[DOFS + dof] = 0.0f;
     }
     for (int i = lane; i < NV * TREE; i += 32) M[i] = 0.0f;
@@ -131,7 +118,7 @@
         EACH_DOF(c, dof) if (dof < NV) s += term(c, dof);
         return sum(s);
     };
-    const float scale = 1.0f / most(1.0e-15f, sum_dofs([&](int c, int dof) { return M[dof * TREE + dof - tree[c]]; }));
+    const float scale = 1.0f / most(1.0e-15f, sum_dofs([&](int, int dof) { return M[dof * TREE + dof - first[dof]]; }));
 
     // ---- rows: thread j has row 32 k + j in slot k
     float x[SLOTS], xp[SLOTS], D[SLOTS], loss[SLOTS], force[SLOTS];
@@ -192,11 +179,11 @@
     auto M_times = [&](const auto& mine, auto& out) {
         put_dofs(mine);
         EACH_DOF(c, dof) {
+            const int start = first[dof], count = end[dof] - start;
+            const float* column = &M[start * TREE + dof - start];
             float s = 0.0f;
             UNROLL
-            for (int i = 0; i < TREE; ++i) {
-                if (i < tree_dofs[c]) s += M[(tree[c] + i) * TREE + dof - tree[c]] * V[tree[c] + i];
-            }
+            for (int i = 0; i < TREE; ++i) if (i < count) s += column[i * TREE] * V[start + i];
             out[c] = s;
         }
         SYNC();
@@ -208,15 +195,29 @@
         SYNC();
         EACH_DOF(c, dof) out[c] = dof < NV ? W[dof] + W[DOFS + dof] : 0.0f;
     };
-    // columns of H, of which H = L D L' is in place: below the diagonal a thread keeps d L, above it its row of L
+    // A thread's columns of H, and of H = L D L' in place: above the diagonal its row of L, below it d L. H being symmetric,
+    // the first column needs no rows beyond 32; of d L, U has them.
+#define KEPT(c, i) (i < NV && i < 32 * c + 32)
     auto set_inertia = [&](auto& H) {
         EACH_DOF(c, dof) {
+            const int start = first[dof], stop = end[dof];
             UNROLL
             for (int i = 0; i < NV; ++i) {
-                const bool related = i >= tree[c] && i < tree[c] + tree_dofs[c];
-                H[c][i] = related ? M[i * TREE + dof - tree[c]] : 0.0f;
+                if (KEPT(c, i)) H[c][i] = i >= start && i < stop ? M[i * TREE + dof - start] : 0.0f;
             }
         }
+    };
+    auto add_outer = [&](auto& H, const auto& weights, const float* row) {  // H += weights row', row in shared memory
+        auto add = [&](int i, float entry) { EACH_DOF(c, dof) if (KEPT(c, i)) H[c][i] += weights[c] * entry; };
+#if defined(__CUDA_ARCH__)
+        UNROLL
+        for (int i = 0; i < NV4; i += 4) {
+            const float4 f = *reinterpret_cast<const float4*>(row + i);
+            add(i, f.x); add(i + 1, f.y); add(i + 2, f.z); add(i + 3, f.w);
+        }
+#else
+        for (int i = 0; i < NV; ++i) add(i, row[i]);
+#endif
     };
     auto add_rows = [&](auto& H, int k, float weight, unsigned which) {  // H += J' diag(weight) J, some rows of slot k
         if (k == 0 && joints > 0) {
@@ -224,7 +225,7 @@
             put_joint_rows(weight * joint_sign * joint_sign, diagonal);
             EACH_DOF(c, dof) {
                 UNROLL
-                for (int i = 0; i < NV; ++i) if (i == dof) H[c][i] += diagonal[c];
+                for (int i = 0; i < NV; ++i) if (KEPT(c, i) && i == dof) H[c][i] += diagonal[c];
             }
             SYNC();
             which = joints < 32 ? which & ~((1u << joints) - 1u) : 0u;
@@ -232,8 +233,10 @@
         for (; which; which &= which - 1u) {
             const int q = lowest(which);
             const float* row = &J[(32 * k + q - joints) * LD];
-            const float w = from_lane(weight, q);
-            EACH_DOF(c, dof) add_times(H[c], w * (dof < NV ? row[dof] : 0.0f), row);
+            const float shared_weight = from_lane(weight, q);
+            float weights[COLUMNS];
+            EACH_DOF(c, dof) weights[c] = shared_weight * (dof < NV ? row[dof] : 0.0f);
+            add_outer(H, weights, row);
         }
     };
 
@@ -394,12 +397,12 @@
                         }
                         V[dof] = n[c];
                         V[DOFS + dof] = b[c];
+                        n[c] *= Dq;
+                        b[c] *= Dq * sq;
                     }
                     SYNC();
-                    EACH_DOF(c, dof) {
-                        add_times(factor[c], Dq * n[c], V);
-                        add_times(factor[c], Dq * sq * b[c], V + DOFS);
-                    }
+                    add_outer(factor, n, V);
+                    add_outer(factor, b, V + DOFS);
                     SYNC();
                 }
             }
@@ -407,17 +410,23 @@
             UNROLL
             for (int k = 0; k < NV; ++k) {
                 float* column = V + DOFS * (k & 1);  // the pivot's column, which by symmetry is row k
-                EACH_DOF(c, dof) if (k < 32 * c + 32) column[dof] = factor[c][k];
+                EACH_DOF(c, dof) {
+                    if (KEPT(c, k)) column[dof] = factor[c][k];
+#if COLUMNS > 1
+                    if (k < 32 && c > 0 && dof < NV) U[k * UD + dof - 32] = factor[c][k];
+#endif
+                }
                 SYNC();
                 const float inverse = 1.0f / column[k];
                 float part[COLUMNS];
                 EACH_DOF(c, dof) {
+                    if (!KEPT(c, k)) continue;
                     if (dof == k) pivot[c] = inverse;
                     part[c] = dof > k ? factor[c][k] * inverse : 0.0f;
                     if (dof > k) factor[c][k] = part[c];
                 }
                 auto subtract = [&](int i, float entry) {
-                    EACH_DOF(c, dof) if (i > k && i < NV && k < 32 * c + 31) factor[c][i] -= entry * part[c];
+                    EACH_DOF(c, dof) if (i > k && KEPT(c, i) && KEPT(c, k)) factor[c][i] -= entry * part[c];
                 };
 #if defined(__CUDA_ARCH__)
                 UNROLL
@@ -439,12 +448,17 @@
             UNROLL
             for (int k = 0; k < NV; ++k) {
                 const float yk = from_lane(y[k / 32], k % 32);
-                EACH_DOF(c, dof) if (k < 32 * c + 32 && dof > k) y[c] -= factor[c][k] * yk;
+                EACH_DOF(c, dof) if (KEPT(c, k) && dof > k) y[c] -= factor[c][k] * yk;
             }
             UNROLL
             for (int i = NV - 1; i >= 0; --i) {
                 const float yi = from_lane(y[i / 32] * pivot[i / 32], i % 32);
-                EACH_DOF(c, dof) if (i > 32 * c && dof < i) y[c] -= factor[c][i] * yi;
+                EACH_DOF(c, dof) {
+                    if (KEPT(c, i)) { if (dof < i) y[c] -= factor[c][i] * yi; }
+#if COLUMNS > 1
+                    else y[c] -= U[dof * UD + i - 32] * yi;
+#endif
+                }
             }
             EACH_DOF(c, dof) p[c] = dof < NV ? -y[c] * pivot[c] : 0.0f;
         }
