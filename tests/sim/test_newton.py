@@ -87,7 +87,7 @@ def scene(cone: str, condim: int, pendulums: int = 0) -> mujoco.MjModel:
 
 def task_states(name: str) -> tuple[mujoco.MjModel, np.ndarray, np.ndarray, np.ndarray]:
     """A task's model and positions, velocities and controls after some random control steps on MuJoCo itself."""
-    env = tasks.make(name, echelon.preset(name).env, WORLDS, torch.device("cpu"), 0)
+    env: Any = tasks.make(name, echelon.preset(name).env, WORLDS, torch.device("cpu"), 0)
     env.reset()
     generator = torch.Generator().manual_seed(1)
     for _ in range(5):
@@ -259,6 +259,7 @@ def test_a_whole_control_step_is_the_stock_one(name: str, device: str) -> None:
     for parts in ((), PARTS):
         room = probe(model)
         engine = WarpEngine(model, WORLDS, torch.device(device), room.contacts, room.constraints, fused=parts)
+        assert not engine.substep.reasons
         everyone = torch.ones(WORLDS, dtype=torch.bool, device=device)
         engine.set_state(everyone, *(torch.tensor(x, dtype=torch.float32, device=device) for x in (qpos, qvel)))
         engine.ctrl.copy_(torch.tensor(ctrl))

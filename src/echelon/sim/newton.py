@@ -145,8 +145,8 @@ def unsupported(m: Any, d: Any) -> str | None:
 
 
 def dense(model: mujoco.MjModel) -> mujoco.MjModel:
-    """The model with the dense Jacobian that the kernel needs, where the choice is MuJoCo's and it may fit."""
-    if model.opt.jacobian != mujoco.mjtJacobian.mjJAC_AUTO or model.nv > MOST_DOFS:
+    """A model with the dense Jacobian that the kernel needs; the same one where MuJoCo Warp's own choice stands."""
+    if not WARP < model.nv <= MOST_DOFS or model.opt.jacobian != mujoco.mjtJacobian.mjJAC_AUTO:
         return model
     model = copy(model)
     model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE

@@ -74,12 +74,10 @@ class WarpEngine:
         self._has_readers = not late.all()
         """Whether `_refresh` is needed: for sensors of positions or velocities, or for fields that were `read`."""
         with self._on_stream():
-            for candidate in (newton.dense(model), model) if "newton" in fused else (model,):
-                self._model = mjw.put_model(candidate)
-                self._data = mjw.make_data(candidate, nworld=num_sims, nconmax=contacts, njmax=constraints)
-                if newton.unsupported(self._model, self._data) is None:
-                    break
-            self._model.opt.warn_overflow = 0  # the default prints from the device
+            dense = newton.dense(model) if "newton" in fused else model
+            self._load(dense, contacts, constraints)
+            if dense is not model and newton.unsupported(self._model, self._data):
+                self._load(model, contacts, constraints)
             self.substep = Substep(self._model, self._data, fused)
         if device.type == "cuda" and self.substep.reasons:
             print(f"physics: {self.substep}", file=sys.stderr, flush=True)
@@ -98,6 +96,11 @@ class WarpEngine:
         self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
         self._late = torch.tensor(late, device=device)
         self._compile()
+
+    def _load(self, model: mujoco.MjModel, contacts: int | None, constraints: int | None) -> None:
+        self._model = mjw.put_model(model)
+        self._model.opt.warn_overflow = 0  # the default prints from the device
+        self._data = mjw.make_data(model, nworld=self.num_sims, nconmax=contacts, njmax=constraints)
 
     def _compile(self) -> None:
         """Compile and load all kernels by one step whose effects are undone, with a progress message."""
