@@ -199,6 +199,8 @@ def test_tasks_have_the_stock_rows_and_solution(name: str) -> None:
         ("pyramidal", 4, 0),
         ("pyramidal", 6, 0),
         ("elliptic", 3, 0),
+        ("elliptic", 4, 0),
+        ("elliptic", 6, 0),
         ("pyramidal", 3, 20),  # more than 32 degrees of freedom, and than 32 rows of joints
         ("elliptic", 3, 20),
     ],

@@ -46,6 +46,7 @@ class Size:
     ITERATIONS: int
     LS_ITERATIONS: int
     ELLIPTIC: int
+    CONDIM: int
     JOINT_ROWS: int
     FEW_ROWS: int
     PART: Literal[0, 1, 2]
@@ -129,8 +130,6 @@ def unsupported(m: Any, d: Any) -> str | None:
         return "the model's Jacobian is sparse"
     if d.njmax == 0:
         return "the model has no constraints"
-    if opt.cone == mjw.ConeType.ELLIPTIC and int(m.nmaxcondim) > 3:
-        return "the model has elliptic contacts of condim 4 or 6"
     if (
         opt.integrator == mjw.IntegratorType.DISCRETE
         or opt.noslip_iterations
@@ -171,6 +170,7 @@ def _sizes(m: Any, d: Any) -> list[Size]:
             ITERATIONS=int(m.opt.iterations),
             LS_ITERATIONS=int(m.opt.ls_iterations),
             ELLIPTIC=int(m.opt.cone == mjw.ConeType.ELLIPTIC),
+            CONDIM=max(3, int(m.nmaxcondim)),
             JOINT_ROWS=int(m.jnt_limited_ball_adr.size == 0),
             FEW_ROWS=few,
             PART=cast(Literal[0, 1, 2], part),

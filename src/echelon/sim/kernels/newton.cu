@@ -13,7 +13,7 @@
 //     equality              D/2 x^2
 //     friction of a joint   D/2 x^2 where |x| < loss/D, linear with slope +-loss beyond
 //     limit, pyramid edge   D/2 x^2 where x < 0, else 0
-//     elliptic contact      three rows together, N = mu x_0 and T = |(f_1 x_1, f_2 x_2)|:
+//     elliptic contact      its 3, 4 or 6 rows together, N = mu x_0 and T = |(f_1 x_1, f_2 x_2, ...)|:
 //                             N >= mu T        nothing           (the contact opens)
 //                             mu N + T <= 0    D_i/2 x_i^2 each  (it sticks)
 //                             between          Dm/2 (N - mu T)^2 (it slides), Dm = D_0 / (mu^2 (1 + mu^2))
@@ -130,6 +130,14 @@
     float mu[SLOTS];
     const float shrink = MODEL(opt_impratio_invsqrt)[0];
     auto friction = [&](int r) { return (const float*)&d.contact_friction.data[ROW_OF(const int, d.efc_id)[r]]; };
+#if CONDIM > 3
+    int dims[SLOTS];  // rows of this row's contact
+#define DIMS(k) dims[k]
+#else
+#define DIMS(k) 3
+#endif
+// each tangent direction i of the contact whose row lies in slot k
+#define EACH_TANGENT(i, k) UNROLL for (int i = 1; i < CONDIM; ++i) if (i < DIMS(k))
 #endif
     UNROLL
     for (int k = 0; k < SLOTS; ++k) {
@@ -139,6 +147,9 @@
 #if ELLIPTIC
         normal[k] = -1;
         mu[k] = 0.0f;
+#if CONDIM > 3
+        dims[k] = 0;
+#endif
 #endif
         if (r < rows) {
             D[k] = ROW(d.efc_D)[r];
@@ -154,6 +165,9 @@
                 const int contact = ROW_OF(const int, d.efc_id)[r];
                 normal[k] = *(const int*)((const char*)d.contact_efc_address.data + (size_t)contact * d.contact_efc_address.strides[0]);
                 mu[k] = friction(r)[0] * shrink;
+#if CONDIM > 3
+                dims[k] = d.contact_dim.data[contact];
+#endif
             }
 #endif
         }
@@ -286,16 +300,17 @@
 #if ELLIPTIC
             else if (r < rows && normal[k] >= 0) {
                 const int b = normal[k];
-                if (b + 2 < rows) {
-                    const float* fr = friction(r);
-                    const float u1 = xs[b + 1] * fr[0], u2 = xs[b + 2] * fr[1], N = xs[b] * mu[k], TT = u1 * u1 + u2 * u2;
+                if (b + DIMS(k) - 1 < rows) {
+                    const float *fr = friction(r), N = xs[b] * mu[k];
+                    float TT = 0.0f;
+                    EACH_TANGENT(i, k) TT += xs[b + i] * fr[i - 1] * (xs[b + i] * fr[i - 1]);
                     const float T = TT <= 0.0f ? 0.0f : sqrtf(TT);
                     if (N >= mu[k] * T || (T <= 0.0f && N >= 0.0f)) now = SATISFIED;
                     else if (mu[k] * N + T <= 0.0f || (T <= 0.0f && N < 0.0f)) { f = -D[k] * x[k]; now = QUADRATIC; }
                     else {
                         const float Dm = divide(ROW(d.efc_D)[b], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
                         const float push = -Dm * (N - mu[k] * T) * mu[k];
-                        f = r == b ? push : -divide(push, T) * (r == b + 1 ? u1 * fr[0] : u2 * fr[1]);
+                        f = r == b ? push : -divide(push, T) * (x[k] * fr[r - b - 1] * fr[r - b - 1]);
                         now = CONE;
                     }
                 }
@@ -368,42 +383,52 @@
             }
 #endif
 #if ELLIPTIC
-            // a sliding contact adds Dm (n n' + (mu^2 - mu N / T) b b'), n and b being rows of J along and across the slide
+            // a sliding contact adds Dm (n n' + (mu^2 - mu N / T) across), n being mu (row 0 - w), w = sum_i e_i z_i the slide's
+            // direction in the scaled rows z_i = f_i J_i, and across = sum_i z_i z_i' - w w': b b' for two tangents
             UNROLL
             for (int k = 0; k < SLOTS; ++k) {
                 if (32 * k >= rows) continue;
                 const int r = 32 * k + lane;
                 const bool slides = r < rows && state[k] == CONE && normal[k] == r;
-                float Dm = 0.0f, f1 = 0.0f, f2 = 0.0f, d1 = 0.0f, d2 = 0.0f, sideways = 0.0f;
+                float Dm = 0.0f, T = 0.0f, sideways = 0.0f;
                 if (slides) {
-                    f1 = friction(r)[0]; f2 = friction(r)[1];
-                    const float u1 = xs[r + 1] * f1, u2 = xs[r + 2] * f2, T = most(sqrtf(u1 * u1 + u2 * u2), 1.0e-15f);
-                    d1 = u1 / T; d2 = u2 / T;
+                    EACH_TANGENT(i, k) T += xs[r + i] * friction(r)[i - 1] * (xs[r + i] * friction(r)[i - 1]);
+                    T = most(sqrtf(T), 1.0e-15f);
                     Dm = divide(D[k], mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
                     sideways = mu[k] * mu[k] - mu[k] * (x[k] * mu[k]) / T;
                 }
                 for (unsigned sliding = ballot(slides); sliding; sliding &= sliding - 1u) {
-                    const int q = lowest(sliding);
-                    const float* row = &J[(32 * k + q - joints) * LD];
-                    const float Dq = from_lane(Dm, q), mq = from_lane(mu[k], q), sq = from_lane(sideways, q);
-                    const float e1 = from_lane(d1, q), e2 = from_lane(d2, q), g1 = from_lane(f1, q), g2 = from_lane(f2, q);
-                    float n[COLUMNS], b[COLUMNS];
-                    EACH_DOF(c, dof) {
-                        n[c] = b[c] = 0.0f;
-                        if (dof < NV) {
-                            const float z1 = g1 * row[LD + dof], z2 = g2 * row[2 * LD + dof];
-                            n[c] = mq * row[dof] - mq * (e1 * z1 + e2 * z2);
-                            b[c] = e1 * z2 - e2 * z1;
+                    const int q = lowest(sliding), b = 32 * k + q;
+                    const float *row = &J[(b - joints) * LD], *fr = friction(b);
+                    const float Dq = from_lane(Dm, q), mq = from_lane(mu[k], q), sq = from_lane(sideways, q), Tq = from_lane(T, q);
+                    auto add = [&](float scale, auto value) {  // factor += scale v v', v[dof] = value(dof)
+                        float weights[COLUMNS];
+                        EACH_DOF(c, dof) {
+                            const float v = dof < NV ? value(dof) : 0.0f;
+                            V[dof] = v;
+                            weights[c] = scale * v;
                         }
-                        V[dof] = n[c];
-                        V[DOFS + dof] = b[c];
-                        n[c] *= Dq;
-                        b[c] *= Dq * sq;
-                    }
-                    SYNC();
-                    add_outer(factor, n, V);
-                    add_outer(factor, b, V + DOFS);
-                    SYNC();
+                        SYNC();
+                        add_outer(factor, weights, V);
+                        SYNC();
+                    };
+                    const int tangents = (int)from_lane((float)DIMS(k), q) - 1;
+                    float e[CONDIM];
+                    UNROLL
+                    for (int i = 1; i < CONDIM; ++i) e[i] = i <= tangents ? xs[b + i] * fr[i - 1] / Tq : 0.0f;
+                    auto along = [&](int dof) {
+                        float w = 0.0f;
+                        UNROLL
+                        for (int i = 1; i < CONDIM; ++i) if (i <= tangents) w += e[i] * (fr[i - 1] * row[i * LD + dof]);
+                        return w;
+                    };
+                    add(Dq, [&](int dof) { return mq * row[dof] - mq * along(dof); });
+#if CONDIM == 3
+                    add(Dq * sq, [&](int dof) { return e[1] * (fr[1] * row[2 * LD + dof]) - e[2] * (fr[0] * row[LD + dof]); });
+#else
+                    for (int i = 1; i <= tangents; ++i) add(Dq * sq, [&](int dof) { return fr[i - 1] * row[i * LD + dof]; });
+                    add(-Dq * sq, along);
+#endif
                 }
             }
 #endif
@@ -482,19 +507,24 @@
         for (int k = 0; k < SLOTS; ++k) {
             q0[k] = q1[k] = q2[k] = vN[k] = perp2[k] = par[k] = speed[k] = Dms[k] = 0.0f;
             const int r = 32 * k + lane;
-            if (r < rows && normal[k] == r && r + 2 < rows) {
+            if (r < rows && normal[k] == r && r + DIMS(k) - 1 < rows) {
                 const float* fr = friction(r);
                 const float* Dw = ROW(d.efc_D);
-                UNROLL
-                for (int i = 0; i < 3; ++i) {
-                    const float xi = i == 0 ? x[k] : xs[r + i], pi = i == 0 ? xp[k] : ps[r + i], Di = i == 0 ? D[k] : Dw[r + i];
+                q0[k] = 0.5f * x[k] * D[k] * x[k]; q1[k] = xp[k] * D[k] * x[k]; q2[k] = 0.5f * xp[k] * D[k] * xp[k];
+                float uu = 0.0f, uv = 0.0f, vv = 0.0f, crossed = 0.0f;  // crossed = uu vv - uv^2, without its cancellation
+                EACH_TANGENT(i, k) {
+                    const float xi = xs[r + i], pi = ps[r + i], Di = Dw[r + i], u = xi * fr[i - 1], v = pi * fr[i - 1];
                     q0[k] += 0.5f * xi * Di * xi; q1[k] += pi * Di * xi; q2[k] += 0.5f * pi * Di * pi;
+                    uu += u * u; uv += u * v; vv += v * v;
+                    UNROLL
+                    for (int j = 1; j < i; ++j) {
+                        const float cross = u * (ps[r + j] * fr[j - 1]) - xs[r + j] * fr[j - 1] * v;
+                        crossed += cross * cross;
+                    }
                 }
-                const float u1 = xs[r + 1] * fr[0], u2 = xs[r + 2] * fr[1], v1 = ps[r + 1] * fr[0], v2 = ps[r + 2] * fr[1];
-                const float vv = v1 * v1 + v2 * v2, cross = u2 * v1 - u1 * v2;
                 vN[k] = xp[k] * mu[k];
-                perp2[k] = u1 * u1 + u2 * u2;
-                if (vv > 0.0f) { speed[k] = sqrtf(vv); par[k] = (u1 * v1 + u2 * v2) / speed[k]; perp2[k] = cross * cross / vv; }
+                perp2[k] = uu;
+                if (vv > 0.0f) { speed[k] = sqrtf(vv); par[k] = uv / speed[k]; perp2[k] = crossed / vv; }
                 Dms[k] = D[k] / (mu[k] * mu[k] * (1.0f + mu[k] * mu[k]));
             }
         }
