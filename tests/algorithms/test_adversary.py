@@ -58,13 +58,21 @@ def one_pass(adversary: Adversary, model: ActorCritic, rollout: Rollout, seed: i
 
 @pytest.mark.parametrize("num_envs", [ENVS, 65])
 def test_policies_that_can_be_told_apart_are_told_apart_within_one_rollout(num_envs: int) -> None:
-    """One pass over one rollout, judged on another; 65 environments leave 15 to the leader."""
+    """One pass over one rollout, judged on another; 65 environments leave 15 to the leader.
+
+    The loss falls below the floor of a double softmax: probabilities taken for logits could not get below 1.0436.
+    """
+    assert -math.log(math.e / (math.e + 5)) == pytest.approx(1.0436, abs=1e-4)
     adversary, model = build(num_envs)
     ids = adversary.layout.policy_id
     fresh = random_rollout(2, ids, num_envs)
     assert accuracy(adversary, model, fresh) < 0.5
-    one_pass(adversary, model, random_rollout(1, ids, num_envs))
+    losses = [one_pass(adversary, model, random_rollout(1, ids, num_envs))]
     assert accuracy(adversary, model, fresh) > 0.9
+    losses += [one_pass(adversary, model, random_rollout(seed, ids, num_envs)) for seed in (3, 4)]
+    assert losses[0]["adversary/loss"] > losses[-1]["adversary/loss"]
+    assert losses[-1]["adversary/loss"] < 0.1
+    assert losses[-1]["adversary/accuracy"] > 0.95
 
 
 def test_policies_that_cannot_be_told_apart_stay_at_chance() -> None:
@@ -80,17 +88,6 @@ def test_policies_that_cannot_be_told_apart_stay_at_chance() -> None:
     fresh = random_rollout(9, adversary.layout.policy_id[shuffled.flip(1)])
     assert accuracy(adversary, model, fresh) == pytest.approx(1 / 6, abs=0.05)
     assert metrics["adversary/loss"] == pytest.approx(math.log(6), abs=0.1)
-
-
-def test_the_loss_falls_below_the_floor_of_a_double_softmax() -> None:
-    """Probabilities taken for logits could not get below 1.0436 with six policies."""
-    floor = -math.log(math.e / (math.e + 5))
-    assert floor == pytest.approx(1.0436, abs=1e-4)
-    adversary, model = build()
-    losses = [one_pass(adversary, model, random_rollout(seed, adversary.layout.policy_id)) for seed in range(3)]
-    assert losses[0]["adversary/loss"] > losses[-1]["adversary/loss"]
-    assert losses[-1]["adversary/loss"] < 0.1 < floor
-    assert losses[-1]["adversary/accuracy"] > 0.95
 
 
 def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None:
@@ -116,16 +113,6 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     assert reward[:, 10:].lt(0).all()
 
 
-def test_logits_are_the_networks_and_its_names_stay_what_checkpoints_have() -> None:
-    adversary, _ = build()
-    width = adversary.network[0].in_features
-    assert isinstance(width, int)
-    rows = torch.randn(1, 7, width, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(adversary.logits(rows), adversary.network(rows))
-    numbers = [int(name.split(".")[0]) for name in adversary.network.state_dict()][::2]
-    assert numbers == [2 * i for i in range(len(CONFIG.adversary.hidden) + 1)]
-
-
 def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> None:
     adversary, model = build()
     rollout = random_rollout(1, adversary.layout.policy_id)
@@ -133,6 +120,7 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> No
     before = {name: x.clone() for name, x in adversary.network.state_dict().items()}
     adversary.reward(inputs)
     torch.testing.assert_close(dict(adversary.network.state_dict()), before, rtol=0, atol=0)
+    assert set(before) == {f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")}  # in checkpoints
     one_pass(adversary, model, rollout)
     torch.manual_seed(7)
     other = Adversary(OBS, ACTIONS, adversary.layout, CONFIG)

@@ -9,7 +9,7 @@ from algorithms.test_population import ENVS, LIVELY, STEPS, STILL, population, r
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
-from echelon.algorithms.evolution import BROKEN, Evolution, candidates, donors, ranked
+from echelon.algorithms.evolution import BROKEN, Evolution
 from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
@@ -77,16 +77,6 @@ def test_an_infinite_objective_is_an_unknown_one() -> None:
     metrics = selection(one).metrics()
     assert math.isnan(metrics["objective/policy_1"])
     assert metrics["pbt/best"] != 1
-
-
-def test_the_rules() -> None:
-    """Known ones by their objective, then unknown ones, broken ones last, in donors and candidates none but known."""
-    objectives = [BROKEN, math.nan, -5.0, 3.0, -1.0, math.inf]
-    assert ranked(objectives) == [3, 4, 2, 1, 5, 0]
-    config = PbtConfig(best_fraction=1.0, worst_fraction=1.0)
-    assert donors(objectives, config) == [3, 4, 2]
-    objectives = [BROKEN, -5.0, 3.0, -1.0, 2.0, 2.5]
-    assert candidates(objectives, [BROKEN] * 6, PbtConfig(best_fraction=0.2, worst_fraction=0.5)) == [1, 3]
 
 
 def test_a_copy_rests_like_any_other_that_was_replaced() -> None:

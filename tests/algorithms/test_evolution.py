@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from echelon.algorithms.evolution import (
+    BROKEN,
     Evolution,
     candidates,
     deviation,
@@ -28,8 +29,14 @@ def drawing(*numbers: float):
     return lambda: next(queue)
 
 
-def test_members_rank_by_objective_the_unknown_last() -> None:
+def test_members_rank_by_objective_the_unknown_and_then_the_broken_last() -> None:
+    """The best are donors, if they are known."""
     assert ranked(SIX) == [4, 0, 2, 3, 5, 1]
+    objectives = [BROKEN, NAN, -5.0, 3.0, -1.0, math.inf]
+    assert ranked(objectives) == [3, 4, 2, 1, 5, 0]
+    assert donors(objectives, PbtConfig(best_fraction=1.0, worst_fraction=1.0)) == [3, 4, 2]
+    assert donors(SIX, CONFIG) == [4, 0]
+    assert donors([NAN, NAN, 1.0, NAN], CONFIG) == [2]
     assert ranked([NAN, -5.0, NAN, 2.0]) == [3, 1, 0, 2]
     assert ranked([1.0, 1.0, 1.0]) == [0, 1, 2]
 
@@ -41,11 +48,6 @@ def test_members_rank_by_objective_the_unknown_last() -> None:
 def test_groups_are_rounded_up(fraction: float, members: int, size: int) -> None:
     """0.3 · 6 = 1.8 makes 2; 0.07 · 100 makes 7, though the float product lies above."""
     assert group_size(fraction, members) == size
-
-
-def test_the_best_are_donors_if_they_are_known() -> None:
-    assert donors(SIX, CONFIG) == [4, 0]
-    assert donors([NAN, NAN, 1.0, NAN], CONFIG) == [2]
 
 
 LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
@@ -70,6 +72,7 @@ LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
         ([3.0, 2.0, NAN], None, 0.3, []),
         ([5.0], None, 0.3, []),  # alone: its own donor, and never below itself
         ([7.0] * 6, None, 0.3, []),
+        ([BROKEN, -5.0, 3.0, -1.0, 2.0, 2.5], [BROKEN] * 6, 0.5, [1, 3]),  # who is broken was replaced before
     ],
 )
 def test_who_may_be_replaced(

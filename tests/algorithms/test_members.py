@@ -6,31 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from algorithms.test_population import ENVS, STILL, population, selection
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from training.test_trainer import assert_same, assert_same_metrics
 
 from echelon.algorithms import REGISTERED
 from echelon.algorithms.cpo import CPO
-from echelon.algorithms.pbt import Population
-from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.config import TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.learning.targets import compute_targets
 from echelon.models.actor_critic import ActorCritic
 from echelon.training.trainer import Trainer
-
-ENVS = 6
-"""Of each member."""
-STILL = PbtConfig(mutation_probability=0.0)
-"""Nothing ever changes by itself."""
-
-
-def population(members: int, lstm: int = 0, **update: object) -> tuple[Trainer, Population]:
-    config = replace(small_config("pbt", members, lstm, num_envs=ENVS * members, **update), pbt=STILL)
-    trainer = Trainer(DriftEnv(config.num_envs, critic=True), config)
-    assert isinstance(trainer.selection, Population)
-    return trainer, trainer.selection
 
 
 def member(model: ActorCritic, index: int) -> dict[str, torch.Tensor]:
@@ -83,8 +70,8 @@ SETTINGS = (
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten iterations on the same data, with different hyperparameters: parameters and statistics to 1e-5."""
-    trainer, selection = population(3, lstm, rate_schedule=schedule)
-    selection.write(SETTINGS)
+    trainer = population(3, STILL, lstm, DriftEnv(3 * ENVS, critic=True), rate_schedule=schedule)
+    selection(trainer).write(SETTINGS)
     runs = [_separate(trainer, i) for i in range(3)]
     passes = recorded(trainer, monkeypatch)
     iterate_together(trainer, runs, passes, 10)
@@ -141,78 +128,6 @@ def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch
     targets = compute_targets(run.plan, rollout, run.model, drawn, None, run.settings, run.config.ensemble)
     run.update.run(rollout, targets, drawn, run.generator)
     run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
-
-
-def test_a_member_whose_passes_are_over_stays_as_it_is() -> None:
-    """Parameters, moments, step count and rate, to the bit, while the others go on."""
-    found = {}
-    for passes in (1, 4):
-        trainer, selection = population(3, mini_epochs=4)
-        selection.write([{"mini_epochs": 4}, {"mini_epochs": 1}, {"mini_epochs": 4}])
-        trainer.update.passes = passes
-        trainer.iterate()
-        optimizer = trainer.update.optimizer
-        found[passes] = [optimizer.flat.clone(), *optimizer.state_dict().values()]
-    for before, after in zip(found[1], found[4], strict=True):
-        assert before[1].equal(after[1])
-        assert not before[0].equal(after[0])
-        assert not before[2].equal(after[2])
-
-
-def test_every_rate_follows_its_own_threshold() -> None:
-    """κ = 0.02 lies in the band of 0.016, above twice 0.004 and below half of 0.1; the last member sits out."""
-    trainer, selection = population(4)
-    selection.write([{"kl_threshold": x, "learning_rate": 1e-3} for x in (0.016, 0.004, 0.1, 0.1)])
-    trainer.update._adapt(torch.full((4,), 0.02), torch.tensor([True, True, True, False]))
-    assert trainer.update.optimizer.rate.tolist() == pytest.approx([1e-3, 1e-3 / 1.5, 1.5e-3, 1e-3], rel=1e-6)
-
-
-def test_a_learning_rate_of_zero_stands_still() -> None:
-    trainer, selection = population(2)
-    selection.write([{"learning_rate": 0.0}, {}])
-    flat = trainer.update.optimizer.flat
-    before = flat.clone()
-    trainer.iterate()
-    assert flat[0].equal(before[0])
-    assert not flat[1].equal(before[1])
-
-
-def test_a_copy_goes_on_exactly_as_its_donor_would() -> None:
-    """With the donor's data and hyperparameters too: the next update of both is the same."""
-    trainer, selection = population(3, 8)
-    selection.write([{}, {"mini_epochs": 1.0}, {}])
-    for _ in range(2):
-        trainer.iterate()
-    selection.write([{}, {"mini_epochs": 2.0}, {}])
-    optimizer = trainer.update.optimizer
-    flat = optimizer.flat
-    bystander = flat[0].clone()
-    assert not flat[1].equal(flat[2])
-    trainer.update.copy(2, 1)
-    assert flat[0].equal(bystander)
-    optimizer.rate[1] = optimizer.rate[2]
-    rollout = trainer.collector.collect()
-    for x in (*rollout.obs.values(), *(x for name, x in vars(rollout).items() if name not in ("obs", "log_std"))):
-        x[:, ENVS : 2 * ENVS] = x[:, 2 * ENVS :]
-    rollout.log_std[1] = rollout.log_std[2]
-    shuffle = trainer.plan.shuffle
-
-    def same(*arguments: Any) -> Iterator[Minibatch]:
-        for minibatch in shuffle(*arguments):
-            unit = minibatch.unit.unflatten(0, (3, -1)).clone()
-            evaluation = minibatch.evaluation.unflatten(0, (3, -1)).clone()
-            unit[1], evaluation[1] = unit[2] - ENVS, evaluation[2] - trainer.plan.size
-            yield Minibatch(unit.flatten(), evaluation.flatten())
-
-    trainer.plan.shuffle = same
-    prepared = trainer._make_targets()
-    trainer.update.run(rollout, prepared.targets, prepared.drawn, trainer.generator)
-    torch.testing.assert_close(flat[1], flat[2], rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(optimizer.mean[1], optimizer.mean[2], rtol=1e-5, atol=1e-7)
-    assert optimizer.steps[1] == optimizer.steps[2]
-    for x in trainer.model.buffers():
-        torch.testing.assert_close(x[1], x[2])
-    assert (flat[1] - flat[0]).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("lstm", [0, 8])

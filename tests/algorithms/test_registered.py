@@ -82,17 +82,8 @@ def make_env(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
 
 
 def toy(out: Path, lstm: int, iterations: int) -> TrainConfig:
-    config = small_config("ring", None, lstm, num_envs=24)
-    sizes = (6, 10, 8)
-    return replace(
-        config,
-        task="Drift",
-        envs_per_policy=sizes,
-        out=str(out),
-        iterations=iterations,
-        checkpoint_every=2,
-        device="cpu",
-    )
+    config = replace(small_config("ring", None, lstm, num_envs=24), task="Drift", envs_per_policy=(6, 10, 8))
+    return replace(config, out=str(out), iterations=iterations, checkpoint_every=2, device="cpu")
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
@@ -120,7 +111,7 @@ def test_it_trains_resumes_to_the_bit_evaluates_and_reports(
     assert json.loads((whole.path / "config.json").read_text())["colour"] == 6
 
 
-def test_rows_are_its_own_and_the_next_ones() -> None:
+def test_rows_are_its_own_and_the_next_ones_and_the_extra_reward_is_paid_on_its_own() -> None:
     """24 environments with 6, 10 and 8: the ring's columns are those of policies 1, 2, 0 under 0, 1, 2."""
     trainer = Trainer(DriftEnv(24), replace(toy(Path("unused"), 0, 1), out=None))
     per_minibatch = {name: columns.stop - columns.start for name, columns in trainer.plan.columns.items()}
@@ -130,10 +121,6 @@ def test_rows_are_its_own_and_the_next_ones() -> None:
     clip = trainer.settings.at("clip", torch.tensor([0, 1, 2]), torch.float64)
     assert isinstance(clip, Tensor)
     assert clip.tolist() == pytest.approx([0.1, 0.2, 0.3])
-
-
-def test_the_extra_reward_is_paid_on_own_rows_only() -> None:
-    trainer = Trainer(DriftEnv(24), replace(toy(Path("unused"), 0, 1), out=None))
     trainer.collector.reset()
     trainer.collector.collect()
     with_it = trainer._make_targets().targets

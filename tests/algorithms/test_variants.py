@@ -76,22 +76,24 @@ def test_variants_do_what_they_say_and_nothing_else() -> None:
     assert {name for name, after in found.items() if after == before} == {"entropy_off"}  # it has no bonus anyway
 
 
-def test_variants_of_every_preset_are_valid() -> None:
-    for task in TASKS:
+def test_variants_of_every_preset_are_valid_and_the_best_are_variants() -> None:
+    for task, info in TASKS.items():
+        assert set(info.best) <= set(VARIANTS)
         for variant in VARIANTS.values():
             validate(variant(preset(task)))
 
 
-def test_ablations_of_cpo_select_cpo() -> None:
-    sapg = replace(preset("ShadowHand"), algo="sapg")
+def test_variants_follow_what_they_find() -> None:
+    """Ablations of CPO select it, several policies leave PPO, a memory is left out, and a scale counts policies."""
+    sapg, ppo = (replace(preset("ShadowHand"), algo=algo) for algo in ("sapg", "ppo"))
     names = ("no_pull", "no_adversary", "lambda_f_0.2", "cpo_even_pull", "cpo_sapg_scale", "cpo_centred")
     assert {VARIANTS[name](sapg).algo for name in names} == {"cpo"}
-
-
-def test_more_policies_than_one_leave_ppo() -> None:
-    ppo = replace(preset("ShadowHand"), algo="ppo")
-    assert VARIANTS["policies_4"](ppo).algo == "cpo"
-    assert VARIANTS["policies_4"](replace(ppo, algo="sapg")).algo == "sapg"
+    assert [VARIANTS["policies_4"](config).algo for config in (ppo, sapg)] == ["cpo", "sapg"]
+    remembers = preset("FrankaCubeStack")
+    assert (remembers.model.lstm, VARIANTS["ppo_mlp"](remembers).model.lstm) == (256, 0)
+    for policies, scale in ((2, 4 / 3), (6, 12 / 7), (12, 24 / 13)):
+        config = VARIANTS["cpo_sapg_scale"](Preset(policies=policies))
+        assert config.ensemble.loss_scale == pytest.approx(scale)
 
 
 def test_steps_are_multiples_of_what_the_algorithm_takes() -> None:
@@ -102,17 +104,10 @@ def test_steps_are_multiples_of_what_the_algorithm_takes() -> None:
         (1, None): [1, 4, 2],  # each has one minibatch, however few its rows
         (16, 3): [3, 12, 6],
     }
-    update = replace(Preset().update, minibatch_envs=4.0)
+    names = ("sapg_cpo_steps", "ppo_x4", "cpo_centred")
     for (horizon, given), steps in expected.items():
-        config = Preset(update=replace(update, horizon=horizon, minibatches=given))
-        names = ("sapg_cpo_steps", "ppo_x4", "cpo_centred")
-        assert [VARIANTS[name](config).update.minibatches for name in names] == steps
-
-
-def test_loss_scale_follows_the_number_of_policies() -> None:
-    for policies, scale in ((2, 4 / 3), (6, 12 / 7), (12, 24 / 13)):
-        config = VARIANTS["cpo_sapg_scale"](Preset(policies=policies))
-        assert config.ensemble.loss_scale == pytest.approx(scale)
+        update = replace(Preset().update, minibatch_envs=4.0, horizon=horizon, minibatches=given)
+        assert [VARIANTS[name](Preset(update=update)).update.minibatches for name in names] == steps
 
 
 def test_an_algorithm_is_a_variant_too() -> None:
@@ -151,13 +146,3 @@ def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[s
     """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
     config = configure(task, flags)
     assert (config.algo, config.variant, config.update.minibatches, config.adversary.coef) == expected
-
-
-def test_every_best_variant_is_one() -> None:
-    assert {name for info in TASKS.values() for name in info.best} <= set(VARIANTS)
-
-
-def test_ppo_without_memory_has_no_lstm() -> None:
-    before = preset("FrankaCubeStack")
-    after = apply_variants(before, ["ppo_mlp"])
-    assert (before.model.lstm, after.model.lstm) == (256, 0)
