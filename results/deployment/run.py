@@ -21,7 +21,7 @@ from command import command, options
 
 from echelon import RunFolder, evaluate
 from echelon.export.files import export
-from echelon.export.policy import Extract
+from echelon.export.policy import SavedPolicy
 from echelon.tasks.in_hand.task import AllegroHand
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy_allegro_hand.py"
@@ -38,7 +38,7 @@ def outside(folder: RunFolder, episodes: int) -> dict[str, list[float]]:
     """Successes and lengths of episodes without Echelon."""
     with tempfile.TemporaryDirectory() as place:
         policy, model = Path(place) / "policy.onnx", Path(place) / "hand.mjb"
-        export(Extract.load(folder), "onnx", policy)
+        export(SavedPolicy.load(folder), "onnx", policy)
         mujoco.mj_saveModel(mujoco.MjModel.from_xml_path(str(AllegroHand.scene_file())), str(model))
         words = [str(EXAMPLE), str(policy), str(model), "--episodes", str(episodes), "--json"]
         done = subprocess.run([sys.executable, "-c", ALONE, *words], stdout=subprocess.PIPE, text=True, check=True)

@@ -4,8 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
 from echelon.export import files
 from echelon.export.files import ENDINGS, Format, export, largest_difference
-from echelon.export.policy import Extract
+from echelon.export.policy import SavedPolicy
 from echelon.rollout.acting import Actor
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
@@ -39,15 +40,28 @@ def shifted(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
     return env
 
 
-RUNS = {"mlp": {}, "lstm": {"lstm": 5}, "population": {"algo": "pbt"}, "one policy": {"algo": "ppo"}}
+RUNS = {"mlp": {}, "lstm": {"lstm": 5}, "population": {"algo": "pbt"}, "one policy": {"algo": "ppo"}, "bounds": {}}
 
 
-@pytest.fixture(scope="module", params=[*RUNS, "bounds"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    out = tmp_path_factory.mktemp("runs") / "run"
-    if request.param == "bounds":
-        return train(replace(tiny("CartpoleSwingup", out), task="Drift", env=TaskConfig()), make_env=shifted)
-    return train(tiny("CartpoleSwingup", out, **RUNS[request.param]))
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunFolder]:
+    """A run of each kind, trained when it is first asked for."""
+
+    @cache
+    def find(name: str) -> RunFolder:
+        config = tiny("CartpoleSwingup", tmp_path_factory.mktemp("runs") / "run", **RUNS[name])
+        if name == "one policy":  # a file knows its activation
+            config = replace(config, model=replace(config.model, activation="silu"))
+        if name == "bounds":
+            return train(replace(config, task="Drift", env=TaskConfig()), make_env=shifted)
+        return train(config)
+
+    return find
+
+
+@pytest.fixture(params=RUNS)
+def folder(request: pytest.FixtureRequest, runs: Callable[[str], RunFolder]) -> RunFolder:
+    return runs(request.param)
 
 
 def expected(folder: RunFolder, policy: int, obs: np.ndarray) -> np.ndarray:
@@ -92,7 +106,7 @@ def test_a_file_does_what_the_run_does(folder: RunFolder, format: Format, tmp_pa
         pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
     policy = (folder.config.policies or 1) - 1
     out = tmp_path / f"policy{ENDINGS[format]}"
-    assert export(Extract.load(folder, policy), format, out) < 1e-5
+    assert export(SavedPolicy.load(folder, policy), format, out) < 1e-5
     read = {"onnx": files._read_onnx, "numpy": files._read_numpy}[format]
     act, obs = read(out), observations(folder)
     np.testing.assert_allclose(np.stack([act(row) for row in obs]), expected(folder, policy, obs), atol=1e-5)
@@ -105,32 +119,32 @@ def test_a_file_that_differs_is_not_written(folder: RunFolder, tmp_path: Path, m
 
     monkeypatch.setitem(files._WAYS, "numpy", (files._write_numpy, wrong))
     with pytest.raises(UserError, match="differs from the network by 2e-05, so it was not written"):
-        export(Extract.load(folder), "numpy", tmp_path / "policy.npz")
+        export(SavedPolicy.load(folder), "numpy", tmp_path / "policy.npz")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_comparison_sees_the_whole_network(folder: RunFolder) -> None:
     """Another policy's file is told apart, by every action."""
-    extract = Extract.load(folder, 0)
+    extract = SavedPolicy.load(folder, 0)
     with torch.no_grad():
-        extract.model.mean_head.bias += 1e-3
+        extract.trained.model.mean_head.bias += 1e-3
     other = load_policy(folder.path, 0)
-    assert largest_difference(extract, lambda: other) > 1e-4
+    assert largest_difference(extract, other) > 1e-4
 
 
-def test_what_the_file_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_file_says_of_itself(runs: Callable[[str], RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
     import onnx
 
-    train(tiny("CartpoleSwingup", tmp_path / "run", lstm=5))
+    run = runs("lstm")
     capsys.readouterr()
-    assert cli.main(["export", str(tmp_path / "run"), "--policy", "1"]) == 0
+    assert cli.main(["export", str(run.path), "--policy", "1"]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert re.search(
         r"Written to .*/export/1\.onnx; on 1,000 observations its actions differ .* by \d\.\de-\d\d", said.out
     )
-    model = onnx.load(tmp_path / "run" / "export" / "1.onnx")
+    model = onnx.load(run.path / "export" / "1.onnx")
     facts = {entry.key: entry.value for entry in model.metadata_props}
     assert (facts["task"], facts["policy"], facts["iteration"]) == ("CartpoleSwingup", "1", "2")
     assert json.loads(facts["inputs"]) == {"obs": [5], "state": [10]}
@@ -139,8 +153,8 @@ def test_what_the_file_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [x.name for x in model.graph.output] == ["action", "next_state"]
 
 
-def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(train(tiny("DeceptiveReach", tmp_path / "run")).path)
+def test_mistakes_are_one_sentence(runs: Callable[[str], RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(runs("mlp").path)
     for words, sentence in (
         (["--policy", "3"], "the policy is leader or a number from 0 to 2, not 3"),
         (["--out", "x.txt"], "--out must end in .onnx or .npz"),
@@ -150,11 +164,10 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         assert sentence in capsys.readouterr().err
 
 
-def test_it_drives_mujoco_without_echelon(tmp_path: Path) -> None:
+def test_it_drives_mujoco_without_echelon(runs: Callable[[str], RunFolder], tmp_path: Path) -> None:
     """The example as its first lines say, in a process that can import neither Echelon nor torch."""
-    folder = train(tiny("CartpoleSwingup", tmp_path / "run"))
     deployed = tmp_path / "deployed"
-    assert cli.main(["export", str(folder.path), "--out", str(deployed / "policy.npz")]) == 0
+    assert cli.main(["export", str(runs("mlp").path), "--out", str(deployed / "policy.npz")]) == 0
     for file in (ROOT / "examples" / "deploy.py", scenes.path("cartpole")):
         (deployed / file.name).write_text(file.read_text())
     blocked = (
@@ -195,7 +208,7 @@ def test_a_policy_that_sees_images(sizes: dict[str, Any], lstm: int, tmp_path: P
     config = tiny("CartpoleSwingup", tmp_path / "run", lstm=lstm)
     model = replace(config.model, channels=(3, 4), activation="tanh")
     run = train(replace(config, task="Pictures", env=TaskConfig(), model=model), make_env=make)
-    extract = Extract.load(run, 1)
+    extract = SavedPolicy.load(run, 1)
     pytest.importorskip("onnxscript", reason="needs pip install 'echelon-rl[export]'")
     assert export(extract, "onnx", tmp_path / "policy.onnx") <= files.TOLERANCE
     with pytest.raises(UserError, match="a numpy file holds no images"):
@@ -207,9 +220,3 @@ def test_a_policy_that_sees_images(sizes: dict[str, Any], lstm: int, tmp_path: P
     np.testing.assert_allclose(action[2], one, atol=1e-6)
     with pytest.raises(UserError, match=r"images are \[2, 8, 8\] or \[N, 2, 8, 8\], not \[4, 8, 8\]"):
         policy(obs | {"image": obs["image"][:, 0]})
-
-
-def test_a_numpy_file_knows_its_activation(tmp_path: Path) -> None:
-    config = tiny("CartpoleSwingup", tmp_path / "run")
-    run = train(replace(config, model=replace(config.model, activation="silu")))
-    assert export(Extract.load(run), "numpy", tmp_path / "policy.npz") <= files.TOLERANCE

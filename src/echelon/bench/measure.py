@@ -34,7 +34,7 @@ WARM_UPS = 3
 
 
 @dataclass(frozen=True)
-class Share:
+class RankTime:
     """Time and memory of one rank."""
 
     iteration: float
@@ -63,7 +63,7 @@ class Bench:
     """Bytes on the device; None on a CPU."""
     synchronisations: int | None
     """Times the host waits for the device in an iteration; None on a CPU."""
-    ranks: Sequence["Share"] = ()
+    ranks: Sequence[RankTime] = ()
     """Time and memory of each rank, if there are several; all other figures are rank 0's."""
 
     @property
@@ -99,12 +99,11 @@ def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) 
     say("gather, forward, backward, optimizer")
     parts |= _updating(trainer, clock)
     say("diagnostics and logging")
-    parts |= _besides(trainer, clock)
+    parts |= _reporting(trainer, clock)
     physics = parts.get("collect/physics")
     rate = 1000 * config.steps_per_iteration / physics if physics else None
     taken = used - held if used is not None and held is not None else None
-    shares = ranks.gather(Share(whole, config.steps_per_iteration // ranks.size, taken))
-    each = shares if ranks.size > 1 else ()
+    each = ranks.gather(RankTime(whole, config.steps_per_iteration // ranks.size, taken)) if ranks.size > 1 else ()
     return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits, each)
 
 
@@ -117,7 +116,7 @@ def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tu
         whole.append(clock.once(trainer.iterate))
         for name, value in trainer.timers.metrics().items():
             parts.setdefault(name.removeprefix("time/"), []).append(1000 * value)
-    parts.pop("diagnostics")  # most iterations have none: see `_besides`
+    parts.pop("diagnostics")  # most iterations have none: see `_reporting`
     return statistics.median(whole), {name: statistics.median(values) for name, values in parts.items()}
 
 
@@ -167,8 +166,8 @@ def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
     return {f"update/{name}": trainer.steps_per_iteration * value for name, value in parts.items()}
 
 
-def _besides(trainer: Trainer, clock: Clock) -> dict[str, float]:
-    """An iteration's share of the diagnostics, and what it takes to write a line of metrics."""
+def _reporting(trainer: Trainer, clock: Clock) -> dict[str, float]:
+    """Diagnostics, per iteration, and a line of metrics."""
     config, layout = trainer.config, trainer.layout
     parts: dict[str, float] = {}
     every = config.diagnostics.every

@@ -21,9 +21,9 @@ def table(found: Bench) -> str:
     if found.synchronisations is not None:
         times = "once" if found.synchronisations == 1 else f"{found.synchronisations} times"
         lines.append(f"the host waits for the device {times} in an iteration")
-    for rank, share in enumerate(found.ranks):
-        room = "" if share.memory is None else f", {share.memory / 2**30:.1f} GiB"
-        lines.append(f"rank {rank}: {share.iteration:.2f} ms, {count(share.rate)} steps/s{room}")
+    for rank, one in enumerate(found.ranks):
+        room = "" if one.memory is None else f", {one.memory / 2**30:.1f} GiB"
+        lines.append(f"rank {rank}: {one.iteration:.2f} ms, {count(one.rate)} steps/s{room}")
     return "\n".join(lines)
 
 

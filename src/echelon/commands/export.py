@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> int:
     folder = RunFolder.open(run)
 
     from echelon.export.files import ENDINGS, Format, export
-    from echelon.export.policy import Extract
+    from echelon.export.policy import SavedPolicy
     from echelon.runs.durable import writing
 
     ending = Path(given.out).suffix if given.out else ".onnx"
@@ -42,6 +42,6 @@ def run(arguments: list[str]) -> int:
     format = by_ending[ending] if given.format == "auto" else given.format
     out = Path(given.out) if given.out else folder.path / "export" / f"{given.policy}{ENDINGS[format]}"
     with writing(out, "choose another --out"):
-        difference = export(Extract.load(folder, given.policy, given.checkpoint), format, out)
+        difference = export(SavedPolicy.load(folder, given.policy, given.checkpoint), format, out)
     print(f"Written to {out}; on 1,000 observations its actions differ from the network's by {difference:.1e} at most")
     return 0

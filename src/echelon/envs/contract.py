@@ -182,7 +182,11 @@ def bounded(env: Env) -> Callable[[Tensor], Tensor]:
     """The map from sampled actions `[N, A]` to those that `step` takes."""
     if not isinstance(env, Bounded):
         return lambda action: action.clamp(-1.0, 1.0)
-    low, high = env.action_low.to(env.device), env.action_high.to(env.device)
+    return onto(env.action_low.to(env.device), env.action_high.to(env.device))
+
+
+def onto(low: Tensor, high: Tensor) -> Callable[[Tensor], Tensor]:
+    """The map of actions from [-1, 1] onto [`low`, `high`], `[A]` each; those without a limit stay as they are."""
     free = torch.isinf(low) | torch.isinf(high)
     if bool(free.all()):
         return lambda action: action

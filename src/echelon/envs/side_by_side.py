@@ -24,8 +24,8 @@ class SideBySide:
         return _joined([env.reset() for env in self.envs])
 
     def step(self, action: Tensor) -> Step:
-        shares = action.split([env.num_envs for env in self.envs])
-        steps = [env.step(share) for env, share in zip(self.envs, shares, strict=True)]
+        actions = action.split([env.num_envs for env in self.envs])
+        steps = [env.step(part) for env, part in zip(self.envs, actions, strict=True)]
         finals = [step.final_obs for step in steps if step.final_obs is not None]
         return Step(
             obs=_joined([step.obs for step in steps]),

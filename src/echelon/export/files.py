@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from echelon import __version__
-from echelon.envs.contract import bounded, dtype_of
+from echelon.envs.contract import onto
 from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
-from echelon.export.network import PolicyNetwork, weights_of
-from echelon.export.policy import Extract
+from echelon.export.network import PolicyNetwork
+from echelon.export.policy import SavedPolicy
 from echelon.rollout.acting import Actor
 from echelon.runs.durable import replace_durably
 
@@ -32,14 +33,13 @@ Act = Callable[..., np.ndarray]
 """From observations, images or both to actions."""
 
 
-def export(extract: Extract, format: Format, out: Path) -> float:
-    """Write the policy to `out`; the largest difference from the network's actions that was found."""
+def export(policy: SavedPolicy, format: Format, out: Path) -> float:
+    """Write the policy to `out`; returns the largest difference from the network's actions that was found."""
     write, read = _WAYS[format]
-    metadata = describe(extract)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / f"policy{ENDINGS[format]}"
-        write(extract, file, metadata)
-        difference = largest_difference(extract, lambda: read(file))
+        write(policy, file, describe(policy))
+        difference = largest_difference(policy, read(file))
         if not difference <= TOLERANCE:
             raise UserError(f"the {format} file differs from the network by {difference:.2g}, so it was not written")
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,43 +49,41 @@ def export(extract: Extract, format: Format, out: Path) -> float:
     return difference
 
 
-def describe(extract: Extract) -> dict[str, Any]:
+def describe(policy: SavedPolicy) -> dict[str, Any]:
     """Metadata stored in the file: where the policy comes from, its inputs, outputs and action bounds."""
-    config, network = extract.folder.config, extract.network()
+    trained, network = policy.trained, policy.network()
+
+    def limits(name: str) -> list[float | None]:
+        """Numbers for JSON; None where there is no limit."""
+        return [value if np.isfinite(value) else None for value in network.get_buffer(name).tolist()]
+
+    outputs = {"action": [len(network.get_buffer("mean_bias"))]}
     return {
         "echelon": __version__,
-        "run": extract.folder.name,
-        "task": config.source or config.task,
-        "policy": extract.policy,
-        "iteration": extract.iteration,
+        "run": trained.folder.name,
+        "task": trained.config.source or trained.config.task,
+        "policy": policy.number,
+        "iteration": trained.iteration,
         "inputs": {name: list(shape) for name, shape in network.sizes.items()},
-        "outputs": {"action": [network.get_buffer("mean_bias").shape[0]]} | _state_size(network, "next_state"),
-        "action_low": _plain(network.get_buffer("action_low")),
-        "action_high": _plain(network.get_buffer("action_high")),
+        "outputs": outputs | ({"next_state": [network.state_dim]} if network.recurrent else {}),
+        "action_low": limits("action_low"),
+        "action_high": limits("action_high"),
     }
 
 
-def _plain(x: torch.Tensor) -> list[float | None]:
-    """Numbers for JSON; None where there is no limit."""
-    return [value if np.isfinite(value) else None for value in x.tolist()]
-
-
-def _state_size(network: PolicyNetwork, name: str = "state") -> dict[str, list[int]]:
-    return {name: [network.state_dim]} if network.recurrent else {}
-
-
-def largest_difference(extract: Extract, load: Callable[[], Act]) -> float:
-    """Between the file and the run's own network, on observations as far from their mean as the normaliser clips."""
-    model, network = extract.model, extract.network()
+def largest_difference(policy: SavedPolicy, act: Act) -> float:
+    """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips."""
+    model, network = policy.trained.model, policy.network()
     each = model.policies // model.networks
     steps = COMPARED_STEPS if network.recurrent else 1
     rows = COMPARED_OBSERVATIONS // steps
-    actor = Actor(model.only(extract.policy // each), torch.full((rows,), extract.policy % each))
-    state, act, worst = torch.zeros(rows, model.state_dim), load(), 0.0
+    actor = Actor(model.only(policy.number // each), torch.full((rows,), policy.number % each))
+    state, worst = torch.zeros(rows, model.state_dim), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
-    within, generator = bounded(_Bounds(extract)), torch.Generator().manual_seed(0)  # pyright: ignore[reportArgumentType]
+    within = onto(network.get_buffer("action_low"), network.get_buffer("action_high"))
+    generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
-        given = _draw(extract, network, rows, generator)
+        given = _draw(policy, network, rows, generator)
         with torch.no_grad():
             seen = {"policy" if name == "obs" else name: x for name, x in given.items()}
             decision = actor.decide(unseen | seen, state, None)
@@ -95,32 +93,16 @@ def largest_difference(extract: Extract, load: Callable[[], Act]) -> float:
     return worst
 
 
-def _draw(extract: Extract, network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
-    """Observations by the names of the file's inputs."""
-    found: dict[str, torch.Tensor] = {}
+def _draw(policy: SavedPolicy, network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Random observations by the names of the file's inputs."""
+    found: dict[str, Tensor] = {}
     if "obs" in network.sizes:
         mean, std = network.get_buffer("obs_mean"), network.get_buffer("obs_std")
         found["obs"] = mean + 2 * std * torch.randn(rows, len(mean), generator=generator)
-    if extract.image is not None:
-        shape = (rows, *network.sizes["image"])
-        noise = torch.rand(shape, generator=generator)
-        found["image"] = noise if extract.image.floats else (noise * 255).to(torch.uint8)
+    if policy.image is not None:
+        noise = torch.rand((rows, *network.sizes["image"]), generator=generator)
+        found["image"] = noise if policy.image.floats else (noise * 255).to(torch.uint8)
     return found
-
-
-class _Bounds:
-    """The attributes of an environment that `bounded` reads."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, extract: Extract) -> None:
-        if extract.bounds:
-            self.action_low, self.action_high = (torch.tensor(extract.bounds[name]) for name in ("low", "high"))
-
-
-def _examples(extract: Extract, network: PolicyNetwork) -> tuple[torch.Tensor, ...]:
-    kinds = {"image": torch.float32 if extract.image is None else dtype_of(extract.image)}
-    return tuple(torch.zeros(2, *shape, dtype=kinds.get(name)) for name, shape in network.sizes.items())
 
 
 def _with_memory(step: Callable[..., Any], width: int) -> Act:
@@ -137,24 +119,25 @@ def _with_memory(step: Callable[..., Any], width: int) -> Act:
     return act
 
 
-def _write_onnx(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
+def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
     for package in ("onnx", "onnxscript"):
         require_package(package, "--format onnx", "export")
     import onnx
 
     for noisy in ("torch.onnx", "torch.onnx._internal.exporter._registration"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    network = extract.network()
-    names = list(network.sizes), ["action", "next_state"][: 2 if network.recurrent else 1]
-    batch = torch.export.Dim("batch")
+    network, batch = policy.network(), torch.export.Dim("batch")
+    examples = tuple(_draw(policy, network, 2, torch.Generator()).values())
+    if network.recurrent:
+        examples += (torch.zeros(2, network.state_dim),)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter's own making
         program = torch.onnx.export(
             network,
-            _examples(extract, network),
-            input_names=names[0],
-            output_names=names[1],
-            dynamic_shapes=tuple({0: batch} for _ in names[0]),
+            examples,
+            input_names=list(network.sizes),
+            output_names=["action", "next_state"] if network.recurrent else ["action"],
+            dynamic_shapes=tuple({0: batch} for _ in examples),
             dynamo=True,
             verbose=False,
         )
@@ -189,12 +172,11 @@ def _read_onnx(file: Path) -> Act:
     return _with_memory(step, shapes[-1][1] if names[-1] == "state" else 0)
 
 
-def _write_numpy(extract: Extract, file: Path, metadata: dict[str, Any]) -> None:
-    if extract.model.encoder is not None:
+def _write_numpy(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
+    if policy.trained.model.encoder is not None:
         raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
-    metadata = metadata | {"activation": extract.folder.config.model.activation}
-    weights = weights_of(extract.model, extract.policy, extract.bounds)
-    arrays: dict[str, Any] = {name: x.numpy() for name, x in weights.items()}
+    metadata = metadata | {"activation": policy.trained.config.model.activation}
+    arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.weights().items()}
     np.savez(file, metadata=json.dumps(metadata), **arrays)
 
 
@@ -202,7 +184,7 @@ def _read_numpy(file: Path) -> Act:
     return numpy_policy.NumpyPolicy(file)
 
 
-_WAYS: dict[Format, tuple[Callable[[Extract, Path, dict[str, Any]], None], Callable[[Path], Act]]] = {
+_WAYS: dict[Format, tuple[Callable[[SavedPolicy, Path, dict[str, Any]], None], Callable[[Path], Act]]] = {
     "onnx": (_write_onnx, _read_onnx),
     "numpy": (_write_numpy, _read_numpy),
 }

@@ -51,15 +51,6 @@ def weights_of(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None
     return {name: x.detach().float().clone() for name, x in found.items()}
 
 
-def network_of(
-    model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None, image: tuple[int, ...] | None
-) -> "PolicyNetwork":
-    """A policy alone; `image` is the shape of the images it sees."""
-    weights = weights_of(model, policy, bounds)
-    alone = model.only(policy // (model.policies // model.networks)).cpu().float()
-    return PolicyNetwork(weights, alone.actor.activation, alone.encoder, image).eval()
-
-
 class PolicyNetwork(nn.Module):
     """From observations `[B, D]`, images or both to actions `[B, A]` at the policy's mean; with an LSTM, from and to
     its state `[B, S]` as well, which is zero where an episode begins."""

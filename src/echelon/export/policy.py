@@ -12,8 +12,7 @@ from torch import Tensor
 from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
-from echelon.export.network import PolicyNetwork, network_of
-from echelon.models.actor_critic import ActorCritic
+from echelon.export.network import PolicyNetwork, weights_of
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 
@@ -21,39 +20,44 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 
 
 @dataclass(frozen=True)
-class Extract:
-    """A run's networks, and which of the policies is meant; no environment is built for it."""
+class SavedPolicy:
+    """One policy of a run's checkpoint."""
 
-    folder: RunFolder
-    model: ActorCritic
-    policy: int
-    iteration: int
-    bounds: dict[str, list[float]] | None
-    """`low` and `high` of the environment's actions; None if they are from -1 to 1."""
-    image: Image | None = None
-    """Size of the images it sees, if it does."""
+    trained: Trained
+    number: int
 
     @staticmethod
-    def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "Extract":
+    def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "SavedPolicy":
         """`policy` is `leader` or a number."""
         trained = Trained.load(run, checkpoint)
         number = trained.leader if policy == "leader" else policy
         if not str(number).isdecimal() or int(number) >= trained.model.policies:
             raise UserError(f"the policy is leader or a number from 0 to {trained.model.policies - 1}, not {policy}")
-        image, bounds = trained.interface["obs_spec"].get("image"), trained.interface.get("bounds")
-        found = Image(*image) if image else None
-        return Extract(trained.folder, trained.model, int(number), trained.iteration, bounds, found)
+        return SavedPolicy(trained, int(number))
+
+    @property
+    def image(self) -> Image | None:
+        """Size of the images it sees, if it does."""
+        found = self.trained.interface["obs_spec"].get("image")
+        return Image(*found) if found else None
+
+    def weights(self) -> dict[str, Tensor]:
+        """Its weights and the bounds of its actions, by name."""
+        return weights_of(self.trained.model, self.number, self.trained.interface.get("bounds"))
 
     def network(self) -> PolicyNetwork:
-        """The policy alone."""
-        return network_of(self.model, self.policy, self.bounds, self.image and shape_of(self.image))
+        """Its network alone."""
+        model, image = self.trained.model, self.image
+        alone = model.only(self.number // (model.policies // model.networks)).cpu().float()
+        shape = shape_of(image) if image else None
+        return PolicyNetwork(self.weights(), alone.actor.activation, alone.encoder, shape).eval()
 
 
 class Policy:
     """A policy as a function of observations, NumPy or torch, `[D]` or `[N, D]`; it acts at its mean.
 
-    One that sees images takes them, `[C, H, W]` or `[N, C, H, W]`, as the environment gives them; with numbers besides,
-    a dict of `policy` and `image`.
+    One that sees images takes them, `[C, H, W]` or `[N, C, H, W]`, as the environment gives them; one that sees numbers
+    too takes a dict of `policy` and `image`.
 
     With an LSTM it remembers from call to call: `reset()` where an episode begins.
     """
@@ -104,4 +108,4 @@ def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
 
 def load_policy(run: Any, policy: str | int = "leader", checkpoint: Which = "newest") -> Policy:
     """The policy of a run, given by its folder: `leader`, or a number."""
-    return Policy(Extract.load(run, policy, checkpoint).network())
+    return Policy(SavedPolicy.load(run, policy, checkpoint).network())
