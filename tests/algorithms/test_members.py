@@ -130,6 +130,14 @@ def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch
     run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
 
 
+def test_every_rate_follows_its_own_threshold() -> None:
+    """κ = 0.02 lies in the band of 0.016, above twice 0.004 and below half of 0.1; the last member sits out."""
+    trainer = population(4, STILL)
+    selection(trainer).write([{"kl_threshold": x, "learning_rate": 1e-3} for x in (0.016, 0.004, 0.1, 0.1)])
+    trainer.update._adapt(torch.full((4,), 0.02), torch.tensor([True, True, True, False]))
+    assert trainer.update.optimizer.rate.tolist() == pytest.approx([1e-3, 1e-3 / 1.5, 1.5e-3, 1e-3], rel=1e-6)
+
+
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between an ensemble and a population: two networks of three policies, each CPO by itself. Four iterations on the

@@ -34,16 +34,6 @@ def test_one_row(ratio: float, advantage: float, bias: float, bound: float) -> N
     assert clip_bias_bound(*row, clip=CLIP).item() == pytest.approx(bound)
 
 
-def test_mean_over_rows() -> None:
-    # Two clipped rows, r A = 3 along x and 2 · 1.5 = 3 along y, and two that are not: bias (3, 3)/4.
-    # Bound: √((9 + 9)/4).
-    log_ratio = torch.tensor([1.5, 1.5, 1.0, 1.1], dtype=torch.float64).log()
-    advantage = torch.tensor([2.0, 2.0, 7.0, -7.0]).double()
-    score = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]).double()
-    torch.testing.assert_close(clip_bias(log_ratio, advantage, score, CLIP), torch.full((2,), 0.75).double())
-    assert clip_bias_bound(log_ratio, advantage, score, CLIP).item() == pytest.approx((18 / 4) ** 0.5)
-
-
 def test_bias_is_the_difference_of_the_two_gradients() -> None:
     """For mean and log σ of a Gaussian leader, on actions of a follower, by autograd through both surrogates."""
     generator = torch.Generator().manual_seed(0)

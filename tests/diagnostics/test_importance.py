@@ -106,11 +106,3 @@ def test_proposition_1_with_its_row_counts(pair: tuple[Tensor, Tensor], leader_r
     share = len(log_w) / (len(log_w) + leader_rows)
     torch.testing.assert_close(rate, 1 / (1 + share * variance))
     assert rate <= 1 / (1 + share * deviation.square()) + 1e-9
-
-
-def test_the_proof_needs_its_row_counts() -> None:
-    # Two leader rows with w = 1 and two follower rows with w = 3/2, 1/2: Var = 1/4.
-    # With the counts 4² / (2·1 + 2·(1/4 + 1)) = 32/9 effective rows of 4; without them, as in the paper's proof,
-    # 4² / (0 + 1/4 + 2) = 64/9, more rows than there are.
-    log_w = torch.tensor([1.0, 1.0, 1.5, 0.5], dtype=torch.float64).log()
-    assert 4 * ess_rate(log_w).item() == pytest.approx(32 / 9)

@@ -58,16 +58,15 @@ def gradients(parts: dict[str, Tensor], outputs: Tensor, state: Tensor) -> list[
     return list(torch.autograd.grad(loss, [parts[name] for name in NAMES]))
 
 
+STARTS = ("none", "first", "middle", "last", "every", "mixed")
+"""Where episodes start."""
+
+
 def starts(kind: str, steps: int, rows: int) -> Tensor:
     start = torch.zeros(steps, rows, dtype=torch.bool)
-    if kind == "first":
-        start[0] = True
-    elif kind == "middle":
-        start[steps // 2, ::2] = True
-    elif kind == "last":
-        start[-1, 1] = True
-    elif kind == "every":
-        start[:] = True
+    where = {"first": (0,), "middle": (steps // 2, slice(None, None, 2)), "last": (-1, 1), "every": ()}
+    if kind in where:
+        start[where[kind]] = True
     elif kind == "mixed":
         start = torch.rand(steps, rows, generator=torch.Generator().manual_seed(5)) < 0.3
         assert start.any()
@@ -75,7 +74,7 @@ def starts(kind: str, steps: int, rows: int) -> Tensor:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-@pytest.mark.parametrize("kind", ["none", "first", "middle", "last", "every", "mixed"])
+@pytest.mark.parametrize("kind", STARTS)
 def test_values_and_gradients_are_those_of_pytorchs_cell(kind: str, steps: int) -> None:
     parts, start = tensors(steps, 5, 3), starts(kind, steps, 5)
     found, expected = run(parts, start), stepped(parts, start)

@@ -34,16 +34,6 @@ def test_merging_equals_numpy_on_all_batches() -> None:
     assert normaliser.count.item() == count == 53
 
 
-def test_one_merge_by_hand() -> None:
-    # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
-    # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.
-    normaliser = Normaliser(1)
-    normaliser.merge(torch.tensor([[1.0], [3.0]]))
-    assert normaliser.count.item() == 3
-    assert normaliser.mean.item() == pytest.approx(4 / 3, rel=1e-15)
-    assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)
-
-
 def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
     """Positions of 1e6 with a deviation of 2: squares of float32 would have lost all of it."""
     rng = np.random.default_rng(1)

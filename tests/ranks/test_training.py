@@ -57,11 +57,8 @@ def test_a_resumed_run_goes_on_to_the_bit_on_every_rank(tmp_path: Path, world: W
     assert differences(RunFolder.open(tmp_path / "parts"), RunFolder.open(tmp_path / "whole")) == []
     assert whole_state(tmp_path / "parts")["others"] == whole_state(tmp_path / "whole")["others"]
     assert [line["env_steps"] for line in read_metrics(RunFolder.open(tmp_path / "whole"))] == [288, 576, 864, 1152]
-
-
-def test_ranks_differ_in_their_random_numbers_and_in_nothing_learned(tmp_path: Path, world: World) -> None:
-    world(acts.run, config(tmp_path / "run"))
-    found = checkpoint.find(RunFolder.open(tmp_path / "run"))
+    # Ranks differ in their random numbers and in nothing learned.
+    found = checkpoint.find(RunFolder.open(tmp_path / "whole"))
     assert found is not None
     ours, theirs = found.of_rank(0), found.of_rank(1)
     assert not ours["generator"].equal(theirs["generator"])
@@ -243,9 +240,7 @@ def test_variables_that_make_no_sense_are_one_sentence(monkeypatch: pytest.Monke
         joining.join()
     for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("RANK", "one")
-    with pytest.raises(UserError, match="RANK is 'one', not a number below 4"):
-        joining.join()
-    monkeypatch.setenv("RANK", "4")
-    with pytest.raises(UserError, match="RANK is '4', not a number below 4"):
-        joining.join()
+    for rank in ("one", "4"):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(UserError, match=f"RANK is '{rank}', not a number below 4"):
+            joining.join()

@@ -13,14 +13,22 @@ from echelon.rollout.layout import Layout
 
 @pytest.mark.parametrize(
     ("num_envs", "given", "sizes"),
-    [(12, (), [4, 4, 4]), (11, (), [5, 3, 3]), (11, (2, 8, 1), [2, 8, 1])],  # a remainder goes to the leader
+    [
+        (1, (), [1]),
+        (6, (), [1] * 6),
+        (12, (), [4, 4, 4]),
+        (11, (), [5, 3, 3]),  # a remainder goes to the leader
+        (100, (), [16, *[14] * 6]),
+        (11, (2, 8, 1), [2, 8, 1]),
+    ],
 )
 def test_blocks_lie_one_after_another(num_envs: int, given: tuple[int, ...], sizes: list[int]) -> None:
-    layout = Layout(num_envs, 3, sizes=given)
-    assert layout.policy_id.tolist() == [policy for policy in range(3) for _ in range(sizes[policy])]
-    ends = [sum(sizes[: policy + 1]) for policy in range(3)]
+    policies = range(len(sizes))
+    layout = Layout(num_envs, len(sizes), sizes=given)
+    assert layout.policy_id.tolist() == [policy for policy in policies for _ in range(sizes[policy])]
+    ends = [sum(sizes[: policy + 1]) for policy in policies]
     blocks = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    assert (layout.sizes, [layout.environments(policy) for policy in range(3)]) == (sizes, blocks)
+    assert (layout.sizes, [layout.environments(policy) for policy in policies]) == (sizes, blocks)
 
 
 def test_networks_are_alike_and_lie_one_after_another() -> None:
@@ -29,18 +37,6 @@ def test_networks_are_alike_and_lie_one_after_another() -> None:
     assert (layout.each, layout.envs) == (2, 5)
     assert layout.environments(3) == slice(8, 10)
     assert layout.ids(1, 2).tolist() == [1, 1, 3, 3]
-
-
-@pytest.mark.parametrize(("num_envs", "policies"), [(1, 1), (7, 1), (6, 6), (11, 6), (256, 6), (100, 7)])
-def test_blocks_partition_the_environments(num_envs: int, policies: int) -> None:
-    layout = Layout(num_envs, policies)
-    ids = layout.policy_id
-    assert len(ids) == num_envs
-    assert ids.diff().ge(0).all()
-    counts = ids.bincount(minlength=policies).tolist()
-    assert counts == layout.sizes
-    assert set(counts[1:]) <= {num_envs // policies}
-    assert counts[0] - num_envs // policies == num_envs % policies
 
 
 @pytest.mark.parametrize("dim", [0, 1])
