@@ -30,7 +30,7 @@ def make(
 ) -> Env:
     """`num_envs` copies of a task; `args` are those of `gymnasium.make`.
 
-    With `ignore_terminations`, episodes go on to their time limit. Rewards are positive, so an episode that ended with
+    With `ignore_terminations`, episodes last to their time limit. Rewards are positive, so an episode that ended with
     its success would add up to less than one that only comes close, and returns would rank policies wrongly.
     """
     if name not in REGISTERED_ENVS:
@@ -48,7 +48,7 @@ def make(
         if device.type == "cpu":  # where one simulation has one copy
             return SideBySide([build(1, seed + number) for number in range(num_envs)])
         return build(num_envs, seed)
-    except EOFError:  # it asks whether to download them, and nobody answers
+    except EOFError:  # it asks whether to download them, and gets no answer
         raise UserError(
             f"{name} needs files that are not there; get them with python -m mani_skill.utils.download_asset {name}"
         ) from None
@@ -62,7 +62,7 @@ def make(
 
 
 class ManiSkillEnv:
-    """Copies in one simulation: as many as wanted on CUDA, one on a CPU."""
+    """Copies in one simulation: any number on CUDA, one on a CPU."""
 
     def __init__(self, env: ManiSkillVectorEnv, device: torch.device, seed: int) -> None:
         self.env, self.num_envs, self.device = env, env.num_envs, device

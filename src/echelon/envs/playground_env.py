@@ -26,7 +26,7 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: A
 
 
 class PlaygroundEnv:
-    """An episode that ends goes on from the state its environment started from, as in Playground's own training."""
+    """An environment whose episode ends restarts from its own first state, as in Playground's own training."""
 
     def __init__(self, env: Any, num_envs: int, device: torch.device, seed: int, episode_length: int) -> None:
         self.num_envs, self.device, self.episode_length = num_envs, device, episode_length

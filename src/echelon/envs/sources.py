@@ -1,6 +1,6 @@
 """Environments that are not built in: by another library's name for them, by an entry point, or by code.
 
-A source is a text, stored with the run, so that whoever opens the run can build its environment:
+A source is a text, stored with the run, so that every command that opens the run can build its environment:
 
     gymnasium:Walker2d-v5      a library that has an adapter here, and the environment's name there
     mypackage.module:make      a function `make(num_envs, device, seed, **args)`, or a class with such a constructor

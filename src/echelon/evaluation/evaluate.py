@@ -22,7 +22,7 @@ from echelon.training.memory import explain_full_memory
 Mode = Literal["deterministic", "sampled"]
 MODES: tuple[Mode, ...] = ("deterministic", "sampled")
 Figures = dict[str, Tensor]
-"""Of first episodes, `[N]` each: `return`, `length`, `terminated`, and the task's own."""
+"""Figures of first episodes, `[N]` each: `return`, `length`, `terminated`, and the task's own."""
 MAX_SIDE_BY_SIDE = 16_384
 """Environments up to which all policies act in one batch."""
 CHECK_END_EVERY = 16
@@ -92,13 +92,10 @@ def one_after_another(
     """Figures of every policy and mode, in environments made for each. Works with every environment, and stops each
     policy as soon as its own episodes end."""
     found: dict[tuple[int, Mode], Figures] = {}
-    model = trained.model
-    each = model.policies // model.networks
-    for mode, policy in itertools.product(MODES, range(model.policies)):
+    for mode, policy in itertools.product(MODES, range(trained.model.policies)):
         env = trained.make_env(num_envs, device, seed)
-        actor = Actor(model.only(policy // each), torch.full((num_envs,), policy % each, device=device))
         noise = _noise(env, seed) if mode == "sampled" else lambda: None
-        found[policy, mode] = _first_episodes(env, actor, noise)
+        found[policy, mode] = _first_episodes(env, trained.actor(policy, num_envs), noise)
     return found
 
 

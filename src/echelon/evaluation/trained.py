@@ -11,6 +11,7 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import Adaptive, Env, MakeEnv, State, interface_of
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
+from echelon.rollout.acting import Actor
 from echelon.runs.checkpoint import Which
 from echelon.runs.checkpoint import load as load_checkpoint
 from echelon.runs.folder import RunFolder
@@ -68,6 +69,12 @@ class Trained:
         if isinstance(env, Adaptive):
             env.adopt(self.env_state, fixed=True)
         return env
+
+    def actor(self, policy: int, num_envs: int = 1) -> Actor:
+        """One policy, to act in `num_envs` environments on the networks' device."""
+        model, each = self.model, self.model.policies // self.model.networks
+        ids = torch.full((num_envs,), policy % each, device=next(model.parameters()).device)
+        return Actor(model.only(policy // each), ids)
 
     def name(self, policy: int) -> str:
         """A policy's label in pictures; in a population there are members instead of followers."""

@@ -18,7 +18,6 @@ from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
 from echelon.export.network import PolicyNetwork
 from echelon.export.policy import SavedPolicy
-from echelon.rollout.acting import Actor
 from echelon.runs.durable import replace_durably
 
 Format = Literal["onnx", "numpy"]
@@ -74,10 +73,9 @@ def describe(policy: SavedPolicy) -> dict[str, Any]:
 def largest_difference(policy: SavedPolicy, act: Act) -> float:
     """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips."""
     model, network = policy.trained.model, policy.network()
-    each = model.policies // model.networks
     steps = COMPARED_STEPS if network.recurrent else 1
     rows = COMPARED_OBSERVATIONS // steps
-    actor = Actor(model.only(policy.number // each), torch.full((rows,), policy.number % each))
+    actor = policy.trained.actor(policy.number, rows)
     state, worst = torch.zeros(rows, model.state_dim), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
     within = onto(network.get_buffer("action_low"), network.get_buffer("action_high"))

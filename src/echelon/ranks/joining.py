@@ -1,6 +1,6 @@
-"""From the environment variables that torchrun sets to ranks that have found each other.
+"""Join the processes that torchrun started, by its environment variables.
 
-Imports no torch: a process that is started alone has nothing to join.
+Imports no torch for a process that is started alone.
 """
 
 import atexit
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Besides WORLD_SIZE. Where LOCAL_RANK is missing, each process has a machine of its own."""
+"""Required beside WORLD_SIZE. Without LOCAL_RANK, each process has a machine of its own."""
 MEETING = timedelta(minutes=5)
 """How long ranks wait for each other at the start. torchrun starts all of them at the same moment."""
 
 
 def join() -> Ranks:
-    """All ranks of this run. Processes that torchrun starts join each other, any other is alone."""
+    """Join the ranks of this run; a process without torchrun's variables is alone."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         return ALONE
@@ -57,7 +57,7 @@ def join() -> Ranks:
 
 
 def agreed_name(store: "Store", rank: int, size: int) -> str:
-    """A name for this start of the ranks, which all of them know and no earlier start had.
+    """Agree on a name for this start of the ranks, which no earlier start had.
 
     torchrun keeps its store when it starts ranks again, with all that lost ones wrote, and machines count its restarts
     differently. So each rank asks with a word of its own, which only a rank 0 that is alive can answer.

@@ -15,13 +15,13 @@ from echelon.ranks.ranks import Ranks, rows
 
 T = TypeVar("T")
 FAILED = 1 << 30
-"""What a rank answers in `agree` if it met a mistake: larger than any answer."""
+"""Answer of a rank in `agree` that raised an error: larger than any other."""
 PATIENCE = timedelta(minutes=30)
 """How long a rank waits for another, which may be compiling kernels or reading a checkpoint."""
 SILENCE = timedelta(seconds=3)
-"""How long a rank that has met a mistake waits for rank 0 to tell of it."""
+"""How long a rank that raised an error waits for rank 0 to report it."""
 _groups: dict[str, dist.ProcessGroup] = {}
-"""Who exchanges tensors on a kind of device; gloo, the default group, unless there is one."""
+"""Process group per kind of device; gloo, the default group, for the others."""
 
 
 def _sum(x: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def _exchange(act: Callable[[], object]) -> None:
     except (RuntimeError, ValueError) as error:
         why = "" if "by peer" in str(error) else f" ({first_line(error)})"
         lost = UserError if dist.get_rank() == 0 else SaidElsewhere
-        raise lost(f"another rank has ended, so this one cannot go on{why}") from None
+        raise lost(f"another rank has ended, so this one cannot continue{why}") from None
 
 
 class Together(Ranks):

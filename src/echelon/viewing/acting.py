@@ -31,10 +31,10 @@ class PolicyRunner:
         self.env: Env = trained.make_env(1, CPU, seed)
         self.generator: torch.Generator | None = None
         """Set to sample actions."""
-        self._model, self._policy = trained.model, policy
-        self._player = Player(self.env, self._actor(policy))
-        self._leader = self._actor(trained.leader)
-        """Whom the policy is compared with."""
+        self._trained, self._policy = trained, policy
+        self._player = Player(self.env, trained.actor(policy))
+        self._leader = trained.actor(trained.leader)
+        """The policy that it is compared with."""
         self._leads_from = torch.zeros_like(self._player.state)
         """Recurrent state of the leader, had it seen the same observations."""
 
@@ -45,16 +45,12 @@ class PolicyRunner:
 
     @policy.setter
     def policy(self, policy: int) -> None:
-        self._policy, self._player.actor = policy, self._actor(policy)
+        self._policy, self._player.actor = policy, self._trained.actor(policy)
 
     def use(self, trained: Trained) -> None:
         """Act by the policies of another checkpoint from now on."""
-        self._model = trained.model
-        self._player.actor, self._leader = self._actor(self._policy), self._actor(trained.leader)
-
-    def _actor(self, policy: int) -> Actor:
-        each = self._model.policies // self._model.networks
-        return Actor(self._model.only(policy // each), torch.tensor([policy % each]))
+        self._trained = trained
+        self._player.actor, self._leader = trained.actor(self._policy), trained.actor(trained.leader)
 
     @property
     def simulated(self) -> Simulated:

@@ -1,6 +1,6 @@
 """Who may talk to the live view: a browser that was given its link, and no page from anywhere else.
 
-MuJoCo's server answers everybody. A web page of a stranger, open in the same browser, could reach it on localhost, read
+MuJoCo's server answers every request. Any other web page, open in the same browser, could reach it on localhost, read
 the simulation, drive it and send it files. So every request passes here first:
 
 - Host must be localhost: another name that leads here is a page's own (DNS rebinding).
