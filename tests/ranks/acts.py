@@ -191,12 +191,12 @@ def moments() -> tuple[Tensor, Tensor]:
 
 def run_slowly(config: TrainConfig) -> list[int]:
     """Train while a minute passes on rank 0 with every iteration, and none elsewhere; iterations that were saved."""
-    now, iterate = [0.0], Trainer.iterate
+    now, iterate = [0.0], Trainer.iterate_each
 
-    def slowly(trainer: Trainer) -> Iteration:
+    def slowly(trainer: Trainer) -> list[Iteration]:
         now[0] += 60 * trainer.ranks.first
         return iterate(trainer)
 
-    with patch.object(Trainer, "iterate", slowly), patch.object(loop, "monotonic", lambda: now[0]):
+    with patch.object(Trainer, "iterate_each", slowly), patch.object(loop, "monotonic", lambda: now[0]):
         folder = train(resolve(config, ranks=Together()), NullView(), drifting)
     return checkpoint.saved_iterations(folder)

@@ -28,7 +28,6 @@ from echelon.config import ModelConfig
 from echelon.runs import checkpoint
 from echelon.runs.metrics import read_metrics
 from echelon.training.callbacks import OCCASIONAL
-from echelon.training.resolve import resolve
 
 
 class Heard(NullView):
@@ -135,25 +134,6 @@ def test_from_is_short_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     words += ["--model.phi-dim", "2", "--from", str(first.path), "--out", str(tmp_path / "second")]
     assert cli.main(words) == 0
     assert "started from the networks of" in capsys.readouterr().out
-
-
-def test_few_environments_for_an_ensemble_are_advised_against(tmp_path: Path) -> None:
-    """15 for each of six; 16 are enough, and one policy or a population needs none of it."""
-    config = tiny("DeceptiveReach", tmp_path, policies=6, num_envs=90)
-    (note,) = resolve(config).notes
-    assert note.startswith("15 environments for each of 6 policies are few for an ensemble; --algo ppo trains one")
-    assert "or take 96 environments" in note
-    for changes in ({"num_envs": 96}, {"algo": "ppo", "policies": 1}, {"algo": "pbt"}):
-        assert resolve(replace(config, **changes)).notes == ()
-
-
-def test_environments_that_do_not_split_are_told_the_minibatches_that_would(tmp_path: Path) -> None:
-    config = replace(tiny("DeceptiveReach", tmp_path), num_envs=16, policies=6)
-    config = replace(config, update=replace(config.update, horizon=16))
-    with pytest.raises(UserError, match=r"do not split into .* would; or --update\.minibatches (\d+)$") as caught:
-        resolve(config)
-    number = int(str(caught.value).split()[-1])
-    resolve(replace(config, update=replace(config.update, minibatches=number)))
 
 
 class Nosy:

@@ -19,6 +19,7 @@ from torch import Tensor
 from training.test_loop import Remember, drift, iterations_of, state_of, tiny
 
 from echelon.config import TrainConfig
+from echelon.console.interrupt import Preempted
 from echelon.console.view import PlainView
 from echelon.envs.contract import Groups, Step
 from echelon.errors import UserError
@@ -44,15 +45,6 @@ def test_metrics_are_not_overwritten_where_checkpoints_are_gone(tmp_path: Path) 
         "put its checkpoints back, or choose another folder with --out"
     )
     assert (folder.metrics.read_bytes(), (folder.path / "diagnostics" / "kl.jsonl").read_bytes()) == before
-
-
-def test_a_run_of_an_older_version_may_have_lost_its_checkpoints_too(tmp_path: Path) -> None:
-    folder = train(tiny(tmp_path / "run", 3), make_env=drift)
-    shutil.rmtree(folder.checkpoints)
-    document = json.loads((folder.path / "config.json").read_text())
-    del document["saved"]
-    (folder.path / "config.json").write_text(json.dumps(document))
-    assert "no checkpoint is left" in refused(tiny(tmp_path / "run", 4))
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) -> None:
@@ -104,6 +96,18 @@ def test_a_folder_that_is_not_ours_any_more_is_not_made_anew(tmp_path: Path, way
         assert iterations_of(folder) == [1, 2, 3, 4, 5, 6]
         for name, x in state_of(whole)["model"].items():
             assert state_of(folder)["model"][name].equal(x), name
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1"])
+def test_a_signal_saves_the_iteration_and_the_same_command_resumes(tmp_path: Path, name: str) -> None:
+    """A cluster sends the last two, and is asked to start the run again."""
+    config = replace(tiny(tmp_path / "run", 6), checkpoint_every=100)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(config, make_env=at(10, lambda step: os.kill(os.getpid(), getattr(signal, name))))
+    assert isinstance(caught.value, Preempted) == (name in ("SIGTERM", "SIGUSR1"))
+    folder = RunFolder.open(tmp_path / "run")
+    assert (checkpoint.saved_iterations(folder), iterations_of(folder)) == ([3], [1, 2, 3])
+    assert iterations_of(train(config, make_env=drift)) == [1, 2, 3, 4, 5, 6]
 
 
 def put(part: str, value: float) -> Callable[[Step], None]:
@@ -212,16 +216,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("sentence", WRONG)
-def test_a_step_of_another_shape_or_type_is_refused(tmp_path: Path, sentence: str) -> None:
-    env = Shaped(6, WRONG[sentence], lambda obs: obs)
-    assert refused(tiny(tmp_path / "run", 2), lambda *_: env) == f"the environment's {sentence}"
-
-
-def test_a_reset_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_step_or_reset_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
+    for number, (sentence, change) in enumerate(WRONG.items()):
+        env = Shaped(6, change, lambda obs: obs)
+        assert refused(tiny(tmp_path / f"run-{number}", 2), lambda *_, env=env: env) == f"the environment's {sentence}"
     env = Shaped(6, lambda step: None, of_policy(lambda x: x[:1]))
     assert "observation policy must have the shape [6, 4], not [1, 4]" in refused(
-        tiny(tmp_path / "run", 2), lambda *_: env
+        tiny(tmp_path / "reset", 2), lambda *_: env
     )
 
 
@@ -285,16 +286,6 @@ def saved(out: Path) -> bool:
     """Whether the last iteration that was logged is saved."""
     lines = (out / "metrics.jsonl").read_text().splitlines()
     return (out / "checkpoints" / f"{json.loads(lines[-1])['iteration']:08d}").is_dir()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
-@pytest.mark.parametrize(("number", "code"), [("SIGHUP", 130), ("SIGUSR1", 75)])
-def test_a_terminal_that_hangs_up_and_a_cluster_that_warns_save(number: str, code: int, tmp_path: Path) -> None:
-    """The exit code tells a cluster to start it again."""
-    child = start(tmp_path / "run", stdout=subprocess.DEVNULL)
-    child.send_signal(getattr(signal, number))
-    assert child.wait(60) == code
-    assert saved(tmp_path / "run")
 
 
 def test_a_closed_pipe_saves(tmp_path: Path) -> None:

@@ -1,11 +1,6 @@
 """The loop on a run folder: every iteration once, whether it was stopped by a kill, by Ctrl-C or not at all."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,13 +179,13 @@ def test_a_checkpoint_is_saved_every_few_minutes_at_the_latest(
     minutes: float, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Iterations take two minutes each; the third is the first that ends five minutes or more after the start."""
-    now, iterate = [0.0], Trainer.iterate
+    now, iterate = [0.0], Trainer.iterate_each
 
-    def slowly(trainer: Trainer) -> Iteration:
+    def slowly(trainer: Trainer) -> list[Iteration]:
         now[0] += 120
         return iterate(trainer)
 
-    monkeypatch.setattr(Trainer, "iterate", slowly)
+    monkeypatch.setattr(Trainer, "iterate_each", slowly)
     monkeypatch.setattr(loop, "monotonic", lambda: now[0])
     config = replace(tiny(tmp_path / "run", 7), checkpoint_every=1000, checkpoint_minutes=minutes)
     assert checkpoint.saved_iterations(train(config, make_env=drift)) == saved
@@ -205,46 +200,6 @@ def test_every_metric_is_a_number_or_null(tmp_path: Path) -> None:
         assert {"iteration", "env_steps", "wall_s", "fps/total", "fps/collect", "fps/update", "lr"} <= set(values)
         assert values["env/quarantined"] == values["env/overflow"] == 0
     assert "ess" in json.loads(folder.metrics.read_text().splitlines()[0])
-
-
-SCRIPT = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from training.test_loop import drift, tiny
-from echelon.training.loop import train
-train(replace(tiny(Path({out!r}), 100_000), checkpoint_every=100_000), make_env=drift)
-"""
-
-
-def test_ctrl_c_saves_the_iteration_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    """SIGINT in a process of its own, in the middle of whatever it does."""
-    out = tmp_path / "run"
-    script = SCRIPT.format(tests=str(Path(__file__).parent.parent), out=str(out))
-    child = subprocess.Popen(
-        [sys.executable, "-c", script], stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count("\n") < 3:
-            assert child.poll() is None, child.communicate()[1].decode()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=60)
-    finally:
-        child.kill()
-    assert child.returncode == -signal.SIGINT
-    assert b"KeyboardInterrupt" in errors
-    folder = RunFolder.open(out)
-    done = iterations_of(folder)
-    assert done == list(range(1, len(done) + 1))
-    newest = checkpoint.find(folder)
-    assert newest is not None
-    assert newest.iteration == len(done) >= 3  # saved after the very iteration it was interrupted in
-    folder = train(tiny(out, len(done) + 2), make_env=drift)
-    assert iterations_of(folder) == list(range(1, len(done) + 3))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Settings that somebody asked for become those that are trained with, or one sentence."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tiny import tiny
 
 from echelon.algorithms import complete
 from echelon.algorithms.cpo_settings import CpoTrainConfig
@@ -99,3 +101,22 @@ def test_every_preset_and_variant_can_be_trained_as_the_command_line_does() -> N
     for task in TASKS:
         for change in (lambda config: config, *VARIANTS.values()):
             resolve(replace(change(preset(task)), device="cpu"), fit_envs=True)
+
+
+def test_few_environments_for_an_ensemble_are_advised_against(tmp_path: Path) -> None:
+    """15 for each of six; 16 are enough, and one policy or a population needs none of it."""
+    config = tiny("DeceptiveReach", tmp_path, policies=6, num_envs=90)
+    (note,) = resolve(config).notes
+    assert note.startswith("15 environments for each of 6 policies are few for an ensemble; --algo ppo trains one")
+    assert "or take 96 environments" in note
+    for changes in ({"num_envs": 96}, {"algo": "ppo", "policies": 1}, {"algo": "pbt"}):
+        assert resolve(replace(config, **changes)).notes == ()
+
+
+def test_environments_that_do_not_split_are_told_the_minibatches_that_would(tmp_path: Path) -> None:
+    config = replace(tiny("DeceptiveReach", tmp_path), num_envs=16, policies=6)
+    config = replace(config, update=replace(config.update, horizon=16))
+    with pytest.raises(UserError, match=r"do not split into .* would; or --update\.minibatches (\d+)$") as caught:
+        resolve(config)
+    number = int(str(caught.value).split()[-1])
+    resolve(replace(config, update=replace(config.update, minibatches=number)))

@@ -9,11 +9,9 @@ import pytest
 import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
-from training.test_trainer import assert_same
 
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.envs.contract import Env, Groups, Step
-from echelon.errors import UserError
 from echelon.tasks import make, preset
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
@@ -123,36 +121,3 @@ def test_a_seed_of_a_stack_goes_on_alone_and_a_run_in_a_stack() -> None:
     assert run.iteration == together.runs[1].iteration == 4
     assert run.gradient_steps == together.runs[1].gradient_steps
     assert_close(together.runs[1].state_dict(), run.state_dict())
-
-
-@pytest.mark.parametrize("name", ["PPO", "CPO with adversary and LSTM"])
-def test_a_stack_resumes_to_the_bit(name: str) -> None:
-    config = CASES[name]
-    whole = side_by_side(config, drifting)
-    for iteration in range(5):
-        if iteration == 3:
-            whole.sync_learned()
-            saved = [_copied(run.state_dict()) for run in whole.runs]
-        whole.iterate_each()
-    resumed = side_by_side(config, drifting)
-    for run, state in zip(resumed.runs, saved, strict=True):
-        run.load_state_dict(state)
-    resumed.take_in()
-    for _ in range(2):
-        resumed.iterate_each()
-    for trainer in (whole, resumed):
-        trainer.sync_learned()
-    for ours, run in zip(resumed.runs, whole.runs, strict=True):
-        assert_same(ours.state_dict(), run.state_dict())
-
-
-def test_a_population_is_refused_in_one_sentence() -> None:
-    config = small_config("pbt", 3)
-    with pytest.raises(UserError, match="pbt chooses between its members by itself"):
-        side_by_side(config, drifting)
-
-
-def _copied(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {name: _copied(value) for name, value in state.items()}
-    return state.clone() if isinstance(state, torch.Tensor) else state

@@ -1,9 +1,7 @@
-"""Before ranks train together: all must run the same code with the same settings, each on a GPU of its own, and write
-into one folder."""
+"""Checks before ranks train together: the same code and settings, a GPU each, and one folder that all of them see."""
 
 import hashlib
 import os
-import secrets
 import socket
 import time
 from collections.abc import Sequence
@@ -18,9 +16,8 @@ from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
 from echelon.errors import UserError
 from echelon.ranks import Ranks
-from echelon.runs.folder import RunFolder
+from echelon.runs.folder import CONFIG, RunFolder
 
-MARK = ".ranks-"
 PATIENCE_S = 10.0
 """How long to wait until a file of one machine is seen by the others."""
 
@@ -41,13 +38,12 @@ class Facts:
 
 def require_alike(ranks: Ranks, config: TrainConfig, device: torch.device) -> None:
     """Raise a `UserError` on all ranks where one of them is not like rank 0."""
-    if ranks.size > 1 and (problem := difference(ranks.gather(_facts(config, device)))):
-        raise ranks.said_once(UserError(problem))
-
-
-def _facts(config: TrainConfig, device: torch.device) -> Facts:
+    if ranks.size == 1:
+        return
     gpu = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
-    return Facts(socket.gethostname(), _code(), torch.__version__, settings_of(config), device.type, gpu)
+    facts = Facts(socket.gethostname(), _code(), torch.__version__, settings_of(config), device.type, gpu)
+    if problem := difference(ranks.gather(facts)):
+        raise ranks.said_once(UserError(problem))
 
 
 def _code() -> str:
@@ -59,8 +55,9 @@ def _code() -> str:
 
 def difference(facts: Sequence[Facts]) -> str | None:
     """The first difference between a rank and rank 0, or a GPU that two ranks share, in words; None without one."""
+    first, gpus = facts[0], [found.gpu for found in facts]
     for rank, found in enumerate(facts):
-        whose, first = f"rank {rank} (on {found.host})", facts[0]
+        whose = f"rank {rank} (on {found.host})"
         if found.device != first.device:
             where = "a GPU" if found.device == "cuda" else "no GPU"
             return f"{whose} has {where}, unlike rank 0 (on {first.host}); start on GPUs only, or with --device cpu"
@@ -72,46 +69,37 @@ def difference(facts: Sequence[Facts]) -> str | None:
             ours, theirs = first.settings.get(name), found.settings.get(name)
             if ours != theirs:
                 return f"{name} is {theirs} on {whose} but {ours} on rank 0; start all ranks with the same command"
-        twin = next((other for other in range(rank) if found.gpu and facts[other].gpu == found.gpu), None)
-        if twin is not None:
+        if found.gpu in gpus[:rank] and found.gpu:
+            twin = gpus.index(found.gpu)
             return f"{whose} has no GPU of its own: rank {twin} has the same; start one process for each GPU"
     return None
 
 
 def share_folder(ranks: Ranks, config: TrainConfig, colour: int | None, *, change: bool = False) -> RunFolder:
-    """The run folder, which rank 0 makes or resumes, and which all must see."""
+    """The run folder, which rank 0 creates or resumes, and which all must see."""
     made = ranks.attempt(lambda: RunFolder.create_or_resume(config, colour, change=change) if ranks.first else None)
     folder = ranks.broadcast(made)
     assert folder is not None
-    if ranks.size > 1:
-        _require_shared(ranks, folder)
+    if ranks.size == 1:
+        return folder
+    written = ranks.broadcast(
+        (folder.path / CONFIG).read_bytes() if ranks.first else b""
+    )  # holds the time of its start
+    seen, hosts = ranks.gather(_appears(folder.path / CONFIG, written)), ranks.gather(socket.gethostname())
+    if not all(seen):
+        blind = seen.index(False)
+        problem = (
+            f"{folder.path} of rank 0 (on {hosts[0]}) is not there for rank {blind} (on {hosts[blind]}); "
+            "pass --out with a folder on a file system that all of them share"
+        )
+        raise ranks.said_once(UserError(problem))
     return folder
 
 
-def _require_shared(ranks: Ranks, folder: RunFolder) -> None:
-    mark = folder.path / f"{MARK}{ranks.broadcast(secrets.token_hex(8))}"
-    if ranks.first:
-        for old in folder.path.glob(f"{MARK}*"):  # of a start that was killed here
-            old.unlink(missing_ok=True)
-        mark.touch()
-    ranks.broadcast(None)  # from here on the mark exists
-    blind = [rank for rank, sees in enumerate(ranks.gather(_appears(mark))) if not sees]
-    hosts = ranks.gather(socket.gethostname())
-    if ranks.first:
-        mark.unlink(missing_ok=True)
-    if blind:
-        raise ranks.said_once(
-            UserError(
-                f"{folder.path} of rank 0 (on {hosts[0]}) is not there for rank {blind[0]} (on {hosts[blind[0]]}); "
-                "pass --out with a folder on a file system that all of them share"
-            )
-        )
-
-
-def _appears(path: Path) -> bool:
-    """Whether a file appears within `PATIENCE_S`: network file systems are slow to show new files."""
+def _appears(path: Path, data: bytes) -> bool:
+    """Whether a file holds `data` within `PATIENCE_S`: network file systems are slow to show new files."""
     deadline = time.monotonic() + PATIENCE_S
-    while not path.exists():
+    while not path.is_file() or path.read_bytes() != data:
         if time.monotonic() > deadline:
             return False
         if path.parent.is_dir():

@@ -56,19 +56,14 @@ def resolve(
     """
     validate(config)
     device = elsewhere or choose_device(config.device).type
-    config, notes = replace(config, device=device), []  # pyright: ignore[reportArgumentType]  # cpu or cuda
+    config = replace(config, device=device)  # pyright: ignore[reportArgumentType]  # cpu or cuda
     if config.precision == "bf16" and device == "cpu":
         raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
     from echelon.algorithms import complete
     from echelon.training.trainer import make_layout, make_plan
 
-    config = complete(config)
-    if fit_envs:
-        for fit in (_fit_to_device, _fit_to_networks):
-            config, note = fit(config)
-            notes += [note] if note else []
-    if note := _few_environments(config):
-        notes.append(note)
+    config, notes = _fitted(complete(config)) if fit_envs else (complete(config), [])
+    notes += _few_environments(config)
     try:  # before a run folder exists that cannot be trained
         where = "cpu" if elsewhere else ranks.device(device)
         plan = make_plan(make_layout(config, where, ranks), config)
@@ -77,17 +72,15 @@ def resolve(
     return Resolved(config, plan, tuple(notes))
 
 
-def _few_environments(config: TrainConfig) -> str:
+def _few_environments(config: TrainConfig) -> list[str]:
     """Advice where an ensemble is split into parts too small to learn from."""
     from echelon.algorithms import find
 
     policies, each = config.num_policies, config.num_envs // config.num_policies
     if policies == 1 or find(config.algo).networks(policies) > 1 or each >= FEW_ENVS:
-        return ""
-    return (
-        f"{each} environments for each of {policies} policies are few for an ensemble; "
-        f"--algo ppo trains one policy, or take {FEW_ENVS * policies} environments or more"
-    )
+        return []
+    few = f"{each} environments for each of {policies} policies are few for an ensemble"
+    return [f"{few}; --algo ppo trains one policy, or take {FEW_ENVS * policies} environments or more"]
 
 
 def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
@@ -107,22 +100,17 @@ def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
     return ""
 
 
-def _fit_to_device(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """A preset sized for a GPU gets fewer environments on a CPU."""
-    if config.device != "cpu" or config.num_envs <= GPU_SIZED:
-        return config, ""
-    note = f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number"
-    return replace(config, num_envs=CPU_ENVS), note
-
-
-def _fit_to_networks(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """Networks that share nothing have equally many environments, also where the preset's number does not divide."""
+def _fitted(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
+    """Fewer environments than the preset's on a CPU if it is sized for a GPU, and equally many for each network."""
     from echelon.algorithms import find
 
+    notes: list[str] = []
+    if config.device == "cpu" and config.num_envs > GPU_SIZED:
+        notes += [f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number"]
+        config = replace(config, num_envs=CPU_ENVS)
     networks = find(config.algo).networks(config.num_policies)
-    over = config.num_envs % networks
-    if not over or config.num_envs < networks:
-        return config, ""
-    fitting = config.num_envs - over
-    note = f"{fitting} environments instead of {config.num_envs}: as many for each member"
-    return replace(config, num_envs=fitting), note
+    fitting = config.num_envs - config.num_envs % networks
+    if 0 < fitting < config.num_envs:
+        notes += [f"{fitting} environments instead of {config.num_envs}: as many for each member"]
+        config = replace(config, num_envs=fitting)
+    return config, notes

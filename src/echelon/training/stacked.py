@@ -6,7 +6,7 @@ for the rounding of larger products.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -99,32 +99,18 @@ class StackedTrainer(Trainer):
                 setattr(theirs, name, self._parts(getattr(ours, name), -1)[index])
 
     def iterate_each(self) -> list[Iteration]:
-        everything = self.iterate()
-        found: list[Iteration] = []
-        for index, run in enumerate(self.runs):
+        results = super().iterate_each()
+        for run in self.runs:
             run.iteration, run.gradient_steps = self.iteration, run.gradient_steps + run.steps_per_iteration
-            prefix, matrix = _prefix(index), everything.kl_matrix
-            metrics = {n.removeprefix(prefix): x for n, x in everything.metrics.items() if n.startswith(prefix)}
-            if matrix is not None:
-                policies = slice(index * run.layout.policies, (index + 1) * run.layout.policies)
-                matrix = [row[policies] for row in matrix[policies]]
-            found.append(Iteration(metrics, matrix))
-        return found
+        return results
 
-    def _metrics(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _metrics(self, found: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         self._share_scores()
-        metrics: dict[str, Tensor] = {}
-        for index, run in enumerate(self.runs):
-            own = run._metrics({name: self._parts(x)[index] if x.dim() else x for name, x in found.items()})
-            metrics |= {_prefix(index) + name: x for name, x in own.items()}
-        return metrics
+        parts = [{n: self._parts(x)[i] if x.dim() else x for n, x in found.items()} for i in range(len(self.runs))]
+        return [metrics for run, part in zip(self.runs, parts, strict=True) for metrics in run._metrics(part)]
 
-    def _measure(self, rollout: Rollout) -> Distances | None:
-        found = [run._measure(run.collector.rollout) for run in self.runs]
-        each = [distances for distances in found if distances is not None]
-        if not each:
-            return None
-        return _DistancesOfEach(**(vars(each[0]) | {"kl": torch.block_diag(*(one.kl for one in each))}), each=each)
+    def _measure(self, rollout: Rollout) -> list[Distances]:
+        return [distances for run in self.runs for distances in run._measure(run.collector.rollout)]
 
     def take_in(self) -> None:
         self.iteration = self.runs[0].iteration
@@ -155,20 +141,6 @@ def require_no_selection(config: TrainConfig) -> None:
             f"{config.algo} chooses between its members by itself, so its seeds cannot train side by side; train "
             "them one after another, as echelon compare does"
         )
-
-
-@dataclass
-class _DistancesOfEach(Distances):
-    """Distances of several runs: `kl` `[S·M, S·M]` is block diagonal, a block per run."""
-
-    each: Sequence[Distances] = ()
-
-    def metrics(self) -> dict[str, Tensor]:
-        return {_prefix(i) + name: x for i, one in enumerate(self.each) for name, x in one.metrics().items()}
-
-
-def _prefix(index: int) -> str:
-    return f"{index}:"
 
 
 def _join(states: Sequence[Any], algo: str) -> Any:

@@ -122,27 +122,29 @@ class Trainer:
         generators = generators_of(self.generator, env.generator)
         return Captured(run, env.device, generators, env.capturing, enabled=config.capture, mode=mode)
 
+    @property
+    def runs(self) -> "Sequence[Trainer]":
+        """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
+        return [self]
+
     def iterate(self) -> Iteration:
-        """One rollout and all updates on it. The host reads from the device once, at the end."""
+        """One iteration of a trainer with one run."""
+        (result,) = self.iterate_each()
+        return result
+
+    def iterate_each(self) -> list[Iteration]:
+        """One rollout and all updates on it: the results of each run. The host reads from the device once, at the
+        end."""
         if self._warm or not self._fuses:
             return self._iterate()
         self._warm = True
         with announced(cache_folder(), "for these sizes"):
             return self._iterate()
 
-    @property
-    def runs(self) -> "Sequence[Trainer]":
-        """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
-        return [self]
-
-    def iterate_each(self) -> list[Iteration]:
-        """One iteration, and the results of each run."""
-        return [self.iterate()]
-
     def take_in(self) -> None:
         """Take over the state of `runs` after it was loaded into them."""
 
-    def _iterate(self) -> Iteration:
+    def _iterate(self) -> list[Iteration]:
         timers = self.timers
         timers.reset()
         if self.iteration == 0:
@@ -160,11 +162,11 @@ class Trainer:
         self.gradient_steps += self.steps_per_iteration
         self.iteration += 1
         with timers("read"):
-            result = _read(names, values, distances)
+            results = _read(names, values, distances)
         if self.selection is not None:
-            result.takeovers = self.selection.after(self.iteration, result.metrics)
+            results[0].takeovers = self.selection.after(self.iteration, results[0].metrics)
         timers.settle()
-        return result
+        return results
 
     @property
     def leader(self) -> int:
@@ -191,25 +193,27 @@ class Trainer:
         )
         return Prepared(targets, drawn, metrics)
 
-    def _update(self) -> tuple[Sequence[str], Tensor]:
-        """All gradient steps on the rollout; names and values of the iteration's metrics."""
+    def _update(self) -> tuple[list[list[str]], Tensor]:
+        """All gradient steps on the rollout; names of each run's metrics, and the values of all."""
         prepared, rollout = self._prepared, self.collector.rollout
         assert prepared is not None
         found = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
         self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()}, self.ranks)
         metrics = self._metrics(found)
-        return list(metrics), self.ranks.mean(torch.stack([x.float() for x in metrics.values()]))
+        values = [x.float() for run in metrics for x in run.values()]
+        return [list(run) for run in metrics], self.ranks.mean(torch.stack(values))
 
-    def _metrics(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The iteration's metrics, 0-d each. `found` are those of the update, `[G]` or 0-d."""
+    def _metrics(self, found: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """The iteration's metrics of each run, 0-d each. `found` are those of the update, `[G]` or 0-d."""
         scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
-        return self.update.summary(found) | scores | self._policy_metrics()
+        return [self.update.summary(found) | scores | self._policy_metrics()]
 
-    def _measure(self, rollout: Rollout) -> Distances | None:
+    def _measure(self, rollout: Rollout) -> list[Distances]:
+        """Distances between the policies of each run; none in most iterations."""
         every = self.config.diagnostics.every
         if self.layout.policies == 1 or not every or self.iteration % every:
-            return None
-        return measure(self.model, rollout, self.layout, self.config.diagnostics.states, self.config.update)
+            return []
+        return [measure(self.model, rollout, self.layout, self.config.diagnostics.states, self.config.update)]
 
     @torch.no_grad()
     def _policy_metrics(self) -> dict[str, Tensor]:
@@ -320,14 +324,15 @@ def _only(source: Source) -> torch.Generator:
     return generator
 
 
-def _read(names: Sequence[str], values: Tensor, distances: Distances | None) -> Iteration:
-    """Read metrics and distances from the device in one transfer."""
-    if distances is None:
-        return Iteration(dict(zip(names, values.tolist(), strict=True)), None)
-    more = distances.metrics()
-    names, size = [*names, *more], distances.kl.shape[0]
-    parts = (values, *(x.float()[None] for x in more.values()), distances.kl.float().flatten())
-    numbers = torch.cat(parts).tolist()
-    matrix = numbers[len(names) :]
-    rows = [matrix[i * size : (i + 1) * size] for i in range(size)]
-    return Iteration(dict(zip(names, numbers[: len(names)], strict=True)), rows)
+def _read(names: Sequence[Sequence[str]], values: Tensor, distances: Sequence[Distances]) -> list[Iteration]:
+    """Read metrics and distances of all runs from the device in one transfer."""
+    measured, parts = [one.metrics() for one in distances], [values]
+    for one, more in zip(distances, measured, strict=True):
+        parts += [*(x.float()[None] for x in more.values()), one.kl.float().flatten()]
+    numbers = iter((torch.cat(parts) if distances else values).tolist())
+    results = [Iteration({name: next(numbers) for name in run}, None) for run in names]
+    for result, one, more in zip(results, distances, measured, strict=bool(distances)):
+        result.metrics |= {name: next(numbers) for name in more}
+        size = range(one.kl.shape[0])
+        result.kl_matrix = [[next(numbers) for _ in size] for _ in size]
+    return results
