@@ -185,7 +185,7 @@ def check_plan(plan: Plan, drawn: Tensor) -> None:
 
 def test_what_no_plan_can_be_made_of_is_one_sentence() -> None:
     beyond = Group("beyond", lambda policies: [(0, policies)])
-    with pytest.raises(UserError, match="one is drawn need equally many environments, not 2, 4"):
+    with pytest.raises(UserError, match="one is drawn need equal numbers of environments, not 2, 4"):
         Plan(Layout(8, 3, sizes=(2, 2, 4)), 4, 1, GROUPS["sapg"], minibatches=2)
     for groups, sentence in (
         ((PULL, BORROWS), "groups that train the critic must come before"),
@@ -201,7 +201,7 @@ def test_vectors_without_a_reader_are_one_sentence() -> None:
     for name, values, sentence in (
         ("clipp", [0.1, 0.2, 0.3], "clipp cannot differ between policies; what can is discount"),
         ("horizon", [8, 8, 8], "horizon cannot differ between policies"),
-        ("clip", [0.1, 0.2], r"clip of 3 policies is a vector of as many, not \[2\]"),
+        ("clip", [0.1, 0.2], r"clip must be a vector of 3 numbers, one per policy, not \[2\]"),
     ):
         with pytest.raises(UserError, match=sentence):
             Settings(UpdateConfig(), Layout(6, 3), {name: torch.tensor(values)})

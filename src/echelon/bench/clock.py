@@ -1,4 +1,4 @@
-"""How long a piece of device work takes, alone."""
+"""Time a piece of device work by itself."""
 
 import statistics
 import time

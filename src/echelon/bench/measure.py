@@ -1,8 +1,8 @@
 """Measure an iteration as a whole, then its parts alone, on the data of the last rollout.
 
 A part inside a graph cannot be timed from outside. So physics, the task, the policy, and the pieces of a gradient step
-are run once more by themselves, as graphs of their own; what a whole has beyond its measured parts is its rest. Parts
-that run alone find other things in the caches than they do in company, so a rest can be a little off.
+are run once more by themselves, as graphs of their own; the remainder of a whole is listed as its rest. Parts that run
+alone find other data in the caches, so a rest can be slightly off.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class Bench:
     iteration: float
     parts: dict[str, float]
     physics_rate: float | None
-    """Control steps per second if there were nothing but the rollout's physics; None where there is none."""
+    """Control steps per second of the rollout's physics alone; None without an engine."""
     memory: int | None
     """Bytes on the device; None on a CPU."""
     synchronisations: int | None
@@ -78,7 +78,7 @@ class Bench:
 
 
 def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) -> Bench:
-    """Train for some iterations and measure. Nothing of it is kept."""
+    """Train for some iterations and measure. Nothing is saved."""
     set_up_torch(config)
     device = ranks.device(choose_device(config.device).type)
     ranks.connect(device)
@@ -108,7 +108,7 @@ def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) 
 
 
 def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tuple[float, dict[str, float]]:
-    """Medians of whole iterations, as the host sees them, and of their parts, as the device does."""
+    """Median of whole iterations by the host's clock, and of their parts by the device's."""
     whole: list[float] = []
     parts: dict[str, list[float]] = {}
     for number in range(iterations):
@@ -185,7 +185,7 @@ def _reporting(trainer: Trainer, clock: Clock) -> dict[str, float]:
 
 
 def _with_rests(parts: dict[str, float]) -> dict[str, float]:
-    """Every whole is followed by its parts, the largest first, and by what they leave over."""
+    """List every whole before its parts, the largest first, and their remainder."""
     result: dict[str, float] = {}
     names = {"collect": "storage and scores", "update": "shuffling, KL and metrics"}
     for name in (name for name in parts if "/" not in name):

@@ -1,4 +1,4 @@
-"""A rollout's physics, without what else a rollout does."""
+"""The physics of a rollout alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +10,8 @@ from torch import Tensor
 def physics_of(env: Any, actions: Tensor) -> Callable[[], None]:
     """Make the environments' next steps with `actions [H, N, A]`, and return a function that repeats their physics.
 
-    It begins in the same states and sets the same controls. So it has the contacts that a rollout has: left to
-    themselves, simulations come to rest, and rest is cheaper.
+    It starts from the same states and sets the same controls, so it has the contacts of a rollout: simulations left to
+    themselves come to rest, which is cheaper.
     """
     engine, controls = env.engine, []
     qpos, qvel = engine.qpos.clone(), engine.qvel.clone()

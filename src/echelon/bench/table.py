@@ -1,4 +1,4 @@
-"""A bench for people, and for programs."""
+"""The results of a bench as a table and as JSON."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from echelon.console.wording import count
 
 
 def table(found: Bench) -> str:
-    """Lines of text: milliseconds, share of the iteration, and the rate if there were nothing but this part."""
+    """Lines of text: milliseconds, share of the iteration, and the rate of this part alone."""
     rows = [_row(name, value, found) for name, value in {**found.parts, "iteration": found.iteration}.items()]
     lines = [text_table(rows, ("", "ms", "share", "steps/s"), right=(1, 2, 3))]
     if found.physics_rate is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, SIGUSR1 and a terminal that hangs up end a run between two iterations, so that nothing is lost."""
+"""End a run between two iterations on Ctrl-C, SIGTERM, SIGUSR1 or a terminal that hangs up, so that it is saved."""
 
 import signal
 import threading
@@ -33,7 +33,7 @@ class Interrupt:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until this is left: what ends now need not be interrupted
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until exit: the run is already ending
             raise KeyboardInterrupt
         if not self.asked:
             self.requeue = number in REQUEUE

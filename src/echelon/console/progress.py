@@ -18,7 +18,7 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_columns
 
 PACE_ITERATIONS = 30
-"""Iterations the time left is estimated from: enough to be calm, few enough to forget the first, slow ones."""
+"""Iterations the time left is estimated from: enough to be steady, few enough to forget the slow first ones."""
 SPARK_WIDTH = 32
 LABEL, VALUE, DIM = "cyan", "bold", "bright_black"
 
@@ -45,9 +45,9 @@ class RunProgress:
         self._marks = deque([(clock(), first_iteration)], maxlen=PACE_ITERATIONS)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Take in one iteration."""
+        """Add one iteration."""
         if len(self._marks) == 2 and self._marks[0][1] == self._first:
-            self._marks.popleft()  # the first iteration compiles kernels, so its time says nothing
+            self._marks.popleft()  # the first iteration compiles kernels, so its time does not count
         self.metrics = dict(metrics)
         self.done = int(metrics.get("iteration", self.done + 1))
         self._marks.append((self._clock(), self.done))
@@ -64,7 +64,7 @@ class RunProgress:
         return (end - start) / (done - before) * max(0, self.total - done) if done > before else math.nan
 
     def headline(self) -> str:
-        """Name what is trained, and where."""
+        """Name the task, the method and the run folder."""
         config = self.config
         return (
             f"{config.task}, {config.method}, {policies(config.num_policies)}, {config.num_envs} environments, "

@@ -1,4 +1,4 @@
-"""Tables of the commands, and the line that shows what is being measured."""
+"""Tables of the commands, and their progress line."""
 
 import shutil
 import sys

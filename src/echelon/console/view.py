@@ -17,7 +17,7 @@ from echelon.runs.folder import RunFolder
 
 
 class View:
-    """Shows a run, or anything else that says where it stands, with messages in between."""
+    """Shows the progress of a run or a grid, with messages in between."""
 
     closed = False
     """Whether its output, a pipe or a terminal, is gone."""
@@ -30,20 +30,20 @@ class View:
         self.show(self._run.headline(), self._run.line, self._run.panel)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Take in an iteration of the run. Any metric may be missing or NaN."""
+        """Show the metrics of an iteration. Any may be missing or NaN."""
         if self._run is not None:
             first = not self._run.metrics
             self._run.update(metrics)
             self.tick(now=first or self._run.done >= self._run.total)
 
     def show(self, headline: str, line: Callable[[], str], panel: Callable[[], RenderableType]) -> None:
-        """Show where something stands, as a line or as a panel, until `stop`."""
+        """Show progress as a line or as a panel, until `stop`."""
 
     def tick(self, now: bool = False) -> None:
-        """Notice that what is shown has changed; `now` shows it even if a line was just written."""
+        """Update what is shown; `now` writes a line even if one was just written."""
 
     def message(self, text: str) -> None:
-        """Print something a person should read."""
+        """Print a message."""
 
     def stop(self) -> None:
         """Show the last state, and nothing after it. May be called more than once."""

@@ -8,7 +8,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `3 min 12 s`, `2 h 05 min`, `1 d 04 h`; a dash when it is not known."""
+    """`45 s`, `3 min 12 s`, `2 h 05 min`, `1 d 04 h`; a dash if unknown."""
     if not math.isfinite(seconds) or seconds < 0:
         return "-"
     total = round(seconds)
@@ -42,7 +42,7 @@ def count(number: float) -> str:
 
 
 def figure(number: float) -> str:
-    """Three digits that matter, four from a hundred on, without an exponent where one can read it without."""
+    """Three significant digits, four from a hundred on; an exponent only for very large and very small numbers."""
     if not math.isfinite(number):
         return "-"
     size = abs(number)
@@ -56,7 +56,7 @@ def figure(number: float) -> str:
 
 
 def pair(mean: float, deviation: float) -> str:
-    """`79,374 ± 1`: both to the same decimals, three digits of the larger that matter, four from a hundred on."""
+    """`79,374 ± 1`: both to the same decimals, three significant digits of the larger, four from a hundred on."""
     if not math.isfinite(mean):
         return "–"
     size = max(abs(mean), deviation if math.isfinite(deviation) else 0.0)

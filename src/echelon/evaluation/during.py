@@ -14,20 +14,20 @@ from echelon.runs.json_lines import jsonable
 class evaluate_every:
     """Score every policy each `every` iterations and at the end, in environments of its own.
 
-    What was found is added to `evaluations.jsonl` of the run, the last also in `evaluation.json`; the leader's return,
-    acting at its mean, is among the metrics that follow as `evaluated/leader`.
+    Results are appended to the run's `evaluations.jsonl`, the last also written to `evaluation.json`. The leader's
+    return with deterministic actions is logged as `evaluated/leader`.
     """
 
     def __init__(self, every: int, num_envs: int = 32, seed: int = 1000) -> None:
         self.every, self.num_envs, self.seed = every, num_envs, seed
 
     def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
-        """Open the newest checkpoint."""
+        """Score the newest checkpoint."""
         found = evaluate(folder, self.num_envs, self.seed, folder.config.device, "newest", make_env)
         write_scores(found, folder.evaluation)
         file = folder.path / "evaluations.jsonl"
         lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        lines = [line for line in lines if line["iteration"] < found.iteration]  # a resumed run may come back to one
+        lines = [line for line in lines if line["iteration"] < found.iteration]  # a resumed run may repeat one
         lines.append(jsonable(dataclasses.asdict(found)))
         replace_durably(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
         return {"evaluated/leader": found.scores[found.leader].return_mean}

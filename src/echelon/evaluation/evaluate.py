@@ -67,8 +67,11 @@ def evaluate(
     checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> Evaluation:
-    """One episode in each of `num_envs` environments per policy, acting both ways. All meet the same starts: each has
-    environments of its own, made with the same seed, or its block of one batch in which the same happens by chance."""
+    """Score one episode in each of `num_envs` environments per policy, with deterministic and with sampled actions.
+
+    All policies start from the same states: each has environments of its own, made with the same seed, or a block of
+    one batch in which every block draws the same random numbers.
+    """
     require("num_envs", num_envs, COUNT.up_to(10**6))
     trained, where = Trained.load(run, checkpoint, make_env), choose_device(device)
     config = trained.config
@@ -113,7 +116,7 @@ def side_by_side(trained: Trained, num_envs: int, device: torch.device, seed: in
 
 
 def _noise(env: Env, seed: int, rows: int | None = None) -> Callable[[], Tensor]:
-    """Standard deviations by which actions are to differ from their means, `[rows, A]` for every step."""
+    """Draws noise of actions in standard deviations, `[rows, A]` per step."""
     generator = torch.Generator(env.device).manual_seed(seed)
     shape = (env.num_envs if rows is None else rows, env.action_dim)
     return lambda: torch.randn(shape, generator=generator, device=env.device)

@@ -14,7 +14,7 @@ from echelon.runs.json_lines import jsonable
 
 
 def score_table(evaluation: Evaluation) -> Table:
-    """A row per policy and way of acting; the leader, whose row matters, is bold."""
+    """A row per policy and way of acting; the leader is bold."""
     extras = list(dict.fromkeys(name for score in evaluation.scores for name in score.extra))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="cyan")
     table.add_column("policy", no_wrap=True)
@@ -37,7 +37,7 @@ def headline(evaluation: Evaluation) -> str:
 
 
 def write_scores(evaluation: Evaluation, path: Path) -> None:
-    """The evaluation as JSON; figures that are not finite become null."""
+    """Write the evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(path, json.dumps(jsonable(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to the policies in it: the one way for evaluating, viewing and exporting."""
+"""From a checkpoint to the policies in it: shared by evaluating, viewing and exporting."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,7 +14,7 @@ from echelon.rollout.trajectory import Trajectory
 
 
 def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothing: float | Tensor) -> Tensor:
-    """Generalised advantage estimate `[T, n]`; discount and smoothing may be one of each environment, `[n]`.
+    """Generalised advantage estimate `[T, n]`; discount and smoothing may be per environment, `[n]`.
 
     δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γτ A_{t+1}, each cut where an episode ends.
     """
@@ -38,8 +38,8 @@ def off_policy_gae(
 ) -> Tensor:
     """GAE on rows of another policy `[T, n]`: A_t = δ_t + γτ·min(1, r_{t+1})·A_{t+1}.
 
-    `log_ratio` is log π_borrower - log π_collector `[T, n]`. What follows a step counts as far as the borrower would
-    have gone on like that: one-step TD where it never would, GAE where it always would. It is Retrace (Munos et al.
+    `log_ratio` is log π_borrower - log π_collector `[T, n]`. Later steps count as far as the borrower would
+    have taken the same actions: one-step TD if it never would, GAE if it always would. It is Retrace (Munos et al.
     2016) with states' values.
     """
     live = trajectory.live

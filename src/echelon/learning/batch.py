@@ -1,4 +1,4 @@
-"""What a loss is computed from: one minibatch of evaluations, and the networks' output for them."""
+"""The input of a loss: one minibatch of evaluations, and the networks' output for them."""
 
 from dataclasses import dataclass, replace
 
@@ -35,7 +35,7 @@ class Batch:
     log_prob: Tensor
     """Under the learning policy, with gradient."""
     leader_log_prob: Tensor | None = None
-    """Of own rows under the leader of their network, without gradient; only where the algorithm asks for it."""
+    """Log-probability of own rows under their network's leader, without gradient; only if the algorithm reads it."""
 
     def detached(self) -> "Batch":
         """The same numbers without gradient."""
@@ -53,11 +53,11 @@ class Batch:
 
     @property
     def ranks(self) -> Ranks:
-        """For a loss that is no sum over rows: all ranks' minibatches together are one."""
+        """Needed by losses that are not sums over rows: statistics run over the minibatches of all ranks."""
         return self.plan.layout.ranks
 
     def columns(self, group: str) -> slice:
-        """A group's evaluations; none where nobody learns from anybody."""
+        """A group's evaluations; none if it has no pairs."""
         return self.plan.columns.get(group, slice(0, 0))
 
     @property
@@ -75,7 +75,7 @@ class Batch:
         return self.log_prob - self.old_log_prob
 
     def setting(self, name: str, columns: slice) -> float | Tensor:
-        """A number, or one for each of some evaluations `[G, n]`, by their learning policy."""
+        """A number, or one per evaluation in `columns` `[G, n]`, by its learning policy."""
         return self.settings.at(name, self.policy_id[:, columns], self.log_prob.dtype)
 
 

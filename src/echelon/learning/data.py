@@ -20,7 +20,7 @@ from echelon.rollout.layout import LEADER
 
 @dataclass
 class Gathered:
-    """What a minibatch takes out of the tables: of its n units, then of its B evaluations."""
+    """A minibatch's rows of the tables: of its n units, then of its B evaluations."""
 
     obs: Groups
     """`[L, G·n, D]` each, raw."""
@@ -33,7 +33,7 @@ class Gathered:
     log_prob: Tensor
     """`[L, G·n]`"""
     advantage: Tensor
-    """`[L, G, B]`, and so the rest."""
+    """`[L, G, B]`, as are the following."""
     returns: Tensor
     value: Tensor
     centre: Tensor
@@ -66,7 +66,7 @@ class Data:
         return table(rollout.mean), table(log_std)
 
     def gather(self, minibatch: Minibatch) -> Gathered:
-        """A minibatch's rows, each once, and what belongs to its evaluations."""
+        """Gather a minibatch's rows, each once, and the targets of its evaluations."""
         rows = self.plan.rows(minibatch.unit)
         return Gathered(
             obs={name: take_rows(x, rows) for name, x in self.obs.items()},

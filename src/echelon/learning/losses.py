@@ -1,4 +1,4 @@
-"""Loss terms per row. Pure functions of `[...]` tensors; averaging and weighting is the algorithms' business."""
+"""Loss terms per row. Pure functions of `[...]` tensors; algorithms average and weight them."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 SOFT_BOUND = 1.1
 """Action means may leave [-1, 1] by a tenth before they are pushed back."""
 LOG_RATIO_LIMIT = 20.0
-"""A row this unlikely under its collector says nothing; beyond it one row could make the whole gradient overflow."""
+"""Limit of |log ratio|: beyond it, one row could make the whole gradient overflow."""
 
 
 def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float | Tensor, centre: Tensor | float = 1.0) -> Tensor:

@@ -12,12 +12,12 @@ from echelon.models import gaussian
 
 @dataclass
 class ActorLoss:
-    """What an algorithm makes of a batch."""
+    """An algorithm's loss of a batch."""
 
     terms: dict[str, Tensor]
     """Loss by group: each a sum `[G]` over that group's rows of a network, weights included."""
     metrics: dict[str, Tensor] = field(default_factory=dict)
-    """`[G]` tensors worth logging."""
+    """`[G]` tensors to log."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ class Adam:
     kernel does the stepping, or with `fuse`, where there is a compiler, all of it is compiled: that kernel gives 65,536
     numbers to each multiprocessor, so with a network of this size most have nothing to do.
 
-    Of several ranks, each has the gradient of its own rows, and all step down the mean of them.
+    Each rank computes the gradient of its own rows, and all step down the mean.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Adam:
         slices, length = aligned_slices(p[0].numel() for p in self._parameters)
         self.flat = first.new_zeros(self.networks, length)
         self._exchanged = self.flat.new_zeros(self.flat.numel() + self.networks)
-        """The gradient, and room for a number of each network that ranks exchange with it."""
+        """The gradient, and room for a number per network that ranks exchange with it."""
         self.gradient = self._exchanged[: -self.networks].view_as(self.flat)
         self._gradients: list[Tensor] = []
         for p, place in zip(self._parameters, slices, strict=True):
@@ -45,29 +45,29 @@ class Adam:
             p.grad = self.gradient[:, place].unflatten(1, p.shape[1:])
             self._gradients.append(p.grad)
         self.rate = torch.full((self.networks,), rate, device=self.flat.device, dtype=self.flat.dtype)
-        # Made here, so that loading can be in place: a CUDA graph may know them.
+        # Made here, so that loading is in place: a CUDA graph may hold their addresses.
         self.steps = torch.zeros(self.networks, device=self.flat.device)
         self.mean, self.square = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.descend = fused(self._descend, self.flat.device, enabled=fuse)
 
     def step(self, loss: Tensor, clip_norm: float | Tensor = math.inf, active: Tensor | None = None) -> Tensor:
-        """One step of every network down its gradient of `loss`, its global norm clipped to `clip_norm`, a number or
-        one of each; returns the norms `[G]` before clipping. Networks that are not `active` `[G]` stay as they are."""
+        """Step every network down its gradient of `loss`, its global norm clipped to `clip_norm`, one number or `[G]`;
+        returns the norms `[G]` before clipping. Networks that are not `active` `[G]` do not change."""
         self.backward(loss)
         self.ranks.mean_(self._exchanged)
         return self.descend(clip_norm, active)
 
     def backward(self, loss: Tensor) -> None:
-        """The gradient of `loss`, and of nothing before it."""
+        """Overwrite the stored gradients with those of `loss`; nothing accumulates."""
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         torch._foreach_copy_(self._gradients, gradients)  # pyright: ignore[reportPrivateImportUsage]
 
     def exchange(self, rider: Tensor) -> Tensor:
-        """Replace the gradient by the mean of all ranks'; returns that of `rider` `[G]`, which goes with it."""
+        """Replace the gradient by the mean over ranks; returns the mean of `rider` `[G]`, sent in the same buffer."""
         return self.ranks.mean_with(self._exchanged, rider)
 
     def _descend(self, clip_norm: float | Tensor = math.inf, active: Tensor | None = None) -> Tensor:
-        """One step down the gradient that is there."""
+        """Step down the stored gradient."""
         norm = torch.linalg.vector_norm(self.gradient, dim=1)
         limit = clip_norm.to(norm.dtype) if isinstance(clip_norm, Tensor) else clip_norm
         # Not in place: the padding between parameters stays zero, also where a gradient is not finite.
@@ -80,7 +80,7 @@ class Adam:
         return norm
 
     def _step_one(self, network: int, gradient: Tensor, active: Tensor | None) -> None:
-        """By PyTorch's kernel. It skips a step, without the host looking, where it is told of an overflow."""
+        """Step by PyTorch's fused kernel, which skips inactive networks on the device, via its `found_inf`."""
         adam(
             [self.flat[network]],
             [gradient],
@@ -100,7 +100,7 @@ class Adam:
         )
 
     def _step_all(self, gradient: Tensor, active: Tensor | None) -> None:
-        """The same of all networks at once, to be compiled. Like the kernel, it corrects for the count in float64."""
+        """The same for all networks at once, to be compiled. Like the kernel, it corrects biases in float64."""
         steps = self.steps + 1
         first, second = (1 - beta ** steps.double() for beta in BETAS)
         rate, root = ((self.rate / first).to(gradient.dtype), second.sqrt().to(gradient.dtype))
@@ -112,12 +112,12 @@ class Adam:
             x.copy_(new if going is None else torch.where(going, new, x))
 
     def copy(self, donor: int, network: int) -> None:
-        """A network goes on with another's moments; its rate is a hyperparameter and stays."""
+        """Copy the donor's moments to a network; its rate is a hyperparameter and stays."""
         for x in (self.mean, self.square, self.steps):
             x[network].copy_(x[donor])
 
     def state_dict(self) -> State:
-        """The rates, the step counts and both moments. PyTorch's own would come back with a rate that is not ours."""
+        """Rates, step counts and both moments. Not PyTorch's own, whose rate is not the one in use."""
         return {"rate": self.rate, "steps": self.steps, "mean": self.mean, "square": self.square}
 
     def load_state_dict(self, state: Any) -> None:

@@ -37,7 +37,7 @@ from echelon.models.sharing import DRAWN, Blocks, Pair, Sharing
 from echelon.rollout.layout import LEADER, Layout
 
 Pairs = Callable[[int], Sequence[Pair]]
-"""Who learns from whom among so many policies, by their numbers; the source may be `DRAWN`."""
+"""From the number of policies to pairs (learner, source), by policy number; the source may be `DRAWN`."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Group:
     trains_critic: bool = True
     """Whether critic, bounds and entropy learn from them too; groups that do come first."""
     part: Callable[[int], int] = lambda policies: 1
-    """Each source lends one part in so many of its units, others in every minibatch."""
+    """1/part of each source's units is lent per minibatch, a different subset each time."""
 
 
 OWN = Group("own", lambda policies: ())
 
 
 def leader_from_one_follower(policies: int) -> Sequence[Pair]:
-    """The leader learns from a follower that is drawn anew in every iteration."""
+    """The leader learns from one follower, drawn in every iteration."""
     return [(LEADER, DRAWN)] if policies > 1 else ()
 
 
@@ -149,7 +149,7 @@ class Plan:
         """`[G, B]` the learner of each evaluation of a minibatch: the same in every one."""
 
     def _check_pairs(self, kinds: Sequence[tuple[Group, Sequence[Pair]]]) -> None:
-        """Raise a `UserError` for groups that no plan can be made of."""
+        """Raise a `UserError` for groups that cannot form a plan."""
         policies = range(self.layout.each)
         for group, pairs in kinds:
             if [other.name for other in (OWN, *(each for each, _ in kinds))].count(group.name) > 1:
@@ -166,18 +166,18 @@ class Plan:
         draws = any(source == DRAWN for _, pairs in kinds for _, source in pairs)
         if draws and len(set(self.layout.sizes[1:])) > 1:
             raise UserError(
-                "followers of which one is drawn need equally many environments, not "
+                "followers of which one is drawn need equal numbers of environments, not "
                 f"{', '.join(map(str, self.layout.sizes[1:]))}"
             )
 
     def _count(self, sizes: Sequence[int]) -> int:
-        """Minibatches, for policies with so many environments."""
+        """Number of minibatches, for policies with `sizes` environments."""
         if isinstance(self._wanted, int):
             return self._wanted
         each = self.layout.each
         lent = sum(_of_source(sizes, source) / group.part(each) for group, (_, source) in self._asked)
         rows = self.chunks * (sum(sizes) + lent) * self.length / sum(sizes)
-        return max(1, int(rows / self._wanted + 1e-9))  # a rounding error must not cost one
+        return max(1, int(rows / self._wanted + 1e-9))  # tolerate rounding
 
     @property
     def _divides(self) -> bool:
@@ -187,7 +187,7 @@ class Plan:
         layout, ranks = self.layout, self.layout.ranks.size
         if self._divides:
             return
-        count = self._count([1] * layout.each)  # of blocks that are even, however large
+        count = self._count([1] * layout.each)  # for blocks of equal size
         step = layout.policies * (count // math.gcd(count, self.chunks)) * ranks
         total = layout.num_envs * ranks
         below = total // step * step

@@ -1,4 +1,4 @@
-"""Numbers of the update, each the same for all policies or a vector over them that lives on the device."""
+"""Settings of the update: each is one number for all policies, or a vector over them on the device."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,7 +12,7 @@ from echelon.rollout.layout import Layout
 
 BY_POLICY = ("discount", "gae_lambda", "clip", "critic_coef", "bounds_coef", "entropy_coef")
 BY_NETWORK = ("learning_rate", "mini_epochs", "grad_norm", "kl_threshold")
-"""What may be a vector: of policies, or of networks, whose first policy's then counts."""
+"""Settings that may be vectors: over policies, or over networks by the value of their first policy."""
 
 
 class Settings:
@@ -33,14 +33,14 @@ class Settings:
                 raise UserError(f"{name} cannot differ between policies; what can is {known}")
             if vector.shape != (layout.policies,):
                 raise UserError(
-                    f"{name} of {layout.policies} policies is a vector of as many, not {list(vector.shape)}"
+                    f"{name} must be a vector of {layout.policies} numbers, one per policy, not {list(vector.shape)}"
                 )
 
     def at(self, name: str, policy_id: Tensor, dtype: torch.dtype) -> float | Tensor:
         """The setting of each of some policies, in the shape of their ids.
 
-        A number stays a number, and the only element of a vector a number of its own precision: as a column of float32
-        it would be another number.
+        A number stays a Python number, and a vector of one element stays float64: rounded to float32 it would be
+        another number.
         """
         if name not in self.vectors:
             return self.numbers[name]
@@ -50,7 +50,7 @@ class Settings:
         return vector.to(dtype).index_select(0, policy_id.flatten()).view_as(policy_id)
 
     def of_networks(self, name: str) -> float | Tensor:
-        """A number, or one of each network `[G]`: that of its first policy."""
+        """A number, or one per network `[G]`: that of its first policy."""
         if name not in self.vectors:
             return self.numbers[name]
         return self.vectors[name].view(self.layout.networks, self.layout.each)[:, 0]

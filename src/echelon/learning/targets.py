@@ -33,7 +33,7 @@ class Targets:
 
 @dataclass
 class _Rows:
-    """What a policy makes of some environments' rows, before any update; `[T, n]` each."""
+    """A policy's values and targets on some environments' rows, before any update; `[T, n]` each."""
 
     value: Tensor
     advantage: Tensor
@@ -51,7 +51,7 @@ def compute_targets(
     settings: Settings,
     ensemble: EnsembleConfig,
 ) -> Targets:
-    """Raw (unnormalised) targets. `extra_reward` `[T, N]` is added to the rewards of own rows only."""
+    """Compute raw (unnormalised) targets. `extra_reward` `[T, N]` is added to the rewards of own rows only."""
     trajectory = rollout.trajectory
     if extra_reward is not None:
         trajectory = replace(trajectory, reward=trajectory.reward + extra_reward)
@@ -72,11 +72,11 @@ def compute_targets(
 def _borrow(
     plan: Plan, rollout: Rollout, model: ActorCritic, drawn: Tensor, settings: Settings, ensemble: EnsembleConfig
 ) -> Sequence[_Rows]:
-    """For each pair the source's rows under the learner, by the rewards of the environment alone.
+    """Evaluate each pair: the source's rows under the learner, with the environment's rewards only.
 
-    A recurrent network takes a single step from the collector's stored state at every row; nothing is unrolled anew.
-    What a time limit cut off is worth what the collector thought of it: V(final_obs) under the learner would take
-    another pass, for one row in some hundreds.
+    A recurrent network takes a single step from the collector's stored state at every row; nothing is unrolled.
+    Rows that a time limit cut keep the collector's V(final_obs): under the learner it would take another pass, for one
+    row in hundreds.
     """
     results: dict[Pair, _Rows] = {}
     for source in {block.source: None for block in plan.pairs}:

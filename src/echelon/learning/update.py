@@ -23,10 +23,9 @@ from echelon.rollout.buffer import Rollout
 
 
 class Update:
-    """Owns the optimizer, whose rates the KL rule moves without the host looking.
+    """Owns the optimizer, whose rates the KL rule moves on the device.
 
-    Networks with fewer mini-epochs than others sit out the last passes: everything is computed, and nothing of theirs
-    moves.
+    Networks with fewer mini-epochs than others skip the last passes: everything is computed, but they do not change.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Update:
         return self._means(names, torch.stack(steps), torch.stack(taken) if taken else None)
 
     def data(self, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
-        """What minibatches are taken from. Values and returns are in the critic's units already."""
+        """The tables that minibatches index. Values and returns are in the critic's units already."""
         advantage = normalise_advantages(self.plan, targets.advantage, self.config.ensemble.advantage_scope)
         return Data(self.plan, rollout, replace(targets, advantage=advantage), drawn, self.model, self.settings)
 
@@ -91,7 +90,7 @@ class Update:
         return dict(zip(names, means.unbind(), strict=True)) | {"lr": self.optimizer.rate.clone()}
 
     def summary(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """0-d metrics of the run: the mean over its networks, and of several networks a few of each."""
+        """0-d metrics of the run: the mean over its networks and, if there are several, a few per network."""
         each = {name: found[name] for name in ("kl/own", "grad_norm")} if self.plan.layout.networks > 1 else {}
         by_network = {f"{name}/policy_{i}": x for name, values in each.items() for i, x in enumerate(values)}
         return {name: x.mean() for name, x in found.items()} | by_network
@@ -107,7 +106,7 @@ class Update:
         self.optimizer.backward(loss.total.sum())
         with torch.no_grad():
             distances = self._measure(data, minibatch, batch)
-            # Ranks exchange their gradients and what their rates follow at once.
+            # Ranks exchange gradients and the KL of the rate rule at once.
             kl = self.optimizer.exchange(distances["kl/rate"])
             norm = self.optimizer.descend(self.settings.of_networks("grad_norm"), active)
             self.model.bound_sigma()
@@ -119,7 +118,7 @@ class Update:
     def _evaluate(self, data: Data, gathered: Gathered) -> tuple[Batch, Loss]:
         """Forward pass and loss of a minibatch.
 
-        Only the total has a gradient: of anything else that had one, a compiled backward pass would add up zeros.
+        Only the total has a gradient: for any other output, a compiled backward pass would add up zeros.
         """
         batch = data.evaluate(gathered, self.reads_leader)
         loss = self.loss(batch)
@@ -147,6 +146,6 @@ class Update:
         return torch.stack([(x.reshape(optimizer.networks, -1).abs() <= MAX_STATISTIC).all(1) for x in parts]).all(0)
 
     def copy(self, donor: int, network: int) -> None:
-        """A network goes on as a copy of another: weights, statistics and the optimizer's moments."""
+        """Overwrite a network with a copy of the donor: weights, statistics and the optimizer's moments."""
         self.model.copy(donor, network)
         self.optimizer.copy(donor, network)

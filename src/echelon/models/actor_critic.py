@@ -22,7 +22,7 @@ from echelon.models.trunk import Trunk
 from echelon.ranks import ALONE, Ranks
 
 HEAD_ALIGNMENT = 4
-"""Columns to whose multiple both heads together are padded: rows of 16 bytes, which products on CUDA want."""
+"""The fused head is padded to a multiple of 4 columns: CUDA GEMMs want rows of 16 bytes."""
 
 
 @dataclass
@@ -65,15 +65,15 @@ class ActorCritic(nn.Module):
 
     Policies of a network share every layer and differ by a learned vector φ and a free log sigma each. Actor and critic
     share the trunk, hence the value is conditioned on the policy too. When the environment offers `critic`
-    observations, the critic gets a trunk of its own on those. Images, and whatever a network of one's own makes of
-    observations, come before the actor's trunk (`encoder.py`). Networks share nothing: every parameter and statistic
+    observations, the critic gets a trunk of its own on those. Images, and observations for a user's own network, are
+    encoded before the actor's trunk (`encoder.py`). Networks share nothing: every parameter and statistic
     has a leading dimension G, and rows of data lie network by network.
 
     The recurrent state is one `[N, S]` tensor (hidden and cell of each trunk side by side), of width 0 without an LSTM,
-    so nothing else has to ask which it is.
+    so callers need no special case.
 
     With `bf16`, trunks compute in bfloat16 from weights that stay float32. Normalisers, heads, log sigma and the
-    recurrent state are float32 in any case, and so is all that is made of them.
+    recurrent state are always float32, as is all that is computed from them.
     """
 
     def __init__(
@@ -125,18 +125,18 @@ class ActorCritic(nn.Module):
         return self.log_sigma.flatten(0, 1)
 
     def bound_sigma(self) -> None:
-        """No sigma beyond `max_sigma`: after every optimizer step, because an entropy bonus would raise it for ever."""
+        """Clamp sigma to `max_sigma` after every optimizer step: an entropy bonus would raise it without end."""
         if self.max_sigma is not None:
             self.log_sigma.data.clamp_(max=math.log(self.max_sigma))
 
     @torch.no_grad()
     def copy(self, donor: int, network: int) -> None:
-        """A network becomes another: weights and statistics, in place."""
+        """Overwrite a network with the donor's weights and statistics, in place."""
         for x in (*self.parameters(), *self.buffers()):
             x[network].copy_(x[donor])
 
     def project(self, obs: Groups) -> Projected:
-        """The part of the first layers that no policy changes: raw observations `[L, n, D]` to `[L, n, W]`."""
+        """Compute the part of the first layers that all policies share: raw observations `[L, n, D]` to `[L, n, W]`."""
         with self._products(self.log_sigma.device):
             actor = self.actor.project(self._seen(obs))
             critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
@@ -158,7 +158,7 @@ class ActorCritic(nn.Module):
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     def evaluate(self, projected: Projected, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
-        """Run L steps of B sequences under the given policies, as many of each network.
+        """Run L steps of B sequences under the given policies, an equal number per network.
 
         policy_id `[B]`, network by network; state `[B, S]` before the first step; start `[L, B]` bool, where an episode
         begins.
@@ -184,7 +184,7 @@ class ActorCritic(nn.Module):
     def _log_std_of(self, policy_id: Tensor) -> Tensor:
         """`[B, A]`, or `[1, A]` with one policy."""
         rows = len(policy_id) // self.networks
-        if self.networks > 1 and self.log_sigma.shape[1] == 1:  # one row for all of a network: nothing to look up
+        if self.networks > 1 and self.log_sigma.shape[1] == 1:  # one row per network: nothing to look up
             return self.log_sigma.expand(-1, rows, -1).flatten(0, 1)
         return lookup(self.log_std, policy_id)
 
@@ -210,7 +210,7 @@ class ActorCritic(nn.Module):
         return self.value_norm.denormalise(value[..., None])[..., 0]
 
     def merge_observations(self, obs: Groups, ranks: Ranks = ALONE) -> None:
-        """Take observations `[T, N, D]` that all ranks collected into the normalisers. Between iterations only: see
+        """Take observations `[T, N, D]` that all ranks collected into the normalisers. Only between iterations: see
         `trainer.py`."""
         for name, normaliser in self.obs_norm.items():
             assert isinstance(normaliser, Normaliser)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHUNK = 2048
-"""Rows whose images are looked at together where no gradient is asked for: a whole rollout's would not fit."""
+"""Rows whose images are encoded together without gradient: a whole rollout's would not fit into memory."""
 
 
 class Encoder(nn.Module):
-    """From groups to a vector for each row. `policy` comes normalised, `image` from 0 to 1 if it was uint8."""
+    """Encodes groups as a vector per row. `policy` comes normalised, `image` from 0 to 1 if it was uint8."""
 
     features: int
     """Width of that vector."""
@@ -95,7 +95,7 @@ class Custom(Encoder):
         if not isinstance(inner, nn.Module) or not any(x.requires_grad for x in inner.parameters()):
             raise UserError(f"{source} made a {type(inner).__name__}, not a torch.nn.Module with weights to train")
         if any("BatchNorm" in type(part).__name__ or "Dropout" in type(part).__name__ for part in inner.modules()):
-            raise UserError(f"{source} has batch normalisation or dropout, with which ratios of policies mean nothing")
+            raise UserError(f"{source} has batch normalisation or dropout, which make ratios of policies meaningless")
         self._inner = (inner,)  # in a tuple, so that its tensors are not registered twice
         self._names = {name: name.replace(".", "__") for name, _ in (*inner.named_parameters(), *inner.named_buffers())}
         for name, x in (*inner.named_parameters(), *inner.named_buffers()):
@@ -107,7 +107,7 @@ class Custom(Encoder):
         self.features = self._try(sizes, source)
 
     def _try(self, sizes: Mapping[str, Size], source: str) -> int:
-        """The width of what it puts out."""
+        """The width of its output."""
         blank = {name: torch.zeros(1, 2, *shape_of(size)) for name, size in sizes.items()}
         try:
             with torch.no_grad():
@@ -131,7 +131,7 @@ def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder |
     sizes = {name: obs_spec[name] for name in ("policy", "image") if name in obs_spec}
     if not sizes or any(is_image(size) != (name == "image") for name, size in obs_spec.items()):
         raise UserError(
-            f"obs_spec is {dict(obs_spec)}; the policy needs a group policy of so many numbers, a group image "
+            f"obs_spec is {dict(obs_spec)}; the policy needs a group policy with a number of values, a group image "
             "(C, H, W), or both, and no other group may be an image"
         )
     if config.encoder is not None:

@@ -1,4 +1,4 @@
-"""The diagonal Gaussian every policy acts by: unsquashed, with a log sigma that no state changes."""
+"""The diagonal Gaussian every policy acts by: unsquashed, with a log sigma that does not depend on the state."""
 
 import math
 

@@ -1,9 +1,9 @@
 """An LSTM over time whose state is zeroed where episodes start, with a backward pass of its own.
 
-Autograd would make of every step's input a gradient of the whole sequence's size, mostly zeros, and take the recurrent
-weight's gradient in as many products as there are steps, each added to the sum. Here the gradient of the inputs is
-written once, and one (batched) product over all rows gives the weight's. A bias comes with the inputs: their gradient
-is read anyway, to be summed over rows.
+Autograd would give every step's input a gradient of the whole sequence's size, mostly zeros, and compute the recurrent
+weight's gradient in one product per step, each added to the sum. Here the gradient of the inputs is written once, and
+one (batched) product over all rows gives the weight's. The bias belongs to the inputs, whose gradient is summed over
+rows anyway.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ class _Unroll(torch.autograd.Function):
         grad_last = torch.zeros_like(state) if grads[1] is None else grads[1]
         grad_gates, grad_state = _backward(grad_outputs, grad_last, state, start, weight, kept)
         first = state.chunk(2, dim=-1)[0]
-        before = torch.cat((first.unsqueeze(0), outputs[:-1])) * _goes_on(start, outputs)
+        before = torch.cat((first.unsqueeze(0), outputs[:-1])) * _continues(start, outputs)
         grad_weight = _summed_product(grad_gates, before.to(weight.dtype), weight.shape[0])
         return grad_gates, grad_state, None, grad_weight
 
@@ -62,7 +62,7 @@ class _Unroll(torch.autograd.Function):
 def _summed_product(left: Tensor, right: Tensor, networks: int) -> Tensor:
     """Σ over all rows of a network of the outer products of `[L, B, P]` and `[L, B, Q]`: `[G, P, Q]`.
 
-    On CUDA one product a step and a sum: a single long one has too few output tiles to fill the device.
+    On CUDA one product per step and a sum: a single long one has too few output tiles to fill the device.
     """
     if left.is_cuda or networks > 1:
         left, right = left.unflatten(1, (networks, -1)), right.unflatten(1, (networks, -1))
@@ -77,8 +77,8 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     return (x.unflatten(0, (weight.shape[0], -1)) @ weight).flatten(0, 1)
 
 
-def _goes_on(start: Tensor, like: Tensor) -> Tensor:
-    """1 where a row goes on with the state before it, 0 where an episode starts: `[L, B, 1]`."""
+def _continues(start: Tensor, like: Tensor) -> Tensor:
+    """1 where a row continues from the state before it, 0 where an episode starts: `[L, B, 1]`."""
     return (~start).to(like.dtype).unsqueeze(-1)
 
 
@@ -88,7 +88,7 @@ def _forward(
     hidden, cell = state.chunk(2, dim=-1)
     outputs: list[Tensor] = []
     kept: list[Tensor] = []
-    for inputs, going_on in zip(projected.unbind(0), _goes_on(start, state).unbind(0), strict=True):
+    for inputs, going_on in zip(projected.unbind(0), _continues(start, state).unbind(0), strict=True):
         recurrent = _product((hidden * going_on).to(weight.dtype), weight.mT)
         hidden, cell, gates = _cell(inputs + recurrent, cell * going_on)
         outputs.append(hidden)
@@ -102,7 +102,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the gates before their nonlinearity `[L, B, 4H]`, and of the first state."""
     grad_hidden, grad_cell = grad_last.chunk(2, dim=-1)
-    going_on = _goes_on(start, state).unbind(0)
+    going_on = _continues(start, state).unbind(0)
     each = grad_outputs.unbind(0)
     cells = [state.chunk(2, dim=-1)[1], *kept[PARTS - 1 :: PARTS]]
     gradients: list[Tensor] = []

@@ -46,7 +46,7 @@ class Blocks:
 
     @property
     def sizes(self) -> list[int]:
-        """Evaluations of each pair. Followers that may be drawn all have as many units as the first."""
+        """Evaluations of each pair. Followers that may be drawn all have equal numbers of units."""
         return list(self.lent) or [self.units[1 if source == DRAWN else source] for _, source in self.pairs]
 
     @property

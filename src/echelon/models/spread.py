@@ -37,14 +37,14 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "elu") -> T
     """A layer of G networks, `elu(x·Wᵀ + b)`: `[L, G·n, V]` to `[L, G·n, W]`.
 
     Compiled for CUDA it takes the kernels of `spread`: the backward one adds up the bias's gradient on its way. Other
-    activations have no kernel of ours.
+    activations have no kernel here.
     """
     if activation != "elu":
         return ACTIVATIONS[activation](linear(x, weight, bias))
     if _has_kernel(x):
         from echelon.models.spread_kernel import activate_in_one
 
-        if torch.is_autocast_enabled(x.device.type):  # which does not reach into `product`
+        if torch.is_autocast_enabled(x.device.type):  # autocast does not reach into `product`
             return activate_in_one(linear(x, weight), bias)
         return activate_in_one(product(x, weight), bias)
     return elu(linear(x, weight, bias), inplace=True)

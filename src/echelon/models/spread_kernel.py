@@ -1,11 +1,11 @@
-"""`spread`, and the activation of any layer, as one Triton kernel each way, which read and write every number once.
+"""`spread`, and the activation of any layer, as one Triton kernel each way, reading and writing every number once.
 
 A program takes a tile of units, all of one policy, and goes through their evaluations: their own, and those of every
 learner that borrows them. So it loads each unit once for all its outputs, and writes a unit's gradient once, already
-summed. Which evaluations these are stands in two small tables, made once for a plan.
+summed. Two small tables, made once per plan, list these evaluations.
 
-The gradient of `cond` is a sum over all evaluations of a policy. Every program leaves the sum over its tile in a slot
-of its own, and these few are added up afterwards: no atomic additions, whose order would differ from run to run.
+The gradient of `cond` is a sum over all evaluations of a policy. Every program writes the sum over its tile to a slot
+of its own, and the slots are added up afterwards: atomic additions would have another order in every run.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ FORWARD, BACKWARD = Tile(16, 256, 4), Tile(64, 64, 4)
 
 def spread_in_one(projected: Tensor, cond: Tensor, sharing: Sharing, activate: bool) -> Tensor:
     """`spread`, by the kernels."""
-    # A compiled graph is kept from one version of this file to the next: what its shapes depend on is an argument.
+    # Compiled graphs are cached across versions of this file: what shapes depend on must be an argument.
     return _spread(projected, cond, sharing.drawn, sharing.blocks.numbers, BACKWARD.rows, activate)
 
 
@@ -62,7 +62,7 @@ class Tables(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _tables(numbers: tuple[int, ...], rows: int, device: torch.device) -> Tables:
-    """For tiles of `rows` units. The leaders' tiles, which have most to do, begin."""
+    """Build the tables for tiles of `rows` units. The leaders' tiles, which have most work, come first."""
     blocks = Blocks.from_numbers(numbers)
     count = [triton.cdiv(units, rows) for units in blocks.units]
     slots, first_slot = list(count), []
@@ -95,13 +95,13 @@ def _tables(numbers: tuple[int, ...], rows: int, device: torch.device) -> Tables
 
 @triton.jit
 def _elu(x):
-    # exp(x) - 1 errs by 6e-8 where expm1 would by less, beside outputs of the order of 1.
+    # exp(x) - 1 is off by up to 6e-8, more than expm1, which is negligible beside outputs of about 1.
     return tl.where(x > 0, x, tl.exp(x) - 1)
 
 
 @triton.jit
 def _tile(tiles, tile_count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Which tile this program has: its step, place in the table, columns, number, offsets, and what is inside of it.
+    """The tile of this program: its step, place in the table, columns, number, offsets, and which are inside it.
 
     Neighbours take neighbouring columns, then rows.
     """
@@ -118,7 +118,7 @@ def _tile(tiles, tile_count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _reading(readings, k, drawn, below, DRAWS: tl.constexpr):
-    """Learner, first evaluation, first slot, units from here on, and whether this reading is one in this iteration."""
+    """Learner, first evaluation, first slot, units from here on, and whether this reading applies in this iteration."""
     at = readings + k * 6
     left = tl.load(at + 5) - below
     active = left > 0
@@ -244,7 +244,7 @@ def _spread_backward(
 ) -> tuple[Tensor, Tensor]:
     """The units' gradient, and partial sums `[M, slots, W]` of that of `cond`, each over `rows` units.
 
-    Without outputs, of no activation.
+    Without outputs there is no activation.
     """
     grad = grad.contiguous()
     tables = _tables(tuple(blocks), rows, grad.device)

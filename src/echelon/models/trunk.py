@@ -15,7 +15,7 @@ from echelon.models.spread import ACTIVATIONS, dense, spread
 class Trunk(nn.Module):
     """The first layer is split, W·[x; φ] = W_x·x + W_φ·φ.
 
-    `project` computes the observation part, once for all policies that look at the same row; `forward` adds the policy
+    `project` computes the observation part, once for all policies that read the same row; `forward` adds the policy
     part. With an LSTM, the split layer is its input product, taken for all time steps at once.
     """
 
@@ -53,9 +53,9 @@ class Trunk(nn.Module):
             nn.init.zeros_(self.observe.bias)
 
     def project(self, obs: Tensor) -> Tensor:
-        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part brings the bias, once.
+        """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part, if any, adds the bias.
 
-        Without a policy part there is one policy, so nothing to share, and an ELU layer is left to `forward`, whole.
+        Without one there is nothing to share, and `forward` computes an ELU layer as a whole.
         """
         if self._is_whole:
             return obs
@@ -82,7 +82,7 @@ class Trunk(nn.Module):
 
         projected: what `project` made, which `sharing` lays out for B evaluations, or n = B without it; phi
         `[G, K, P]`, policy_id `[B]`, state `[B, S]` before the first step, start `[L, B]` bool: an episode begins at
-        this row, so nothing is remembered from before it.
+        this row, so memory is cleared before it.
         """
         cond = None
         if self.condition is not None:

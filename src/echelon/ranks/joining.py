@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 """Required beside WORLD_SIZE. Without LOCAL_RANK, each process has a machine of its own."""
 MEETING = timedelta(minutes=5)
-"""How long ranks wait for each other at the start. torchrun starts all of them at the same moment."""
+"""How long ranks wait for each other at the start; torchrun starts them together."""
 
 
 def join() -> Ranks:
@@ -59,8 +59,8 @@ def join() -> Ranks:
 def agreed_name(store: "Store", rank: int, size: int) -> str:
     """Agree on a name for this start of the ranks, which no earlier start had.
 
-    torchrun keeps its store when it starts ranks again, with all that lost ones wrote, and machines count its restarts
-    differently. So each rank asks with a word of its own, which only a rank 0 that is alive can answer.
+    torchrun keeps its store across restarts, with everything that lost ranks wrote, and machines count restarts
+    differently. So each rank asks with a random word, which only a live rank 0 can answer.
     """
     if rank > 0:
         word = secrets.token_hex(8)
@@ -73,14 +73,14 @@ def agreed_name(store: "Store", rank: int, size: int) -> str:
         if time.monotonic() > deadline:
             raise RuntimeError(f"rank {absent[0]} did not answer for {MEETING.total_seconds() / 60:.0f} minutes")
         for other in absent:
-            if store.check([f"asks-{other}"]):  # perhaps with the word of one that is lost, and then again
+            if store.check([f"asks-{other}"]):  # perhaps the word of a lost rank; a live one asks again
                 store.set(f"answer-{store.get(f'asks-{other}').decode()}", name)
         time.sleep(0.02)
     return name
 
 
 def _leave() -> None:
-    """Gloo's threads would end the process with an abort. NCCL's group is left alone: it would wait for lost ranks."""
+    """Destroy gloo's group at exit, or its threads abort the process. NCCL's stays: it would wait for lost ranks."""
     import torch.distributed as dist
 
     if dist.is_initialized() and len(dist.distributed_c10d._world.pg_map) == 1:

@@ -1,6 +1,6 @@
-"""What the processes of a run have in common. Of one process alone, everything is its own sum.
+"""Collectives between the processes of a run. With one process every operation is the identity.
 
-Imports no torch: flags are read before it is.
+Imports no torch, so that flags are read without it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """A process that trains alone: nothing is exchanged, and nothing costs anything.
+    """A process that trains alone: nothing is exchanged, at no cost.
 
-    `echelon.ranks.together.Together` is the same of several processes. All ranks have equally many environments of each
-    policy, so the mean of their means is the mean of all; and all call the same methods in the same order.
+    `echelon.ranks.together.Together` is the same for several processes. All ranks have equal numbers of environments
+    per policy, so the mean of their means is the mean of all; and all call the same methods in the same order.
     """
 
     size, rank = 1, 0
@@ -29,7 +29,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the rank that writes and speaks for all."""
+        """Whether this is rank 0, which writes and prints."""
         return self.rank == 0
 
     def device(self, kind: str) -> "torch.device":
@@ -39,20 +39,20 @@ class Ranks:
         return torch.device(kind)
 
     def connect(self, device: "torch.device") -> None:
-        """Make ready to exchange tensors that are on the device."""
+        """Prepare to exchange tensors on the device."""
 
     def leave(self) -> None:
-        """Take leave of the others, after everything went well."""
+        """Destroy the process group after a clean finish."""
 
     def seed(self, seed: int) -> int:
-        """What this rank's environments, noise and shuffling are seeded with in a run of that seed."""
+        """The seed of this rank's environments, noise and shuffling, derived from the run's."""
         return seed
 
     def common_generator(self, own: T, seed: int, device: "torch.device") -> "T | torch.Generator":
-        """For what all ranks must draw alike; `own` is what this rank draws everything else from."""
+        """The generator for numbers that must be equal on all ranks; `own` is this rank's, for all others."""
         return own
 
-    # Of tensors, without the host looking. Sum, mean and max may be used in compiled functions, all in CUDA graphs.
+    # Tensor collectives; they never synchronise with the host. All can be captured, sum, mean and max also compiled.
 
     def sum(self, x: "Tensor") -> "Tensor":
         """The sum of all ranks' tensors."""
@@ -70,15 +70,14 @@ class Ranks:
         """Replace a buffer by the mean of all ranks', in place."""
 
     def mean_with(self, buffer: "Tensor", rider: "Tensor") -> "Tensor":
-        """The same of a flat buffer, and the mean of `rider`: the buffer ends with room for it, so that both take one
-        exchange."""
+        """`mean_` of a flat buffer, and the mean of `rider`, in one exchange: the buffer ends with room for it."""
         return rider
 
     def var_mean(self, x: "Tensor", dim: tuple[int, ...]) -> "tuple[Tensor, Tensor]":
         """Unbiased variance and mean of all ranks' numbers over some dimensions, which are kept as 1."""
         import torch
 
-        return torch.var_mean(x, dim, correction=min(1, rows(x, dim) - 1), keepdim=True)  # one row has no unbiased one
+        return torch.var_mean(x, dim, correction=min(1, rows(x, dim) - 1), keepdim=True)  # one row: biased
 
     def std_mean(self, x: "Tensor", dim: tuple[int, ...]) -> "tuple[Tensor, Tensor]":
         """Unbiased standard deviation and mean, likewise."""
@@ -89,7 +88,7 @@ class Ranks:
     def copy_first_(self, tensors: "Sequence[Tensor]") -> None:
         """Overwrite tensors with those of rank 0, in place."""
 
-    # Of the host, which waits for all ranks.
+    # Host collectives; they wait for all ranks.
 
     def broadcast(self, x: T) -> T:
         """Rank 0's object, on every rank."""
@@ -100,19 +99,19 @@ class Ranks:
         return [x]
 
     def attempt(self, act: Callable[[], T]) -> T:
-        """Do something without exchanging anything. If it is a mistake on any rank, all end, and rank 0 says which."""
+        """Call `act`, which exchanges nothing. A `UserError` on any rank is raised on all, and reported by rank 0."""
         return act()
 
     def agree(self, act: Callable[[], int]) -> int:
-        """The same of a number, often and cheaply: the largest of all ranks' answers."""
+        """`attempt`, cheap enough for every iteration: the largest of the numbers that the ranks' `act` returned."""
         return act()
 
     def explained(self, error: UserError) -> UserError:
-        """A mistake that this rank has met, whatever the others do meanwhile."""
+        """The error to raise for one that this rank met, without waiting for the others to agree."""
         return error
 
     def said_once(self, error: UserError) -> UserError:
-        """A mistake that all ranks have found, to be raised by all and told by one."""
+        """The error to raise for one that all ranks met: only one rank prints it."""
         return error
 
 
@@ -120,5 +119,5 @@ ALONE = Ranks()
 
 
 def rows(x: "Tensor", dim: tuple[int, ...]) -> int:
-    """Numbers that a mean over these dimensions runs over."""
+    """How many numbers a mean over these dimensions averages."""
     return prod(x.shape[d] for d in dim)

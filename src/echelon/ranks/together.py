@@ -40,8 +40,8 @@ def _same_shape(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-# The same as operations of their own, which torch's compiler takes as they are. Elsewhere they are not used: their
-# first call takes seconds.
+# The same as custom operators, which torch's compiler does not look into. Only compiled functions use them, because
+# their first call takes seconds.
 _compiled_sum = torch.library.custom_op("echelon::sum_over_ranks", _sum, mutates_args=())
 _compiled_max = torch.library.custom_op("echelon::max_over_ranks", _max, mutates_args=())
 _compiled_sum.register_fake(_same_shape)
@@ -76,7 +76,7 @@ class Together(Ranks):
         if kind != "cuda":
             return torch.device(kind)
         count = torch.cuda.device_count()
-        # A launcher may show each process a single GPU, its own. Whether two share one is looked at later.
+        # A launcher may show each process only its own GPU. Whether two share one is checked later.
         index = 0 if count == 1 else self._local_rank
         if index >= count:
             raise UserError(f"this is process {index + 1} of a machine with {count} GPUs; start one for each GPU")
@@ -93,7 +93,7 @@ class Together(Ranks):
             dist.destroy_process_group()
 
     def seed(self, seed: int) -> int:
-        # Hashed, because environments often seed their copies with seed + 1, seed + 2 and so on: no other rank's.
+        # Hashed: environments often seed their copies with seed + 1, seed + 2 and so on, which must not collide.
         return int(np.random.SeedSequence((seed, self.rank)).generate_state(1)[0])
 
     def common_generator(self, own: T, seed: int, device: torch.device) -> T | torch.Generator:
@@ -131,7 +131,7 @@ class Together(Ranks):
         return var.sqrt().to(x.dtype), mean.to(x.dtype)
 
     def _all(self, x: Tensor) -> Tensor:
-        """Every rank's tensor, `[R, ...]`: a sum in which all others' places are zero, so it is exact."""
+        """Every rank's tensor, `[R, ...]`: a sum with zeros in the places of other ranks, so it is exact."""
         places = x.new_zeros(self.size, *x.shape)
         places[self.rank] = x
         return self.sum(places)
@@ -173,7 +173,7 @@ class Together(Ranks):
         return int(largest)
 
     def _raise(self, problem: UserError | None) -> None:
-        """Raise the mistake of the first rank that met one, if any did."""
+        """Raise the error of the first rank that met one, if any did."""
         sentences = self.gather(None if problem is None else str(problem))
         found = [(rank, text) for rank, text in enumerate(sentences) if text is not None]
         if found:
@@ -182,18 +182,18 @@ class Together(Ranks):
             raise self.said_once(problem if problem is not None and rank == 0 else told)
 
     def explained(self, error: UserError) -> UserError:
-        """All may have met the same one, in which case rank 0 alone says so. They cannot agree on that: some may be in
-        the middle of an iteration."""
+        """If all ranks met the same error, only rank 0 reports it. A collective cannot find that out: some ranks may be
+        in the middle of an iteration."""
         if isinstance(error, SaidElsewhere):
             return error
         store = dist.distributed_c10d._get_default_store()
         if self.first:
-            with suppress(RuntimeError):  # it may be gone with another process
+            with suppress(RuntimeError):  # the store may have gone with another process
                 store.set("said", str(error))
             return error
         try:
             store.wait(["said"], SILENCE)
-        except RuntimeError:  # as a timeout is one
+        except RuntimeError:  # includes timeouts
             return UserError(f"rank {self.rank}: {error}")
         return SaidElsewhere(str(error))
 

@@ -30,7 +30,7 @@ from echelon.report.statistics import (
 SIGNIFICANCE_LEVEL = 0.05
 """A difference is significant below this p."""
 MAX_NAMED = 4
-"""Tasks that the headline tells one by one."""
+"""Tasks up to which the headline names each."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Aggregate:
 
 
 def score_table(contents: Contents) -> list[Cell]:
-    """A cell per task and method, ordered by task. What was stopped early is scored where it stands, and not tested."""
+    """A cell per task and method, ordered by task. Runs that stopped early are scored there, and not tested."""
     cells: list[Cell] = []
     for task in contents.tasks:
         row = [(method.name, one) for method in contents.methods if (one := contents.scored(method, task))]
@@ -164,7 +164,7 @@ def _final(contents: Contents, method: Method, task: str) -> float:
 
 
 def headline(contents: Contents) -> str:
-    """What the comparison says, with n and p."""
+    """The result of the comparison in a few sentences, with n and p."""
     tasks, cells = contested(contents), score_table(contents)
     late = " No run has finished yet: this is provisional, at the steps that all have reached."
     late = "" if any(contents.basis(task).finished for task in contents.tasks) else late
@@ -187,7 +187,7 @@ def headline(contents: Contents) -> str:
 
 
 def _told(contents: Contents, best: Cell, second: Cell) -> str:
-    """One task in a sentence: the two best, and what the test between them says."""
+    """One task in a sentence: the two best methods, and the test between them."""
     fewest = min(best.sample.runs, second.sample.runs)
     p = "p < 0.001" if second.p < 0.001 else f"p = {second.p:.3f}"
     beyond = "beyond chance" if second.p < SIGNIFICANCE_LEVEL else "may be chance"

@@ -11,7 +11,7 @@ from echelon.report.methods import Method
 from echelon.report.reading import Problem, Run
 
 SAME_BUDGET = 1.05
-"""Runs whose lengths differ by less are compared at their ends: the final score averages over as much."""
+"""Runs whose lengths differ by less are compared at their ends: the final score averages over as long a stretch."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Contents:
 
     @property
     def score_name(self) -> str:
-        """The score as a reader calls it."""
+        """The score's name for readers."""
         return self.score.removesuffix("/leader").replace("_", " ")
 
     def counted(self, method: Method, task: str) -> list[Run]:
-        """A method's runs of a task, each seed once: a seed that was run again says nothing new."""
+        """A method's runs of a task, each seed once: a seed that was run again does not count twice."""
         return once(method.on(task))
 
     def basis(self, task: str) -> Basis:
@@ -76,7 +76,7 @@ class Contents:
         return Basis(evaluated, None if equal else min(lengths), bool(finished))
 
     def basis_words(self, task: str) -> str:
-        """What the numbers of a task are."""
+        """Describe the scores of a task."""
         basis = self.basis(task)
         words = f"{'evaluated' if basis.evaluated else 'training'} {self.score_name}"
         return words if basis.steps is None else f"{words} at {count(basis.steps)} steps"
@@ -109,7 +109,7 @@ class Contents:
         return found.values if found and found.comparable else []
 
     def training_score(self, run: Run, steps: float | None) -> float:
-        """A run's score by its training metric, at its end or after so many environment steps."""
+        """A run's score by its training metric, at its end or after `steps` environment steps."""
         if self.score not in run.columns:
             return math.nan
         if steps is None or (self.at is None and run.env_steps <= SAME_BUDGET * steps):

@@ -68,7 +68,7 @@ def _figures(contents: Contents, width: float, metrics: tuple[str, ...]) -> Iter
 
 
 def panels(number: int, width: float) -> tuple[Figure, list[Any]]:
-    """A figure with so many panels, at most four in a row and none narrower than can be read; unused places empty."""
+    """A figure with `number` panels, at most four in a row and none too narrow to read; unused places stay empty."""
     columns = min(number, MAX_PANELS, max(1, int(width / MIN_PANEL_INCHES)))
     rows, height = -(-number // columns), min(2.8, max(1.4, 0.68 * width / columns))
     figure = Figure(figsize=(width, rows * height + 0.35), layout="constrained")
@@ -107,7 +107,7 @@ def curves(contents: Contents, metric: str, statistic: str, width: float) -> Fig
 
 
 def _draw_band(axes: Any, one: Band, statistic: str, look: Look, name: str) -> None:
-    """A method's line and band; pale, without a band, where fewer of its runs go on."""
+    """A method's line and band; pale, without a band, beyond the end of its shorter runs."""
     centre, low, high = one.iqm, one.low, one.high
     if statistic == "mean":
         centre, low, high = one.mean, one.mean - one.deviation, one.mean + one.deviation
@@ -119,7 +119,7 @@ def _draw_band(axes: Any, one: Band, statistic: str, look: Look, name: str) -> N
 
 
 def _legend(figure: Figure, named: dict[str, Any], width: float) -> None:
-    """Below the panels, in as many columns as the names leave room for; the figure grows by what it takes."""
+    """Draw the legend below the panels, in as few rows as its names allow, and enlarge the figure for it."""
     if len(named) > 1:
         names = [wrapped(name, width - 0.45) for name in named]
         longest = max(len(line) for name in names for line in name.splitlines())

@@ -1,5 +1,5 @@
-"""The page: one HTML file with data, styles and scripts inlined, nothing loaded from anywhere. It shows, hides and
-reads out what is computed here."""
+"""The page: one HTML file with data, styles and scripts inlined, no file loaded from elsewhere. It shows and
+hides what is computed here."""
 
 import base64
 import gzip
@@ -37,12 +37,12 @@ AXES = ("env_steps", "wall_s", "gradient_steps")
 POINTS = 150
 """Points of a curve in the page."""
 MOMENTS = 20
-"""Steps at which scores can be compared, besides the end."""
+"""Steps at which scores can be compared before the end."""
 MAX_REPLAYS, MAX_REPLAY_BYTES = 6, 2_000_000
 """Largest number and total size of the recorded episodes in one page."""
 OF_POLICY = re.compile(r"(.+)/policy_(\d+)")
 DIFFERS_BY_RUN = ("task", "seed", "out", "variant")
-"""Settings that differ between any two runs or name the method, and say nothing else about it."""
+"""Settings that name the run or the method, left out of the tables of differences."""
 
 
 def page(contents: Contents, again: float | None = None) -> str:
@@ -240,7 +240,7 @@ def _heading(contents: Contents) -> str:
 
 
 def _single(contents: Contents) -> str:
-    """What became of a single run."""
+    """The result of a single run in a sentence."""
     (run,), score = contents.runs, contents.score
     state = f"{run.iterations:,} iterations" if run.finished else f"unfinished after {run.iterations:,} iterations"
     trained = (
@@ -255,7 +255,7 @@ def _single(contents: Contents) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON: numbers with five digits that matter, seven if they stand alone, None for NaN."""
+    """A value for JSON: numbers with five significant digits, seven if they stand alone, None for NaN."""
     if isinstance(value, np.ndarray):
         return [plain(part) for part in value] if value.ndim > 1 else [_short(x, 5) for x in value.tolist()]
     if is_dataclass(value):

@@ -40,7 +40,7 @@ TABLE_2 = {
 }
 """Mean IS deviation and ESS rate at 5·10⁹ steps, of SAPG and of each λ_f."""
 OVERHEAD = {"no_adversary": 0.24, "CPO": 0.52}
-"""More wall-clock time than SAPG takes, with 24,576 environments; the text does not say of which task."""
+"""Extra wall-clock time relative to SAPG with 24,576 environments; the paper does not name the task."""
 LAMBDAS = ("lambda_f_0.5", "lambda_f_0.2", "lambda_f_0.1", "lambda_f_0.05")
 
 PAPER = {
@@ -64,9 +64,9 @@ class Exhibit:
     methods: tuple[str, ...]
     """Algorithms and variants by name."""
     quantities: tuple[str, ...] = ("score",)
-    """What stands beside the paper's numbers, of `PAPER`."""
+    """Quantities of `PAPER` that are compared."""
     metrics: tuple[str, ...] = ()
-    """What is drawn over training besides the score."""
+    """Metrics drawn over training, in addition to the score."""
 
     def draw(self, paths: Sequence[Path], out: Path, width: float) -> list[Row]:
         """Draw figures into a folder at a width in inches, write the scores, and return ours beside the paper's."""

@@ -123,7 +123,7 @@ def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
             runs.append(read_run(path))
         except UserError as error:
             problems.append(Problem(str(path), str(error)))
-        except Exception as error:  # a folder may hold anything, and one of them must not cost the report of the others
+        except Exception as error:  # folders are untrusted: a bad one must not stop the report
             problems.append(Problem(str(path), f"it cannot be read ({type(error).__name__}: {first_line(error)})"))
     depth = 1
     while len({run.name for run in runs}) < len(runs) and depth < 20:  # parent folders tell equal names apart

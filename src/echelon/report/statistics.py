@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 Scores = NDArray[np.float64]
 
 MIN_SEEDS = 5
-"""With fewer seeds a report gives no interval and prints nothing in bold: both would promise too much."""
+"""With fewer seeds a report gives no interval and prints nothing in bold: both would claim too much."""
 
 
 class Interval(NamedTuple):

@@ -1,4 +1,4 @@
-"""The report of some runs: one page and two CSV files, on request with figures and tables for papers beside them."""
+"""Write the report of some runs: one page and two CSV files, and on request figures and tables for papers."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""How policies act: from observations and memory to actions, wherever environments are stepped."""
+"""How policies act: from observations and memory to actions, in training, evaluation and viewing."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Decision:
 
 
 class Actor:
-    """Networks, and the policy that acts in each of N environments: network by network, as many for each."""
+    """Networks, and the policy that acts in each of N environments: network by network, an equal number for each."""
 
     def __init__(self, model: ActorCritic, policy_id: Tensor) -> None:
         self.model, self.policy_id = model, policy_id
@@ -56,7 +56,7 @@ class Actor:
 
 
 class Player:
-    """Policies acting in all environments, from `reset` on. Where an episode ends, its policy forgets."""
+    """Lets policies act in all environments, from `reset` on; memory is cleared where an episode ends."""
 
     def __init__(self, env: Env, actor: Actor) -> None:
         self.env, self.actor = env, actor
@@ -65,7 +65,7 @@ class Player:
         self.state = torch.zeros(env.num_envs, actor.model.state_dim, device=env.device)
 
     def reset(self) -> None:
-        """Begin episodes everywhere."""
+        """Start an episode in every environment."""
         self.obs = self.env.reset()
         self.state.zero_()
 

@@ -15,7 +15,7 @@ class Rollout:
     """T steps of N environments. Tensors with T+1 rows end with the state that the next rollout starts from."""
 
     obs: Groups
-    """`[T+1, N, D]` each, raw; images `[T+1, N, C, H, W]` in a byte a number."""
+    """`[T+1, N, D]` each, raw; images `[T+1, N, C, H, W]`, a byte per number."""
     start: Tensor
     """`[T+1, N]` bool: an episode begins at this row."""
     state: Tensor

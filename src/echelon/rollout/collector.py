@@ -29,7 +29,7 @@ class _Cut:
 
 
 class Collector:
-    """Acts, and owns what lives on between rollouts: the last row of the storage, and episode scores.
+    """Acts, and owns what persists between rollouts: the last row of the storage, and episode scores.
 
     Everything is written in place, so that a rollout can be captured as a CUDA graph (see `echelon.device.capture`).
     """
@@ -58,7 +58,7 @@ class Collector:
         self.decide = fused(self.actor.decide, device, enabled=fuse)
         self._value = fused(self.actor.value, device, enabled=fuse)
         self._checked = False
-        """Whether the environment's steps have been found to keep the contract."""
+        """Whether a step of the environment was checked against the contract."""
 
     def reset(self) -> None:
         """Reset all environments: at the start of training, or on resume if the environment has no saved state."""
@@ -134,7 +134,7 @@ class Collector:
             rollout.final_value[t] = torch.where(cut, final, 0.0)
 
     def _bootstrap(self, cuts: list["_Cut"]) -> None:
-        """Values of the final observations that were set aside."""
+        """Evaluate the final observations that were set aside."""
         if not cuts:
             return
         rows = torch.cat([cut.rows for cut in cuts])
@@ -144,15 +144,15 @@ class Collector:
             self.rollout.final_value[cut.t, cut.rows] = value
 
     def inherit(self, donor: int, policy: int) -> None:
-        """`policy` has become a copy of `donor`. Its environments keep their states, its memory is cleared."""
+        """Note that `policy` became a copy of `donor`: its environments keep their states, its memory is cleared."""
         block = self.layout.environments(policy)
         self.rollout.state[-1, block] = 0.0
         self.rollout.start[-1, block] = True
         self.episodes.inherit(donor, policy)
 
     def hand_over(self, moved: Tensor) -> None:
-        """Environments `[N]` that another policy drives from now on go on where they are, without the old one's memory;
-        their current episodes count for nobody."""
+        """Give environments `[N]` to another policy: states are kept, memory is cleared, current episodes are not
+        scored."""
         self.rollout.state[-1] *= ~moved[:, None]
         self.rollout.start[-1] |= moved
         self.episodes.hand_over(moved)

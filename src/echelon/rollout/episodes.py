@@ -18,7 +18,7 @@ COUNTED = ("quarantined", "overflow")
 
 
 class Episodes:
-    """Totals of current episodes, results of the last ones, and sums over a rollout: `[K, N]` each, a row a name.
+    """Totals of current episodes, results of the last ones, and sums over a rollout: `[K, N]` each, a row per name.
 
     All tensors are updated in place, so that recording can be captured as a CUDA graph.
     """
@@ -40,23 +40,23 @@ class Episodes:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Storage for the names that are known. A task's are, from its first step on."""
+        """Allocate storage for the names that are known; a task's are known after its first step."""
         with torch.inference_mode(False):  # what is made in inference mode could not be loaded into later
             self.last = torch.zeros(len(self.names), self.layout.num_envs, device=self.current.device)
             self.sums = torch.zeros(len(self.step_names), self.layout.num_envs, device=self.current.device)
 
     def hand_over(self, moved: Tensor) -> None:
-        """Environments `[N]` have another policy, which has finished no episode there yet."""
+        """Note that environments `[N]` have another policy, which has finished no episode there yet."""
         self.mixed |= moved
         self.finished &= ~moved
 
     def begin(self) -> None:
-        """A new rollout: per-step quantities are averaged from here."""
+        """Begin a rollout: per-step quantities are averaged from here."""
         self.sums.zero_()
         self.steps.zero_()
 
     def record(self, step: Step) -> None:
-        """Take in one control step of all environments."""
+        """Add one control step of all environments."""
         if step.log and len(self.names) + len(self.step_names) == 2:
             self.names += [name.removeprefix("episode/") for name in step.log if name.startswith("episode/")]
             self.step_names = [name for name in step.log if not name.startswith("episode/")]
@@ -84,8 +84,8 @@ class Episodes:
         return torch.full_like(self.current[0], float(x))
 
     def inherit(self, donor: int, policy: int) -> None:
-        """The policy is a copy of another from now on, whose scores are the best guess at its own until its episodes
-        end. Those it is in the middle of are void. Both have equally many environments."""
+        """Note that `policy` became a copy of `donor`: it takes the donor's scores until its own episodes end, and its
+        current episodes are not scored. Both have equal numbers of environments."""
         theirs, ours = self.layout.environments(donor), self.layout.environments(policy)
         for x in (self.last, self.finished):
             x[..., ours] = x[..., theirs]

@@ -1,4 +1,4 @@
-"""Which environment is driven by which policy. The only place that knows where a policy's environments lie."""
+"""Which policy drives which environment. Only this file knows where a policy's environments are."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,9 +17,9 @@ class Layout:
     """N environments in contiguous blocks, network by network, and within each policy by policy, the leader first.
 
     All networks are alike. Within one, policies may have different numbers of environments; unless `sizes` says so,
-    followers have equally many, and what the division leaves over goes to the leader.
+    followers have equal numbers, and the remainder of the division goes to the leader.
 
-    Of a run on several ranks, these are the environments of one of them; every rank has the same.
+    In a run on several ranks this is one rank's part; all ranks have the same layout.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Layout:
             fits = " or ".join(str(n) for n in (below, below + step) if n > 0)
             raise UserError(
                 f"{self.num_envs} environments of {self.policies} policies do not divide between {ranks.size} ranks, "
-                f"each of which has as many of every policy; --num-envs {fits} would"
+                f"each with an equal part of every policy's; --num-envs {fits} would"
             )
         sizes = [size // ranks.size for size in self.sizes]
         part = self.num_envs // ranks.size
@@ -99,7 +99,7 @@ class Layout:
         return x.index_select(dim, rows.flatten())
 
     def draw_followers(self, generator: Source) -> Tensor:
-        """Draw a follower of every network `[G]` on the device; without followers the value means nothing."""
+        """Draw a follower of every network `[G]` on the device; the value is unused without followers."""
         high = max(self.each, 2)
 
         def sample(one: torch.Generator, networks: int) -> Tensor:
@@ -109,7 +109,7 @@ class Layout:
         return self._network * self.each + within
 
     def ids(self, within: int, rows: int) -> Tensor:
-        """`[G·rows]`: as many rows of one policy of every network."""
+        """`[G·rows]`: the ids of one policy of every network, each repeated `rows` times."""
         return (self._network * self.each + within).repeat_interleave(rows)
 
     def spread_rows(self, horizon: int, count: int) -> Tensor:
@@ -122,6 +122,6 @@ class Layout:
         return step * self.num_envs + self.first_env[:, None] + env
 
     def policy_means(self, x: Tensor) -> Tensor:
-        """Mean over each policy's environments: `[N] -> [M]`. What is not finite stays in its own block."""
+        """Mean over each policy's environments: `[N] -> [M]`. A value that is not finite affects only its policy."""
         blocks = x.float().unflatten(-1, (self.networks, self.envs)).split(self.sizes, dim=-1)
         return torch.stack([block.mean(-1) for block in blocks], dim=-1).flatten()

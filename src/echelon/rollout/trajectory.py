@@ -1,4 +1,4 @@
-"""Rewards and episode ends: the inputs of targets besides values."""
+"""Rewards and episode ends: with values, the inputs of targets."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ class Trajectory:
 
     @property
     def live(self) -> Tensor:
-        """1 where the episode goes on after this step."""
+        """1 where the episode continues after this step."""
         return (~(self.terminated | self.truncated)).to(self.reward.dtype)
 
     def bootstrapped_reward(self, discount: float | Tensor) -> Tensor:
-        """Reward plus the discounted value of what the time limit cut off."""
+        """Reward plus, where the time limit cut the episode, the discounted value of its last state."""
         cut = (self.truncated & ~self.terminated).to(self.reward.dtype)
         return self.reward + discount * self.final_value * cut

@@ -35,7 +35,7 @@ _batches: "WeakSet[Batch]" = WeakSet()
 
 
 def _keep_batches() -> None:
-    """In a forked process: a batch waits for its threads when it is destroyed, and they stayed behind."""
+    """Never destroy batches in a forked process: they would wait for threads that exist only in the parent."""
     for batch in _batches:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(batch))
 
@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 class CpuEngine:
     """`num_sims` simulations of one model, in float64, on `threads` threads (0: every core).
 
-    Results do not depend on the number of threads. Memory is one `MjData` a simulation: a model's `<size memory>`
+    Results do not depend on the number of threads. Memory is one `MjData` per simulation: a model's `<size memory>`
     bounds it, and pages of it that are never used are never resident.
     """
 

@@ -1,7 +1,7 @@
-"""The first simulations that went wrong: where they were, what they were asked to do, and which they are.
+"""Keeps the first simulations that went wrong: state and control before the step, and number.
 
-Kept on the device without the host looking, so that steps can be recorded as a CUDA graph: every step writes a few
-simulations, bad or not, into a table whose last row holds those that nobody needs.
+It never synchronises with the host, so that steps can be recorded as a CUDA graph: every step writes a few simulations,
+bad or not, into a table whose last row collects those that are not needed.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from torch import Tensor
 from echelon.sim.contract import Engine
 
 MAX_FAULTS = 8
-"""Faults that are kept: enough to look at, and small."""
+"""Faults that are kept at most."""
 SAVED_FIELDS = ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat")
 """What is kept of a simulation, as it was before the step."""
 
 
 class FaultLog:
-    """Remembers the first `MAX_FAULTS` quarantined steps since it was made."""
+    """Keeps the first `MAX_FAULTS` simulations that were quarantined."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -37,7 +37,7 @@ class FaultLog:
         return torch.cat([getattr(self._engine, name).flatten(1).to(self._rows.dtype) for name in SAVED_FIELDS], dim=1)
 
     def keep(self, before: Tensor) -> None:
-        """Take note of those that were quarantined in the step."""
+        """Keep those that were quarantined in the step."""
         bad = self._engine.bad
         if bad.device.type == "cpu" and not bad.any():
             return

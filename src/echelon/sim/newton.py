@@ -28,7 +28,7 @@ from echelon.sim.kernel import WARP, Kernel, unknown
 MOST_DOFS = 2 * WARP
 """Degrees of freedom that the kernel can hold: two for each thread."""
 SHARED_BYTES = 48 * 1024
-"""Shared memory that a block can have without asking for more."""
+"""Shared memory that a block has by default."""
 REST_BLOCKS = 1056
 """Blocks that look for worlds with many rows: eight for each of an H200's multiprocessors."""
 

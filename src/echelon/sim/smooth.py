@@ -25,7 +25,7 @@ from mujoco_warp._src.types import BiasType, BroadphaseType, DisableBit, DynType
 from echelon.sim.kernel import WARP, Kernel
 
 STAGED = 12 * WARP
-"""Numbers of shared memory that the poses of 32 geoms take on their way out."""
+"""Floats of shared memory that stage the poses of 32 geoms before they are written."""
 
 
 def unsupported(m: Any) -> str | None:

@@ -21,7 +21,7 @@ PARTS = ("smooth", "collision", "rows", "newton")
 
 
 class Substep:
-    """The parts that are used for a Model and Data, and `reasons` why others are MuJoCo Warp's."""
+    """The parts that serve a Model and Data, and `reasons` why MuJoCo Warp serves the others."""
 
     def __init__(self, m: Any, d: Any, parts: Collection[str] = PARTS) -> None:
         self._m, self._d = m, d
@@ -37,7 +37,7 @@ class Substep:
         }
         used = [part for part in parts if found[part] is None]
         if "newton" not in used and "rows" in used:
-            used.remove("rows")  # which leaves entries of J out that the stock solver reads
+            used.remove("rows")  # it leaves out entries of J that the stock solver reads
         self._smooth = smooth.SmoothDynamics(m, d) if "smooth" in used else None
         self._collide = collision.Collision(m).detect if "collision" in used else mjw.collision
         self._rows = rows.Rows(m, d).make if "rows" in used else mjw.make_constraint
@@ -51,7 +51,7 @@ class Substep:
         return f"MuJoCo Warp's own {reasons}" if reasons else "fused"
 
     def forward(self, everything: bool) -> None:
-        """Compute accelerations at the current state; `everything` writes also what sensors of forces read."""
+        """Compute accelerations at the current state; `everything` also writes what force sensors read."""
         m, d = self._m, self._d
         if self._smooth:
             self._smooth.forward(everything)
