@@ -108,21 +108,17 @@ def poses(engine) -> torch.Tensor:
     return torch.from_numpy(np.stack(found)).to(engine.qpos)
 
 
-def test_nothing_is_refreshed_for_nobody(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
+def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
+    """Before it, nothing is refreshed: other fields need no kinematics."""
     engine = made("cartpole", device)
-    seen = refreshes(monkeypatch, engine)
+    before = refreshes(monkeypatch, engine)
     for name in ("qpos", "act", "sensordata", "solver_niter"):
         engine.read(name)
-    step_and_set(engine)
-    assert not seen
-
-
-def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
-    engine = made("cartpole", device)
     engine.ctrl.fill_(1.0)
     for _ in range(10):
         engine.step(SUBSTEPS)
     step_and_set(engine)
+    assert not before
     assert (engine._field("xpos") - poses(engine)).abs().amax() > 0.1  # nobody has asked yet
     xpos = engine.read("xpos")
     torch.testing.assert_close(xpos, poses(engine))
@@ -177,8 +173,10 @@ def test_a_nan_is_quarantined_alone(there) -> None:
     assert there.bad.tolist() == [False, True, False]
     assert torch.isfinite(there.qpos).all()
     same(there.qpos[[0, 2]], clean[[0, 2]], rtol=1e-4, atol=1e-5)
-    there.step(SUBSTEPS)
-    assert not there.bad.any()
+    for far in (0.0, 1e5, -1e5):  # a pole that has turned many times is far, not fast
+        there.qpos[1, 1] += far
+        there.step(SUBSTEPS)
+        assert not there.bad.any()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -196,13 +194,6 @@ def test_both_engines_quarantine_what_runs_away_at_the_same_speed(sign: int, dev
         same(engine.sensordata, expected)
         engine.step(SUBSTEPS)
         assert not engine.bad.any()
-
-
-@pytest.mark.parametrize("value", [1e5, -1e5])
-def test_a_far_place_is_no_speed(there, value: float) -> None:
-    there.qpos[1, 1] = value  # a pole that has turned many times
-    there.step(SUBSTEPS)
-    assert not there.bad.any()
 
 
 def test_a_saved_state_goes_on(there) -> None:
