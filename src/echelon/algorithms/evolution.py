@@ -25,17 +25,18 @@ BROKEN = -math.inf
 
 Draw = Callable[[], float]
 """A random number, uniform in [0, 1)."""
+Hyperparameters = Mapping[str, float]
+"""Of a member, by name."""
 
 
 def ranked(objectives: Sequence[float]) -> list[int]:
     """Members from the best to the worst; unknown ones behind the known, broken ones last, equal ones by index."""
-    return sorted(
-        range(len(objectives)), key=lambda i: (_rank(objectives[i]), -objectives[i] if _known(objectives[i]) else 0)
-    )
 
+    def place(i: int) -> tuple[int, float]:
+        objective = objectives[i]
+        return (0, -objective) if _known(objective) else (1 + (objective == BROKEN), 0.0)
 
-def _rank(objective: float) -> int:
-    return 0 if _known(objective) else 1 + (objective == BROKEN)
+    return sorted(range(len(objectives)), key=place)
 
 
 def _known(objective: float) -> bool:
@@ -82,7 +83,7 @@ def worth_copying(own: float, donor: float, objectives: Sequence[float], config:
     return gain > config.threshold_std * deviation(objectives) and gain > config.threshold_share * abs(donor)
 
 
-def mutate(values: Mapping[str, float], draw: Draw, config: PbtConfig) -> dict[str, float]:
+def mutate(values: Hyperparameters, draw: Draw, config: PbtConfig) -> dict[str, float]:
     """Hyperparameters, each of them changed with the configured probability and within its limits."""
     return {
         name: _changed(name, value, draw, config) if draw() < config.mutation_probability else value
@@ -119,9 +120,9 @@ class Evolution:
     def draw(self) -> float:
         return torch.rand((), generator=self.generator, dtype=torch.float64).item()
 
-    def start(self, hyperparameters: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-        """What every member begins with."""
-        return [mutate(values, self.draw, self.config) for values in hyperparameters]
+    def start(self, values: Sequence[Hyperparameters]) -> list[dict[str, float]]:
+        """Mutate what every member begins with."""
+        return [mutate(one, self.draw, self.config) for one in values]
 
     def observe(self, objectives: Sequence[float]) -> None:
         """Take note of an iteration's objectives."""
@@ -129,9 +130,9 @@ class Evolution:
         self.best_lately = [best if math.isnan(x) else max(best, x) for best, x in known]
 
     def replace_broken(
-        self, steps: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
+        self, steps: int, objectives: Sequence[float], values: Sequence[Hyperparameters]
     ) -> list[Takeover]:
-        """Members whose networks are not finite go on as the best one. Its hyperparameters mutate: their own did harm.
+        """Replace members whose networks are not finite by the best one. Its hyperparameters mutate: theirs did harm.
 
         Raises a `FloatingPointError` where no network is finite.
         """
@@ -139,57 +140,48 @@ class Evolution:
         if len(broken) == len(objectives):
             raise FloatingPointError("no member of the population is finite")
         donor = ranked(objectives)[0]
-        for member in broken:
-            self.left_alone_since[member] = steps
-        return [
-            Takeover(
-                member=member,
-                donor=donor,
-                copied=True,
-                source=donor,
-                objective=math.nan,
-                donor_objective=objectives[donor],
-                before=dict(hyperparameters[member]),
-                after=mutate(hyperparameters[donor], self.draw, self.config),
-            )
-            for member in broken
-        ]
+        unknown = [math.nan if objective == BROKEN else objective for objective in objectives]
+        return [self._replaced(steps, member, donor, donor, True, unknown, values) for member in broken]
 
     def due(self, steps: int) -> bool:
         """Whether another interval has passed, at this many environment steps of each member."""
         return steps // self.config.interval > self.checks
 
-    def check(
-        self, steps: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
-    ) -> list[Takeover]:
-        """Decide who is replaced, and begin another interval."""
+    def check(self, steps: int, objectives: Sequence[float], values: Sequence[Hyperparameters]) -> list[Takeover]:
+        """Decide who is replaced, and begin another interval.
+
+        Each member draws a donor, copies it if it is clearly better, and mutates one of the two sets of
+        hyperparameters.
+        """
         chosen = candidates(objectives, self.best_lately, self.config)
         self.checks = steps // self.config.interval
         self.best_lately = [-math.inf] * len(self.best_lately)
         if steps < self.config.initial_delay:
             return []
-        rested = [i for i in chosen if steps - self.left_alone_since[i] >= self.config.wait]
-        for member in rested:
-            self.left_alone_since[member] = steps
-        return [self._take_over(member, objectives, hyperparameters) for member in rested]
+        takeovers, best = [], donors(objectives, self.config)
+        for member in chosen:
+            if steps - self.left_alone_since[member] >= self.config.wait:
+                donor = best[int(self.draw() * len(best))]
+                copied = worth_copying(objectives[member], objectives[donor], objectives, self.config)
+                source = donor if copied and self.draw() < 0.5 else member
+                takeovers.append(self._replaced(steps, member, donor, source, copied, objectives, values))
+        return takeovers
 
-    def _take_over(
-        self, member: int, objectives: Sequence[float], hyperparameters: Sequence[Mapping[str, float]]
+    def _replaced(
+        self,
+        steps: int,
+        member: int,
+        donor: int,
+        source: int,
+        copied: bool,
+        objectives: Sequence[float],
+        values: Sequence[Hyperparameters],
     ) -> Takeover:
-        """Draw a donor; copy it if it is clearly better; mutate one of the two sets of hyperparameters."""
-        best = donors(objectives, self.config)
-        donor = best[int(self.draw() * len(best))]
-        copied = worth_copying(objectives[member], objectives[donor], objectives, self.config)
-        source = donor if copied and self.draw() < 0.5 else member
+        """Mutate the hyperparameters of `source` for the member, and leave it alone from now on."""
+        self.left_alone_since[member] = steps
+        after = mutate(values[source], self.draw, self.config)
         return Takeover(
-            member=member,
-            donor=donor,
-            copied=copied,
-            source=source,
-            objective=objectives[member],
-            donor_objective=objectives[donor],
-            before=dict(hyperparameters[member]),
-            after=mutate(hyperparameters[source], self.draw, self.config),
+            member, donor, copied, source, objectives[member], objectives[donor], dict(values[member]), after
         )
 
     def state_dict(self) -> State:

@@ -38,9 +38,8 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
         group, _, field = name.rpartition(".")
         if not hasattr(config, group or name):
             raise UserError(f"{group or name} is not a setting of {chosen}, so this variant cannot change it")
-        config = replace(
-            config, **({group: replace(getattr(config, group), **{field: value})} if group else {name: value})
-        )
+        change = {group: replace(getattr(config, group), **{field: value})} if group else {name: value}
+        config = replace(config, **change)
     return config
 
 
@@ -57,10 +56,8 @@ def _minibatches(rows: int, factor: int) -> Callable[[TrainConfig], Mapping[str,
 
     def change(config: TrainConfig) -> Mapping[str, Any]:
         update = config.update
-        return {
-            "update.minibatches": factor
-            * (update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs)))
-        }
+        usual = update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs))
+        return {"update.minibatches": factor * usual}
 
     return change
 
@@ -146,13 +143,8 @@ def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConf
     """
     names, known = [names] if isinstance(names, str) else names, algorithms.names()
     for name in names:
-        config = _find(name)(config) if name in VARIANTS or name not in known else replace(config, algo=name)
+        if name not in VARIANTS and name not in known:
+            hint = nearest(name, [*VARIANTS, *known]) or "; echelon variants lists them"
+            raise UserError(f"{name} is not a variant{hint}")
+        config = VARIANTS[name](config) if name in VARIANTS else replace(config, algo=name)
     return replace(config, variant=() if set(names) <= set(known) else tuple(names))
-
-
-def _find(name: str) -> Variant:
-    """The variant of this name."""
-    if name not in VARIANTS:
-        known = [*VARIANTS, *algorithms.names()]
-        raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
-    return VARIANTS[name]
