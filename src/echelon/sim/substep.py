@@ -38,6 +38,7 @@ class Substep:
         used = [part for part in parts if found[part] is None]
         if "newton" not in used and "rows" in used:
             used.remove("rows")  # it leaves out entries of J that the stock solver reads
+        self.used = tuple(used)
         self._smooth = smooth.SmoothDynamics(m, d) if "smooth" in used else None
         self._collide = collision.Collision(m).detect if "collision" in used else mjw.collision
         self._rows = rows.Rows(m, d).make if "rows" in used else mjw.make_constraint
@@ -46,9 +47,9 @@ class Substep:
             m.opt.run_qacc_smooth = False  # the warm start is as good a start, and saves a factorization
 
     def __str__(self) -> str:
-        """Which parts are MuJoCo Warp's, and why."""
-        reasons = "; ".join(f"{part}, because {reason}" for part, reason in self.reasons.items())
-        return f"MuJoCo Warp's own {reasons}" if reasons else "fused"
+        """Say whose kernels step the physics, and why some are MuJoCo Warp's."""
+        reasons = "".join(f"; {part} is MuJoCo Warp's ({reason})" for part, reason in self.reasons.items())
+        return ("fused kernels" if self.used else "MuJoCo Warp's kernels") + reasons
 
     def forward(self, everything: bool) -> None:
         """Compute accelerations at the current state; `everything` also writes what force sensors read."""

@@ -79,7 +79,7 @@ class WarpEngine:
             if dense is not model and newton.unsupported(self._model, self._data):
                 self._load(model, contacts, constraints)
             self.substep = Substep(self._model, self._data, fused)
-        if device.type == "cuda" and self.substep.reasons:
+        if device.type == "cuda":
             print(f"physics: {self.substep}", file=sys.stderr, flush=True)
         self._forces_read = bool(late.any())
         """Whether sensors, or fields that were `read`, need all that forward dynamics computes."""
