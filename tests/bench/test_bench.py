@@ -9,10 +9,11 @@ import torch
 from gpu import needs_gpu
 
 from echelon.bench.clock import Clock, memory, synchronisations
-from echelon.bench.measure import Bench, _with_rests
+from echelon.bench.measure import Bench, _with_rests, physics_of
 from echelon.bench.table import document, table
 from echelon.cli import main
 from echelon.config import TrainConfig, UpdateConfig
+from echelon.tasks import make, preset
 
 CPU = torch.device("cpu")
 
@@ -103,6 +104,24 @@ def test_torch_says_when_the_host_waits_and_only_then() -> None:
     x = torch.zeros((), device=device)
     assert synchronisations(lambda: x.item(), device) == 1
     assert synchronisations(lambda: x.add_(1), device) == 0
+
+
+def test_repeated_physics_ends_where_the_rollout_did() -> None:
+    env = make("Hopper", preset("Hopper").env, 8, torch.device("cpu"), 0)
+    env.reset()
+    generator = torch.Generator().manual_seed(0)
+    actions = 2 * torch.rand(6, 8, env.action_dim, generator=generator) - 1
+    began = env.engine.qpos.clone()
+    repeat = physics_of(env, actions)
+    whole = env.clock == 6  # no episode ended there meanwhile
+    assert whole.sum() > 3
+    qpos, qvel = env.engine.qpos[whole], env.engine.qvel[whole]
+    assert (qpos - began[whole]).abs().amax(1).min() > 0.01
+    for _ in range(2):
+        env.engine.ctrl.zero_()
+        repeat()
+        torch.testing.assert_close(env.engine.qpos[whole], qpos, rtol=0, atol=1e-6)
+        torch.testing.assert_close(env.engine.qvel[whole], qvel, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("algo", ["cpo", "pbt"])

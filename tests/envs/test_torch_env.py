@@ -154,7 +154,8 @@ def test_mjlab_on_cuda_solves_with_our_kernel_where_it_can(monkeypatch: pytest.M
     for module in modules:
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("echelon.sim.newton", newton, raising=False)
-    monkeypatch.delitem(sys.modules, "echelon.envs.mjlab_env", raising=False)
+    monkeypatch.setitem(sys.modules, "echelon.envs.mjlab_env", None)  # so that the next line is undone
+    monkeypatch.delitem(sys.modules, "echelon.envs.mjlab_env")
     from echelon.envs.mjlab_env import make as make_mjlab
 
     make_mjlab("Go", 2, torch.device("cpu"), 0)

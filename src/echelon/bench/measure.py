@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from echelon.bench.clock import Clock, memory, synchronisations
-from echelon.bench.physics import physics_of
 from echelon.config import TrainConfig
 from echelon.config.checks import choose_device
 from echelon.diagnostics.measure import measure as measure_distances
@@ -142,6 +142,29 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
         engine = clock.milliseconds(physics_of(env, actions), **arguments) if isinstance(env, Simulated) else 0.0
     parts |= {"physics": engine, "task logic": max(0.0, stepping - engine)}
     return {f"collect/{name}": value for name, value in parts.items() if value}
+
+
+def physics_of(env: Any, actions: Tensor) -> Callable[[], None]:
+    """Make the environments' next steps with `actions [H, N, A]`, and return a function that repeats their physics.
+
+    It starts from the same states and sets the same controls, so it has the contacts of a rollout: simulations left to
+    themselves come to rest, which is cheaper.
+    """
+    engine, controls = env.engine, []
+    qpos, qvel = engine.qpos.clone(), engine.qvel.clone()
+    with torch.inference_mode():
+        for action in actions:
+            env.step(action)
+            controls.append(engine.ctrl.clone())
+
+    def repeat() -> None:
+        engine.qpos.copy_(qpos)
+        engine.qvel.copy_(qvel)
+        for control in controls:
+            engine.ctrl.copy_(control)
+            engine.step(env.substeps)
+
+    return repeat
 
 
 def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:

@@ -151,7 +151,9 @@ def _state(player: _RandomPlayer, findings: Findings) -> None:
     env = player.env
     state = env.state_dict() if isinstance(env, Stateful) else {}
     if not isinstance(env, Stateful) or not state:
-        findings.notes.append("it has no state_dict: a resumed run starts new episodes, so it is not equal to the bit")
+        findings.notes.append(
+            "it has no state_dict: a resumed run starts new episodes and does not continue bit for bit"
+        )
         return
     try:
         state = _copied(state)
