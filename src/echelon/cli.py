@@ -9,10 +9,14 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from echelon import __version__
-from echelon.commands import COMMANDS, INTERRUPTED, command
+from echelon.commands import COMMANDS, INTERRUPTED
 from echelon.errors import SaidElsewhere, UserError, nearest
+
+if TYPE_CHECKING:
+    from echelon.commands.command import Command
 
 OVERVIEW = """\
 usage: echelon COMMAND ...
@@ -82,9 +86,19 @@ def _dispatch(arguments: list[str]) -> int:
             f"{nearest(arguments[0], COMMANDS) or '; there are ' + ', '.join(COMMANDS)}"
         )
     try:
-        return command(arguments[0])(arguments[1:])
+        return _parse(arguments).run()
     except SystemExit as leaving:  # tyro leaves this way once it has printed a help page.
         return leaving.code if isinstance(leaving.code, int) else 0
+
+
+def _parse(arguments: list[str]) -> "Command":
+    """The command, from a line that all processes of torchrun are given: one of them reports its mistakes."""
+    from echelon.commands.command import find, parse
+
+    try:
+        return parse(find(arguments[0]), arguments[0], arguments[1:])
+    except UserError as error:
+        raise (error if os.environ.get("RANK", "0") == "0" else SaidElsewhere(str(error))) from None
 
 
 def _show_warning(

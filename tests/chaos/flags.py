@@ -1,23 +1,22 @@
 """Absurd values for every flag, of training and of commands that read a run: one sentence, or what was asked for. No
 traceback, no hanging, no killed process."""
 
-import dataclasses
 import itertools
 import os
 import random
-import re
 import resource
 from pathlib import Path
 
 from chaos.attack import Child, Outcome, run_config
 
 from echelon import cli
-from echelon.commands.evaluate import EvaluateFlags
-from echelon.commands.export import ExportFlags
-from echelon.commands.record import RecordFlags
-from echelon.commands.report import ReportFlags
+from echelon.commands.evaluate import Evaluate
+from echelon.commands.export import Export
+from echelon.commands.record import Record
+from echelon.commands.report import Report
 from echelon.config.checks import settings_of
 from echelon.config.spelling import spelling
+from echelon.console.flags import flags_of
 from echelon.tasks import preset
 from echelon.training.loop import train
 
@@ -44,7 +43,7 @@ SMALL = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--
 SMALL += ["--iterations", "1", "--threads", "1"]
 
 
-READERS = (EvaluateFlags, ExportFlags, RecordFlags, ReportFlags)
+READERS = (Evaluate, Export, Record, Report)
 """Of `play`, which waits for a browser, the server is attacked elsewhere."""
 
 
@@ -61,9 +60,9 @@ def fuzz_readers(place: Path, tries: int, rng: random.Random) -> Outcome:
     Child(lambda: train(run_config(run, "cpo", iterations=2))).wait()
     orders = []
     for flags in READERS:
-        command = re.sub("(?<!^)([A-Z])", r"-\1", flags.__name__.removesuffix("Flags")).lower()
+        command = flags.__name__.lower()
         few = ["--num-envs", "2"] if command == "evaluate" else []
-        orders += [[command, str(run), *few, spelling(one.name)] for one in dataclasses.fields(flags)]
+        orders += [[command, str(run), *few, word] for word in flags_of(flags)]
     return _try([order for order in orders if order[-1] != "--open"], place, tries, rng)
 
 

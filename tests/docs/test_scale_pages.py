@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from echelon.commands.compare import make_jobs, read_order
+from echelon.commands.command import parse
+from echelon.commands.compare import Compare, make_jobs
 from echelon.commands.train import configure
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ def test_commands_are_understood(path: Path, tmp_path: Path) -> None:
             place = words.index("--on")
             assert words[place + 1].startswith("ray")
             words = [*words[:place], *words[place + 2 :]]
-        assert make_jobs(read_order([*words, "--out", str(tmp_path)]))
+        assert make_jobs(parse(Compare, "compare", [*words, "--out", str(tmp_path)]))
 
 
 def test_there_are_commands_to_look_at() -> None:

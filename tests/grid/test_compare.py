@@ -16,7 +16,8 @@ import pytest
 from tiny import PATIENCE
 
 from echelon import cli
-from echelon.commands.compare import make_jobs, read_order, score_text
+from echelon.commands.command import parse
+from echelon.commands.compare import Compare, make_jobs, score_text
 from echelon.console.view import PlainView
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
@@ -32,45 +33,8 @@ TINY = ["--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8", "--d
 TINY += ["--diagnostics.every", "3"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "compare needs tasks"),
-        (["Hopper"], "'Hopper' stands where a flag was expected"),
-        (["--tasks"], "--tasks needs a value"),
-        (["--tasks", "Hoper"], "Hoper is not a task; did you mean Hopper?"),
-        (
-            ["--tasks", "Hopper", "--algos", "cp0"],
-            "not 'cp0'; did you mean cpo?",
-        ),
-        (["--tasks", "Hopper", "--algos", "ppo,cpo"], "--algos takes names with spaces between them: --algos ppo cpo"),
-        (["--tasks", "Hopper", "--variants", "no_pul"], "no_pul is not a variant; did you mean no_pull?"),
-        (["--tasks", "Hopper", "--variants", "no_pull+xyz"], "xyz is not a variant; echelon variants lists them"),
-        (["--tasks", "Hopper", "--variant", "x"], "--variant is not a flag of echelon compare; did you mean"),
-        (["--tasks", "Hopper", "--algo", "cpo"], "--algo is not a flag of echelon compare; did you mean --algos?"),
-        (["--tasks", "Hopper", "--seed", "1"], "--seed is not a flag of echelon compare; did you mean --seeds?"),
-        (["--tasks", "Hopper", "--seeds", "0"], "--seeds takes a whole number of at least 1, not '0'"),
-        (["--tasks", "Hopper", "--seeds", "²"], "--seeds takes a whole number of at least 1, not '²'"),
-        (["--tasks", "Hopper", "--seeds", "1", "2"], "--seeds takes one value, not 2: 1 2"),
-        (["--tasks", "Hopper", "--num-env", "64"], "--num-env is not a flag of echelon train Hopper; did you mean"),
-        (["--tasks", "Hopper", "--algos", "cpo", "--num-envs", "7"], "do not split"),
-        (["--tasks", "Hopper", "--algos", "ppo", "--out", "/proc/none"], "/proc/none/logs cannot be written: "),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_is_one_sentence(
-    arguments: list[str],
-    sentence: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["compare", *arguments]) == 2
-    said = capsys.readouterr()
-    assert sentence in said.err
-    assert said.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+def jobs_of(words: list[str]) -> list[Job]:
+    return make_jobs(parse(Compare, "compare", words))
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +46,7 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_grid(tmp_path: Path) -> None:
     """Seeds outermost; --policies is for the ensembles."""
     words = ["--tasks", "CartpoleSwingup", "Hopper", "--algos=ppo", "cpo", "--seeds", "2", "--out", str(tmp_path)]
-    jobs = make_jobs(read_order([*words, *TINY, "--env.episode-length", "50"]))
+    jobs = jobs_of([*words, *TINY, "--env.episode-length", "50"])
     names = [
         f"{task}-{algo}-s{seed}" for seed in (0, 1) for task in ("CartpoleSwingup", "Hopper") for algo in ("ppo", "cpo")
     ]
@@ -97,10 +61,10 @@ def test_the_grid(tmp_path: Path) -> None:
 
 def test_notes_are_said_once_for_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--tasks", "AllegroHand", "--algos", "cpo", "--seeds", "2", "--out", str(tmp_path), "--device", "cpu"]
-    assert [job.config.num_envs for job in make_jobs(read_order(words))] == [384, 384]
+    assert [job.config.num_envs for job in jobs_of(words)] == [384, 384]
     assert capsys.readouterr().out.count("AllegroHand, cpo: on a CPU: 384 environments instead of") == 1
     many = preset("AllegroHand").num_envs
-    (named,) = make_jobs(read_order([*words, "--seeds", "1", "--num-envs", str(many)]))
+    (named,) = jobs_of([*words, "--seeds", "1", "--num-envs", str(many)])
     assert named.config.num_envs == many
 
 
@@ -108,7 +72,7 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
     """Alone they stand for the algorithms; flags win over them; an algorithm that is named twice is trained once."""
     words = ["--tasks", "Hopper", "--seeds", "1", "--out", str(tmp_path), *TINY]
     names = ["cpo", "no_pull", "sapg+entropy_on"]
-    jobs = make_jobs(read_order([*words, "--variants", *names]))
+    jobs = jobs_of([*words, "--variants", *names])
     assert [job.name for job in jobs] == [f"Hopper-{name}-s0" for name in names]
     assert [(job.config.algo, job.config.update.entropy_scale) for job in jobs] == [
         ("cpo", 0.0),
@@ -117,17 +81,17 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
     ]
     assert [job.config.pull.beta for job in jobs[:2]] == [0.005, 0.0]
     assert {job.config.num_policies for job in jobs} == {2}
-    more = make_jobs(read_order([*words, "--algos", "ppo", "cpo", "--variants", *names]))
+    more = jobs_of([*words, "--algos", "ppo", "cpo", "--variants", *names])
     assert [job.name for job in more] == [f"Hopper-{name}-s0" for name in ["ppo", *names]]
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     words = ["--tasks", "CartpoleSwingup", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
-    (job,) = make_jobs(read_order(words))
+    (job,) = jobs_of(words)
     RunFolder.create_or_resume(job.config).metrics.write_text("{}\n")  # the run has begun
-    assert make_jobs(read_order([*words, "--env-steps", "999"]))[0].config.env_steps == 999
+    assert jobs_of([*words, "--env-steps", "999"])[0].config.env_steps == 999
     with pytest.raises(UserError, match=r"update.clip is 0.2 in .* but 0.3 here"):
-        make_jobs(read_order([*words, "--update.clip", "0.3"]))
+        jobs_of([*words, "--update.clip", "0.3"])
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:
@@ -244,7 +208,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     """A killed grid leaves no orphan: its job saves and ends. Resumed, it writes the tables of a whole one, which is
     trained without processes, to the byte, and all metrics but clock times."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    jobs = make_jobs(read_order([*COMPARE, "--out", str(whole)]))
+    jobs = jobs_of([*COMPARE, "--out", str(whole)])
     for job in jobs:
         folder = train(job.config)
         write_scores(evaluate(folder, device="cpu"), folder.evaluation)

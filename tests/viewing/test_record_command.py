@@ -79,7 +79,7 @@ MISTAKES = {
     "play": "play needs a run folder first",
     "play RUN --policy all": "play shows one policy at a time",
     "play RUN --policy 9": "--policy is leader, all or a number from 0 to 2, not 9",
-    "play RUN --port 70000": "--port must be from 0 to 65535, not 70000",
+    "play RUN --port 70000": "--port must be within 0 and 65535, not 70000",
     "play RUN --seed -2": "--seed must be at least 0, not -2",
     "record": "record needs a run folder first",
     "record /nowhere": "there is no run folder /nowhere",
@@ -119,7 +119,7 @@ def test_a_replay_shows_itself_in_a_notebook(hopper: RunFolder, tmp_path: Path) 
 
 def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(**flags: str) -> str:
-        return command._format(command.RecordFlags(**flags))  # pyright: ignore[reportArgumentType]
+        return command._format(command.Record("run", **flags))  # pyright: ignore[reportArgumentType]
 
     assert chosen(out="film.GIF") == "gif"
     assert chosen(out="page.html") == "html"

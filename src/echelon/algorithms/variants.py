@@ -12,7 +12,7 @@ from typing import Any
 
 from echelon import algorithms
 from echelon.algorithms.pbt_settings import POLICIES, short_run_pbt
-from echelon.config import TrainConfig
+from echelon.config import TrainConfig, with_settings
 from echelon.errors import UserError, nearest
 
 
@@ -27,20 +27,16 @@ class Variant:
     """More of them, computed from a config that has the others already."""
 
     def __call__(self, config: TrainConfig) -> TrainConfig:
-        config = with_settings(config, self.settings)
-        return with_settings(config, self.change(config)) if self.change else config
+        config = _changed(config, self.settings)
+        return _changed(config, self.change(config)) if self.change else config
 
 
-def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """`config` with other values of some settings, by dotted name."""
-    chosen = config.algo
-    for name, value in settings.items():
-        group, _, field = name.rpartition(".")
-        if not hasattr(config, group or name):
-            raise UserError(f"{group or name} is not a setting of {chosen}, so this variant cannot change it")
-        change = {group: replace(getattr(config, group), **{field: value})} if group else {name: value}
-        config = replace(config, **change)
-    return config
+def _changed(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """`config` with other values of settings that its algorithm has."""
+    for name in settings:
+        if not hasattr(config, group := name.split(".")[0]):
+            raise UserError(f"{group} is not a setting of {config.algo}, so this variant cannot change it")
+    return with_settings(config, settings)
 
 
 def _policies(number: int) -> Callable[[TrainConfig], Mapping[str, Any]]:
@@ -56,8 +52,10 @@ def _minibatches(rows: int, factor: int) -> Callable[[TrainConfig], Mapping[str,
 
     def change(config: TrainConfig) -> Mapping[str, Any]:
         update = config.update
-        usual = update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs))
-        return {"update.minibatches": factor * usual}
+        return {
+            "update.minibatches": factor
+            * (update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs)))
+        }
 
     return change
 
@@ -143,8 +141,13 @@ def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConf
     """
     names, known = [names] if isinstance(names, str) else names, algorithms.names()
     for name in names:
-        if name not in VARIANTS and name not in known:
-            hint = nearest(name, [*VARIANTS, *known]) or "; echelon variants lists them"
-            raise UserError(f"{name} is not a variant{hint}")
-        config = VARIANTS[name](config) if name in VARIANTS else replace(config, algo=name)
+        config = _find(name)(config) if name in VARIANTS or name not in known else replace(config, algo=name)
     return replace(config, variant=() if set(names) <= set(known) else tuple(names))
+
+
+def _find(name: str) -> Variant:
+    """The variant of this name."""
+    if name not in VARIANTS:
+        known = [*VARIANTS, *algorithms.names()]
+        raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
+    return VARIANTS[name]

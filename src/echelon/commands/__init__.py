@@ -1,11 +1,8 @@
-"""One file per command, each with `run(arguments) -> exit code`.
+"""One file per command: a dataclass whose fields are its flags and whose docstring is its help.
 
 A command is imported when it is called, and imports what is slow only once its arguments are sound, so that help and
 mistakes are answered at once.
 """
-
-from collections.abc import Callable
-from importlib import import_module
 
 COMMANDS = (
     *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play"),
@@ -18,8 +15,3 @@ INTERRUPTED = 130
 
 PREEMPTED = 75
 """Exit code after SIGTERM or SIGUSR1, once everything is saved: EX_TEMPFAIL of sysexits.h, to be started again."""
-
-
-def command(name: str) -> Callable[[list[str]], int]:
-    """The function that runs a command."""
-    return import_module(f"{__name__}.{name.replace('-', '_')}").run

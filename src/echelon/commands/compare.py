@@ -1,16 +1,17 @@
 """`echelon compare`: every algorithm and variant on every task with every seed, then the report."""
 
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from echelon.commands import INTERRUPTED
-from echelon.config.ranges import COUNT, require
+from echelon.commands.command import Command, TrainFlags
+from echelon.config.ranges import COUNT
+from echelon.console.flags import names_flag
 from echelon.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,120 +21,93 @@ if TYPE_CHECKING:
     from echelon.report.contents import Contents
     from echelon.training.resolve import Resolved
 
-USAGE = """\
-usage: echelon compare --tasks TASK ... [flags]
-
-Train every algorithm or variant on every task with every seed, a run folder each, evaluate each at its end, and write
-the report. The same command resumes where it stopped; what is done is not done again, and what failed is tried again.
-
-  --tasks TASK ...     what to train
-  --algos ALGO ...     which algorithms (default: all of them, unless there are variants)
-  --variants NAME ...  which variants, as in cpo no_pull no_adversary+entropy_off (echelon variants lists them)
-  --seeds N            seeds 0 to N-1 (default: 5)
-  --out DIR            folder of the run folders (default: runs/compare)
-  --score NAME         what decides which is better: return, successes, ... (default: return)
-  --workers N          runs at a time (default: one per GPU; on a CPU one per two cores)
-  --on ray             train on the Ray cluster of this machine, or on one elsewhere: --on ray://head:10001
-  --per-gpu N          runs that share a GPU of the cluster, whose memory must hold them (default: 1)
-  --cpus N             CPUs that each run reserves in the cluster (default: 1 beside a GPU, else all of a node)
-
-With --on, DIR must be a folder that all machines share. Nodes may leave and join: their runs resume elsewhere.
-All other flags are those of echelon train, for every run: --env-steps 5000000 --num-envs 512 --update.clip 0.1
-"""
-GRID_FLAGS = ("--tasks", "--algos", "--variants", "--seeds", "--out", "--score")
-WHERE_FLAGS = ("--workers", "--on", "--per-gpu", "--cpus")
-SET_PER_RUN = ("--algo", "--seed", "--task", "--variant")
-"""Flags of `echelon train` that the grid sets for each run."""
-
 
 @dataclass(frozen=True)
-class Order:
-    """The parsed flags."""
+class Compare(Command):
+    """Train every algorithm or variant on every task with every seed, a run folder each, evaluate each at its end, and
+    write the report. The same command resumes where it stopped; what is done is not done again, and what failed is
+    tried again. All other flags are those of echelon train, for every run: --env-steps 5e6 --num-envs 512"""
 
-    tasks: list[str]
-    algos: list[str]
-    variants: list[str]
-    """Several that follow one another are joined by +."""
-    seeds: int
-    out: Path
-    score: str
-    flags: list[str]
-    """For `echelon train`."""
-    workers: int | None = None
+    refused: ClassVar = {name: f"; did you mean {name}s?" for name in ("--algo", "--seed", "--task", "--variant")}
+
+    tasks: tuple[str, ...] = ()
+    """What to train."""
+    algos: tuple[str, ...] = ()
+    """Which algorithms; the built-in ones, unless there are variants."""
+    variants: tuple[str, ...] = ()
+    """Which variants, as in cpo no_pull no_adversary+entropy_off (echelon variants lists them)."""
+    seeds: Annotated[int, COUNT.up_to(10_000)] = 5
+    """How many seeds: 0 to N-1."""
+    out: str = "runs/compare"
+    """Folder of the run folders. With --on, all machines must share it."""
+    score: str = "return"
+    """What decides which is better: return, successes, ..."""
+    workers: Annotated[int | None, COUNT] = None
+    """Runs at a time; one per GPU, or on a CPU one per two cores, unless given."""
     on: str | None = None
-    """A Ray cluster; None for this machine."""
-    per_gpu: int = 1
-    cpus: int | None = None
+    """Ray cluster: ray for this machine's, or ray://head:10001. When a node leaves, its runs resume elsewhere."""
+    per_gpu: Annotated[int | None, COUNT] = None
+    """Runs that share a GPU of the cluster, whose memory must hold them; 1 unless given."""
+    cpus: Annotated[int | None, COUNT] = None
+    """CPUs that each run reserves in the cluster; 1 beside a GPU, else all of a node, unless given."""
+    train_flags: TrainFlags = ()
 
+    def check(self) -> None:
+        for name in ("tasks", "algos", "variants"):
+            words = " ".join(getattr(self, name))
+            if "," in words:
+                raise UserError(f"--{name} takes names with spaces between them: --{name} {words.replace(',', ' ')}")
+        if not self.tasks:
+            raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
+        for name, value in (("--per-gpu", self.per_gpu), ("--cpus", self.cpus)):
+            if value is not None and self.on is None:
+                raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
+        if self.workers is not None and self.on is not None:
+            raise UserError("--workers is for this machine; a Ray cluster runs what fits: see --cpus and --per-gpu")
 
-def run(arguments: list[str]) -> int:
-    """Train the grid, write the report."""
-    if {"-h", "--help"} & set(arguments):
-        print(USAGE, end="")
-        return 0
-    order = read_order(arguments)
-    logs = order.out / "logs"
+    @property
+    def folder(self) -> Path:
+        """Of the run folders."""
+        return Path(self.out).absolute() if self.on else Path(self.out)  # nodes work in other folders
 
-    from echelon import grid
+    def run(self) -> int:
+        from echelon import grid
 
-    with cluster_of(order) as cluster:
-        jobs = make_jobs(order, None if cluster is None else cluster.device)
-        try:
-            failed = grid.run(jobs, logs, workers=order.workers, cluster=cluster, finished=score_text)
-        except KeyboardInterrupt:
-            print(f"Stopped. The same command resumes:  {shlex.join(['echelon', 'compare', *arguments])}")
-            return INTERRUPTED
-    failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
+        logs = self.folder / "logs"
+        with cluster_of(self) as cluster:
+            jobs = make_jobs(self, None if cluster is None else cluster.device)
+            try:
+                failed = grid.run(jobs, logs, workers=self.workers, cluster=cluster, finished=score_text)
+            except KeyboardInterrupt:
+                print(f"Stopped. The same command resumes:  {self.line}")
+                return INTERRUPTED
+        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
 
-    from echelon.report.write import read_contents, write_report
+        from echelon.report.write import read_contents, write_report
 
-    contents = read_contents([job.path for job in jobs], order.score, failures)
-    record_best(contents, logs)
-    write_report(contents, order.out / "report")
-    return 1 if failures else 0
+        contents = read_contents([job.path for job in jobs], self.score, failures)
+        record_best(contents, logs)
+        write_report(contents, self.folder / "report")
+        return 1 if failures else 0
 
+    def configs(self) -> "Iterator[TrainConfig]":
+        """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
+        from echelon.algorithms.settings import BUILT_IN
+        from echelon.commands.train import configure
 
-def read_order(arguments: list[str]) -> Order:
-    """Split the flags of the grid from those of its runs."""
-    from echelon.algorithms.settings import BUILT_IN
-    from echelon.console.flags import one_count, one_value, split_flags
-
-    own, rest = split_flags(arguments, (*GRID_FLAGS, *WHERE_FLAGS, *SET_PER_RUN), "echelon compare")
-    for name in SET_PER_RUN:
-        if name in own:
-            raise UserError(f"{name} is not a flag of echelon compare; did you mean {name}s?")
-    for name in ("--tasks", "--algos", "--variants"):
-        words = " ".join(own.get(name, []))
-        if "," in words:
-            raise UserError(f"{name} takes names with spaces between them: {name} {words.replace(',', ' ')}")
-    if "--tasks" not in own:
-        raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
-    variants, seeds = own.get("--variants", []), one_count(own, "--seeds", 5)
-    require("seeds", seeds, COUNT.up_to(10_000))
-    on = one_value(own, "--on", "") or None
-    for name in ("--per-gpu", "--cpus"):
-        if name in own and on is None:
-            raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
-    if "--workers" in own and on is not None:
-        raise UserError("--workers is for this machine; a Ray cluster runs what fits: see --cpus and --per-gpu")
-    out = Path(one_value(own, "--out", "runs/compare"))
-    return Order(
-        tasks=_unique(own["--tasks"]),
-        algos=_unique(own.get("--algos", [] if variants else list(BUILT_IN))),
-        variants=_unique(variants),
-        seeds=seeds,
-        out=out.absolute() if on else out,  # nodes work in other folders
-        score=one_value(own, "--score", "return"),
-        flags=rest,
-        on=on,
-        workers=one_count(own, "--workers", 1) if "--workers" in own else None,
-        per_gpu=one_count(own, "--per-gpu", 1),
-        cpus=one_count(own, "--cpus", 1) if "--cpus" in own else None,
-    )
+        algos = self.algos or (() if self.variants else tuple(BUILT_IN))
+        for task in dict.fromkeys(self.tasks):
+            for algo in dict.fromkeys(algos):
+                if algo in BUILT_IN:
+                    yield configure(task, self.train_flags, [algo], command="compare --tasks")
+                else:  # registered, or none
+                    yield configure(task, [*self.train_flags, "--algo", algo], command="compare --tasks")
+            for variant in dict.fromkeys(self.variants):
+                yield configure(task, self.train_flags, variant.split("+"), command="compare --tasks")
 
 
 @contextmanager
-def cluster_of(order: Order) -> "Iterator[RayCluster | None]":
+def cluster_of(order: Compare) -> "Iterator[RayCluster | None]":
     """The cluster that was asked for, while the grid needs it; None for this machine."""
     if order.on is None:
         yield None
@@ -141,16 +115,16 @@ def cluster_of(order: Order) -> "Iterator[RayCluster | None]":
     from echelon.grid.cluster import RayCluster, require_address
 
     require_address(order.on)
-    for _ in _asked_for(order):
+    for _ in order.configs():
         pass  # reports mistakes before Ray starts
-    cluster = RayCluster(order.on, per_gpu=order.per_gpu, cpus=order.cpus)
+    cluster = RayCluster(order.on, per_gpu=order.per_gpu or 1, cpus=order.cpus)
     try:
         yield cluster
     finally:
         cluster.close()
 
 
-def make_jobs(order: Order, elsewhere: str | None = None) -> "list[Job]":
+def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     """Make every job, first seeds first, so that a grid that is stopped early still compares. Whatever cannot work is
     reported before the first one starts. `elsewhere` is the device of a cluster that will train them."""
     from echelon.grid import Job
@@ -158,12 +132,12 @@ def make_jobs(order: Order, elsewhere: str | None = None) -> "list[Job]":
 
     notes: dict[str, None] = {}
     configs: dict[str, TrainConfig] = {}
-    for config in _asked_for(order):
-        resolved = _resolve(config, order.flags, elsewhere)
+    for config in order.configs():
+        resolved = _resolve(config, order.train_flags, elsewhere)
         configs[f"{config.task}-{config.method}"] = resolved.config
         notes |= dict.fromkeys(f"{config.task}, {config.method}: {note}" for note in resolved.notes)
     jobs = [
-        Job(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.out / f"{name}-s{seed}")), evaluate=True)
+        Job(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.folder / f"{name}-s{seed}")), evaluate=True)
         for seed in range(order.seeds)
         for name, config in configs.items()
     ]
@@ -175,24 +149,8 @@ def make_jobs(order: Order, elsewhere: str | None = None) -> "list[Job]":
     return jobs
 
 
-def _asked_for(order: Order) -> "Iterator[TrainConfig]":
-    """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
-    from echelon.algorithms.settings import BUILT_IN
-    from echelon.commands.train import configure
-
-    for task in order.tasks:
-        for algo in order.algos:
-            if algo in BUILT_IN:
-                yield configure(task, order.flags, [algo])
-            else:  # registered, or none
-                yield configure(task, [*order.flags, "--algo", algo])
-        for variant in order.variants:
-            yield configure(task, order.flags, variant.split("+"))
-
-
-def _resolve(config: "TrainConfig", flags: list[str], elsewhere: str | None) -> "Resolved":
+def _resolve(config: "TrainConfig", flags: Sequence[str], elsewhere: str | None) -> "Resolved":
     from echelon.algorithms import find
-    from echelon.commands.train import names_flag
     from echelon.training.resolve import resolve
 
     if find(config.algo).one_policy:  # --policies is meant for the others
@@ -231,7 +189,3 @@ def record_best(contents: "Contents", logs: Path) -> None:
         log = logs / f"{run.path.name}.record.log"
         code = _call(["record", str(run.path), "--format", "html"], log)
         print(f"recorded {run.name}" if code == 0 else f"{run.name} could not be recorded; see {log}", flush=True)
-
-
-def _unique(words: list[str]) -> list[str]:
-    return list(dict.fromkeys(words))

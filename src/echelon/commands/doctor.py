@@ -1,12 +1,12 @@
 """`echelon doctor`: what is installed, what it runs on, and what is missing for what."""
 
 import platform
-import shlex
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 
-from echelon.errors import UserError, install
+from echelon.commands.command import Command
+from echelon.errors import install
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,18 @@ PARTS = (
 )
 
 
-def run(arguments: list[str]) -> int:
-    """Print a line for the machine and a row for each part."""
-    if arguments[:1] in (["-h"], ["--help"]):
-        print("usage: echelon doctor\n\nShow what is installed, what it runs on, and how to install what is missing.")
+@dataclass(frozen=True)
+class Doctor(Command):
+    """Show what is installed, what it runs on, and how to install what is missing."""
+
+    def run(self) -> int:
+        from echelon import __version__
+        from echelon.console.tables import text_table
+
+        print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
+        print(machine())
+        print(text_table(map(status, PARTS)), end="")
         return 0
-    if arguments:
-        raise UserError(f"echelon doctor takes no arguments, but got {shlex.join(arguments)}")
-
-    from echelon import __version__
-    from echelon.console.tables import text_table
-
-    print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
-    print(machine())
-    print(text_table(map(status, PARTS)), end="")
-    return 0
 
 
 def machine() -> str:

@@ -3,18 +3,21 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from echelon.config.ranges import COUNT, NOT_NEGATIVE, require
+from echelon.commands.command import Command, RunPath
+from echelon.config.ranges import COUNT, NOT_NEGATIVE
 
 
 @dataclass(frozen=True)
-class EvaluateFlags:
-    """Flags of `echelon evaluate`."""
+class Evaluate(Command):
+    """Score every policy of a run."""
 
-    num_envs: int = 64
+    run_folder: RunPath
+    """The run."""
+    num_envs: Annotated[int, COUNT] = 64
     """Environments per policy; each counts one episode."""
-    seed: int = 1000
+    seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Decides the episodes. Not the training seed, so that they are new ones."""
     json: str | None = None
     """Where to write the scores; evaluation.json in the run folder unless given."""
@@ -23,34 +26,26 @@ class EvaluateFlags:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to simulate; auto takes CUDA where there is one."""
 
+    def run(self) -> int:
+        from rich.console import Console
 
-def run(arguments: list[str]) -> int:
-    """Score every policy of a run."""
-    from echelon.console.flags import parse_after_run
+        from echelon.config.checks import require_device
+        from echelon.console.tables import LOG_WIDTH
+        from echelon.runs.durable import require_writable, writing
+        from echelon.runs.folder import RunFolder
 
-    run, given = parse_after_run(EvaluateFlags(), arguments, "evaluate", "Score every policy of a run.")
-    require("num_envs", given.num_envs, COUNT)
-    require("seed", given.seed, NOT_NEGATIVE)
+        folder = RunFolder.open(self.run_folder)
+        require_device(self.device)
+        target = folder.evaluation if self.json is None else Path(self.json)
+        require_writable(target)
 
-    from rich.console import Console
+        from echelon.evaluation.evaluate import evaluate
+        from echelon.evaluation.scores import headline, score_table, write_scores
 
-    from echelon.config.checks import require_device
-    from echelon.console.tables import LOG_WIDTH
-    from echelon.runs.durable import require_writable, writing
-    from echelon.runs.folder import RunFolder
-
-    folder = RunFolder.open(run)
-    require_device(given.device)
-    target = folder.evaluation if given.json is None else Path(given.json)
-    require_writable(target)
-
-    from echelon.evaluation.evaluate import evaluate
-    from echelon.evaluation.scores import headline, score_table, write_scores
-
-    evaluation = evaluate(folder, given.num_envs, given.seed, given.device, given.checkpoint)
-    print(headline(evaluation))
-    Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(score_table(evaluation))
-    with writing(target, "choose another --json"):
-        write_scores(evaluation, target)
-    print(f"Written to {target}")
-    return 0
+        evaluation = evaluate(folder, self.num_envs, self.seed, self.device, self.checkpoint)
+        print(headline(evaluation))
+        Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(score_table(evaluation))
+        with writing(target, "choose another --json"):
+            write_scores(evaluation, target)
+        print(f"Written to {target}")
+        return 0

@@ -1,46 +1,40 @@
 """`echelon import-config`: the settings of another library's PPO, as flags of `echelon train`."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
+
+from echelon.commands.command import Command, place
 from echelon.errors import UserError, first_line
 
-USAGE = """\
-usage: echelon import-config FILE
 
-Translate the settings of another library's PPO, a YAML or JSON file of rsl_rl, rl_games, skrl or the zoo of
-Stable-Baselines3, and print the flags to give echelon train, what has no counterpart, and what was not understood.
-"""
+@dataclass(frozen=True)
+class ImportConfig(Command):
+    """Translate the settings of another library's PPO, and print the flags to give echelon train, what has no
+    counterpart, and what was not understood."""
 
+    file: Annotated[tyro.conf.Positional[str], place("FILE")]
+    """YAML or JSON of rsl_rl, rl_games, skrl or the zoo of Stable-Baselines3."""
 
-def run(arguments: list[str]) -> int:
-    """Read, translate, print."""
-    if not arguments or {"-h", "--help"} & set(arguments):
-        print(USAGE, end="")
+    def run(self) -> int:
+        from echelon.config import TrainConfig, with_settings
+        from echelon.config.checks import validate
+        from echelon.config.peers import translate
+        from echelon.config.spelling import setting
+
+        path = Path(self.file)
+        found = translate(read(path))
+        validate(with_settings(TrainConfig(), found.settings))
+        print(f"# {path.name}, settings of {found.library}")
+        print("echelon train TASK " + " ".join(setting(name, value) for name, value in found.settings.items()))
+        for name, reason in found.needless.items():
+            print(f"# {name}: {reason}")
+        if found.unknown:
+            print(f"# not translated: {', '.join(found.unknown)}")
         return 0
-    if len(arguments) > 1:
-        raise UserError(f"import-config takes one file, not {len(arguments)}")
-
-    from echelon.config import TrainConfig, from_dict
-    from echelon.config.checks import validate
-    from echelon.config.peers import translate
-    from echelon.config.spelling import setting
-
-    path = Path(arguments[0])
-    found = translate(read(path))
-    groups: dict[str, Any] = {}
-    for name, value in found.settings.items():
-        group, _, last = name.rpartition(".")
-        (groups.setdefault(group, {}) if group else groups)[last] = value
-    validate(from_dict(TrainConfig(), groups))
-    print(f"# {path.name}, settings of {found.library}")
-    print("echelon train TASK " + " ".join(setting(name, value) for name, value in found.settings.items()))
-    for name, reason in found.needless.items():
-        print(f"# {name}: {reason}")
-    if found.unknown:
-        print(f"# not translated: {', '.join(found.unknown)}")
-    return 0
 
 
 def read(path: Path) -> dict[str, Any]:

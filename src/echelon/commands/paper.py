@@ -1,111 +1,115 @@
 """`echelon paper`: a table or figure of the paper from runs of one's own, beside the numbers it prints."""
 
 import math
-import shlex
 import statistics
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from echelon.commands import INTERRUPTED
+from echelon.commands.command import Command, TrainFlags, place
+from echelon.commands.compare import Compare, make_jobs, score_text
+from echelon.commands.report import inches
+from echelon.config.ranges import COUNT
 from echelon.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from echelon.grid import Job
-    from echelon.report.paper import Exhibit
 
-USAGE = """\
-usage: echelon paper NAME [flags]
-
-Train what a table or figure of the paper needs and is missing, and draw it beside the paper's published numbers. Runs
-are shared between them; the same command resumes where it stopped. Before it starts it says how long that will take, at
-the rate of runs in the same folder, or measured for a few iterations.
-
-  --plan               say what would be trained and how long it takes, and stop
-  --tasks TASK ...     instead of the paper's
-  --seeds N            seeds 0 to N-1 (default: 5, as in the paper)
-  --env-steps S        instead of the presets' budgets
-  --out DIR            folder of the run folders (default: runs/paper)
-  --workers N          runs at a time (default: one per GPU; on a CPU one per two cores)
-  --column WIDTH       width of figures in print (default: 5.5in)
-
-All other flags are those of echelon train, for every run.
-
-names:
-"""
-SET_BY_EXHIBIT = ("--algos", "--variants", "--score")
-ONLY_COMPARE = ("--on", "--per-gpu", "--cpus")
 PROBE_ITERATIONS = 12
 """Iterations trained to measure a rate; the first half compiles and is not counted."""
 CPU_PROBE_ITERATIONS, CPU_PROBE_ENVS = 4, 16
 """On a CPU, where nothing compiles, and fewer environments for each policy than a GPU wants have the same rate."""
 
 
-def run(arguments: list[str]) -> int:
-    """Plan, train, draw."""
-    from echelon.report.paper import EXHIBITS
+@dataclass(frozen=True)
+class Paper(Command):
+    """Train what a table or figure of the paper needs and is missing, and draw it beside the paper's published numbers.
+    Runs are shared between them; the same command resumes where it stopped. Before it starts it says how long that will
+    take, at the rate of runs in the same folder, or measured for a few iterations. All other flags are those of echelon
+    train, for every run."""
 
-    if not arguments or {"-h", "--help"} & set(arguments):
-        lines = [f"  {name:<11}{one.title}: {', '.join(one.methods)}" for name, one in EXHIBITS.items()]
-        print(USAGE + "\n".join(lines))
-        return 0
-    name, *flags = arguments
-    if name not in EXHIBITS:
-        raise UserError(f"the paper has no {name}{nearest(name, EXHIBITS) or '; there are ' + ', '.join(EXHIBITS)}")
+    refused = (
+        dict(Compare.refused)
+        | dict.fromkeys(("--algo", "--algos", "--variant", "--variants", "--score"), ": the exhibit decides that")
+        | dict.fromkeys(("--on", "--per-gpu", "--cpus"), "; echelon compare has it")
+    )
 
-    from echelon import grid
-    from echelon.commands.compare import make_jobs, read_order, score_text
-    from echelon.commands.report import inches
+    name: Annotated[tyro.conf.Positional[str], place("NAME")]
+    """Which table or figure, as below."""
+    plan: bool = False
+    """Say what would be trained and how long it takes, and stop."""
+    tasks: tuple[str, ...] = ()
+    """Instead of the paper's."""
+    seeds: Annotated[int, COUNT.up_to(10_000)] = 5
+    """How many seeds, 0 to N-1; 5 as in the paper."""
+    out: str = "runs/paper"
+    """Folder of the run folders."""
+    workers: Annotated[int | None, COUNT] = None
+    """Runs at a time; one per GPU, or on a CPU one per two cores, unless given."""
+    column: str = "5.5in"
+    """Width of figures in print."""
+    train_flags: TrainFlags = ()
 
-    only_plan, column, words = _own_flags(flags)
-    width = inches(column)
-    order = read_order(_for_compare(EXHIBITS[name], words))
-    jobs, logs = make_jobs(order), order.out / "logs"
-    left = [job for job in jobs if not job.trained]
-    print(f"{EXHIBITS[name].title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done")
-    if left:
-        print(cost_table(left, measured_rates(jobs, {job.config.task for job in left})))
-    if only_plan:
-        return 0
-    try:
-        failed = grid.run(jobs, logs, workers=order.workers, finished=score_text)
-    except KeyboardInterrupt:
-        print(f"Stopped. The same command resumes:  {shlex.join(['echelon', 'paper', *arguments])}")
-        return INTERRUPTED
-    out = order.out / name
-    rows = EXHIBITS[name].draw([job.path for job in jobs if job.name not in failed], out, width)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip())
-    print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
-    return 1 if failed else 0
+    @classmethod
+    def more_help(cls) -> str:
+        from echelon.report.paper import EXHIBITS
 
+        lines = (f"  {name:<11}{one.title}: {', '.join(one.methods)}" for name, one in EXHIBITS.items())
+        return "\n".join(["", "names:", *lines, ""])
 
-def _own_flags(flags: list[str]) -> tuple[bool, str, list[str]]:
-    """Whether only the plan is wanted, the width of figures, and the other flags."""
-    from echelon.console.flags import one_value, split_flags
+    def check(self) -> None:
+        from echelon.report.paper import EXHIBITS
 
-    words = [word for word in flags if word != "--plan"]
-    own, rest = split_flags(words, ("--column", *SET_BY_EXHIBIT, *ONLY_COMPARE), "echelon paper NAME")
-    for name in own:
-        if name in SET_BY_EXHIBIT:
-            raise UserError(f"{name} is not a flag of echelon paper: the exhibit decides that")
-        if name in ONLY_COMPARE:
-            raise UserError(f"{name} is not a flag of echelon paper; echelon compare has it")
-    return "--plan" in flags, one_value(own, "--column", "5.5in"), rest
+        if self.name not in EXHIBITS:
+            hint = nearest(self.name, EXHIBITS) or "; there are " + ", ".join(EXHIBITS)
+            raise UserError(f"the paper has no {self.name}{hint}")
+        inches(self.column)
 
+    def comparison(self) -> Compare:
+        """The runs that the exhibit compares."""
+        from echelon.report.paper import EXHIBITS
 
-def _for_compare(exhibit: "Exhibit", words: list[str]) -> list[str]:
-    """The exhibit and the user's flags as flags of `echelon compare`."""
+        exhibit = EXHIBITS[self.name]
+        found = Compare(
+            tasks=self.tasks or tuple(exhibit.tasks),
+            variants=tuple(exhibit.methods),
+            seeds=self.seeds,
+            out=self.out,
+            workers=self.workers,
+            train_flags=(*self.train_flags, "--preset", "paper"),
+        )
+        found.check()
+        return found
 
-    def given(flag: str) -> bool:
-        return any(word.partition("=")[0] == flag for word in words)
+    def run(self) -> int:
+        from echelon import grid
+        from echelon.report.paper import EXHIBITS
 
-    words = [*words, "--preset", "paper", "--variants", *exhibit.methods]
-    words += [] if given("--tasks") else ["--tasks", *exhibit.tasks]
-    return words if given("--out") else [*words, "--out", "runs/paper"]
+        order, exhibit = self.comparison(), EXHIBITS[self.name]
+        jobs, logs = make_jobs(order), order.folder / "logs"
+        left = [job for job in jobs if not job.trained]
+        print(f"{exhibit.title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done")
+        if left:
+            print(cost_table(left, measured_rates(jobs, {job.config.task for job in left})))
+        if self.plan:
+            return 0
+        try:
+            failed = grid.run(jobs, logs, workers=self.workers, finished=score_text)
+        except KeyboardInterrupt:
+            print(f"Stopped. The same command resumes:  {self.line}")
+            return INTERRUPTED
+        out = order.folder / self.name
+        rows = exhibit.draw([job.path for job in jobs if job.name not in failed], out, inches(self.column))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print("  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip())
+        print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+        return 1 if failed else 0
 
 
 def measured_rates(jobs: "Sequence[Job]", tasks: Iterable[str]) -> dict[tuple[str, str], float]:

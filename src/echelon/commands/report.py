@@ -4,8 +4,12 @@ import time
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import tyro
+
+from echelon.commands.command import Command, Needs, place
+from echelon.config.ranges import Range
 from echelon.errors import UserError
 
 if TYPE_CHECKING:
@@ -13,9 +17,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReportFlags:
-    """Flags of `echelon report`."""
+class Report(Command):
+    """Show what runs did, in one page."""
 
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], place("RUN ..."), Needs("run folders", "runs/*")]
+    """The runs, or folders of runs."""
     out: str | None = None
     """Folder to write to; a folder named report in the run, or beside several runs, unless given."""
     score: str = "return"
@@ -26,40 +32,27 @@ class ReportFlags:
     """Width of the figures in print: 3.25in for one of two columns, 5.5in for one."""
     open: bool = False
     """Open the page in a browser."""
-    watch: float | None = None
+    watch: Annotated[float | None, Range(low=1, high=86_400)] = None
     """Write the page again every so many seconds while runs are trained."""
 
+    def run(self) -> int:
+        width, paths = inches(self.column), list(self.runs)
 
-def run(arguments: list[str]) -> int:
-    """Read the runs, write the report."""
-    from echelon.console.flags import parse
+        from echelon.report.write import read_contents, write_page, write_report
 
-    asks_help = bool({"-h", "--help"} & set(arguments))
-    paths = arguments[: next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))]
-    if not asks_help and not paths:
-        raise UserError("report needs run folders first, as in echelon report runs/*")
-    flags = ["--help"] if asks_help else arguments[len(paths) :]
-    given = parse(ReportFlags(), flags, "echelon report RUN...", "Show what runs did, in one page.")
-
-    width = inches(given.column)
-    if given.watch is not None and not 1 <= given.watch <= 86_400:
-        raise UserError(f"--watch takes seconds, from 1 to 86,400, not {given.watch:g}")
-
-    from echelon.report.write import read_contents, write_page, write_report
-
-    contents = read_contents(paths, given.score)
-    folders = [run.path.resolve() for run in contents.runs]
-    beside = folders[0] if len(folders) == 1 else folders[0].parent
-    out = Path(given.out) if given.out else beside / "report"
-    if given.open or given.watch:
-        address = write_page(contents, out, given.watch).resolve().as_uri()
-        if given.open:
-            webbrowser.open(address)
-        if given.watch:
-            print(f"The page is {address}, written again every {given.watch:g} s until all runs have finished")
-            contents = _watch(paths, given.score, out, given.watch)
-    write_report(contents, out, figures=width if given.figures else None)
-    return 0
+        contents = read_contents(paths, self.score)
+        folders = [run.path.resolve() for run in contents.runs]
+        beside = folders[0] if len(folders) == 1 else folders[0].parent
+        out = Path(self.out) if self.out else beside / "report"
+        if self.open or self.watch:
+            address = write_page(contents, out, self.watch).resolve().as_uri()
+            if self.open:
+                webbrowser.open(address)
+            if self.watch:
+                print(f"The page is {address}, written again every {self.watch:g} s until all runs have finished")
+                contents = _watch(paths, self.score, out, self.watch)
+        write_report(contents, out, figures=width if self.figures else None)
+        return 0
 
 
 def _watch(paths: list[str], score: str, out: Path, seconds: float) -> "Contents":

@@ -1,19 +1,17 @@
 """`echelon tasks`: what can be trained."""
 
-import shlex
+from dataclasses import dataclass
 
-from echelon.errors import UserError
+from echelon.commands.command import Command
 
 
-def run(arguments: list[str]) -> int:
-    """List the tasks."""
-    if arguments[:1] in (["-h"], ["--help"]):
-        print("usage: echelon tasks\n\nList the tasks that echelon train takes.")
+@dataclass(frozen=True)
+class Tasks(Command):
+    """List the tasks that echelon train takes."""
+
+    def run(self) -> int:
+        print(task_list(), end="")
         return 0
-    if arguments:
-        raise UserError(f"echelon tasks takes no arguments, but got {shlex.join(arguments)}")
-    print(task_list(), end="")
-    return 0
 
 
 def task_list() -> str:

@@ -1,33 +1,27 @@
 """`echelon train`: train a task, or resume its run."""
 
-import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from echelon.commands import INTERRUPTED, PREEMPTED
+from echelon.commands.command import Command, TrainFlags, find, place
 from echelon.commands.tasks import task_list
-from echelon.errors import UserError
-from echelon.ranks import ALONE, Ranks
+from echelon.config.ranges import COUNT, SEEDS, require
+from echelon.console.flags import flags_of, names_flag, read, show_help, spans
+from echelon.errors import UserError, require_package
+from echelon.ranks import Ranks
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.training.callbacks import CheckpointCallback
     from echelon.training.resolve import Resolved
 
-USAGE = """\
-usage: echelon train TASK [flags]
-       echelon train --env SOURCE [flags]
-       echelon train --resume RUN [flags]
-
-Train TASK, or resume its run: the same command goes on where it stopped. With --resume the folder alone will do, and
-flags change the run's settings from here on, which is written down. An environment that is not built in is named by
-where it comes from: gymnasium:Walker2d-v5, mjlab:NAME, isaaclab:NAME, maniskill:NAME, playground:NAME, or
-mypackage.module:make for a function make(num_envs, device, seed).
-torchrun --nproc-per-node 8 -m echelon train TASK [flags] trains one run on eight GPUs.
-The flags everybody types; echelon train TASK --help lists all, with that task's defaults:
+EVERYDAY = """
+The settings everybody changes; echelon train TASK --help lists all, with that task's defaults:
 
   --algo NAME                ppo, pbt, sapg or cpo (default: what was found best for TASK, else cpo)
   --preset {best,paper}      what to start from (default: best)
@@ -35,13 +29,10 @@ The flags everybody types; echelon train TASK --help lists all, with that task's
   --policies M               one leader and M-1 followers, or M members of a population (default: 6)
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
-  --env-steps S              the same in environment steps
+  --env-steps S              the same in environment steps, as in 1e6
   --until METRIC>=VALUE      stop earlier, as in return/leader>=500
   --from RUN                 begin with the networks of another run
-  --evaluate-every K         score all policies every K iterations, into evaluations.jsonl of the run
-  --film-every K             film the leader every K iterations, into films/ of the run
   --seed SEED                decides everything random (default: 0)
-  --seeds N, or --seeds A B  seeds 0 to N-1, or those named, side by side in one process; a run folder each
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
@@ -50,202 +41,186 @@ tasks:
 """
 
 
-def run(arguments: list[str]) -> int:
-    """Train, or resume."""
-    if arguments[:1] in (["-h"], ["--help"]):
-        print(USAGE + task_list(), end="")
-        return 0
-    from echelon.ranks.joining import join
+@dataclass(frozen=True)
+class OnTask(Command):
+    """A command that begins with a task and takes the flags of `echelon train`."""
 
-    ranks = join()
-    resolved, seeds, callbacks, change = ranks.attempt(lambda: _read(arguments, ranks))
+    task: Annotated[tyro.conf.Positional[str], place("[TASK]")] = ""
+    """What to train."""
+    env: str | None = None
+    """Instead of a task: gymnasium:, mjlab:, isaaclab:, maniskill: or playground:NAME, or mypackage.module:make."""
+    train_flags: TrainFlags = ()
 
-    from echelon.console.interrupt import Preempted
-    from echelon.console.view import NullView, choose_view
-    from echelon.console.wording import duration
-    from echelon.training.loop import train, train_seeds
+    def check(self) -> None:
+        name = self.line.split()[1]
+        if self.task and self.env:
+            raise UserError(f"--env {self.env} is another environment than {self.task}; leave out one of them")
+        if not self.task and not self.env:
+            if self.train_flags:
+                raise UserError(f"the task comes first, as in echelon {name} CartpoleSwingup {self.train_flags[0]}")
+            raise UserError(
+                f"{name} needs a task, as in echelon {name} CartpoleSwingup; echelon {name} --help lists them"
+            )
 
-    if not ranks.first:
-        code = 0
+    def resolve(self, ranks: Ranks) -> "Resolved":
+        """The settings. Unless `--num-envs` is among the flags, the number of environments may be adapted."""
+        from echelon.training.resolve import resolve
+
+        config = configure(self.task or self.env or "", self.train_flags, command=self.line.split()[1])
+        return resolve(config, fit_envs=not names_flag(self.train_flags, "--num-envs"), ranks=ranks)
+
+
+@dataclass(frozen=True)
+class Train(OnTask):
+    """Train a task, or resume its run: the same command resumes where it stopped. With --resume the folder alone will
+    do, and flags change the run's settings from here on, which is written down. torchrun --nproc-per-node 8 -m echelon
+    train TASK [flags] trains one run on eight GPUs."""
+
+    help_of_task = True
+
+    resume: str | None = None
+    """Run folder to resume, instead of a task."""
+    seeds: tuple[int, ...] = ()
+    """How many seeds, 0 to N-1, or which, as in 3 5 8: side by side in one process, a run folder each."""
+    evaluate_every: Annotated[int | None, COUNT] = None
+    """Score all policies every K iterations, into evaluations.jsonl of the run."""
+    film_every: Annotated[int | None, COUNT] = None
+    """Film the leader every K iterations, into films/ of the run."""
+
+    @classmethod
+    def more_help(cls) -> str:
+        return EVERYDAY + task_list()
+
+    def check(self) -> None:
+        if self.resume is None:
+            super().check()
+            if len(self.seeds) == 1:
+                require("seeds", self.seeds[0], SEEDS)
+            if self.seeds and names_flag(self.train_flags, "--seed"):
+                raise UserError("--seed and --seeds were both given; leave one of them out")
+            return
+        if self.task:
+            raise UserError(f"--resume takes the task from the run; leave out {self.task}")
+        for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+            if names_flag(self.train_flags, flag) or (flag == "--seeds" and self.seeds):
+                raise UserError(
+                    f"{flag} would be another run; leave it out with --resume, or name a new folder with --out"
+                )
+
+    def run(self) -> int:
+        from echelon.ranks.joining import join
+
+        ranks = join()
+        resolved, callbacks = ranks.attempt(lambda: (self.settings(ranks), self.callbacks()))
+        seeds = list(range(self.seeds[0])) if len(self.seeds) == 1 else list(self.seeds)
+
+        from echelon.console.interrupt import Preempted
+        from echelon.console.view import NullView, choose_view
+        from echelon.console.wording import duration
+        from echelon.training.loop import train, train_seeds
+
+        view, started = choose_view() if ranks.first else NullView(), time.monotonic()
+        command = self.line if ranks.size == 1 else f"torchrun ... -m {self.line}"
+        for note in resolved.notes if ranks.first else ():
+            print(note)
         try:
             if seeds:
-                train_seeds(resolved, seeds, NullView(), callbacks=callbacks)
+                folders = train_seeds(resolved, seeds, view, callbacks=callbacks)
             else:
-                train(resolved, NullView(), callbacks=callbacks, change=change)
+                folders = [train(resolved, view, callbacks=callbacks, change=self.resume is not None)]
         except KeyboardInterrupt as interrupt:
-            code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+            view.stop()
+            if ranks.first:
+                print(f"Stopped. The same command resumes from the last checkpoint, if there is one:  {command}")
+            ranks.leave()
+            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+        finally:
+            view.stop()
         ranks.leave()
-        return code
-    for note in resolved.notes:
-        print(note)
-    view, started = choose_view(), time.monotonic()
-    command = shlex.join(["train", *arguments])
-    command = f"echelon {command}" if ranks.size == 1 else f"torchrun ... -m echelon {command}"
-    try:
-        if seeds:
-            folders = train_seeds(resolved, seeds, view, callbacks=callbacks)
-        else:
-            folders = [train(resolved, view, callbacks=callbacks, change=change)]
-    except KeyboardInterrupt as interrupt:
-        view.stop()
-        print(f"Stopped. The same command goes on from the last checkpoint, if there is one:  {command}")
-        ranks.leave()
-        return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
-    finally:
-        view.stop()
-    ranks.leave()
-    first, last, spent = str(folders[0].path), str(folders[-1].path), duration(time.monotonic() - started)
-    where = f"The runs are in {first} to {last}" if seeds else f"The run is in {first}"
-    print(f"\n{where}, after {spent}.")
+        if ranks.first:
+            print(f"\n{_ending([str(folder.path) for folder in folders], duration(time.monotonic() - started))}")
+            print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
+        return 0
+
+    def settings(self, ranks: Ranks) -> "Resolved":
+        """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
+        if self.resume is None:
+            return self.resolve(ranks)
+        from echelon.algorithms import with_algorithm
+        from echelon.config import from_dict, to_dict, with_settings
+        from echelon.runs.folder import RunFolder
+        from echelon.tasks import preset
+        from echelon.training.resolve import resolve
+
+        folder = RunFolder.open(self.resume)
+        stored = folder.config
+        start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
+        given = _given(start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings.")
+        return resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
+
+    def callbacks(self) -> "list[CheckpointCallback]":
+        """What `--evaluate-every` and `--film-every` ask for."""
+        found: list[CheckpointCallback] = []
+        if self.evaluate_every is not None:
+            from echelon.evaluation.during import evaluate_every
+
+            found.append(evaluate_every(self.evaluate_every))
+        if self.film_every is not None:
+            require_package("mujoco", "--film-every", "mujoco")
+            from echelon.viewing.during import film_every
+
+            found.append(film_every(self.film_every))
+        return found
+
+
+def _ending(paths: list[str], spent: str) -> str:
+    """Where the runs are, and what to type next."""
+    import shlex
+
+    where = f"The runs are in {paths[0]} to {paths[-1]}" if len(paths) > 1 else f"The run is in {paths[0]}"
+    lines = [f"{where}, after {spent}."]
     for what, words in (
-        ("score it", ["evaluate", first]),
-        ("watch it", ["play", first]),
-        ("record it", ["record", first]),
-        ("report it", ["report", *(str(folder.path) for folder in folders), "--open"]),
+        ("score it", ["evaluate", paths[0]]),
+        ("watch it", ["play", paths[0]]),
+        ("record it", ["record", paths[0]]),
+        ("report it", ["report", *paths, "--open"]),
     ):
-        print(f"  {what:<9}  {shlex.join(['echelon', *words])}")
-    print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
-    return 0
+        lines.append(f"  {what:<9}  {shlex.join(['echelon', *words])}")
+    return "\n".join(lines)
 
 
-def _read(arguments: list[str], ranks: Ranks) -> "tuple[Resolved, list[int], list[CheckpointCallback], bool]":
-    """Settings, seeds of `--seeds`, evaluations and films, and whether settings may differ from the stored ones."""
-    callbacks, words = checkpoint_callbacks(arguments)
-    resumed = resume_flags(words, ranks)
-    if resumed is not None:
-        return resumed, [], callbacks, True
-    task, flags = split_task(words, "train")
-    seeds, flags = split_seeds(flags, f"echelon train {task}")
-    return resolve_flags(task, flags, ranks), seeds, callbacks, False
+def _given(start: "TrainConfig", flags: Sequence[str], command: str, description: str) -> dict[str, Any]:
+    """What the flags say, by dotted name; or the help of all settings."""
+    if {"-h", "--help"} & set(flags):
+        show_help(start, f"echelon {command}", description)
+    return read(start, flags, f"echelon {command}", also=flags_of(find(command.split()[0])))
 
 
-def checkpoint_callbacks(arguments: list[str]) -> "tuple[list[CheckpointCallback], list[str]]":
-    """What `--evaluate-every` and `--film-every` ask for, and all other words."""
-    from echelon.console.flags import one_count, split_flags
-
-    names = ("--evaluate-every", "--film-every")
-    if not any(names_flag(arguments, name) for name in names):
-        return [], arguments
-    place = [] if arguments[0].startswith("-") else arguments[:1]
-    given, rest = split_flags(arguments[len(place) :], names, "echelon train")
-    found: list[CheckpointCallback] = []
-    if names[0] in given:
-        from echelon.evaluation.during import evaluate_every
-
-        found.append(evaluate_every(one_count(given, names[0], 1)))
-    if names[1] in given:
-        from echelon.errors import require_package
-
-        require_package("mujoco", names[1], "mujoco")
-        from echelon.viewing.during import film_every
-
-        found.append(film_every(one_count(given, names[1], 1)))
-    return found, [*place, *rest]
-
-
-def resume_flags(arguments: list[str], ranks: Ranks) -> "Resolved | None":
-    """Settings of `echelon train --resume RUN FLAGS`: the stored ones, changed by flags. None without `--resume`."""
-    if not names_flag(arguments, "--resume"):
-        return None
-    from echelon.algorithms import with_algorithm
-    from echelon.config import from_dict, to_dict
-    from echelon.console.flags import one_value, parse, split_flags
-    from echelon.runs.folder import RunFolder
-    from echelon.tasks import preset
-    from echelon.training.resolve import resolve
-
-    given, flags = split_flags(arguments, ("--resume",), "echelon train --resume RUN")
-    folder = RunFolder.open(one_value(given, "--resume", ""))
-    for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
-        if names_flag(flags, flag):
-            raise UserError(f"{flag} would be another run; leave it out with --resume, or name a new folder with --out")
-    stored = folder.config
-    start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
-    config = parse(start, flags, f"echelon train --resume {folder.path}", "Go on with a run, with changed settings.")
-    return resolve(replace(config, out=str(folder.path)), ranks=ranks)
-
-
-def split_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
-    """The task, given first or as `--env SOURCE`, and the flags."""
-    from echelon.console.flags import one_value, split_flags
-
-    if not arguments:
-        raise UserError(
-            f"{command} needs a task, as in echelon {command} CartpoleSwingup; echelon {command} --help lists them"
-        )
-    if not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
-    given, flags = split_flags(arguments, ("--env",), f"echelon {command}")
-    source = one_value(given, "--env", "")
-    if not source:
-        raise UserError(f"the task comes first, as in echelon {command} CartpoleSwingup {arguments[0]}")
-    return source, flags
-
-
-def split_seeds(flags: list[str], prog: str) -> tuple[list[int], list[str]]:
-    """The seeds that `--seeds` names, none without it, and the other flags."""
-    from echelon.config.ranges import SEEDS, require
-    from echelon.console.flags import split_flags
-
-    if not names_flag(flags, "--seeds"):
-        return [], flags
-    given, rest = split_flags(flags, ("--seeds",), prog)
-    words = given["--seeds"]
-    if names_flag(rest, "--seed"):
-        raise UserError("--seed and --seeds were both given; leave one of them out")
-    if not all(word.isdecimal() for word in words):
-        raise UserError(f"--seeds takes how many (--seeds 8) or which (--seeds 1 2 3), not {' '.join(words)}")
-    numbers = [int(word) for word in words]
-    if len(numbers) > 1:
-        return numbers, rest
-    require("seeds", numbers[0], SEEDS)
-    return list(range(numbers[0])), rest
-
-
-def resolve_flags(task: str, flags: list[str], ranks: Ranks = ALONE) -> "Resolved":
-    """Settings of `echelon train TASK FLAGS`. Without `--num-envs`, the number of environments may be adapted."""
-    from echelon.training.resolve import resolve
-
-    return resolve(configure(task, flags), fit_envs=not names_flag(flags, "--num-envs"), ranks=ranks)
-
-
-def configure(task: str, flags: list[str], variants: Sequence[str] = ()) -> "TrainConfig":
+def configure(
+    task: str, flags: Sequence[str], variants: Sequence[str] = (), *, command: str = "train"
+) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
     from echelon.algorithms import with_algorithm
     from echelon.algorithms.settings import BUILT_IN
     from echelon.algorithms.variants import apply_variants
-    from echelon.console.flags import joined, parse
+    from echelon.config import with_settings
     from echelon.tasks import TASKS, best_variants, preset
 
-    start, algo = preset(task), _typed(flags, "--algo")
-    if algo is not None and algo not in BUILT_IN:  # its settings are flags too
-        start = with_algorithm(start, algo)
+    start = preset(task)
+    for span in spans([word for words in flags for word in words.split("=", 1)]):
+        if span[:1] == ["--algo"] and len(span) == 2 and span[1] not in BUILT_IN:  # its settings are flags too
+            start = with_algorithm(start, span[1])
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
-    description += ". Besides these: --seeds, --evaluate-every, --film-every (echelon train --help)."
-    prog, flags = f"echelon train {task}", joined(flags, "--env-arg")
-    flags = ["--start-from" if flag == "--from" else flag.replace("--from=", "--start-from=") for flag in flags]
-    config = parse(start, flags, prog, description)
+    description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
+    given = _given(start, flags, f"{command} {task}", description)
+    config = with_settings(start, given)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     named = variants or config.variant
-    names = named or best_variants(config, algo_chosen=names_flag(flags, "--algo"))
+    names = named or best_variants(config, algo_chosen="algo" in given)
     if not names:
         return config
     # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
     varied = apply_variants(config, names)
-    final = parse(varied, flags, prog, description)
+    final = with_settings(varied, given)
     return replace(final, variant=varied.variant, preset="paper" if named else final.preset)
-
-
-def _typed(flags: list[str], name: str) -> str | None:
-    """The value that the user typed after a flag, if there is one."""
-    for flag, following in pairwise([*flags, ""]):
-        typed, attached, value = flag.partition("=")
-        if typed == name and (word := value if attached else following) and not word.startswith("-"):
-            return word
-    return None
-
-
-def names_flag(flags: list[str], name: str) -> bool:
-    """Whether the user typed it."""
-    return any(flag.split("=")[0].replace("_", "-") == name for flag in flags)

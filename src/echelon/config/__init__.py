@@ -11,6 +11,7 @@ from echelon.config.schema import (
     UpdateConfig,
     from_dict,
     to_dict,
+    with_settings,
     with_tuples,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "UpdateConfig",
     "from_dict",
     "to_dict",
+    "with_settings",
     "with_tuples",
 ]

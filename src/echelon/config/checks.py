@@ -31,8 +31,8 @@ def validate(config: TrainConfig) -> None:
         require_package("wandb", "--wandb", "wandb")
 
 
-def check_ranges(config: TrainConfig) -> None:
-    """Raise a `UserError` for the first number that is out of its range; stored settings are checked too."""
+def check_ranges(config: Any) -> None:
+    """Raise a `UserError` for the first number of a dataclass that is out of the range in its annotation."""
     ranges = ranges_of(config)
     for name, value in settings_of(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
@@ -41,7 +41,8 @@ def check_ranges(config: TrainConfig) -> None:
         for number in numbers:
             if isinstance(number, int | float):
                 require(name, number, ranges.get(name, ANY))
-    config.env.check()
+    if isinstance(config, TrainConfig):
+        config.env.check()
 
 
 def require_device(device: str) -> None:

@@ -9,6 +9,7 @@ are the `env` part, whose class belongs to the task. An algorithm with settings 
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -165,8 +166,8 @@ class TrainConfig:
     """Environment steps to train for, rounded up to whole iterations."""
     until: str | None = None
     """Stop earlier, once a metric passes a value: `return/leader>=500`."""
-    start_from: str | None = None
-    """Run whose networks a new run begins with; `--from RUN` for short."""
+    start_from: Annotated[str | None, tyro.conf.arg(aliases=["--from"])] = None
+    """Run whose networks a new run begins with."""
     seed: Annotated[int, Range(low=0, high=2**32 - 1)] = 0
     """Decides everything random."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -239,6 +240,15 @@ def to_dict(config: Any) -> dict[str, Any]:
     if isinstance(config, ForeignTrainConfig):
         data |= data.pop("foreign")
     return data
+
+
+def with_settings(config: T, settings: Mapping[str, Any]) -> T:
+    """`config` with other values of some settings, by dotted name."""
+    for name, value in settings.items():
+        group, _, inside = name.partition(".")
+        new = with_settings(getattr(config, group), {inside: value}) if inside else value
+        config = dataclasses.replace(config, **{group: new})  # pyright: ignore[reportArgumentType]  # T is a dataclass
+    return config
 
 
 def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:

@@ -1,258 +1,160 @@
-"""Config dataclasses as command-line flags.
+"""Dataclasses as command lines: every field is a flag, its docstring the help.
 
-tyro reads the flags and prints the help. Where it refuses an input, this file finds the mistake again and says it in
-one sentence, since tyro's own report is a box of several lines.
+Words are read once, and the first mistake among them is one sentence. tyro prints the help pages.
 """
 
-import contextlib
 import dataclasses
-import io
-import itertools
 import re
 import shlex
-import types
 import typing
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from decimal import Decimal
+from typing import Any, Literal, NoReturn
+
+import tyro
 
 from echelon.config.peers import known_elsewhere_as
-from echelon.config.spelling import spelling
+from echelon.config.spelling import setting, spelling
 from echelon.errors import UserError, closest, nearest
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Flag:
     """One way to set one field."""
 
-    spelling: str
-    """`--update.clip`, or `--env.no-velocities` for the negative of a switch."""
-    opposite: str | None
-    """The other spelling of a switch; None for a flag that takes a value."""
+    name: str
+    """The field, by dotted name."""
     hint: Any
-    """The field's annotation."""
+    """Its annotation."""
+    sets: bool | None = None
+    """What a switch sets it to; None for a flag that takes values."""
     metavar: str | None = None
     """Values the help page names for a field that takes others too."""
 
 
-def parse(default: T, tokens: Sequence[str], prog: str, description: str | None = None) -> T:
-    """`tokens` laid over `default`. `--help` prints the help of every field and leaves with `SystemExit(0)`."""
-    import tyro
-
-    refusal = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(refusal):
-            return tyro.cli(
-                type(default),
-                default=default,
-                args=list(tokens),
-                prog=prog,
-                description=description,
-                config=(tyro.conf.SuppressFixed,),
-            )
-    except SystemExit as leaving:
-        if not leaving.code:
-            raise
-    raise UserError(explain(default, tokens, prog))
-
-
-def parse_after_run(default: T, arguments: Sequence[str], command: str, description: str) -> tuple[str, T]:
-    """The run folder that a command begins with, and its flags."""
-    asks_help = bool({"-h", "--help"} & set(arguments))
-    if not asks_help and (not arguments or arguments[0].startswith("-")):
-        raise UserError(f"{command} needs a run folder first, as in echelon {command} runs/CartpoleSwingup-cpo-s0")
-    run, *flags = ["RUN", "--help"] if asks_help else arguments
-    return run, parse(default, flags, f"echelon {command} {run}", description)
-
-
-def split_flags(arguments: Sequence[str], own: Sequence[str], prog: str) -> tuple[dict[str, list[str]], list[str]]:
-    """The words after each flag of `own`, and all other flags as they stand."""
-    mine: dict[str, list[str]] = {}
-    rest: list[str] = []
-    if arguments and not looks_like_a_flag(arguments[0]):
-        raise UserError(f"{arguments[0]!r} stands where a flag was expected; see {prog} --help")
-    for start, end in _spans(arguments):
-        flag, attached, value = arguments[start].partition("=")
-        name, words = flag.replace("_", "-"), list(arguments[start + 1 : end])
-        if name not in own:
-            rest += arguments[start:end]
-            continue
-        mine[name] = [value, *words] if attached else words
-        if not mine[name]:
-            raise UserError(f"{name} needs a value")
-    return mine, rest
-
-
-def joined(arguments: Sequence[str], name: str) -> list[str]:
-    """Merge all uses of a flag into one with all their values, at the end."""
-    rest: list[str] = []
-    values: list[str] = []
-    for start, end in _spans(arguments):
-        flag, attached, value = arguments[start].partition("=")
-        if flag.replace("_", "-") == name:
-            values += [*([value] if attached else []), *arguments[start + 1 : end]]
-        else:
-            rest += arguments[start:end]
-    return [*rest, *([name, *values] if len(values) else [])]
-
-
-def _spans(arguments: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Start and end of each flag with its values, and of the words before the first flag."""
-    starts = [i for i, word in enumerate(arguments) if looks_like_a_flag(word) or i == 0]
-    return itertools.pairwise([*starts, len(arguments)])
-
-
-def one_value(given: Mapping[str, list[str]], name: str, default: str) -> str:
-    """The value of a flag that takes one."""
-    words = given.get(name, [default])
-    if len(words) > 1:
-        raise UserError(f"{name} takes one value, not {len(words)}: {shlex.join(words)}")
-    return words[0]
-
-
-def one_count(given: Mapping[str, list[str]], name: str, default: int) -> int:
-    """The value of a flag that takes one positive whole number."""
-    word = one_value(given, name, str(default))
-    if not word.isdecimal() or int(word) < 1:
-        raise UserError(f"{name} takes a whole number of at least 1, not {word!r}")
-    return int(word)
-
-
-def explain(default: Any, tokens: Sequence[str], prog: str) -> str:
-    """The first mistake in `tokens`, as one sentence."""
-    known = flags_of(default)
-    waiting = deque(tokens)
-    while waiting:
-        token = waiting.popleft()
-        spelling, attached, value = token.partition("=")
-        if not spelling.startswith("-"):
-            return f"{token!r} stands where a flag was expected; see {prog} --help"
-        flag = known.get(spelling.replace("_", "-"))
-        if flag is None:
-            if spelling in ("-h", "--help"):
-                continue
-            if spelling.lstrip("-") in _fixed(default):
-                return f"{spelling} is not a flag: it is given by its place, as in {prog}"
-            return f"{spelling} is not a flag of {prog}{_nearest_flag(spelling, known)}"
-        values = [value] if attached else []
-        while not attached and waiting and not looks_like_a_flag(waiting[0]):
-            values.append(waiting.popleft())
-        mistake = _mistake(flag, values)
-        if mistake is not None:
-            return mistake
-    return f"these flags were not understood: {shlex.join(tokens)}; see {prog} --help"
-
-
 def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
-    """Every flag of a config by its spelling. Fields that tyro keeps fixed have none."""
-    flags: dict[str, Flag] = {}
-    hints, extras, fixed = typing.get_type_hints(type(config)), _extras(config), _fixed(config)
-    for field in dataclasses.fields(config):
-        hint, value = hints[field.name], getattr(config, field.name)
-        if field.name in fixed:
-            continue
-        if dataclasses.is_dataclass(value):
-            flags |= flags_of(value, f"{group}{field.name}.")
-            continue
-        yes, no = spelling(group + field.name), spelling(f"{group}no_{field.name}")
-        switch = hint is bool
-        metavar = next((extra.metavar for extra in extras[field.name] if hasattr(extra, "metavar")), None)
-        flags[yes] = Flag(yes, no if switch else None, hint, metavar)
-        if switch:
-            flags[no] = Flag(no, yes, hint)
-    return flags
+    """Every flag of a dataclass, or of an instance with groups of settings, by its spelling."""
+    kind = config if isinstance(config, type) else type(config)
+    hints, found = typing.get_type_hints(kind, include_extras=True), dict[str, Flag]()
+    for field in dataclasses.fields(kind):
+        name, hint, extras = group + field.name, hints[field.name], ()
+        if typing.get_origin(hint) is typing.Annotated:
+            hint, extras = hint.__origin__, hint.__metadata__
+        if dataclasses.is_dataclass(value := getattr(config, field.name, None)):
+            found |= flags_of(value, f"{name}.")
+        elif hint is bool:
+            found |= {setting(name, sets): Flag(name, hint, sets) for sets in (True, False)}
+        elif not {tyro.conf.Fixed, tyro.conf.Positional} & set(extras):
+            metavar = next((extra.metavar for extra in extras if hasattr(extra, "metavar")), None)
+            aliases = [alias for extra in extras for alias in getattr(extra, "aliases", None) or ()]
+            found |= {word: Flag(name, hint, None, metavar) for word in (spelling(name), *aliases)}
+    return found
 
 
-def _fixed(config: Any) -> list[str]:
-    """Names of fields that have no flag."""
-    import tyro
-
-    return [name for name, extras in _extras(config).items() if tyro.conf.Fixed in extras]
-
-
-def _extras(config: Any) -> dict[str, tuple[Any, ...]]:
-    """tyro's markers in the annotations of a config's fields, by name."""
-    hints = typing.get_type_hints(type(config), include_extras=True)
-    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+def show_help(config: Any, prog: str, description: str | None = None) -> NoReturn:
+    """Print the help of every field of a dataclass or an instance, and leave with `SystemExit(0)`."""
+    default = {} if isinstance(config, type) else {"default": config}
+    kind, marks = config if isinstance(config, type) else type(config), (tyro.conf.SuppressFixed,)
+    tyro.cli(kind, args=["--help"], prog=prog, description=description, config=marks, **default)
+    raise SystemExit(0)
 
 
-def looks_like_a_flag(token: str) -> bool:
-    """Negative numbers are values."""
-    return token.startswith("-") and not token.lstrip("-")[:1].isdigit() and token[1:2] != "."
+def spans(words: Sequence[str]) -> Iterator[list[str]]:
+    """The words before the first flag, which may be none, then each flag with its values; -1 is a value."""
+    starts = [i for i, word in enumerate(words) if re.match(r"-+(?![\d.-])", word)]
+    for start, end in zip([0, *starts], [*starts, len(words)], strict=True):
+        yield list(words[start:end])
 
 
-def _nearest_flag(wrong: str, known: Mapping[str, Flag]) -> str:
-    """A flag whose last part was typed without its group, or by another library's name, is nearer than any that merely
-    looks alike."""
+def names_flag(words: Sequence[str], name: str) -> bool:
+    """Whether the user typed a flag."""
+    return any(word.partition("=")[0].replace("_", "-") == name for word in words)
+
+
+def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = ()) -> dict[str, Any]:
+    """The values that `words` give to fields of `config`, by dotted name. `also` are more flags to suggest."""
+    known, given = flags_of(config), dict[str, Any]()
+    first, *rest = spans(words)
+    for word, *values in rest:
+        typed, attached, value = word.partition("=")
+        flag = known.get(typed.replace("_", "-"))
+        if flag is None and typed.lstrip("-") in ("task", "source"):
+            raise UserError(f"{typed} is not a flag: it is given by its place, as in {prog}")
+        if flag is None:
+            raise UserError(f"{typed} is not a flag of {prog}{nearest_flag(typed, [*known, *also])}")
+        found = _values(flag, typed, [value, *values] if attached else values)
+        adds = flag.name in given and flag.hint == tuple[str, ...]  # names add up, as in --env-arg a=1
+        given[flag.name] = (*given[flag.name], *found) if adds else found
+    if first:
+        raise UserError(f"{first[0]!r} stands where a flag was expected; see {prog} --help")
+    return given
+
+
+def nearest_flag(wrong: str, known: Collection[str]) -> str:
+    """A flag whose last part or its end was typed (`--clip`, `--epochs`), or another library's name of it, is nearer
+    than any that merely looks alike."""
     bare = wrong.replace("_", "-").lstrip("-")
     names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
     elsewhere = (known_elsewhere_as(last.replace("-", "_")) or "").replace("_", "-")
-    name = same[0] if same else elsewhere if elsewhere in names else closest(bare, names)
+    better = same or ([elsewhere] if elsewhere in names else [name for name in names if name.endswith(f"-{last}")])
+    name = better[0] if better else closest(bare, names) if len(bare) > 1 else None
     return "" if name is None else f"; did you mean --{name}?"
 
 
-def _mistake(flag: Flag, values: list[str]) -> str | None:
-    """What is wrong with the values given to a flag, or None."""
-    if flag.opposite is not None:
-        return f"{flag.spelling} takes no value; its opposite is {flag.opposite}" if values else None
-    many = typing.get_origin(flag.hint) is tuple
-    if not values and not many:
-        return f"{flag.spelling} needs a value: {flag.metavar or _kind(flag.hint)}"
-    if len(values) > 1 and not many:
-        return f"{flag.spelling} takes one value, not {len(values)}: {shlex.join(values)}"
-    parts = typing.get_args(flag.hint)
-    if many and Ellipsis not in parts and len(values) != len(parts):
-        return f"{flag.spelling} takes {len(parts)} values, not {len(values)}"
+def _values(flag: Flag, typed: str, words: list[str]) -> Any:
+    """What the words after a flag mean."""
+    if flag.sets is not None:
+        if words:
+            raise UserError(f"{typed} takes no value; its opposite is {setting(flag.name, not flag.sets)}")
+        return flag.sets
+    many, parts = typing.get_origin(flag.hint) is tuple, typing.get_args(flag.hint)
     inner = parts[0] if many else flag.hint
-    for value in values:
-        if not _fits(value, inner):
-            better = _better_value(value, inner)
-            if many and all(_fits(part, inner) for part in value.split(",")):
-                better = f"; write {flag.spelling} {value.replace(',', ' ')}"
-            return f"{flag.spelling} takes {_kind(inner)}, not {value!r}{better}"
-    return None
+    if not words and not many:
+        raise UserError(f"{typed} needs a value: {flag.metavar or _kind(inner)}")
+    size = len(parts) if many else 1
+    if Ellipsis not in parts and len(words) != size:
+        wanted = "one value" if size == 1 else f"{size} values"
+        raise UserError(f"{typed} takes {wanted}, not {len(words)}: {shlex.join(words)}")
+    found: list[Any] = []
+    for word in words:
+        try:
+            found.append(_value(word, inner))
+        except (ValueError, ArithmeticError, LookupError):
+            raise UserError(f"{typed} takes {_kind(inner)}, not {word!r}{_better(typed, word, inner, many)}") from None
+    return tuple(found) if many else found[0]
 
 
-def _fits(value: str, hint: Any) -> bool:
-    """Whether a word can be read as what the annotation asks for."""
+def _value(word: str, hint: Any) -> Any:
+    """One word as an annotation wants it. A whole number may be written as 1e6 too."""
+    options = typing.get_args(hint)
     if typing.get_origin(hint) is Literal:
-        return value in map(str, typing.get_args(hint))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    if hint is types.NoneType:
-        return value == "None"
-    if hint in (int, float):
-        with contextlib.suppress(ValueError):
-            hint(value)
-            return True
-        return False
-    return True
+        return {str(option): option for option in options}[word]
+    if options:  # or None
+        return None if word == "None" else _value(word, options[0])
+    if hint is int and not re.fullmatch(r"[\d+_-]*", word):
+        number = Decimal(word)
+        if number.adjusted() > 30 or number != int(number):
+            raise ValueError(word)
+        return int(number)
+    return hint(word)
 
 
 def _kind(hint: Any) -> str:
     """The annotation in words."""
-    parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    options = typing.get_args(hint)
     if typing.get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, parts))}"
-    if parts:
-        return _kind(parts[0])
-    return {int: "a whole number", float: "a number"}.get(hint, "a text")
+        return f"one of {', '.join(map(str, options))}"
+    return _kind(options[0]) if options else {int: "a whole number", float: "a number"}.get(hint, "a text")
 
 
-def _better_value(value: str, hint: Any) -> str:
-    """The nearest choice, or `1000000` for a whole number written as `1e6` or `1,000,000`, or `0.1` for `0,1`."""
-    parts = typing.get_args(hint)
+def _better(typed: str, word: str, hint: Any, many: bool) -> str:
+    """What was meant: the nearest choice, `64 64` for `64,64`, `1000000` for `1,000,000` or `0.1` for `0,1`."""
     if typing.get_origin(hint) is Literal:
-        return nearest("cuda" if value.lower() == "gpu" else value, [str(part) for part in parts])
-    if hint is int or int in parts:
-        with contextlib.suppress(ValueError, OverflowError):
-            plain = re.sub(r"(?<=\d)[.,](?=\d{3}\b)", "", value) if value.count(".") != 1 else value
-            if float(plain) == int(float(plain)):
-                return f"; write {int(float(plain))}"
-    elif re.fullmatch(r"-?\d*,\d+", value):
-        return f"; write {value.replace(',', '.')}"
-    return ""
+        return nearest("cuda" if word.lower() == "gpu" else word, map(str, typing.get_args(hint)))
+    if many and re.fullmatch(r"[\d.]+(,[\d.]+)+", word):
+        return f"; write {typed} {word.replace(',', ' ')}"
+    if _kind(hint) == "a whole number" and re.fullmatch(r"\d{1,3}([.,]\d{3})+", word):
+        return f"; write {re.sub('[.,]', '', word)}"
+    return f"; write {word.replace(',', '.')}" if re.fullmatch(r"-?\d*,\d+", word) else ""
