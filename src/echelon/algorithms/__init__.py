@@ -1,4 +1,4 @@
-"""PPO, PBT, SAPG and CPO: a file each, holding what is its own. Others are registered, or installed as entry points.
+"""PPO, PBT, SAPG and CPO: a file each. Others are registered, or installed as entry points.
 
 Nothing here imports torch until an algorithm is looked up.
 """
@@ -22,7 +22,7 @@ REGISTERED: "dict[str, Algorithm[Any]]" = {}
 
 
 def register(algorithm: "Algorithm[Any]") -> "Algorithm[Any]":
-    """Make an algorithm known by its name in this process. The last one of a name counts."""
+    """Make an algorithm known by its name in this process. A later one of the same name replaces it."""
     REGISTERED[algorithm.name] = algorithm
     return algorithm
 
@@ -45,7 +45,7 @@ def find(name: str) -> "Algorithm[Any]":
 
 
 def _load(point: EntryPoint) -> "Algorithm[Any]":
-    """An installed algorithm. Its package is a stranger's: whatever goes wrong in it is one sentence."""
+    """Load an installed algorithm. Its package is untrusted: any error in it becomes one sentence."""
     from echelon.algorithms.algorithm import Algorithm
 
     try:
@@ -65,12 +65,12 @@ def settings_class(name: str) -> type[TrainConfig]:
 
 
 def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
-    """The settings for another algorithm: its own instead of those that only others have."""
+    """The settings for another algorithm: its own replace those that only others have."""
     return converted(replace(config, algo=name), settings_class(name))
 
 
 def complete(config: TrainConfig) -> TrainConfig:
-    """The settings of the algorithm and no other's, with its own number of policies where they leave it open."""
+    """The settings of the chosen algorithm only, with its default number of policies if that is unset."""
     algorithm = find(config.algo)
     if type(config) is not algorithm.settings:
         config = converted(config, algorithm.settings)

@@ -1,7 +1,7 @@
 """The adversarial reward: a discriminator guesses which policy acted, and followers are paid for being recognisable.
 
 Section 5.2 of the CPO paper, with the labels it describes: `policy_id` travels beside the rows. Followers receive
-λ_adv·log D(y|s,a); the leader receives exactly nothing.
+λ_adv·log D(y|s,a); the leader receives zero.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class Adversary:
         return torch.cat((model.obs_norm["policy"](rollout.obs["policy"][:-1]), rollout.action), dim=-1)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """What the discriminators think of rows `[T, G·n, D+A]`: `[T, G·n, K]`."""
+        """Logits of the discriminators for rows `[T, G·n, D+A]`: `[T, G·n, K]`."""
         *layers, head = (layer for layer in self.network if isinstance(layer, Linear))
         for layer in layers:
             inputs = dense(inputs, layer.weight, layer.bias)
@@ -121,13 +121,13 @@ def _perceptron(widths: Sequence[int]) -> nn.Sequential:
 
 
 def make_adversary(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary | None:
-    """For an ensemble whose settings ask for it."""
+    """Build the adversary of an ensemble; None if its coefficient is 0."""
     if not config.adversary.coef or layout.each == 1:
         return None
     width = env.obs_spec.get("policy")
     if not isinstance(width, int):
         raise UserError(
-            "the adversary tells policies apart by the observations policy, and this environment has images only; "
+            "the adversary needs the observation group policy, and this environment has images only; "
             "--adversary.coef 0 leaves it out"
         )
     return Adversary(width, env.action_dim, layout, config)

@@ -24,11 +24,11 @@ C = TypeVar("C", bound=TrainConfig)
 
 
 class ExtraReward(Protocol):
-    """A reward that policies get besides the environment's, on the rows they collected."""
+    """A reward added to the environment's, on the rows that a policy collected."""
 
     def __call__(self, rollout: Rollout, model: ActorCritic, generator: Source) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward `[T, N]` and metrics, 0-d or `[G]`, at the parameters that collected the rollout. Recorded as a
-        graph. Random numbers come by `echelon.device.randomness.draw`."""
+        graph. Draw random numbers with `echelon.device.randomness.draw`."""
         ...
 
     def state_dict(self) -> State: ...
@@ -38,13 +38,13 @@ class ExtraReward(Protocol):
 
 @dataclass(frozen=True)
 class Takeover:
-    """A policy that another one replaced, or that other hyperparameters were given to."""
+    """A policy that was replaced by another, or was given other hyperparameters."""
 
     member: int
     donor: int
-    """The member that was drawn as an example."""
+    """The member that was drawn to be copied."""
     copied: bool
-    """Whether the donor's weights were taken; else the member kept its own."""
+    """Whether the donor's weights were copied; else the member kept its own."""
     source: int
     """Whose hyperparameters were mutated: the donor's or the member's own."""
     objective: float
@@ -65,7 +65,7 @@ class Selection(Protocol):
         ...
 
     def after(self, iteration: int, metrics: Mapping[str, float]) -> Sequence[Takeover]:
-        """Decide on the host, write into tensors in place, and tell what was done."""
+        """Decide on the host, write into tensors in place, and return what was done."""
         ...
 
     def score(self, metrics: Mapping[str, float]) -> float:
@@ -83,7 +83,7 @@ class Selection(Protocol):
 
 @dataclass(frozen=True)
 class Parts(Generic[C]):
-    """What a selection may look at and write into."""
+    """The parts of a trainer that a selection may read and write."""
 
     env: Env
     config: C
@@ -101,21 +101,21 @@ class Algorithm(Generic[C]):
     actor_loss: Callable[[Batch, C], ActorLoss]
     """The policy's loss on a minibatch."""
     groups: Callable[[C], Sequence[Group]] = lambda config: ()
-    """Who learns from whose rows, besides everybody from their own."""
+    """Who learns from whose rows; every policy learns from its own in any case."""
     settings: type[C] = TrainConfig  # pyright: ignore[reportAssignmentType]
     """The class of its settings, if it has some that other algorithms lack."""
     policies: int = 6
-    """How many there are unless the settings say so."""
+    """Number of policies if the settings leave it unset."""
     one_policy: bool = False
-    """Whether it makes no sense with more."""
+    """Whether it allows only one."""
     networks: Callable[[int], int] = lambda policies: 1
-    """How many networks so many policies are split between: one that all share, one for each, or anything between."""
+    """Number of networks that M policies are split between: one that all share, one for each, or any between."""
     reads_leader: Callable[[C], bool] = lambda config: False
     """Whether the loss needs the leader's log-probability of the followers' own rows."""
     vectors: Callable[[C, Layout], dict[str, Tensor]] = lambda config, layout: entropy_ladder(config.update, layout)
     """Settings of the update that differ between policies, `[M]` float64 each."""
     extra_reward: Callable[[Env, Layout, C], ExtraReward | None] = lambda env, layout, config: None
     selection: Callable[[Parts[C]], Selection] | None = None
-    """What happens between iterations, if anything does."""
+    """Optional. What happens between iterations."""
     colour: int | None = None
     """Its place in the palette of curves; the next free one unless given."""

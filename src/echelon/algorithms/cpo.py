@@ -24,7 +24,7 @@ def actor_loss(batch: Batch, config: CpoTrainConfig) -> ActorLoss:
     """`L_CPO(θ)`: SAPG's objective and β times the sum of the followers' pull terms."""
     own = own_term(batch, config) if batch.leader_log_prob is None else coupled_own_term(batch, config)
     terms = {"own": own, BORROWS.name: borrow_term(batch, config)}
-    if PULL.name not in batch.plan.columns:  # one policy: nobody to pull
+    if PULL.name not in batch.plan.columns:  # one policy: no follower to pull
         return ActorLoss(terms)
     weight = pull_weights(batch, config)
     terms[PULL.name] = pull_term(batch, normalised(weight, batch) if config.pull.normalise else weight, config)
@@ -53,7 +53,7 @@ def pull_term(batch: Batch, weight: Tensor, config: CpoTrainConfig) -> Tensor:
 def coupled_own_term(batch: Batch, config: CpoTrainConfig) -> Tensor:
     """PPO's term with Â - λ_r·(log π_i - log π_leader) for Â: the reverse-KL penalty of the released code.
 
-    It concerns followers only; the leader's distance to itself is nothing.
+    It concerns followers only; the leader's distance to itself is zero.
     """
     assert batch.leader_log_prob is not None
     own = batch.own

@@ -45,7 +45,7 @@ class CpoTrainConfig(TrainConfig):
     @classmethod
     def why_fixed(cls, name: str, before: object, now: object) -> str | None:
         if name == "adversary.hidden":
-            return "its discriminator has its shape from it"
+            return "it sets the shape of the discriminator"
         if name == "adversary.coef" and not (before and now):
-            return "its discriminator would have to be made or thrown away"
+            return "it would add or remove the discriminator"
         return None

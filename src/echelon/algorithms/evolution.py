@@ -2,7 +2,7 @@
 
 The rules of Petrenko et al. 2023, section III, as pure functions; `Evolution` applies them over a run. Every member has
 taken the same number of environment steps, so a check looks at all of them at once. An objective that is not known yet
-is NaN: such a member ranks behind all others, is nobody's donor, and is not replaced. A member whose network is not
+is NaN: such a member ranks behind all others, is never a donor, and is not replaced. A member whose network is not
 finite has the objective `BROKEN`, the worst there is: it is replaced at once, whatever the rules say.
 """
 
@@ -45,7 +45,7 @@ def _known(objective: float) -> bool:
 
 def group_size(fraction: float, members: int) -> int:
     """`fraction` of the members, rounded up."""
-    return min(members, math.ceil(fraction * members - 1e-9))  # a rounding error must not make it one more
+    return min(members, math.ceil(fraction * members - 1e-9))  # tolerate rounding
 
 
 def donors(objectives: Sequence[float], config: PbtConfig) -> list[int]:
@@ -57,8 +57,8 @@ def donors(objectives: Sequence[float], config: PbtConfig) -> list[int]:
 def candidates(objectives: Sequence[float], best_lately: Sequence[float], config: PbtConfig) -> list[int]:
     """Members to be replaced: among the worst now, and worse than every donor at all times since the last check.
 
-    `best_lately` is each member's highest objective since then. Nobody is replaced before more than half of the
-    members (and more than two, where there are as many) have an objective.
+    `best_lately` is each member's highest objective since then. No member is replaced before more than half of the
+    members, and more than two if there are more, have an objective.
     """
     members = len(objectives)
     known = sum(map(_known, objectives))
@@ -92,7 +92,7 @@ def mutate(values: Hyperparameters, draw: Draw, config: PbtConfig) -> dict[str, 
 
 
 def _changed(name: str, value: float, draw: Draw, config: PbtConfig) -> float:
-    """Multiplied or divided by a random factor; `mini_epochs` moves by one, and of the discount it is 1 - γ."""
+    """Multiplied or divided by a random factor; `mini_epochs` moves by one, and for the discount 1 - γ is changed."""
     up = draw() < 0.5
     if name == "mini_epochs":
         return min(8.0, max(1.0, value + (1 if up else -1)))
@@ -125,7 +125,7 @@ class Evolution:
         return [mutate(one, self.draw, self.config) for one in values]
 
     def observe(self, objectives: Sequence[float]) -> None:
-        """Take note of an iteration's objectives."""
+        """Record an iteration's objectives."""
         known = zip(self.best_lately, objectives, strict=True)
         self.best_lately = [best if math.isnan(x) else max(best, x) for best, x in known]
 
@@ -134,7 +134,7 @@ class Evolution:
     ) -> list[Takeover]:
         """Replace members whose networks are not finite by the best one. Its hyperparameters mutate: theirs did harm.
 
-        Raises a `FloatingPointError` where no network is finite.
+        Raises a `FloatingPointError` if no network is finite.
         """
         broken = [i for i, objective in enumerate(objectives) if objective == BROKEN]
         if len(broken) == len(objectives):

@@ -1,4 +1,4 @@
-"""DexPBT: members trained by PPO, the worst of which now and then copy the best and try other hyperparameters.
+"""DexPBT: members trained by PPO; at intervals the worst copy the best and try other hyperparameters.
 
 Petrenko et al. 2023, section III. Every member has a network of its own, and each setting of the update that may mutate
 is a vector over members. `evolution.py` has the rules.
@@ -21,11 +21,11 @@ from echelon.errors import UserError
 from echelon.rollout.layout import Layout
 
 SCALE = "env."
-"""Before the name of a task's reward scale."""
+"""Prefix of the name of a task's reward scale."""
 
 
 def vectors(config: PbtTrainConfig, layout: Layout) -> dict[str, Tensor]:
-    """What may mutate, `[M]` each; the learning rate is the optimizer's own vector."""
+    """Hyperparameters that may mutate, `[M]` each; the learning rate is a vector of the optimizer."""
     names = [name for name in typing.get_args(Mutable) if name != "learning_rate"]
     return {name: _vector(getattr(config.update, name), layout) for name in names}
 
@@ -35,12 +35,11 @@ def _vector(value: float, layout: Layout) -> Tensor:
 
 
 class Population:
-    """Survival of the fittest between iterations.
+    """Replaces members between iterations.
 
-    What is recorded as a CUDA graph never changes shape: takeovers write into the stacked tensors, after the rollout
-    that was collected has been learned from. The environments of a member that takes over other weights go on where
-    they are; its memory is cleared, the episodes in progress count for nobody, and until others have ended it has the
-    scores of the member it copied.
+    CUDA graphs keep their shapes: takeovers write into the stacked tensors, after the update. The environments of a
+    member that copies other weights keep their states; its memory is cleared, its current episodes are not scored, and
+    until new ones end it has the scores of the member it copied.
     """
 
     def __init__(self, parts: Parts[PbtTrainConfig]) -> None:
@@ -78,7 +77,7 @@ class Population:
         takeovers = self.evolution.replace_broken(steps, objectives, self.start()) if BROKEN in objectives else []
         for takeover in takeovers:
             self.apply(takeover)
-            objectives[takeover.member] = math.nan  # as a copy it has to show first what it can do
+            objectives[takeover.member] = math.nan  # a copy has no objective of its own yet
         self.evolution.observe(objectives)
         if not self.evolution.due(steps):
             return takeovers
@@ -88,11 +87,11 @@ class Population:
         return [*takeovers, *checked]
 
     def score(self, metrics: Mapping[str, float]) -> float:
-        """Of the best member, by what members are judged by: a return whose scale mutates ranks nothing."""
+        """The best member's objective. Not its return, whose scale may mutate."""
         return metrics[f"objective/policy_{self.leader}"]
 
     def start(self) -> list[dict[str, float]]:
-        """What may mutate, of every member, on the host in one transfer."""
+        """Hyperparameters of every member, read from the device in one transfer."""
         mutable = self.parts.config.pbt.mutable
         names = [name for name in self.vectors if name in mutable or name.startswith(SCALE)]
         if not names:
@@ -101,21 +100,21 @@ class Population:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def apply(self, takeover: Takeover) -> None:
-        """Copy weights, if they are, and set the hyperparameters; all in place."""
+        """Copy weights, if the takeover does, and set the hyperparameters; all in place."""
         if takeover.copied:
             self.parts.update.copy(takeover.donor, takeover.member)
             self.parts.collector.inherit(takeover.donor, takeover.member)
         self.write([takeover.after if i == takeover.member else {} for i in range(self.parts.layout.policies)])
 
     def write(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Set every member's hyperparameters; names that are left out stay as they are."""
+        """Set every member's hyperparameters; those not named keep their values."""
         for member, values in enumerate(rows):
             for name, value in values.items():
                 self.vectors[name][member].fill_(value)
         self._fit()
 
     def _fit(self) -> None:
-        """Hand reward scales to the environments, and take as many passes as the most diligent member does."""
+        """Pass reward scales to the environments, and take the most passes that any member needs."""
         for name, scale in self._scales.items():
             scale.copy_(self.vectors[SCALE + name].index_select(0, self.parts.layout.policy_id))
         self.parts.update.passes = int(self.vectors["mini_epochs"].max())

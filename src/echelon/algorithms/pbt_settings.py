@@ -8,7 +8,7 @@ from echelon.config import TrainConfig
 from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, SHARE
 
 POLICIES = 6
-"""Of an ensemble or a population, unless set."""
+"""Policies of an ensemble or members of a population, if unset."""
 Mutable = Literal[
     "learning_rate",
     "clip",
@@ -25,12 +25,12 @@ Mutable = Literal[
 
 @dataclass(frozen=True)
 class PbtConfig:
-    """Population-based training: now and then the worst members copy the best, and try other hyperparameters."""
+    """Population-based training: at intervals the worst members copy the best and try other hyperparameters."""
 
     interval: Annotated[int, COUNT] = 20_000_000
-    """Environment steps of each member between two checks of who does badly."""
+    """Environment steps of each member between two checks."""
     initial_delay: Annotated[int, NOT_NEGATIVE] = 200_000_000
-    """Environment steps of each member before anybody is replaced."""
+    """Environment steps of each member before any is replaced."""
     wait: Annotated[int, NOT_NEGATIVE] = 50_000_000
     """Environment steps a member is left alone after it was replaced."""
     worst_fraction: Annotated[float, FRACTION] = 0.3

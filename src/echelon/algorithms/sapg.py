@@ -20,7 +20,7 @@ BORROWS_ALL = Group("leader_borrows", leader_from_all_followers)
 
 
 def borrows(config: TrainConfig) -> Group:
-    """Whose rows the leader borrows: as many of one follower as of all together, or all there are."""
+    """Rows that the leader borrows: one follower's, the same number from all followers together, or all."""
     return {"one": BORROWS, "part_of_each": BORROWS_OF_EACH, "all": BORROWS_ALL}[config.ensemble.borrow_from]
 
 

@@ -33,13 +33,13 @@ class Preset(CpoTrainConfig, PbtTrainConfig):
 
 
 def converted(config: TrainConfig, kind: type[C]) -> C:
-    """The settings in another class: those it lacks are left out, those it has beyond them are the defaults."""
+    """The settings in another class: settings it lacks are dropped, settings it adds have their defaults."""
     shared = {field.name: getattr(config, field.name) for field in fields(kind) if hasattr(config, field.name)}
     return from_dict(kind(**shared), config.foreign if isinstance(config, ForeignTrainConfig) else {})
 
 
 def read_settings(template: TrainConfig, data: dict[str, Any], kind: type[TrainConfig] | None) -> TrainConfig:
-    """Stored settings over those of `template`, in the class of their algorithm; None if its code is not at hand.
+    """Stored settings over those of `template`, in the class of their algorithm; None if that is not installed.
 
     A preset may have been stored before its algorithm's settings were taken out of it.
     """

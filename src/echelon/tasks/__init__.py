@@ -1,4 +1,4 @@
-"""Tasks by name. Every folder here is a task or a family of them, and is found by itself: see `config/task_info.py`.
+"""Tasks by name. Every folder here is a task or a family of them, found without a list: see `config/task_info.py`.
 
 A task's class is imported when its environments are made. Names, settings and presets need no torch.
 """

@@ -60,7 +60,7 @@ class MujocoTask(ABC, Generic[C]):
     """Reward weights that may differ between members of a population; only for tasks with another objective than the
     return."""
     curriculum: ClassVar[tuple[str, ...]] = ()
-    """Names of `kept` that all environments of a seed have in common: 0-d, or `[S]` of several seeds."""
+    """Names of `kept` that all environments of a seed have in common: 0-d, or `[S]` with several seeds."""
     scene: ClassVar[str]
     """MJCF file of the scene, beside the module of the class that names it."""
     obs_spec: dict[str, int]
@@ -95,7 +95,7 @@ class MujocoTask(ABC, Generic[C]):
         self.totals: dict[str, Tensor] = {}
         """Sums over the episode, `[N]` each; zeroed when an episode starts, saved with the state."""
         self.kept: dict[str, Tensor] = {}
-        """Other state of the task between steps, `[N, ...]` each, or one of each seed where `curriculum` names it;
+        """Other state of the task between steps, `[N, ...]` each, or one per seed if `curriculum` names it;
         saved with the state, reset by `begin`."""
         self.reward_scales = {
             name: torch.full((num_envs,), float(getattr(config, name)), device=device) for name in self.mutable

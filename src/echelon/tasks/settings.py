@@ -16,6 +16,6 @@ class MujocoTaskConfig(TaskConfig):
     contacts: Annotated[int | None, COUNT] = None
     """Contact buffer of a simulation on CUDA; found by a probe if unset, and then stored with the run."""
     constraints: Annotated[int | None, COUNT] = None
-    """Constraint rows in the buffer of a simulation on CUDA, likewise."""
+    """Constraint rows in the buffer of a simulation on CUDA; found and stored as `contacts` is."""
     physics: Literal["fused", "stock"] = "fused"
     """On CUDA: a few kernels for a whole substep, or MuJoCo Warp's own, for comparison."""

@@ -13,11 +13,11 @@ ARM_JOINTS = tuple(f"iiwa7_joint_{i}" for i in range(1, 8))
 FINGERS = ("index", "middle", "ring", "thumb")
 HAND_JOINTS = tuple(f"hand/{finger}_joint_{i}" for finger in FINGERS for i in range(4))
 STIFFNESS, DAMPING, TORQUE = 40.0, 5.0, 0.35
-"""Of the hand's servos, in N m/rad, N m s/rad and N m. The arm's have the same stiffness and damping, and 300 N m."""
+"""The hand's servos, in N m/rad, N m s/rad and N m. The arm's have the same stiffness and damping, and 300 N m."""
 ROTOR_INERTIA = 0.004
 """kg m², as identified for the fingers' motors. Without it a servo this strong chatters from step to step."""
 STOP_TIME, STOP_HARDNESS = 0.0167, (0.95, 0.99)
-"""Of joint stops: two physics steps, and how hard they are; MuJoCo's own give by 1.4 rad when a finger is hit."""
+"""`solref` time and `solimp` of joint stops: MuJoCo's defaults give by 1.4 rad when a finger is hit."""
 PALM_PLACE = (0.008219, -0.02063, 0.08086)
 """Position of the palm in the mount's frame, in metres."""
 

@@ -22,7 +22,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
     contacts: int | None = 28
     """Contact buffer of a simulation on CUDA: twice the most contacts seen in hard grasps."""
     constraints: int | None = 112
-    """Constraint rows in the buffer of a simulation on CUDA, likewise."""
+    """Constraint rows in the buffer of a simulation on CUDA, chosen in the same way."""
     keypoints: Literal[1, 4] = 4
     """Points of the object that must match the goal's: its centre, or four that also fix its orientation."""
     success_steps: Annotated[int, COUNT] = 1

@@ -37,10 +37,10 @@ OBS_CLIP = 10.0
 REWARD_SCALE = 0.01
 """Scale of the reward in the observation."""
 REDRAWS = 3
-"""How often an object that would start inside a hand is drawn again; in some poses the hand is everywhere."""
+"""How often an object that would start inside a hand is drawn again; in some poses of the hand every place is taken."""
 GRIP, GRIPPING = 0.05, 2
-"""A held object has at least so many fingertips within this distance of its surface, in metres: the second nearest was
-within 3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
+"""A held object has at least `GRIPPING` fingertips within `GRIP` metres of its surface: the second nearest was within
+3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
 
 
 class AllegroKuka(MujocoTask[AllegroKukaConfig]):
@@ -108,7 +108,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.tolerance.fixed = fixed
 
     def join_ranks(self, mean: Callable[[Tensor], Tensor]) -> None:
-        """All ranks have the same tolerance, by the successes of all."""
+        """Use one tolerance on all ranks, by the successes of all."""
         self.tolerance.mean_of_ranks = mean
 
     def model(self) -> mujoco.MjModel:
@@ -132,7 +132,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.arms.hold(mask)
         self.pushes.begin(mask)
         placed = mask
-        if self.config.replace_object:  # here too, so that hands are looked at once a step: that is what takes long
+        if self.config.replace_object:  # here too, so that hands are checked once per step, which takes the most time
             placed = mask | self._reached
             self._place_object(self._reached & ~mask, self.draws.starts())
         self._clear_hands(placed)
@@ -198,7 +198,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
     def _clear_hands(self, mask: Tensor) -> None:
         """Draw another place for objects that were put into a hand, as often as `REDRAWS`."""
-        # On a CPU only the rows that count are looked at; on CUDA shapes are fixed.
+        # On a CPU only the masked rows are checked; on CUDA shapes are fixed.
         rows = mask.nonzero()[:, 0] if self.device.type == "cpu" else slice(None)
         balls, inside = self.hands.balls(rows), torch.zeros_like(mask)
         for _ in range(REDRAWS):

@@ -219,7 +219,7 @@ def _columns(model: mujoco.MjModel, joints: tuple[str, ...], kind: str) -> slice
 
 
 def _tip_sensors(model: mujoco.MjModel, tips: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """Columns of `sensordata`: 13 a tip, position, quaternion as x y z w and velocities; 6 a tip, force and torque."""
+    """Columns of `sensordata`: per tip 13 of position, quaternion x y z w and velocities, and 6 of force and torque."""
     starts = [[int(model.sensor(f"{tip}_{name}").adr[0]) for name in ("pos", "force")] for tip in tips]
     states = [state + i for state, _ in starts for i in (0, 1, 2, 4, 5, 6, 3, *range(7, 13))]
     return states, [force + i for _, force in starts for i in range(6)]
