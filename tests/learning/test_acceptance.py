@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from learning.iteration import small_config, small_trainer, take_apart
-from learning.listing import OWN, listing, where
+from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
 from torch import Tensor
 
-from echelon.algorithms.adversary import Adversary
-from echelon.learning.targets import compute_targets
+from echelon.config import EnsembleConfig
 from echelon.training.trainer import Trainer
 
 SETUPS = [("ppo", 1, 0), ("ppo", 1, 8), ("sapg", 3, 0), ("cpo", 3, 0), ("cpo", 3, 8), ("cpo", 6, 8)]
@@ -56,27 +55,27 @@ def test_equal_policies_have_ratio_one_on_every_row(policies: int, lstm: int) ->
     assert metrics["kl/rate"].item() == pytest.approx(bias, abs=2e-6)
 
 
-def record_rollouts(trainer: Trainer) -> list[dict[str, Tensor]]:
-    """Observations of every rollout from now on, as they were acted on."""
+@pytest.mark.parametrize(("algo", "policies", "lstm"), [("ppo", 1, 0), ("sapg", 3, 8), ("cpo", 3, 0)])
+def test_observation_statistics_are_those_of_the_collected_rows(algo: str, policies: int, lstm: int) -> None:
+    """Every row once, raw, after the update that trained on it; frozen while that lasts."""
+    trainer = small_trainer(small_config(algo, policies, lstm), critic=True)
+    collect, step = trainer.collector.collect, trainer.update.step
     seen: list[dict[str, Tensor]] = []
-    collect = trainer.collector.collect
+    during: list[float] = []
 
-    def spy():
+    def collected():
         rollout = collect()
         seen.append({name: x[:-1].clone() for name, x in rollout.obs.items()})
         return rollout
 
-    trainer.collector.collect = spy
-    return seen
+    def stepped(*arguments):
+        during.append(trainer.model.obs_norm["policy"].count.item())
+        return step(*arguments)
 
-
-@pytest.mark.parametrize(("algo", "policies", "lstm"), [("ppo", 1, 0), ("sapg", 3, 8), ("cpo", 3, 0)])
-def test_observation_statistics_are_those_of_the_collected_rows(algo: str, policies: int, lstm: int) -> None:
-    """Every row once, raw, after the update that trained on it."""
-    trainer = small_trainer(small_config(algo, policies, lstm), critic=True)
-    seen = record_rollouts(trainer)
+    trainer.collector.collect, trainer.update.step = collected, stepped
     for _ in range(3):
         trainer.iterate()
+    assert during == [1 + k * 12 * 18 for k in range(3) for _ in range(4)]
     for name, norm in trainer.model.obs_norm.items():
         batches = [rollout[name].flatten(0, 1).double().numpy() for rollout in seen]
         rows = np.concatenate(batches)
@@ -91,43 +90,6 @@ def test_observation_statistics_are_those_of_the_collected_rows(algo: str, polic
         np.testing.assert_allclose(norm.var[0], spread / count, rtol=1e-9)
 
 
-def test_observation_statistics_are_frozen_within_an_iteration() -> None:
-    trainer = small_trainer(small_config("cpo", 3))
-    norm, during = trainer.model.obs_norm["policy"], []
-    step = trainer.update.step
-
-    def spy(*arguments):
-        during.append(norm.mean.clone())
-        return step(*arguments)
-
-    trainer.update.step = spy
-    trainer.iterate()
-    assert len(during) == 4
-    assert all(mean.eq(0).all() for mean in during)
-    assert norm.mean.ne(0).all()
-
-
-def test_the_reward_of_the_adversary_changes_followers_own_returns_only() -> None:
-    trainer = small_trainer(small_config("cpo", 3, adversary=0.5))
-    parts = take_apart(trainer, follower=2)
-    assert isinstance(trainer.extra_reward, Adversary)
-    reward = trainer.extra_reward.reward(trainer.extra_reward.inputs(parts.rollout, trainer.model))
-    followers = trainer.layout.policy_id > 0
-    assert reward.shape == (12, 18)
-    assert reward[:, ~followers].eq(0).all()
-    assert reward[:, followers].lt(-0.01).all()
-    settings = trainer.settings, trainer.config.ensemble
-    given = trainer.plan, parts.rollout, trainer.model, parts.follower
-    without, with_it = (compute_targets(*given, extra, *settings) for extra in (None, reward))
-    _, policy, group = listing(trainer.plan, parts.follower)
-    change = with_it.returns - without.returns
-    touched = where(group, OWN) & (policy > 0)
-    assert change[..., ~touched].eq(0).all()
-    assert change[..., touched].lt(-0.01).all()  # every reward is negative, so every return falls
-    assert with_it.value.equal(without.value)
-    assert (with_it.advantage - without.advantage)[..., ~touched].eq(0).all()
-
-
 @pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("cpo", 3)])
 def test_the_first_step_is_measured_before_it_is_taken(algo: str, policies: int) -> None:
     """At a rate of 0.01 sigma moves by a percent, which would show in κ: but mean and sigma are both from before."""
@@ -139,3 +101,54 @@ def test_the_first_step_is_measured_before_it_is_taken(algo: str, policies: int)
     bias = (1e-5 - 5e-6 / variance).sum(-1).mean().item()
     assert metrics["kl/own"].item() == pytest.approx(bias, abs=2e-6)
     assert (trainer.model.log_std.detach().double().exp().square() - variance).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("group", [OWN, LEADER_BORROWS, FOLLOWER_PULL])
+@pytest.mark.parametrize("advantage", [-2.0, 2.0])
+@pytest.mark.parametrize("centre", ["one", "old_ratio"])
+def test_an_impossible_row_leaves_all_gradients_finite(group: str, advantage: float, centre: str) -> None:
+    """A log-ratio of 200 in a row of any group, in float32; e^200 is more than float32 holds."""
+    trainer = small_trainer(small_config("cpo", 3, minibatches=1, ensemble=EnsembleConfig(clip_centre=centre)))
+    parts = take_apart(trainer)
+    unit, _, groups = listing(trainer.plan, parts.follower)
+    column = where(groups, group).nonzero()[3]
+    row = trainer.plan.rows(unit[column]).item()
+    parts.data.log_prob[row] -= 200.0
+    parts.data.advantage[..., column] = advantage
+    gradients = parts.gradients()
+    batch = parts.batch()
+    assert batch.log_ratio.max() > 190
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert trainer.update.loss(batch).total.isfinite()
+
+
+@pytest.mark.parametrize("advantage", [-2.0, 0.0, 2.0])
+def test_an_impossible_row_of_the_rollout_does_not_move_the_clip_interval_to_infinity(advantage: float) -> None:
+    """The leader's old ratio on a follower's row, the centre of its clip interval, is beyond float32 here."""
+    trainer = small_trainer(small_config("cpo", 3, minibatches=1, ensemble=EnsembleConfig(clip_centre="old_ratio")))
+    collect = trainer.collector.collect
+
+    def unlikely():
+        rollout = collect()
+        rollout.log_prob[0, trainer.layout.sizes[0]] -= 200.0
+        return rollout
+
+    trainer.collector.collect = unlikely
+    parts = take_apart(trainer, follower=1)
+    assert parts.targets.centre.isfinite().all()
+    assert parts.targets.centre.max() > 1e6
+    parts.data.advantage.flatten()[parts.targets.centre.argmax()] = advantage
+    assert trainer.update.loss(parts.batch()).total.isfinite()
+    assert all(gradient.isfinite().all() for gradient in parts.gradients().values())
+
+
+def test_only_the_total_loss_has_a_gradient() -> None:
+    parts = take_apart(small_trainer(small_config("cpo", 3, minibatches=1)))
+    update = parts.trainer.update
+    (minibatch,) = parts.trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))
+    batch, loss = update.evaluate(parts.data, update.gather(parts.data, minibatch))
+    assert loss.total.requires_grad
+    output = batch.output
+    others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)
+    assert not any(x.requires_grad for x in others)
+    assert output.mean.equal(parts.data.evaluate(update.gather(parts.data, minibatch), False).output.mean)

@@ -40,24 +40,6 @@ def run(model: ActorCritic, obs: dict[str, Tensor], ids: Tensor, state: Tensor) 
     return model(obs, ids, state, start)
 
 
-@pytest.mark.parametrize("lstm", [0, 4])
-def test_a_row_depends_on_its_own_policy_only(lstm: int) -> None:
-    model = build(lstm=lstm)
-    obs, state = inputs(model)
-    ids = torch.tensor([0, 1, 2, 2, 1, 0])
-    mixed = run(model, obs, ids, state)
-    for policy in range(3):
-        alone = run(model, obs, torch.full((6,), policy), state)
-        columns = ids == policy
-        torch.testing.assert_close(mixed.mean[:, columns], alone.mean[:, columns], **TIGHT)
-        torch.testing.assert_close(mixed.value[:, columns], alone.value[:, columns], **TIGHT)
-        assert mixed.log_std[columns].tolist() == model.log_std[[policy, policy]].tolist()
-    # Conditioning matters, for the value too.
-    other = run(model, obs, (ids + 1) % 3, state)
-    assert (other.mean - mixed.mean).abs().amax(-1).min() > 1e-4
-    assert (other.value - mixed.value).abs().min() > 1e-6
-
-
 def test_one_policy_has_no_vector_and_one_log_std() -> None:
     model = build(policies=1)
     assert model.phi is None

@@ -118,15 +118,6 @@ def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], case: Any, rtol: 
         torch.testing.assert_close(a, b, rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
 
 
-def test_by_hand() -> None:
-    """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies."""
-    how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
-    x, cond = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]])
-    found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
-    # own: 1 + 2, -1 - 3; the leader on the follower's: -1 + 2; the follower on the leader's: 1 - 3
-    assert found.flatten().tolist() == [3.0, -4.0, 1.0, -2.0]
-
-
 def test_without_sharing_or_condition() -> None:
     x = torch.tensor([[[1.0], [-1.0]]])
     ids = torch.tensor([1, 0])
