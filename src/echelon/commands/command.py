@@ -70,6 +70,11 @@ def find(name: str) -> type[Command]:
     return getattr(module, name.title().replace("-", ""))
 
 
+def names_flag(words: Sequence[str], name: str) -> bool:
+    """Whether the user typed a flag."""
+    return any(word.partition("=")[0].replace("_", "-") == name for word in words)
+
+
 def parse(kind: type[C], name: str, words: Sequence[str]) -> C:
     """The command that the words after its name describe. `--help` prints its help page and leaves."""
     prog, passes_on = f"echelon {name}", "train_flags" in (hints := typing.get_type_hints(kind, include_extras=True))

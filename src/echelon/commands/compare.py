@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from echelon.commands import INTERRUPTED
-from echelon.commands.command import Command, TrainFlags
+from echelon.commands.command import Command, TrainFlags, names_flag
 from echelon.config.ranges import COUNT
-from echelon.console.flags import names_flag
 from echelon.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from echelon.commands.command import Command, TrainFlags, place
-from echelon.console.flags import names_flag
+from echelon.commands.command import Command, TrainFlags, names_flag, place
 from echelon.errors import UserError
 
 NUM_ENVS = 16

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from echelon.commands import INTERRUPTED, PREEMPTED
-from echelon.commands.command import Command, TrainFlags, find, place
+from echelon.commands.command import Command, TrainFlags, find, names_flag, place
 from echelon.commands.tasks import task_list
 from echelon.config.ranges import COUNT, SEEDS, require
-from echelon.console.flags import flags_of, names_flag, read, show_help, spans
+from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
 from echelon.ranks import Ranks
 

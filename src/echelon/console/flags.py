@@ -26,7 +26,6 @@ class Flag:
     name: str
     """The field, by dotted name."""
     hint: Any
-    """Its annotation."""
     sets: bool | None = None
     """What a switch sets it to; None for a flag that takes values."""
     metavar: str | None = None
@@ -54,10 +53,9 @@ def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
 
 def show_help(config: Any, prog: str, description: str | None = None) -> NoReturn:
     """Print the help of every field of a dataclass or an instance, and leave with `SystemExit(0)`."""
-    default = {} if isinstance(config, type) else {"default": config}
-    kind, marks = config if isinstance(config, type) else type(config), (tyro.conf.SuppressFixed,)
-    tyro.cli(kind, args=["--help"], prog=prog, description=description, config=marks, **default)
-    raise SystemExit(0)
+    kind, default = (config, {}) if isinstance(config, type) else (type(config), {"default": config})
+    marks = (tyro.conf.SuppressFixed,)
+    raise SystemExit(tyro.cli(kind, args=["--help"], prog=prog, description=description, config=marks, **default))
 
 
 def spans(words: Sequence[str]) -> Iterator[list[str]]:
@@ -67,11 +65,6 @@ def spans(words: Sequence[str]) -> Iterator[list[str]]:
         yield list(words[start:end])
 
 
-def names_flag(words: Sequence[str], name: str) -> bool:
-    """Whether the user typed a flag."""
-    return any(word.partition("=")[0].replace("_", "-") == name for word in words)
-
-
 def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = ()) -> dict[str, Any]:
     """The values that `words` give to fields of `config`, by dotted name. `also` are more flags to suggest."""
     known, given = flags_of(config), dict[str, Any]()
@@ -79,10 +72,9 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
     for word, *values in rest:
         typed, attached, value = word.partition("=")
         flag = known.get(typed.replace("_", "-"))
-        if flag is None and typed.lstrip("-") in ("task", "source"):
-            raise UserError(f"{typed} is not a flag: it is given by its place, as in {prog}")
         if flag is None:
-            raise UserError(f"{typed} is not a flag of {prog}{nearest_flag(typed, [*known, *also])}")
+            why = ": the task comes first" if typed == "--task" else nearest_flag(typed, [*known, *also])
+            raise UserError(f"{typed} is not a flag of {prog}{why}")
         found = _values(flag, typed, [value, *values] if attached else values)
         adds = flag.name in given and flag.hint == tuple[str, ...]  # names add up, as in --env-arg a=1
         given[flag.name] = (*given[flag.name], *found) if adds else found
@@ -92,8 +84,7 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
 
 
 def nearest_flag(wrong: str, known: Collection[str]) -> str:
-    """A flag whose last part or its end was typed (`--clip`, `--epochs`), or another library's name of it, is nearer
-    than any that merely looks alike."""
+    """Suggest the flag whose end was typed (`--epochs`), else another library's name of one, else one that looks alike."""
     bare = wrong.replace("_", "-").lstrip("-")
     names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
