@@ -84,7 +84,7 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
 
 
 def nearest_flag(wrong: str, known: Collection[str]) -> str:
-    """Suggest the flag whose end was typed (`--epochs`), else another library's name of one, else one that looks alike."""
+    """Suggest the flag whose end was typed (`--epochs`), or by another library's name, or that looks most alike."""
     bare = wrong.replace("_", "-").lstrip("-")
     names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
