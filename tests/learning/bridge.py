@@ -22,18 +22,19 @@ from echelon.models.normaliser import EPSILON
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import Layout
 
-LSTM_NAMES = {
+NAMES = {
+    "phi": "phi",
+    "log_sigma": "log_std",
     "actor.recur.weight": "w_hh",
     "actor.recur.bias": "b_hh",
     "actor.norm.weight": "ln_w",
     "actor.norm.bias": "ln_b",
-}
-HEAD_NAMES = {
     "mean_head.weight": "w_mu",
     "mean_head.bias": "b_mu",
     "value_head.weight": "w_v",
     "value_head.bias": "b_v",
 }
+"""The oracle's names of parameters that have one in both; `oracle_name` has those of the layers."""
 
 
 class Bridge:
@@ -147,48 +148,34 @@ def make_model(problem: Problem) -> ActorCritic:
     return model
 
 
+def oracle_name(name: str, lstm: bool) -> str:
+    """Return the oracle's name of a parameter. Its first weight acts on [obs, φ] in one piece."""
+    if name in NAMES:
+        return NAMES[name]
+    _, part, *number, kind = name.split(".")
+    if part in ("observe", "condition"):
+        return f"{kind[0]}_ih" if lstm else f"{kind[0]}0"
+    return f"{kind[0]}{int(number[0]) + (not lstm)}"
+
+
 def write_params(model: ActorCritic, params: dict[str, Tensor]) -> None:
-    """Copy the oracle's parameters; its first weight acts on [obs, phi] in one piece."""
+    """Copy the oracle's parameters."""
     lstm, obs_dim = bool(model.actor.lstm), model.actor.observe.in_features
-    first = "w_ih" if lstm else "w0"
-    values = {
-        "log_sigma": params["log_std"],
-        "actor.observe.weight": params[first][:, :obs_dim],
-        "actor.observe.bias": params["b_ih" if lstm else "b0"],
-    }
-    if "phi" in params:
-        values |= {"phi": params["phi"], "actor.condition.weight": params[first][:, obs_dim:]}
-    if lstm:
-        values |= {ours: params[theirs] for ours, theirs in LSTM_NAMES.items()}
-    for i in range(len(model.actor.layers)):
-        number = i if lstm else i + 1
-        values |= {f"actor.layers.{i}.weight": params[f"w{number}"], f"actor.layers.{i}.bias": params[f"b{number}"]}
-    values |= {ours: params[theirs] for ours, theirs in HEAD_NAMES.items()}
+    columns = {"actor.observe.weight": slice(obs_dim), "actor.condition.weight": slice(obs_dim, None)}
     parameters = dict(model.named_parameters())
-    assert set(values) == set(parameters)
+    assert {oracle_name(name, lstm) for name in parameters} == set(params)
     with torch.no_grad():
-        for name, value in values.items():
-            parameters[name].copy_(value[None])
+        for name, parameter in parameters.items():
+            parameter.copy_(params[oracle_name(name, lstm)][..., columns.get(name, slice(None))][None])
 
 
 def oracle_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by our parameter names, under the oracle's names and in its shapes."""
-    tensors = {name: x.squeeze(0) for name, x in tensors.items()}
-    lstm = "actor.recur.weight" in tensors
-    weight = tensors["actor.observe.weight"]
-    if "actor.condition.weight" in tensors:
-        weight = torch.cat((weight, tensors["actor.condition.weight"]), dim=1)
-    result = {"log_std": tensors["log_sigma"], "w_ih" if lstm else "w0": weight}
-    result["b_ih" if lstm else "b0"] = tensors["actor.observe.bias"]
-    if "phi" in tensors:
-        result["phi"] = tensors["phi"]
-    if lstm:
-        result |= {theirs: tensors[ours] for ours, theirs in LSTM_NAMES.items()}
-    for name, value in tensors.items():
-        if name.startswith("actor.layers."):
-            _, _, i, kind = name.split(".")
-            result[f"{kind[0]}{int(i) if lstm else int(i) + 1}"] = value
-    return result | {theirs: tensors[ours] for ours, theirs in HEAD_NAMES.items()}
+    result: dict[str, Tensor] = {}
+    for name, x in tensors.items():
+        key, part = oracle_name(name, "actor.recur.weight" in tensors), x.squeeze(0)
+        result[key] = torch.cat((result[key], part), dim=1) if key in result else part
+    return result
 
 
 def make_rollout(problem: Problem) -> Rollout:

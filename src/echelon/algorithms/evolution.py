@@ -26,7 +26,7 @@ BROKEN = -math.inf
 Draw = Callable[[], float]
 """A random number, uniform in [0, 1)."""
 Hyperparameters = Mapping[str, float]
-"""Of a member, by name."""
+"""A member's hyperparameters by name."""
 
 
 def ranked(objectives: Sequence[float]) -> list[int]:
