@@ -14,7 +14,7 @@ from echelon.errors import UserError
 
 
 def test_a_setting_is_a_name_or_options() -> None:
-    assert physics.parse("stock") == {}
+    assert physics.parse("stock") == {"fused": "none"}
     assert physics.parse("iterations=12,cone=elliptic,warp.tolerance=1e-8") == {
         "iterations": 12,
         "cone": "elliptic",
