@@ -15,9 +15,6 @@ def test_ratios_are_of_turns_beside_each_other() -> None:
     before, after, ratios = compare(A, B)
     assert (before, after) == (16.5, pytest.approx(22.55))
     assert ratios == [pytest.approx(1.1), pytest.approx(1.5)]
-
-
-def test_a_line_has_the_ratio_its_range_and_the_parts_that_both_have() -> None:
     line = table([{"case": "Task:ppo", "a": A, "b": B}]).splitlines()[-1]
     assert line == "| Task:ppo | 16.50 | 22.55 | 1.300 | 1.100 to 1.500 | collect 0.500 |"
 

@@ -36,13 +36,10 @@ def test_what_parts_leave_over_is_the_rest_and_parts_are_sorted() -> None:
         ("targets", 1.0),
         ("update", 9.0),
     ]
-
-
-def test_parts_that_alone_take_longer_leave_no_negative_rest() -> None:
     assert _with_rests({"update": 1.0, "update/forward": 2.0})["update/shuffling, KL and metrics"] == 0.0
 
 
-def test_the_table_by_hand() -> None:
+def test_table_and_document_by_hand() -> None:
     lines = table(found()).splitlines()
     assert lines[1].split() == ["collect", "30.00", "60.0%", "33.3", "k"]  # 1,000 steps in 30 ms
     assert lines[2].split() == ["physics", "25.00", "50.0%", "40.0", "k"]
@@ -53,21 +50,11 @@ def test_the_table_by_hand() -> None:
         "3.0 GiB on the device",
         "the host waits for the device once in an iteration",
     ]
-
-
-def test_what_a_cpu_does_not_have_is_not_mentioned() -> None:
-    text = table(found(physics_rate=None, memory=None, synchronisations=None))
-    assert "physics alone" not in text
-    assert "GiB" not in text
-    assert "host" not in text
-    assert memory(CPU) is None
-    assert synchronisations(lambda: None, CPU) is None
-
-
-def test_the_document_holds_figures_and_settings() -> None:
+    on_cpu = table(found(physics_rate=None, memory=None, synchronisations=None))
+    assert not any(word in on_cpu for word in ("physics alone", "GiB", "host"))
+    assert memory(CPU) is synchronisations(lambda: None, CPU) is None
     figures = json.loads(document(found()))
-    assert figures["steps_per_s"] == 20_000
-    assert figures["parts_ms"]["collect/physics"] == 25.0
+    assert (figures["steps_per_s"], figures["parts_ms"]["collect/physics"]) == (20_000, 25.0)
     assert figures["config"]["update"]["horizon"] == 10
 
 

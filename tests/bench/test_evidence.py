@@ -13,7 +13,6 @@ import evidence
 import pytest
 
 from echelon.commands.train import configure
-from echelon.errors import UserError
 
 NAN = float("nan")
 RESULTS = evidence.ROOT / "results" / "evidence"
@@ -42,26 +41,21 @@ def line(
     return dict(zip(names, map(str, (task, seed, arm, steps, score, status)), strict=True))
 
 
-def test_blocks_are_in_the_order_of_the_plan() -> None:
-    blocks = [(task.name, seed) for task, seed in PLAN.blocks()]
-    tasks = [task.name for task in PLAN.tasks]
-    assert tasks[:3] == ["AllegroHand", "Anymal", "AllegroKukaRegrasping"]
-    assert blocks == [(task, seed) for seed in (101, 102, 103) for task in tasks]
-    hand = PLAN.tasks[0]
-    order = PLAN.order(hand, 101)
-    assert sorted(order) == sorted(PLAN.arms)
-    assert order != PLAN.order(hand, 102)
-
-
-def test_arms_are_what_the_plan_says() -> None:
-    for task, seed in PLAN.blocks()[:6]:
-        for arm in PLAN.order(task, seed):
-            name, *flags = PLAN.command(task, seed, arm)
+def test_the_plan_is_complete_and_its_arms_are_what_it_says() -> None:
+    assert [(task.name, seed) for task, seed in PLAN.blocks()] == [
+        (task.name, seed) for seed in (101, 102, 103) for task in PLAN.tasks
+    ]
+    text = evidence.status(PLAN, [])
+    assert "0 of 144 runs" in text
+    assert "Next: AllegroHand-" in text
+    assert sorted(PLAN.order(PLAN.tasks[0], 101)) == sorted(PLAN.arms)
+    for task in PLAN.tasks[:2]:
+        for arm in PLAN.arms:
+            name, *flags = PLAN.command(task, 101, arm)
             config = configure(name, flags)
             assert (config.num_envs, config.seed, config.env_steps) == (24_576, 101, task.cap)
-            paper = arm == "cpo" and task.name in ("AllegroHand", "ShadowHand")
+            paper = arm == "cpo" and task.name == "AllegroHand"
             assert config.algo != "cpo" or (config.adversary.coef > 0) == paper
-            assert bool(config.model.lstm) == ("Kuka" in task.name or "Franka" in task.name)
 
 
 def test_a_run_in_the_ledger_is_not_repeated_but_one_that_failed_once_is() -> None:
@@ -104,15 +98,11 @@ def test_a_sitting_is_interrupted_and_resumes(tmp_path: Path, capsys: pytest.Cap
     before = (results / "ledger.csv").read_text()
     evidence.work(sitting)
     assert (results / "ledger.csv").read_text() == before
-
-
-def test_a_failure_is_a_line(tmp_path: Path) -> None:
-    (tmp_path / "ledger.csv").write_text(HEADER + "\n")
-    plan = replace(TINY, arms={"ppo": ("--algo", "ppo", "--num-envs", "0")}, flags=("--device", "cpu"))
-    evidence.Sitting(plan, tmp_path / "runs", tmp_path, "abc", time.monotonic() + 300).train(plan.tasks[0], 1, "ppo")
-    (row,) = evidence.read_ledger(tmp_path)
-    assert (row["arm"], row["status"], row["iterations"]) == ("ppo", "failed", "")
-    assert row["note"].startswith("exit code 2: echelon: ")
+    plan = replace(TINY, arms={"bad": ("--num-envs", "0")}, flags=("--device", "cpu"))
+    evidence.Sitting(plan, here, results, "abc", time.monotonic() + 300).train(task, 1, "bad")
+    failed = evidence.read_ledger(results)[-1]
+    assert (failed["arm"], failed["status"], failed["iterations"]) == ("bad", "failed", "")
+    assert failed["note"].startswith("exit code 2: echelon: ")
 
 
 @pytest.mark.parametrize(
@@ -169,16 +159,3 @@ def test_a_table_of_what_is_there() -> None:
     text = paired.table(TWO, ledger)
     assert "| CartpoleSwingup | ppo | > 0.000384, 0.000192 | 1, 3 |" in text
     assert "| cpo − ppo | score, in sd | 2 | +3 (+2 to +4) | 0.5 | 1 |" in text
-
-
-def test_status_and_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = evidence.status(PLAN, [])
-    assert "0 of 144 runs" in text
-    assert "Next: AllegroHand-" in text
-    for words, sentence in (
-        (["next", "--minutes", "0"], "--minutes must be more than 0, not 0.0"),
-        (["status", "--results", str(tmp_path)], "has no ledger.csv"),
-    ):
-        monkeypatch.setattr("sys.argv", ["evidence.py", *words])
-        with pytest.raises(UserError, match=sentence):
-            evidence.main()

@@ -18,19 +18,10 @@ def line(case: str, run: int, iteration: float) -> dict[str, Any]:
     return {"case": case, "run": run, "num_envs": 24576} | rates | parts | {"gib": None}
 
 
-@pytest.mark.parametrize(
-    ("task", "adversary", "coef"),
-    [
-        ("AllegroHand", None, 0.001),
-        ("AllegroHand", "on", 0.001),
-        ("AllegroHand", "off", 0.0),
-        ("AllegroKukaReorientation", None, 0.0),
-        ("AllegroKukaReorientation", "on", 0.01),
-    ],
-)
-def test_the_adversarial_reward_is_switched(task: str, adversary: str | None, coef: float) -> None:
-    config = speed.settings(task, "cpo", 12, adversary)
-    assert (config.adversary.coef, config.num_envs) == (coef, 12)
+def test_the_adversarial_reward_is_switched() -> None:
+    hand, kuka = "AllegroHand", "AllegroKukaReorientation"
+    cases = {(hand, None): 0.001, (hand, "on"): 0.001, (hand, "off"): 0.0, (kuka, None): 0.0, (kuka, "on"): 0.01}
+    assert {case: speed.settings(case[0], "cpo", 12, case[1]).adversary.coef for case in cases} == cases
 
 
 def test_ratios_pair_runs_and_divide_medians() -> None:
@@ -49,11 +40,7 @@ def test_ratios_pair_runs_and_divide_medians() -> None:
         "* SAPG's iteration over PPO's: 2.000 ()",
         "* steps per second of a population over those of its members one after another: 1.500 (1.500)",
     ]
-
-
-def test_runs_stand_side_by_side() -> None:
-    second = {"training": 1.5e6, "gib": 6.84}
-    rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | second]
+    rows = [line("AllegroHand-cpo", 0, 1.0), line("AllegroHand-cpo", 1, 1.0) | {"training": 1.5e6, "gib": 6.84}]
     assert speed.table(rows).splitlines()[2] == (
         "| AllegroHand-cpo | 24,576 | 1.60, 1.60 | 1.50, 1.50 | 1.00, 1.50 | 62%, 94% "
         "| 100.0 / 10.0 / 30.0, 100.0 / 10.0 / 30.0 | -, 6.8 |"
@@ -65,7 +52,7 @@ def order(case: speed.Case, num_envs: int) -> dict[str, Any]:
     return fixed | {"case": asdict(case), "num_envs": num_envs}
 
 
-def test_a_case_is_measured_in_a_process() -> None:
+def test_a_case_is_measured_in_a_process_and_one_that_fails_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
     case = speed.Case("AllegroHand", adversary="off")
     found = command.in_a_process(speed.__file__, order(case, 12))
     assert (found["task"], found["algo"], found["adversary"], found["num_envs"]) == ("AllegroHand", "cpo", False, 12)
@@ -73,11 +60,10 @@ def test_a_case_is_measured_in_a_process() -> None:
     assert found["rollout"] == pytest.approx(12 * 8 * 1000 / found["ms_collect"])
     assert 0 < found["rollout"] < found["physics_in_training"]
     assert speed.table([{"case": "one"} | found])
-
-
-def test_a_case_that_fails_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.in_a_process(speed.__file__, order(speed.Case("Foo"), 12)) is None
     assert capfd.readouterr().err.startswith("error: Foo is not a task")
+    with pytest.raises(UserError, match="foo"):
+        speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24))
 
 
 def test_a_population_without_physics_and_its_kernels(
@@ -94,21 +80,11 @@ def test_a_population_without_physics_and_its_kernels(
         assert float(whole[1]) > float(longest.split()[0]) > 0
 
 
-@pytest.mark.parametrize(
-    ("task", "algo", "asked", "fits"),
-    [
-        # Reorientation trains on one sequence of 16 steps an environment in 8 minibatches, so each policy's block is a
-        # multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128.
-        ("AllegroKukaReorientation", "cpo", 4096, 4080),
-        ("AllegroKukaReorientation", "cpo", 4120, 4128),
-        ("AllegroKukaReorientation", "cpo", 24576, 24576),
-        ("CartpoleSwingup", "pbt", 13, 12),  # six members share equally
-    ],
-)
-def test_the_nearest_size_that_splits_is_taken(task: str, algo: Any, asked: int, fits: int) -> None:
-    assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits
-
-
-def test_an_unknown_algorithm_is_refused() -> None:
-    with pytest.raises(UserError, match="foo"):
-        speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24576))
+def test_the_nearest_size_that_splits_is_taken() -> None:
+    """Reorientation trains on one sequence of 16 steps per environment in 8 minibatches, so each policy's block is a
+    multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128."""
+    kuka = "AllegroKukaReorientation"
+    cases = {(kuka, "cpo", 4096): 4080, (kuka, "cpo", 4120): 4128, (kuka, "cpo", 24576): 24576}
+    cases[("CartpoleSwingup", "pbt", 13)] = 12  # six members share equally
+    for (task, algo, asked), fits in cases.items():
+        assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits

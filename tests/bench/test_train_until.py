@@ -22,23 +22,17 @@ def kept(folder: Path, name: str = "CartpoleSwingup") -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_flags_after_two_dashes_are_the_trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flags_and_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = ["--name", "short", "--seed", "3", "--algo", "ppo", "--until", "iteration", ">=", "2"]
     run(monkeypatch, tmp_path, *own, flags=["--update.learning-rate", "0.002"])
     config = json.loads((tmp_path / "kept" / "short" / "config.json").read_text())["config"]
     assert (config["task"], config["algo"], config["seed"], config["num_envs"]) == ("CartpoleSwingup", "ppo", 3, 48)
     assert config["update"]["learning_rate"] == 0.002
     assert [row["iteration"] for row in kept(tmp_path, "short")] == ["1", "2"]  # every tenth, and the last
-
-
-def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run(monkeypatch, tmp_path, "--algo", "ppo", "--minutes", "1e-9")  # time is up after one iteration
+    assert [row["iteration"] for row in kept(tmp_path)] == ["1"]
     with pytest.raises(SystemExit) as stopped:
         command(lambda: run(monkeypatch, tmp_path, flags=["--num-envs", "0"]))
     assert isinstance(stopped.value.code, str)
     assert stopped.value.code.startswith("error: ")
     assert "\n" not in stopped.value.code
-
-
-def test_time_is_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run(monkeypatch, tmp_path, "--algo", "ppo", "--minutes", "1e-9")
-    assert [row["iteration"] for row in kept(tmp_path)] == ["1"]
