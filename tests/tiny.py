@@ -1,5 +1,6 @@
 """Runs of a second, for tests of what is around them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -45,3 +46,9 @@ def unfused(task: str, algo: str, lstm: int = 0, **changes: Any) -> TrainConfig:
 def build(config: TrainConfig, device: str, ranks: Ranks = ALONE) -> Trainer:
     where, seed = torch.device(device), ranks.seed(config.seed)
     return Trainer(make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True), config, ranks=ranks)
+
+
+def timeless(run: Path) -> list[dict[str, float]]:
+    """A run's metrics without those that a clock made."""
+    lines, clocks = (run / "metrics.jsonl").read_text().splitlines(), ("wall_s", "fps/", "time/")
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith(clocks)} for line in lines]

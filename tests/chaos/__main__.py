@@ -13,19 +13,17 @@ import time
 from pathlib import Path
 
 import torch
-from chaos import checkpoints, disk, environments, flags, kills, pages, ranks
+from chaos import checkpoints, disk, environments, flags, kills, ranks
 
 ATTACKS = {
-    "kills": (kills.storm, 200, 3, "SIGKILL while a run starts, resumes, trains or saves"),
-    "kills-compare": (kills.grid, 10, 0, "SIGKILL of echelon compare"),
+    "kills": (kills.storm, 200, 2, "SIGKILL while a run starts, resumes, trains or saves"),
     "kills-ranks": (ranks.storm, 20, 1, "SIGKILL of one of two ranks or nodes under torchrun"),
-    "disk": (disk.failing, 100, 3, "a disk that is full, read-only or broken"),
-    "moved": (disk.moved, 60, 3, "the run folder moved, deleted or replaced"),
-    "environments": (environments.faults, 150, 5, "an environment with bad numbers, shapes, types or exceptions"),
-    "checkpoints": (checkpoints.harmed, 200, 8, "checkpoints damaged or made up"),
-    "flags": (flags.fuzz, 816, 20, "absurd values of flags"),
+    "disk": (disk.failing, 100, 2, "a disk that is full, read-only or broken"),
+    "moved": (disk.moved, 60, 2, "the run folder moved, deleted or replaced"),
+    "environments": (environments.faults, 150, 4, "an environment with bad numbers, shapes, types or exceptions"),
+    "checkpoints": (checkpoints.harmed, 200, 6, "checkpoints damaged or made up"),
+    "flags": (flags.fuzz, 816, 12, "absurd values of flags"),
     "flags-readers": (flags.fuzz_readers, 150, 3, "the same of commands that read a run"),
-    "pages": (pages.injected, 10, 1, "scripts for names, in Chromium"),
 }
 """The attack, its tries, those of a sample, and what it is."""
 
@@ -40,19 +38,17 @@ def main() -> int:
     torch.set_num_threads(1)  # or a child that is forked would wait for threads it does not have
     failed = 0
     print("| attack | tries | failures | seconds |\n|---|---|---|---|", flush=True)
-    for name in given.attacks or ATTACKS:
-        attack, many, few, words = ATTACKS[name]
-        tries = given.tries if given.tries is not None else few if given.sample else many
-        if tries == 0:
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-            outcome = attack(Path(place), tries, random.Random(f"{name} {given.seed}"))
-        seconds = time.monotonic() - began
-        print(f"| {words} | {outcome.tries} | {len(outcome.failures)} | {seconds:.0f} |", flush=True)
-        for failure in outcome.failures:
-            print(f"{name}: {failure}", file=sys.stderr, flush=True)
-        failed += len(outcome.failures)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        for name in given.attacks or ATTACKS:
+            attack, many, few, words = ATTACKS[name]
+            (place := Path(home) / name).mkdir()
+            tries, began = given.tries or (few if given.sample else many), time.monotonic()
+            outcome = attack(place, tries, random.Random(f"{name} {given.seed}"))
+            seconds = time.monotonic() - began
+            print(f"| {words} | {outcome.tries} | {len(outcome.failures)} | {seconds:.0f} |", flush=True)
+            for failure in outcome.failures:
+                print(f"{name}: {failure}", file=sys.stderr, flush=True)
+            failed += len(outcome.failures)
     return 1 if failed else 0
 
 

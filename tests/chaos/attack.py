@@ -1,5 +1,6 @@
 """What every attack needs: children to harm, a run to harm them in, and a count of what did not hold."""
 
+import itertools
 import os
 import signal
 import sys
@@ -12,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import tiny
+from tiny import timeless, tiny
 
 from echelon.config import TrainConfig
+from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.tasks import make
+from echelon.training.loop import train
 
-CLOCKS = ("wall_s", "fps/", "time/")
-"""Metrics that no two runs have in common."""
+LIVES: dict[str, float] = {}
+"""Seconds of an undisturbed run, by algorithm."""
 SECONDS = 120.0
 """What a child may take: more means that it hangs."""
 
@@ -106,17 +109,42 @@ def run_config(out: Path, algo: str, **changes: Any) -> TrainConfig:
     return replace(config, env=replace(config.env, episode_length=6), pbt=pbt, diagnostics=diagnostics, **changes)
 
 
+def whole_run(place: Path, algo: str, outcome: Outcome) -> RunFolder:
+    """An undisturbed run, trained once per algorithm for all attacks, whose places lie side by side."""
+    whole = place.parent / f"{algo}-whole"
+    if not whole.exists():
+        began = time.monotonic()
+        ended = Child(lambda: train(run_config(whole, algo))).wait()
+        LIVES[algo] = time.monotonic() - began
+        outcome.check(ended.code == 0, f"{algo}, undisturbed: {ended.said}")
+    return RunFolder.open(whole)
+
+
+def check_resumes(run: Path, algo: str, outcome: Outcome, what: str, whole: RunFolder | None = None) -> None:
+    """Train a disturbed run to its end, which is that of the whole one."""
+    ended = Child(lambda: train(run_config(run, algo))).wait()
+    outcome.check(ended.code == 0, f"{what}, resumed: {ended.said}")
+    if ended.code == 0 and whole is not None:
+        found = differences(RunFolder.open(run), whole)
+        outcome.check(not found, f"{what}: {', '.join(found)}")
+
+
+def train_disturbed(config: TrainConfig, disturb: Callable[[int, Step], Step]) -> None:
+    """Train in environments whose steps pass through `disturb`, which is told their numbers, from 1."""
+    env = make(config.task, config.env, config.num_envs, torch.device("cpu"), config.seed, spread_clocks=True)
+    step, count = env.step, itertools.count(1)
+    env.step = lambda action: disturb(next(count), step(action))
+    train(config, make_env=lambda *_: env)
+
+
 def differences(found: RunFolder, expected: RunFolder) -> list[str]:
     """In what a run ended otherwise than another: its state to the bit, its metrics but for times, and its KL."""
     wrong = [f"{name} differs" for name in _unequal(_state(found), _state(expected))]
-    ours, theirs = ([_timeless(line) for line in read_metrics(folder)] for folder in (found, expected))
-    if str(ours) != str(theirs):  # NaN is not equal to itself
+    if str(timeless(found.path)) != str(timeless(expected.path)):  # NaN is not equal to itself
         wrong.append("the metrics differ")
     for name in ("diagnostics/kl.jsonl", "population/genealogy.jsonl"):
-        texts = [
-            (folder.path / name).read_bytes() if (folder.path / name).exists() else b"" for folder in (found, expected)
-        ]
-        if texts[0] != texts[1]:
+        one, other = (folder.path / name for folder in (found, expected))
+        if one.exists() != other.exists() or (one.exists() and one.read_bytes() != other.read_bytes()):
             wrong.append(f"{name} differs")
     leftover = [path.name for path in found.path.rglob(".*") if path.name != ".lock"]
     return wrong + [f"{name} was left" for name in leftover]
@@ -126,10 +154,6 @@ def _state(folder: RunFolder) -> Any:
     loaded = checkpoint.find(folder)
     assert loaded is not None, f"{folder.path} has no checkpoint"
     return loaded.state["trainer"]
-
-
-def _timeless(line: dict[str, float]) -> dict[str, float]:
-    return {name: x for name, x in line.items() if not name.startswith(CLOCKS)}
 
 
 def _unequal(a: Any, b: Any, name: str = "trainer") -> list[str]:

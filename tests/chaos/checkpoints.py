@@ -1,5 +1,5 @@
-"""Checkpoints that are damaged, mixed up, or made by somebody with valid checksums: one sentence, or a run that goes
-on from another one. Never a traceback, never numbers that are none."""
+"""Checkpoints that are damaged, mixed up, or forged with valid checksums: one sentence, or a run that resumes from
+another one. Never a traceback, never numbers that are none."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos.attack import Child, Outcome, run_config
+from chaos.attack import Child, Outcome, run_config, whole_run
 from safetensors.torch import load, save
 
 from echelon.algorithms.settings import BUILT_IN
@@ -68,21 +68,8 @@ def _craft(path: Path, rng: random.Random) -> None:
     (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
 
 
-STRANGE = (
-    None,
-    True,
-    -1,
-    2**70,
-    1e308,
-    "",
-    "x",
-    [],
-    {},
-    [[]],
-    {"$tensor": "nowhere"},
-    {"$map": [[{}, 1]]},
-    {"$float": "x"},
-)
+STRANGE = (None, True, -1, 2**70, 1e308, "", "x", [], {}, [[]])
+STRANGE += ({"$tensor": "nowhere"}, {"$map": [[{}, 1]]}, {"$float": "x"})
 
 
 def _mutate(body: Any, rng: random.Random) -> None:
@@ -107,16 +94,14 @@ def harmed(place: Path, tries: int, rng: random.Random) -> Outcome:
     outcome = Outcome()
     for number in range(tries):
         algo, harm, how_many = rng.choice(list(BUILT_IN)), rng.choice(HARMS), rng.choice((1, 2, 9))
-        whole, run = place / f"{algo}-whole", place / str(number)
-        if not whole.exists():
-            Child(lambda whole=whole, algo=algo: train(run_config(whole, algo, iterations=12))).wait()
-        shutil.copytree(whole, run)
+        run = place / str(number)
+        shutil.copytree(whole_run(place, algo, outcome).path, run)
         for path in sorted((run / "checkpoints").iterdir(), reverse=True)[:how_many]:
             harm(path, rng)
         what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({number})"
         ended = Child(lambda run=run: evaluate(RunFolder.open(run), num_envs=1, device="cpu")).wait()
         outcome.check(ended.in_words, f"{what}, evaluate: {ended.said}")
-        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo, iterations=15))).wait()
+        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo, iterations=27))).wait()
         outcome.tries += 1
         outcome.check(ended.in_words, f"{what}, train: {ended.said}")
     return outcome

@@ -1,5 +1,5 @@
 """A disk that is full, read-only or broken at any moment, and a folder that is moved or deleted while it is trained:
-one sentence, and the same command goes on to the same end."""
+one sentence, and the same command resumes to the same end."""
 
 import errno
 import os
@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos.attack import Child, Outcome, differences, run_config
+from chaos.attack import Child, Outcome, check_resumes, run_config, train_disturbed, whole_run
 
 from echelon.algorithms.settings import BUILT_IN
-from echelon.runs.folder import RunFolder
-from echelon.tasks import make
+from echelon.envs.contract import Step
 from echelon.training.loop import train
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EDQUOT)
@@ -21,20 +20,12 @@ OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
 """Of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
 
 
-def _undisturbed(place: Path, algo: str, outcome: Outcome) -> RunFolder:
-    whole = place / f"{algo}-whole"
-    if not whole.exists():
-        ended = Child(lambda: train(run_config(whole, algo))).wait()
-        outcome.check(ended.code == 0, f"{algo}, undisturbed: {ended.said}")
-    return RunFolder.open(whole)
-
-
 def failing(place: Path, tries: int, rng: random.Random) -> Outcome:
     """From some operation on, every one fails, for any of the reasons that a disk has."""
     outcome = Outcome()
     for number in range(tries):
         algo, why, after = rng.choice(list(BUILT_IN)), rng.choice(ERRORS), rng.randrange(60)
-        run, whole = place / str(number), _undisturbed(place, algo, outcome)
+        run, whole = place / str(number), whole_run(place, algo, outcome)
 
         def act(run: Path = run, algo: str = algo, why: int = why, after: int = after) -> None:
             left = after
@@ -57,10 +48,7 @@ def failing(place: Path, tries: int, rng: random.Random) -> Outcome:
         outcome.tries += 1
         what = f"{algo}, {os.strerror(why)} after {after} operations"
         outcome.check(ended.in_words, f"{what}: {ended.said}")
-        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo))).wait()
-        outcome.check(ended.code == 0, f"{what}, resumed: {ended.said}")
-        found = differences(RunFolder.open(run), whole) if ended.code == 0 else []
-        outcome.check(not found, f"{what}: {', '.join(found)}")
+        check_resumes(run, algo, outcome, what, whole)
     return outcome
 
 
@@ -69,45 +57,24 @@ def moved(place: Path, tries: int, rng: random.Random) -> Outcome:
     outcome = Outcome()
     for number in range(tries):
         algo, way, when = rng.choice(list(BUILT_IN)), rng.choice(("moved", "deleted", "replaced")), rng.randrange(1, 80)
-        run, whole = place / str(number), _undisturbed(place, algo, outcome)
+        run, elsewhere, whole = place / str(number), place / f"{number}-elsewhere", whole_run(place, algo, outcome)
 
-        def act(run: Path = run, algo: str = algo, way: str = way, when: int = when) -> None:
-            config = run_config(run, algo)
-            env = make(config.task, config.env, config.num_envs, _cpu(), config.seed, spread_clocks=True)
-            step, left = env.step, when
+        def disturb(
+            count: int, step: Step, run: Path = run, elsewhere: Path = elsewhere, way: str = way, when: int = when
+        ) -> Step:
+            if count == when:
+                run.rename(elsewhere)
+                if way == "replaced":
+                    shutil.copytree(elsewhere, run)
+                if way != "moved":
+                    shutil.rmtree(elsewhere)
+            return step
 
-            def stepped(action: Any) -> Any:
-                nonlocal left
-                left -= 1
-                if left == 0:
-                    elsewhere = run.with_name(f"{run.name}-elsewhere")
-                    run.rename(elsewhere)
-                    if way == "replaced":
-                        shutil.copytree(elsewhere, run)
-                    if way != "moved":
-                        shutil.rmtree(elsewhere)
-                return step(action)
-
-            env.step = stepped
-            train(config, make_env=lambda *_: env)
-
-        ended = Child(act).wait()
+        ended = Child(lambda run=run, algo=algo, act=disturb: train_disturbed(run_config(run, algo), act)).wait()
         outcome.tries += 1
         what = f"{algo}, {way} at step {when}"
         outcome.check(ended.code == 2 and "so the run stops" in ended.said, f"{what}: {ended.said}")
         outcome.check(run.exists() == (way == "replaced"), f"{what}: the folder was made anew")
-        if way == "deleted":
-            continue
-        left = run if way == "replaced" else run.with_name(f"{run.name}-elsewhere")
-        ended = Child(lambda left=left, algo=algo: train(run_config(left, algo))).wait()
-        outcome.check(ended.code == 0, f"{what}, resumed: {ended.said}")
-        if ended.code == 0:
-            found = differences(RunFolder.open(left), whole)
-            outcome.check(not found, f"{what}: {', '.join(found)}")
+        if way != "deleted":
+            check_resumes(run if way == "replaced" else elsewhere, algo, outcome, what, whole)
     return outcome
-
-
-def _cpu() -> Any:
-    import torch
-
-    return torch.device("cpu")

@@ -1,24 +1,30 @@
 """An environment that goes wrong: numbers that are none or absurd, wrong shapes and types, exceptions, in one of its
-copies or in all, at any step. Nothing spoiled is saved, and a mended environment goes on."""
+copies or in all, at any step. Nothing spoiled is saved, and a run with a fixed environment resumes."""
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from chaos.attack import Child, Outcome, run_config
+from chaos.attack import Child, Outcome, check_resumes, run_config, train_disturbed
 
 from echelon.algorithms.settings import BUILT_IN
 from echelon.envs.contract import Step
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.soundness import unsound
-from echelon.tasks import make
-from echelon.training.loop import train
 
 VALUES = (math.nan, math.inf, -math.inf, 1e30, -3e38)
-SHAPES = ("[N, 1]", "[1]", "[]", "float64", "int64", "numpy", "None")
+HARMS: dict[str, Callable[[Any], Any]] = {
+    "[N, 1]": lambda x: x[:, :1] if x.dim() > 1 else x[:, None],
+    "[1]": lambda x: x[:1],
+    "[]": lambda x: x.flatten()[0],
+    "float64": lambda x: x.double(),
+    "int64": lambda x: x.long(),
+    "numpy": lambda x: x.numpy(),
+    "None": lambda x: None,
+}
 
 
 class Broken(Exception):
@@ -29,25 +35,14 @@ def faults(place: Path, tries: int, rng: random.Random) -> Outcome:
     outcome = Outcome()
     for number in range(tries):
         algo, when, part = rng.choice(list(BUILT_IN)), rng.randrange(1, 90), rng.choice(("obs", "reward", "terminated"))
-        kind = rng.choice((*VALUES, *SHAPES, "exception"))
+        kind = rng.choice((*VALUES, *HARMS, "exception"))
         rows = rng.choice((slice(None), slice(4, 5)))
         run = place / str(number)
 
-        def act(algo: str = algo, run: Path = run, when: int = when, harm: Any = (part, kind, rows)) -> None:
-            config = run_config(run, algo)
-            env = make(config.task, config.env, config.num_envs, torch.device("cpu"), config.seed, spread_clocks=True)
-            step, left = env.step, when
+        def disturb(count: int, step: Step, when: int = when, harm: Any = (part, kind, rows)) -> Step:
+            return _harmed(step, *harm) if count == when or (count > when and isinstance(harm[1], str)) else step
 
-            def stepped(action: Any) -> Step:
-                nonlocal left
-                left -= 1
-                done = step(action)
-                return _harmed(done, *harm) if left == 0 or (left < 0 and isinstance(harm[1], str)) else done
-
-            env.step = stepped
-            train(config, make_env=lambda *_: env)
-
-        ended = Child(act).wait()
+        ended = Child(lambda run=run, algo=algo, act=disturb: train_disturbed(run_config(run, algo), act)).wait()
         outcome.tries += 1
         what = f"{algo}: {part} of {'all' if rows == slice(None) else 'one'} {kind} at step {when}"
         outcome.check(ended.in_words or "Broken" in ended.said or "Error" in ended.said, f"{what}: {ended.said}")
@@ -55,8 +50,7 @@ def faults(place: Path, tries: int, rng: random.Random) -> Outcome:
             outcome.check(ended.in_words, f"{what}: {ended.said}")
         found = checkpoint.find(RunFolder.open(run), warn=lambda text: None)
         outcome.check(found is None or unsound(found.state) is None, f"{what}: it was saved")
-        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo))).wait()
-        outcome.check(ended.code == 0, f"{what}, mended: {ended.said}")
+        check_resumes(run, algo, outcome, what)
     return outcome
 
 
@@ -69,15 +63,7 @@ def _harmed(step: Step, part: str, kind: Any, rows: slice) -> Step:
             x = x.clone()
             x[rows] = kind
     else:
-        x = {
-            "[N, 1]": lambda: x[:, :1] if x.dim() > 1 else x[:, None],
-            "[1]": lambda: x[:1],
-            "[]": lambda: x.flatten()[0],
-            "float64": lambda: x.double(),
-            "int64": lambda: x.long(),
-            "numpy": lambda: x.numpy(),
-            "None": lambda: None,
-        }[kind]()
+        x = HARMS[kind](x)
     if part == "obs":
         step.obs = {"policy": x}
     else:

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent.parent
 
 @pytest.mark.parametrize(
     "attacks",
-    [["kills", "disk", "moved", "environments"], ["kills-ranks"], ["checkpoints", "flags", "flags-readers", "pages"]],
+    [["kills", "disk", "moved", "environments", "checkpoints"], ["kills-ranks"], ["flags", "flags-readers"]],
     ids=" ".join,
 )
 def test_it_holds(attacks: list[str]) -> None:

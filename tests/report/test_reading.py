@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,61 +78,33 @@ def test_of_many_maps_the_first_the_middle_and_the_last_are_kept(tmp_path: Path)
     assert {b - a for a, b in itertools.pairwise(kept)} == {16, 17}  # 1000 / 60 = 16.7
 
 
-def change_config(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    document = json.loads((path / "config.json").read_text())
-    change(document)
-    (path / "config.json").write_text(json.dumps(document))
-
-
-def change_lines(path: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    lines = [json.loads(line) for line in (path / name).read_text().splitlines()]
+def alter(run: Path, file: str, place: str, value: Any) -> None:
+    """Put a value at a dotted place of the first two lines of a file of JSON."""
+    lines = [json.loads(line) for line in (run / file).read_text().splitlines()]
     for line in lines[:2]:
-        change(line)
-    (path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        *groups, last = (int(word) if word.isdigit() else word for word in place.split("."))
+        for group in groups:
+            line = line[group]
+        line[last] = value
+    (run / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-KL = "diagnostics/kl.jsonl"
-ODD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-    "a string in a KL matrix": (
-        lambda path: change_lines(path, KL, lambda line: line["kl"][0].__setitem__(1, "<b>")),
-        ["2 damaged lines of kl.jsonl were skipped"],
-    ),
-    "a KL of 400 digits": (
-        lambda path: change_lines(path, KL, lambda line: line.update(env_steps=HUGE)),
-        ["2 damaged lines of kl.jsonl were skipped"],
-    ),
-    "null in a KL matrix": (lambda path: change_lines(path, KL, lambda line: line["kl"][0].__setitem__(1, None)), []),
-    "null steps": (
-        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(env_steps=None)),
-        ["2 lines of metrics.jsonl without environment steps were skipped"],
-    ),
-    "steps of 400 digits": (
-        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(env_steps=HUGE)),
-        ["2 lines of metrics.jsonl without environment steps were skipped"],
-    ),
-    "an iteration of 400 digits": (
-        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update(iteration=HUGE)),
-        ["2 damaged lines of metrics.jsonl were skipped"],
-    ),
-    "a return that is text": (
-        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update({"return/leader": "=1+1"})),
-        [],
-    ),
-    "a return of 400 digits": (
-        lambda path: change_lines(path, "metrics.jsonl", lambda line: line.update({"return/leader": HUGE})),
-        [],
-    ),
-    "a session that is none": (
-        lambda path: change_config(path, lambda it: it.update(sessions=[{"hardware": [1]}])),
-        [],
-    ),
-    "a revision that is a number": (
-        lambda path: change_config(path, lambda it: it.update(sessions=[{"git_revision": 3}])),
-        [],
-    ),
-}
-
-
+CONFIG, METRICS, KL = "config.json", "metrics.jsonl", "diagnostics/kl.jsonl"
+NO_STEPS = ["2 lines of metrics.jsonl without environment steps were skipped"]
+DAMAGED_KL = ["2 damaged lines of kl.jsonl were skipped"]
+ODD: list[tuple[str, str, Any, list[str]]] = [
+    (KL, "kl.0.1", "<b>", DAMAGED_KL),
+    (KL, "kl.0.1", None, []),
+    (KL, "env_steps", HUGE, DAMAGED_KL),
+    (METRICS, "env_steps", None, NO_STEPS),
+    (METRICS, "env_steps", HUGE, NO_STEPS),
+    (METRICS, "iteration", HUGE, ["2 damaged lines of metrics.jsonl were skipped"]),
+    (METRICS, "return/leader", "=1+1", []),
+    (METRICS, "return/leader", HUGE, []),
+    (CONFIG, "sessions", [{"hardware": [1]}], []),
+    (CONFIG, "sessions", [{"git_revision": 3}], []),
+]
+"""What stands somewhere instead, and what a report notes of it."""
 NAMES = ["$x_$", "=1+1", "@evil", "-2", "+3", "$\\frac{1}{"]
 """Names of folders, which are untrusted."""
 
@@ -141,11 +112,10 @@ NAMES = ["$x_$", "=1+1", "@evil", "-2", "+3", "$\\frac{1}{"]
 def test_they_are_shown_with_what_can_be_read(tmp_path: Path) -> None:
     """All of them in one report."""
     paths = []
-    for number, name in enumerate(ODD):
-        act, notes = ODD[name]
+    for number, (file, place, value, notes) in enumerate(ODD):
         paths.append(write_run(tmp_path, seed=number, iterations=20))
-        act(paths[-1])
-        assert read_run(paths[-1]).notes == notes, name
+        alter(paths[-1], file, place, value)
+        assert read_run(paths[-1]).notes == notes, (file, place)
     for number, name in enumerate(NAMES):
         paths.append(write_run(tmp_path, "ppo", seed=number, iterations=20).rename(tmp_path / name))
     if os.name != "nt":
@@ -158,42 +128,41 @@ def test_they_are_shown_with_what_can_be_read(tmp_path: Path) -> None:
     assert os.name == "nt" or "run\\xff" in found
 
 
-def broken(file: str, text: str | None) -> Callable[[Path], object]:
-    """Write another text into a file, or remove it."""
-    return lambda path: (path / file).unlink() if text is None else (path / file).write_text(text)
+NO_CONFIG, NO_METRICS = "it is not a run folder: it has no config.json", "it has a config but no metrics yet"
+REFUSED: list[tuple[str, str | None, str]] = [
+    (CONFIG, None, NO_CONFIG),
+    (CONFIG, "{", "its config.json cannot be read"),
+    (CONFIG, "[]", "its config.json was not written by echelon"),
+    (CONFIG, '{"config": {"task": 3}}', "its config.json was not written by echelon"),
+    (CONFIG, '{"config": {"task": "A", "algo": 3}}', "its config.json cannot be used: algo takes"),
+    (CONFIG, '{"config": {"task": "A", "colour": 1}}', "cannot be used: colour is not a setting"),
+    (METRICS, '{"iter', NO_METRICS),
+    (METRICS, None, NO_METRICS),
+]
+"""Another text of a file, or none."""
+OUT_OF_RANGE = {
+    "update.horizon": (-4, "--update.horizon must be at least 1, not -4"),
+    "update.clip": (HUGE, "update.clip takes a number that float64 can"),
+    "num_envs": (HUGE, "must be at most 10,000,000, not a number of 400"),
+    "seed": (10**23, "--seed must be within 0 and 4294967295"),
+    "policies": (-1, "--policies must be at least 1, not -1"),
+}
 
 
-def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    return lambda path: change_config(path, change)
-
-
-@pytest.mark.parametrize(
-    ("damage", "sentence"),
-    [
-        (broken("config.json", None), "it is not a run folder: it has no config.json"),
-        (broken("config.json", "{"), "its config.json cannot be read"),
-        (broken("config.json", "[]"), "its config.json was not written by echelon"),
-        (broken("config.json", '{"config": {"task": 3}}'), "its config.json was not written by echelon"),
-        (broken("config.json", '{"config": {"task": "A", "algo": 3}}'), "its config.json cannot be used: algo takes"),
-        (broken("config.json", '{"config": {"task": "A", "colour": 1}}'), "cannot be used: colour is not a setting"),
-        (broken("metrics.jsonl", '{"iter'), "it has a config but no metrics yet"),
-        (broken("metrics.jsonl", None), "it has a config but no metrics yet"),
-        (changed(lambda it: it["config"]["update"].update(horizon=-4)), "--update.horizon must be at least 1, not -4"),
-        (changed(lambda it: it["config"]["update"].update(clip=HUGE)), "update.clip takes a number that float64 can"),
-        (changed(lambda it: it["config"].update(num_envs=HUGE)), "must be at most 10,000,000, not a number of 400"),
-        (changed(lambda it: it["config"].update(seed=10**23)), "--seed must be within 0 and 4294967295"),
-        (changed(lambda it: it["config"].update(policies=-1)), "--policies must be at least 1, not -1"),
-    ],
-)
-def test_a_broken_run_is_named_and_the_others_are_read(
-    tmp_path: Path, damage: Callable[[Path], object], sentence: str
-) -> None:
-    odd, fine = write_run(tmp_path, seed=1), write_run(tmp_path, seed=2)
-    damage(odd)
-    runs, problems = read_runs([odd, fine])
+def test_broken_runs_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    fine, sentences = write_run(tmp_path / "fine"), {}
+    for number, (file, text, sentence) in enumerate(REFUSED):
+        odd = write_run(tmp_path, seed=number, iterations=2)
+        (odd / file).unlink() if text is None else (odd / file).write_text(text)
+        sentences[str(odd)] = sentence
+    for number, (place, (value, sentence)) in enumerate(OUT_OF_RANGE.items(), start=len(REFUSED)):
+        odd = write_run(tmp_path, seed=number, iterations=2)
+        alter(odd, CONFIG, f"config.{place}", value)
+        sentences[str(odd)] = sentence
+    runs, problems = read_runs([*map(Path, sentences), fine])
     assert [run.path for run in runs] == [fine]
-    assert [one.path for one in problems] == [str(odd)]
-    assert sentence in problems[0].sentence
+    assert [one.path for one in problems] == list(sentences)
+    assert [one for one in problems if sentences[one.path] not in one.sentence] == []
 
 
 def test_what_is_no_run_is_named_and_surprises_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +180,8 @@ def test_what_is_no_run_is_named_and_surprises_too(tmp_path: Path, monkeypatch: 
 
 def test_settings_of_an_unknown_task_are_read(tmp_path: Path) -> None:
     path = write_run(tmp_path, task="MyRobot")
-    change_config(path, lambda it: it.update(config=it["config"] | {"env": {"arms": 3}}, sessions="lost"))
+    alter(path, CONFIG, "config.env", {"arms": 3})
+    alter(path, CONFIG, "sessions", "lost")
     assert read_run(path).settings["env.arms"] == 3
 
 

@@ -1,6 +1,7 @@
 """What a report writes: one page that needs nothing else, two CSV files, and figures on request."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -49,23 +50,12 @@ def test_it_is_three_files_unless_figures_are_asked_for(written: Written, tmp_pa
     assert {path.name for path in (tmp_path / "report").iterdir()} == {"index.html", "runs.csv", "scores.csv"}
 
 
-@pytest.mark.parametrize(("tasks", "width", "columns"), [(2, 5.5, 2), (10, 5.5, 4), (10, 3.25, 2), (1, 3.25, 1)])
-def test_panels_wrap(tasks: int, width: float, columns: int) -> None:
-    figure, places = figures.panels(tasks, width)
-    assert (len(places), figure.get_figwidth()) == (tasks, width)
-    assert places[0].get_gridspec().ncols == columns
-
-
-def test_long_names_stay_off_the_panels(tmp_path: Path) -> None:
+def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
     """Twelve variants of two settings in a narrow column."""
-    base = TrainConfig().update
-    paths = [
-        write_run(tmp_path, "sapg", iterations=12, update=replace(base, learning_rate=rate, horizon=steps)).rename(
-            tmp_path / f"{rate} {steps}"
-        )
-        for rate in (1e-4, 2e-4, 3e-4, 4e-4)
-        for steps in (8, 16, 32)
-    ]
+    paths = []
+    for rate, steps in itertools.product((1e-4, 2e-4, 3e-4, 4e-4), (8, 16, 32)):
+        update = replace(TrainConfig().update, learning_rate=rate, horizon=steps)
+        paths.append(write_run(tmp_path / f"{rate} {steps}", "sapg", iterations=12, update=update))
     with rc_context(figures.STYLE):
         curves = figures.curves(read_contents(paths, "return"), "return/leader", "mean", 3.25)
         assert curves is not None
@@ -74,6 +64,9 @@ def test_long_names_stay_off_the_panels(tmp_path: Path) -> None:
     box = legend.get_window_extent()
     assert not box.overlaps(curves.axes[0].get_tightbbox())
     assert 0 <= box.x0 < box.x1 <= curves.bbox.x1
+    for tasks, width, columns in ((2, 5.5, 2), (10, 5.5, 4), (10, 3.25, 2), (1, 3.25, 1)):
+        figure, places = figures.panels(tasks, width)
+        assert (len(places), figure.get_figwidth(), places[0].get_gridspec().ncols) == (tasks, width, columns)
 
 
 def test_the_table_for_papers(written: Written, tmp_path: Path) -> None:
@@ -155,15 +148,8 @@ def test_a_population_has_no_followers(tmp_path: Path) -> None:
 def test_every_metric_is_in_the_page(written: Written) -> None:
     data = data_of(written.page)
     metrics = {one["metric"] for one in data["curves"]}
-    assert {
-        "return/leader",
-        "upright_late/leader",
-        "loss/actor",
-        "loss/23",
-        "ess",
-        "fps/total",
-        "time/update",
-    } <= metrics
+    named = {"return/leader", "upright_late/leader", "loss/actor", "loss/23", "ess", "fps/total", "time/update"}
+    assert named <= metrics
     assert not any("policy_" in name for name in metrics)
     assert {"return", "sigma", "entropy"} <= set(data["runs"][-1]["by_policy"])
 
