@@ -157,20 +157,14 @@ def test_forces_turn_with_the_object() -> None:
     assert begun(THROW, 1).pushes.scale == 0.0
 
 
-def test_terms_add_up_and_can_be_scaled() -> None:
+def test_terms_can_be_scaled() -> None:
     env = in_the_air(REORIENTATION, 4, [True, False, True, False])
     env.reward_scales["goal"][:2] = 0.5
     env.reward_scales["lift_bonus"][1] = 3.0
     step = env.step(torch.rand(4, 23, generator=torch.Generator().manual_seed(1)))
-    terms = [value for name, value in step.log.items() if name.startswith("reward/")]
-    assert len(terms) == 7
-    torch.testing.assert_close(torch.stack(terms).sum(dim=0), step.reward)
     assert step.log["reward/goal"].tolist() == [500.0, 0.0, 1000.0, 0.0]
     assert step.log["reward/lift_bonus"].tolist() == [300.0, 900.0, 300.0, 300.0]
     assert step.log["lifted"].tolist() == [1.0] * 4
-    speeds = env.engine.qvel[:, 6:].abs().float()
-    torch.testing.assert_close(step.log["reward/arm_speed"], -0.003 * speeds[:, :7].sum(dim=1))
-    torch.testing.assert_close(step.log["reward/hand_speed"], -0.0003 * speeds[:, 7:].sum(dim=1))
 
 
 def test_the_tolerance_shrinks_with_successes_is_saved_and_can_be_adopted() -> None:
@@ -229,17 +223,6 @@ def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
         place[:, 1] += sign * (half[:, 0] + ends[:, tip])
         env.engine.sensordata[:, env.arms._tips[-12 + 3 * tip :][:3]] = place.double()
     assert env.held().tolist() == [True, False, False]
-
-
-def test_an_episode_that_ends_in_a_fall_says_so() -> None:
-    env = begun(REORIENTATION, 3, force_scale=0.0)
-    put(env, torch.tensor([[0.5, -0.5, 0.09], [0.5, -0.5, 0.4], [0.9, -2.6, 0.9]]))  # fallen, falling, too far away
-    distance = env.distance()
-    step = env.step(idle(env))
-    assert step.terminated.tolist() == [True, False, True]
-    assert step.log["episode/fell"].tolist() == [1.0, 0.0, 0.0]
-    assert step.log["held"].tolist() == [0.0] * 3
-    torch.testing.assert_close(step.log["distance"], distance, rtol=0, atol=0.03)
 
 
 def test_an_episode_begins_with_nothing_of_the_last() -> None:

@@ -45,12 +45,3 @@ def test_fresh_forces_have_the_scale_as_their_deviation() -> None:
     pushes.advance()
     assert pushes.force.std().item() == pytest.approx(0.3, rel=0.03)
     assert pushes.force.mean(dim=0).abs().max() < 0.02
-
-
-def test_an_episode_begins_without_force_and_with_its_own_chance() -> None:
-    pushes = made()
-    pushes.force[:] = 1.0
-    before, mask = pushes.chance.clone(), torch.arange(NUM_ENVS) < 5
-    pushes.begin(mask)
-    assert torch.equal(pushes.force.any(dim=1), ~mask)
-    assert torch.equal(pushes.chance != before, mask)

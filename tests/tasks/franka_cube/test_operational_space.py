@@ -53,12 +53,6 @@ def test_mass_matrix_and_jacobian_are_mujocos(engine: CpuEngine) -> None:
         np.testing.assert_allclose(jacobian[sim], expected[1], atol=1e-10)
 
 
-def test_jacobian_gives_the_sensors_velocity(engine: CpuEngine) -> None:
-    start = engine.model.sensor("panda/grip_linvel").adr[0]
-    velocity = Arm(engine, JOINTS).jacobian(grip(engine)) @ engine.qvel[:, -9:-2, None]
-    torch.testing.assert_close(velocity[:, :, 0], engine.sensordata[:, start : start + 6], rtol=0, atol=1e-10)
-
-
 def test_torque_is_the_textbooks(engine: CpuEngine) -> None:
     """τ = Jᵀ Λ F + (I − Jᵀ Λ J M⁻¹) M b by inverses; where the arm is stretched, damping would tell them apart."""
     rng = np.random.default_rng(1)

@@ -97,11 +97,13 @@ class KukaOriginal:
         terms |= {"arm_speed": -0.003 * cost * speeds[:, :7].sum(axis=1)}
         terms |= {"hand_speed": -0.0003 * cost * speeds[:, 7:23].sum(axis=1)}
         self.clock = np.where(reached, 0, self.clock + 1)
-        ended = (seen.qpos[:, 2] < 0.1) | (self.successes >= 50)
+        fell = seen.qpos[:, 2] < 0.1
+        ended = fell | (self.successes >= 50)
         if self.name == "Reorientation":
             ended |= reach.max(axis=1) > 1.5
         out_of_time = (self.clock >= LAST[self.name]) & ~ended
         terms |= {"flag: terminated": ended, "flag: truncated": out_of_time, "flag: success": reached}
+        terms["flag: fell"] = fell
         terms["count: successes"] = self.successes.copy()
         diverged = seen.log["quarantined"] > 0  # which the original has no word for; a new episode follows
         self.begin_again(seen, reached & ~diverged, ended | out_of_time | diverged)

@@ -43,7 +43,8 @@ class HumanoidOriginal:
         self.before = seen.after.qpos[:, :2].copy()
         fallen = seen.qpos[:, 2] < 0.8
         terms = {name: np.where(fallen, 0.0, term) for name, term in terms.items()} | {"fall": -1.0 * fallen}
-        return terms | {"flag: terminated": fallen, "flag: truncated": (seen.clock >= 1000) & ~fallen}
+        flags = {"flag: terminated": fallen, "flag: fell": fallen, "flag: truncated": (seen.clock >= 1000) & ~fallen}
+        return terms | flags
 
     @staticmethod
     def torso_and_joints(seen: Moment) -> Array:
@@ -83,6 +84,7 @@ def anymal_reward(seen: Moment) -> dict[str, Array]:
         "angular": 0.01 * np.exp(-((command[:, 2] - seen.qvel[:, 5]) ** 2) / 0.25),
         "torque": -5e-7 * np.sum(torque**2, axis=1),
         "flag: terminated": touched,
+        "flag: fell": touched,
         "flag: truncated": (seen.clock >= 2500) & ~touched,
     }
 

@@ -53,7 +53,9 @@ def compare(seen: Moment, parts: list[Array], terms: dict[str, Array], met: Coun
         np.testing.assert_array_equal(seen.log["episode/successes"][whole], flags["successes"][whole])
     elif "success" in flags:
         np.testing.assert_array_equal(seen.log["episode/successes"][whole], flags["success"][whole])
-    for name in ("terminated", "truncated", "success"):
+    if "fell" in flags:
+        np.testing.assert_array_equal(seen.log["episode/fell"][whole], flags["fell"][whole])
+    for name in ("terminated", "truncated", "success", "fell"):
         met[name] += int(flags.get(name, np.zeros(1)).sum())
 
 
@@ -74,7 +76,7 @@ def test_anymal(world_frame: bool) -> None:
     for seen in watch(env, STEPS, locomotion.disturb):
         terms = locomotion.anymal_reward(seen)
         compare(seen, locomotion.anymal_observation(seen, world_frame), terms, met)
-    assert met["terminated"] > 20
+    assert met["fell"] > 20
 
 
 def test_humanoid() -> None:
@@ -114,5 +116,5 @@ def test_allegro_kuka(task: str) -> None:
         parts = original.observation(seen)
         terms = original.reward(seen)
         compare(seen, parts, terms, met)
-    wanted = ("success", "terminated", "truncated", "lift", "lift_bonus", "reach", "keypoint", "goal")
+    wanted = ("success", "fell", "terminated", "truncated", "lift", "lift_bonus", "reach", "keypoint", "goal")
     assert min(met[name] for name in wanted) >= 1, met
