@@ -119,7 +119,7 @@ T = ["train", "Pendulum"]
 
 def test_values_that_no_line_of_a_shell_has(capsys: pytest.CaptureFixture[str], stand_ins: StandIns) -> None:
     for words, sentence in (
-        (["evaluate", "x", "--json", "a\0b"], "'a\\x00b' has a null byte, which no value has"),
+        (["evaluate", "x", "--json", "a\0b"], "'a\\x00b' has a null byte, which no value may have"),
         ([*T, "--env.reach", "1"], "--env.reach takes 2 values, not 1: 1"),
         ([*T, "--env.velocity"], "did you mean --env.velocities?"),
     ):
@@ -202,7 +202,7 @@ def test_settings_are_changed_when_a_run_is_resumed_by_its_folder(
         ),
         (
             ["--model.hidden", "8"],
-            "model.hidden cannot be changed in runs/Pendulum-cpo-s0: the networks have their shape",
+            "model.hidden cannot be changed in runs/Pendulum-cpo-s0: it sets the shape of the networks",
         ),
         (["--env.no-velocities"], "env.velocities cannot be changed in runs/Pendulum-cpo-s0: it would be another task"),
         (["--seed", "4"], "--from runs/Pendulum-cpo-s0 begins a new run with its networks"),
@@ -273,7 +273,7 @@ def test_notes_come_before_training(
     """50 = 6 · 8 + 2: a number that nobody typed is fitted, one that somebody did is left for them to change."""
     monkeypatch.setattr(echelon.tasks, "preset", lambda task: replace(PRESET, num_envs=50))
     said = output(capsys, *T, "--algo", "pbt", "--update.minibatches", "1")
-    assert said.startswith("48 environments instead of 50: as many for each member\n")
+    assert said.startswith("48 environments instead of 50: an equal number for each member\n")
     assert stand_ins.trained[0].num_envs == 48
     assert "does not divide between the 6 members" in refusal(capsys, *T, "--algo", "pbt", "--num_envs=50")
 

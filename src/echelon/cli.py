@@ -26,7 +26,7 @@ Train one robot policy with the help of many.
 commands:
   tasks                      list the tasks
   variants                   list the named changes of settings: ablations and controls
-  train TASK [flags]         train, or resume: the same command goes on where it stopped
+  train TASK [flags]         train, or resume: the same command resumes where it stopped
   train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be valid text
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -72,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     """Hand the rest of the line to its command."""
     for word in arguments:
-        if "\0" in word:  # from Python only: a shell cannot pass it
-            raise UserError(f"{word!r} has a null byte, which no value has")
+        if "\0" in word:  # only from Python: a shell cannot pass it
+            raise UserError(f"{word!r} has a null byte, which no value may have")
     if not arguments or arguments[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -109,7 +109,7 @@ def _show_warning(
     file: object = None,
     line: object = None,
 ) -> None:
-    """Warnings without the line of code they come from, which says nothing to a user."""
+    """Print warnings without the line of code they come from, which does not help a user."""
     print(f"warning: {message}", file=sys.stderr)
 
 

@@ -32,7 +32,7 @@ def first_line(error: Exception) -> str:
 
 
 PACKAGE = "echelon-rl"
-"""What `pip install` calls this; the bare name belongs to others."""
+"""Name of this package for `pip install`; the name `echelon` belongs to another project."""
 
 
 def install(extra: str) -> str:

@@ -91,7 +91,7 @@ def test_a_population_gets_a_number_of_environments_that_divides() -> None:
     config = TrainConfig(algo="pbt", num_envs=256, device="cpu", update=UpdateConfig(minibatches=2))
     resolved = resolve(config, fit_envs=True)
     assert resolved.config.num_envs == 252
-    assert resolved.notes == ("252 environments instead of 256: as many for each member",)
+    assert resolved.notes == ("252 environments instead of 256: an equal number for each member",)
     assert resolve(replace(config, policies=4), fit_envs=True).notes == ()
     both = resolve(replace(config, num_envs=24_576, policies=5), fit_envs=True)
     assert (both.config.num_envs, len(both.notes)) == (380, 2)

@@ -103,14 +103,14 @@ VARIANTS: dict[str, Variant] = {
     "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", {"algo": "pbt"}, _short_pbt),
     # Controls.
     "sapg_cpo_steps": Variant(
-        "SAPG with as many optimizer steps per iteration as CPO takes", {"algo": "sapg"}, _minibatches(2, 1)
+        "SAPG with the number of optimizer steps per iteration that CPO takes", {"algo": "sapg"}, _minibatches(2, 1)
     ),
     "ppo_x4": Variant(
         "PPO with four times the optimizer steps, on minibatches of a quarter of the rows",
         {"algo": "ppo"},
         _minibatches(1, 4),
     ),
-    "ppo_mlp": Variant("PPO with a network that remembers nothing", {"algo": "ppo", "model.lstm": 0}),
+    "ppo_mlp": Variant("PPO with a network without memory", {"algo": "ppo", "model.lstm": 0}),
     "sapg_shifted_clip": Variant(
         "SAPG with the leader's clip around π_leader,old / π_follower,old",
         {"algo": "sapg", "ensemble.clip_centre": "old_ratio"},

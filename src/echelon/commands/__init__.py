@@ -11,7 +11,7 @@ COMMANDS = (
 """Every command, in the order of the overview. Each is a module of this package."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells count it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 PREEMPTED = 75
 """Exit code after SIGTERM or SIGUSR1, once everything is saved: EX_TEMPFAIL of sysexits.h, to be started again."""

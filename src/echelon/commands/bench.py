@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Bench(OnTask):
     """Train a task for a few iterations and print where their time goes: physics, task logic, policy, targets, gather,
-    forward, backward, optimizer, diagnostics, logging. Nothing is kept but the figures. All other flags are those of
+    forward, backward, optimizer, diagnostics, logging. Only the figures are saved. All other flags are those of
     echelon train: --algo sapg --num-envs 4096 --no-capture"""
 
     repeats: Annotated[int, COUNT] = 20

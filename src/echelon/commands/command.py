@@ -1,4 +1,4 @@
-"""What a command is, and how its words are read."""
+"""The base class of commands, and how their arguments are parsed."""
 
 import dataclasses
 import inspect
@@ -18,19 +18,19 @@ from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError
 
 TrainFlags = tyro.conf.Fixed[tuple[str, ...]]
-"""Words that are not for the command itself but for `echelon train`; the field's name is `train_flags`."""
+"""Arguments that are passed on to `echelon train`; the field's name is `train_flags`."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a command needs first, for the sentence that asks for it."""
+    """A required first argument, for the error message if it is missing."""
 
     what: str
     example: str
 
 
 def place(metavar: str) -> Any:
-    """How the help page names an argument that is given by its place."""
+    """Name a positional argument in the help page."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
@@ -39,10 +39,10 @@ RunPath = Annotated[tyro.conf.Positional[str], place("RUN"), Needs("a run folder
 
 @dataclass(frozen=True)
 class Command:
-    """A command line that was understood."""
+    """A parsed command line."""
 
     refused: ClassVar[Mapping[str, str]] = {}
-    """Flags that look as if this command had them, and how the sentence about them ends."""
+    """Flags that users may expect of this command, and the end of the error message for each."""
     help_of_task: ClassVar[bool] = False
     """Whether --help after a task lists that task's settings."""
     line: tyro.conf.Fixed[str] = field(default="", kw_only=True)
@@ -50,14 +50,14 @@ class Command:
 
     @classmethod
     def more_help(cls) -> str:
-        """What the help page says after the flags."""
+        """Text of the help page after the flags."""
         return ""
 
     def check(self) -> None:
         """Raise a `UserError` for flags that do not go together."""
 
     def run(self) -> int:
-        """Do it; the exit code."""
+        """Run the command; returns the exit code."""
         raise NotImplementedError
 
 

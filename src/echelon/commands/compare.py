@@ -66,7 +66,7 @@ class Compare(Command):
 
     @property
     def folder(self) -> Path:
-        """Of the run folders."""
+        """The folder that holds the run folders."""
         return Path(self.out).absolute() if self.on else Path(self.out)  # nodes work in other folders
 
     def run(self) -> int:
@@ -176,8 +176,8 @@ def _call(words: list[str], log: Path) -> int:
 
 
 def record_best(contents: "Contents", logs: Path) -> None:
-    """Record an episode of the runs whose replay the report will show. Each in a process of its own, since a report
-    without moving pictures is better than none."""
+    """Record an episode of the runs whose replay the report will show. Each in its own process, since a report
+    without replays is better than none."""
     from echelon.report.page import MAX_REPLAYS, best_runs
     from echelon.runs.replays import replay_path
 

@@ -11,7 +11,7 @@ from echelon.errors import install
 
 @dataclass(frozen=True)
 class Part:
-    """Something that Echelon can do if packages are there."""
+    """A feature that needs optional packages."""
 
     name: str
     modules: dict[str, str]

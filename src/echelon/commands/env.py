@@ -1,4 +1,4 @@
-"""`echelon env check`: whether an environment keeps the contract, before hours are spent on training in it."""
+"""`echelon env check`: whether an environment keeps the contract, before it is trained in."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,8 +14,8 @@ NUM_ENVS = 16
 
 @dataclass(frozen=True)
 class Env(Command):
-    """Try an environment out: shapes, types and devices, resets, final_obs, logs, repeatability, state. A sentence for
-    each thing that is wrong (the exit code then is 1), and for each that training will do without. All flags are those
+    """Try an environment out: shapes, types and devices, resets, final_obs, logs, repeatability, state. Prints a
+    sentence per problem (the exit code is then 1) and per optional part that is missing. All flags are those
     of echelon train: --env-arg NAME=VALUE, --num-envs 16, --device cpu, --seed 0"""
 
     action: Annotated[tyro.conf.Positional[str], place("check")]

@@ -18,13 +18,13 @@ class Evaluate(Command):
     num_envs: Annotated[int, COUNT] = 64
     """Environments per policy; each counts one episode."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
-    """Decides the episodes. Not the training seed, so that they are new ones."""
+    """Seed of the episodes; other than in training, so that they are new ones."""
     json: str | None = None
     """Where to write the scores; evaluation.json in the run folder unless given."""
     checkpoint: Literal["newest", "best"] = "newest"
     """Which checkpoint to score."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to simulate; auto takes CUDA where there is one."""
+    """Where to simulate; auto is CUDA if there is a GPU."""
 
     def run(self) -> int:
         from rich.console import Console

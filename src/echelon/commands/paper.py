@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROBE_ITERATIONS = 12
 """Iterations trained to measure a rate; the first half compiles and is not counted."""
 CPU_PROBE_ITERATIONS, CPU_PROBE_ENVS = 4, 16
-"""On a CPU, where nothing compiles, and fewer environments for each policy than a GPU wants have the same rate."""
+"""On a CPU nothing compiles, and fewer environments per policy give the same rate."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Paper(Command):
 
 
 def measured_rates(jobs: "Sequence[Job]", tasks: Iterable[str]) -> dict[tuple[str, str], float]:
-    """Environment steps per second by task and method, of what has been trained; of a task without any, of a short
+    """Environment steps per second by task and method, from finished runs; for a task without any, from a short
     probe of its costliest method."""
     rates: dict[tuple[str, str], float] = {}
     for job in jobs:

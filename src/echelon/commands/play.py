@@ -17,9 +17,9 @@ class Play(Command):
     policy: str = "leader"
     """leader, or a policy's number; the page can change it."""
     port: Annotated[int, Range(low=0, high=65535)] = 0
-    """Where the page is served; 0 takes the first free one from 8080 on. It listens to this machine alone."""
+    """Port of the page; 0 is the first free one from 8080. It listens on localhost only."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
-    """Decides the episodes."""
+    """Seed of the episodes."""
     checkpoint: Literal["newest", "best"] = "newest"
     """Which checkpoint to show; the page can change it."""
     sampled: bool = False

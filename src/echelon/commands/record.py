@@ -28,9 +28,9 @@ class Record(Command):
     out: str | None = None
     """Where to write it; into the run folder's replay/ unless given."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
-    """Decides the episode. Every policy starts in the same state."""
+    """Seed of the episode. Every policy starts in the same state."""
     checkpoint: Literal["newest", "best", "all"] = "newest"
-    """Which checkpoint to show; all of those that were kept, in a page: policies through their training."""
+    """Which checkpoint to show; all shows every checkpoint that was kept, in a page."""
 
     def run(self) -> int:
         format = _format(self)

@@ -33,7 +33,7 @@ class Report(Command):
     open: bool = False
     """Open the page in a browser."""
     watch: Annotated[float | None, Range(low=1, high=86_400)] = None
-    """Write the page again every so many seconds while runs are trained."""
+    """Seconds between rewrites of the page while runs are trained."""
 
     def run(self) -> int:
         width, paths = inches(self.column), list(self.runs)

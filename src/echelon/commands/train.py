@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from echelon.training.resolve import Resolved
 
 EVERYDAY = """
-The settings everybody changes; echelon train TASK --help lists all, with that task's defaults:
+The most common settings; echelon train TASK --help lists all, with that task's defaults:
 
   --algo NAME                ppo, pbt, sapg or cpo (default: what was found best for TASK, else cpo)
   --preset {best,paper}      what to start from (default: best)
@@ -32,7 +32,7 @@ The settings everybody changes; echelon train TASK --help lists all, with that t
   --env-steps S              the same in environment steps, as in 1e6
   --until METRIC>=VALUE      stop earlier, as in return/leader>=500
   --from RUN                 begin with the networks of another run
-  --seed SEED                decides everything random (default: 0)
+  --seed SEED                seed of all random numbers (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
@@ -73,7 +73,7 @@ class OnTask(Command):
 @dataclass(frozen=True)
 class Train(OnTask):
     """Train a task, or resume its run: the same command resumes where it stopped. With --resume the folder alone will
-    do, and flags change the run's settings from here on, which is written down. torchrun --nproc-per-node 8 -m echelon
+    do, and flags change the run's settings from here on, which is recorded. torchrun --nproc-per-node 8 -m echelon
     train TASK [flags] trains one run on eight GPUs."""
 
     help_of_task = True

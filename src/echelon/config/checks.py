@@ -17,7 +17,7 @@ def validate(config: TrainConfig) -> None:
 
     `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
     """
-    from_dict(config, to_dict(config))  # from Python, a value may have a type that config.json cannot be read with
+    from_dict(config, to_dict(config))  # from Python, a value may have a type that cannot be read back from config.json
     check_ranges(config)
     if config.model.lstm and config.update.horizon % config.update.sequence:
         raise UserError(
@@ -46,10 +46,10 @@ def check_ranges(config: Any) -> None:
 
 
 def require_device(device: str) -> None:
-    """Refuse CUDA where torch sees none."""
+    """Raise a `UserError` for CUDA if torch sees none."""
     if device != "cuda":
         return
-    import torch  # Slow to import, and only this answer needs it.
+    import torch  # slow to import, and needed only here
 
     if not torch.cuda.is_available():
         raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")

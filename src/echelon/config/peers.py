@@ -1,4 +1,4 @@
-"""Settings of other libraries' PPO in ours, name by name. `docs/coming-from.md` explains this table."""
+"""Translate settings of other libraries' PPO into ours, name by name. `docs/coming-from.md` explains this table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def translate(data: Mapping[str, Any]) -> Translated:
     library = next((name for name, mark in MARKS.items() if mark in leaves), None)
     if library is None:
         marks = ", ".join(f"{mark} ({name})" for name, mark in MARKS.items())
-        raise UserError(f"these are not settings of a library that is known here: none of {marks} is among them")
+        raise UserError(f"these are not settings of a known library: none of {marks} is among them")
     column = 1 + LIBRARIES.index(library)
     names = {row[column]: row[0] for row in ROWS if row[column] != "-"}
     reasons = {name: reason for reason, needless in REASONS.items() for name in needless}

@@ -41,7 +41,7 @@ class Range:
 
 COUNT = Range(low=1)
 SEEDS = COUNT.up_to(256)
-"""How many train side by side."""
+"""How many seeds can train side by side."""
 NOT_NEGATIVE = Range(low=0)
 POSITIVE = Range(low=0, open_low=True)
 SHARE = Range(low=0, high=1)

@@ -1,4 +1,4 @@
-"""Settings of a run: frozen data, one docstring a field, complete in `config.json`.
+"""Settings of a run: frozen data, one docstring per field, complete in `config.json`.
 
 Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A range in its annotation
 (`Annotated[float, POSITIVE]`) is checked before a run starts; any other number must be finite. A task's own settings
@@ -26,7 +26,7 @@ class TaskConfig:
     """Settings of a task. Each task derives its own."""
 
     def check(self) -> None:
-        """Raise a `UserError` for settings that no episode can be played with, beyond the ranges of single fields."""
+        """Raise a `UserError` for settings that do not go together; ranges of single fields are checked elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class ModelConfig:
     hidden: Annotated[tuple[int, ...], COUNT.up_to(2**16)] = (256, 128, 64)
     """Widths of the layers between the input (or the LSTM) and the heads."""
     activation: Literal["elu", "relu", "silu", "tanh"] = "elu"
-    """What follows each of these layers. ELU has a kernel of its own on CUDA."""
+    """Activation after each of these layers. ELU has its own kernel on CUDA."""
     channels: Annotated[tuple[int, ...], COUNT.up_to(2**12)] = (16, 32, 32)
     """Channels of the convolutions, 3 by 3 with stride 2, that images pass before these layers."""
     encoder: str | None = None
-    """A network of your own before these layers instead, `mypackage.module:make`; see docs/networks.md."""
+    """Your own network before these layers, instead of convolutions: `mypackage.module:make`; see docs/networks.md."""
     lstm: Annotated[int, NOT_NEGATIVE.up_to(2**16)] = 0
     """Units of an LSTM before those layers; 0 for none."""
     phi_dim: Annotated[int, COUNT.up_to(2**16)] = 32
@@ -58,12 +58,12 @@ class ModelConfig:
     initial_sigma: Annotated[float, POSITIVE] = 1.0
     """Every policy's sigma at the start."""
     max_sigma: Annotated[float | None, POSITIVE] = 2.0
-    """Upper end of every policy's sigma; None for no end. Actions end at ±1, so beyond 2 nearly all lie at an end."""
+    """Upper limit of every policy's sigma; None for none. Actions are clamped to ±1, beyond 2 nearly all of them."""
 
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """What all algorithms have in common: targets, surrogate, critic, step size."""
+    """Settings of every algorithm: targets, surrogate, critic, step size."""
 
     horizon: Annotated[int, COUNT.up_to(10**5)] = 16
     """Control steps collected from every environment per iteration."""
@@ -80,7 +80,7 @@ class UpdateConfig:
     gae_lambda: Annotated[float, SHARE] = 0.95
     """Smoothing τ of the generalised advantage estimate."""
     reward_scale: float = 1.0
-    """Factor on the environment's reward before anything is learned from it."""
+    """Factor on the environment's reward in training."""
     timeout_bootstrap: Literal["final_obs", "current_obs", "none"] = "final_obs"
     """Value added where the time limit ends an episode: V(final_obs), the reference's V(s_t), or nothing."""
     clip: Annotated[float, POSITIVE] = 0.2
@@ -90,7 +90,7 @@ class UpdateConfig:
     bounds_coef: Annotated[float, NOT_NEGATIVE] = 1e-4
     """Weight of the penalty on action means beyond ±1.1."""
     entropy_coef: float = 0.0
-    """Entropy bonus of every policy alike."""
+    """Entropy bonus of every policy."""
     entropy_scale: float = 0.0
     """Entropy bonus of the ensemble: policy k of M gets half of it times k/(M-1), so the leader gets none."""
     grad_norm: Annotated[float, POSITIVE] = 1.0
@@ -109,12 +109,12 @@ class UpdateConfig:
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """What SAPG and CPO add: how a policy learns from rows that another one collected."""
+    """Settings of SAPG and CPO: how a policy learns from rows that another one collected."""
 
     borrow_from: Literal["one", "part_of_each", "all"] = "one"
-    """Whose rows the leader borrows: a drawn follower's, as many of all together, or all."""
+    """Rows that the leader borrows: a drawn follower's, the same number from all followers together, or all."""
     estimator: Literal["td", "gae", "vtrace"] = "td"
-    """Targets on borrowed rows, by the borrower's values: one-step TD, GAE as far as it would go on, or V-trace."""
+    """Targets on borrowed rows, by the borrower's values: one-step TD, GAE cut by the policy ratio, or V-trace."""
     clip_centre: Literal["one", "old_ratio"] = "one"
     """Centre of the leader's clip interval on borrowed rows: 1, or π_leader,old / π_follower,old."""
     advantage_scope: Literal["global", "group", "policy", "centred"] = "global"
@@ -169,13 +169,13 @@ class TrainConfig:
     start_from: Annotated[str | None, tyro.conf.arg(aliases=["--from"])] = None
     """Run whose networks a new run begins with."""
     seed: Annotated[int, Range(low=0, high=2**32 - 1)] = 0
-    """Decides everything random."""
+    """Seed of all random numbers."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train; auto takes CUDA where there is one."""
+    """Where to train; auto is CUDA if there is a GPU."""
     threads: Annotated[int, Range(low=1, high=1024)] = 1
-    """Threads torch computes with on a CPU. Physics takes all cores; threads that wait by spinning would starve it."""
+    """Threads of torch on a CPU. Physics uses all cores, and spinning threads of torch would starve it."""
     capture: bool = True
-    """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. Nothing on a CPU."""
+    """Record rollout and update as CUDA graphs, and replay them. Turn it off to debug. No effect on a CPU."""
     fuse: bool = True
     """Compile tensor work into fewer kernels on CUDA. Off, a run starts half a minute sooner and trains slower."""
     precision: Literal["tf32", "fp32", "bf16"] = "tf32"
@@ -187,7 +187,7 @@ class TrainConfig:
     checkpoint_minutes: Annotated[float, NOT_NEGATIVE] = 5.0
     """Minutes after which a checkpoint is saved at the latest; 0 saves by iterations alone."""
     keep_checkpoints: Annotated[int, COUNT.up_to(10**6)] = 3
-    """Newest checkpoints kept, besides the best."""
+    """Newest checkpoints kept; the best is kept too."""
     wandb: Literal["off", "online", "offline"] = "off"
     """Metrics to Weights & Biases too; needs the wandb extra. They are always in metrics.jsonl and TensorBoard."""
     env: TaskConfig = field(default_factory=TaskConfig)

@@ -1,6 +1,6 @@
-"""Whether an environment keeps its contract: shapes, types and devices of what it returns, and sizes of its numbers.
+"""Check that an environment keeps its contract: shapes, types and devices of what it returns, and sizes of its numbers.
 
-A tensor of a wrong shape that broadcasts would be accepted without a word: one reward for all environments, or one
+A tensor of a wrong shape that broadcasts would be accepted silently: one reward for all environments, or one
 environment's observation for all.
 """
 
@@ -14,9 +14,9 @@ from echelon.envs.contract import Env, Step, dtype_of, shape_of
 from echelon.errors import UserError
 
 MAX_MAGNITUDE = 1e10
-"""Observations and rewards beyond this are no measurements. MuJoCo takes such a state for a broken one, too."""
+"""Largest magnitude of a valid observation or reward. MuJoCo rejects states beyond it, too."""
 MAX_STATISTIC = MAX_MAGNITUDE**2
-"""A variance of observations that were all sane is below this, and any weight or moment far below."""
+"""Largest valid statistic: the variance of valid observations is below it, and any weight or moment far below."""
 
 
 def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observation") -> None:

@@ -38,7 +38,7 @@ class Image(NamedTuple):
 
 
 Size = int | tuple[int, ...]
-"""Size of a group: how many numbers, or an `Image`, for which `(C, H, W)` will do."""
+"""Size of a group: how many numbers, or an `Image`, or `(C, H, W)`."""
 
 
 def is_image(size: Size) -> bool:
@@ -174,7 +174,7 @@ class Adaptive(Protocol):
 
     def join_ranks(self, mean: Callable[[Tensor], Tensor]) -> None:
         """Let the success of all ranks decide: `mean` averages a tensor over ranks without synchronising with the host.
-        Ranks step together, so all call it equally often."""
+        Ranks step together, so all make the same calls."""
         ...
 
 

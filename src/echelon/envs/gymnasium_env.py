@@ -20,7 +20,7 @@ from echelon.errors import UserError, first_line, nearest
 Read = Callable[[Any], np.ndarray]
 """From a batch of observations of some space to a group's array, always a new one."""
 MOST_CHANNELS = 4
-"""Where the last of three dimensions is no larger and the first is, channels come last."""
+"""Channels come last if the last of three dimensions is at most this and the first is larger."""
 NO_LIMIT = 1000
 """Control steps that evaluation waits for an episode where the environment has no time limit."""
 
@@ -118,7 +118,7 @@ class GymnasiumEnv:
         if self._same_step:
             if "final_obs" in info:
                 last = self._before_reset(now, info["final_obs"], terminated | truncated)
-        elif (done := terminated | truncated).any():  # the next step would reset them, and its action count for nothing
+        elif (done := terminated | truncated).any():  # the next step would reset them and ignore its action
             now = self._read(self.env.reset(options={"reset_mask": done})[0])
         groups = self._groups(now)
         return Step(
@@ -195,7 +195,7 @@ def _part(name: Any, read: Read) -> Read:
 
 
 def _flat(space: spaces.Space) -> Read:
-    """Observations as float32 `[N, D]`. Made once for a space: what is asked of it in every step is the copy alone."""
+    """Observations as float32 `[N, D]`. Made once per space, so that a step only copies."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         parts = [_part(name, _flat(part)) for name, part in named]

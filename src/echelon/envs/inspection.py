@@ -23,7 +23,7 @@ class Findings:
     """A sentence per finding."""
 
     problems: list[str] = field(default_factory=list)
-    """What training would fail at, or silently learn wrong."""
+    """Problems that make training fail, or silently learn the wrong thing."""
     notes: list[str] = field(default_factory=list)
     """Optional parts that are missing."""
     facts: list[str] = field(default_factory=list)

@@ -20,9 +20,9 @@ from echelon.envs.side_by_side import SideBySide
 from echelon.errors import UserError, first_line, nearest
 
 NO_RENDERER = ("rendering device", "physical device", "vk::")
-"""What SAPIEN's messages have in common where no Vulkan driver will do."""
+"""Parts of SAPIEN's messages if no Vulkan driver is suitable."""
 MISTAKES = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""What ManiSkill answers an argument with that it does not know."""
+"""Errors that ManiSkill raises for an unknown argument."""
 
 
 def make(
@@ -36,7 +36,7 @@ def make(
     if name not in REGISTERED_ENVS:
         raise UserError(f"{name} is not an environment of ManiSkill{nearest(name, REGISTERED_ENVS)}")
     args = {"obs_mode": "state", "sim_backend": "cpu" if device.type == "cpu" else "gpu"} | args
-    if str(args["obs_mode"]).startswith("state"):  # nothing is drawn, though SAPIEN wants a Vulkan driver all the same
+    if str(args["obs_mode"]).startswith("state"):  # nothing is drawn, though SAPIEN still needs a Vulkan driver
         args = {"render_backend": "none"} | args
 
     def build(copies: int, first_seed: int) -> ManiSkillEnv:
@@ -55,7 +55,7 @@ def make(
     except (gymnasium.error.Error, *MISTAKES) as error:
         if any(words in str(error) for words in NO_RENDERER):
             raise UserError(
-                f"ManiSkill finds no Vulkan driver that will do, which it needs even for states ({first_line(error)}); "
+                f"ManiSkill finds no suitable Vulkan driver, which it needs even for states ({first_line(error)}); "
                 "without a GPU, lavapipe of Mesa 25 does (mesa-vulkan-drivers)"
             ) from None
         raise UserError(f"ManiSkill cannot make {name}: {reason(error)}") from None

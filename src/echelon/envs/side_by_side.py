@@ -9,8 +9,8 @@ from echelon.envs.contract import Bounded, Env, Groups, Step
 
 
 class SideBySide:
-    """Each keeps its own random numbers, curriculum and state, which it saves by itself. Stepped one after another, and
-    never as a part of a CUDA graph."""
+    """Steps environments one after another, outside of CUDA graphs. Each keeps its own random numbers, curriculum and
+    state, and saves them itself."""
 
     def __init__(self, envs: Sequence[Env]) -> None:
         self.envs, first = list(envs), envs[0]

@@ -87,7 +87,7 @@ def _place(source: str) -> tuple[str, str]:
     place, _, name = registered().get(source, source).partition(":")
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
-    if os.getcwd() not in sys.path:  # a console script does not look where it is called
+    if os.getcwd() not in sys.path:  # console scripts do not search the working directory
         sys.path.append(os.getcwd())
     return place, name
 
@@ -186,7 +186,7 @@ def _of_library(
         advice = "see its own instructions" if library == "isaaclab" else install(library)
         raise UserError(f"{library}:{name} needs {error.name}, which is not installed; {advice}") from None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        if not args:  # then it is nothing that the user wrote
+        if not args:  # then the user passed nothing that could be wrong
             raise
         given = ", ".join(f"{word}={value}" for word, value in args.items())
         raise UserError(f"{library} cannot make {name} with {given}: {first_line(error)}") from error

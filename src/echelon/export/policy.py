@@ -59,7 +59,7 @@ class Policy:
     One that sees images takes them, `[C, H, W]` or `[N, C, H, W]`, as the environment gives them; one that sees numbers
     too takes a dict of `policy` and `image`.
 
-    With an LSTM it remembers from call to call: `reset()` where an episode begins.
+    With an LSTM it keeps its memory between calls: call `reset()` where an episode begins.
     """
 
     def __init__(self, network: PolicyNetwork) -> None:

@@ -35,8 +35,8 @@ def run(
     view: View | None = None,
     finished: Callable[[Job], str | None] = lambda job: None,
 ) -> dict[str, str]:
-    """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or as many as
-    fit into `cluster`; return why jobs failed, by their names.
+    """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or all
+    that fit into `cluster`; return why jobs failed, by their names.
 
     `logs` is a folder for what each job prints. `finished` is called with every job that is done, those of an earlier
     call first; what it returns is printed beside the job's name. A job that fails is reported and the others continue.

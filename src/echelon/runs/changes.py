@@ -31,7 +31,7 @@ MAY_CHANGE = (
     "env.constraints",
     "env.physics",
 )
-"""Settings and groups that a resumed run may have other values of: none of them touches what was learned so far.
+"""Settings and groups that may differ on resume: none of them affects what was learned so far.
 Environments that `envs_per_policy` gives to another policy continue where they are.
 
 A run that was trained on one kind of device cannot be resumed on another; its checkpoint says which, so `device` is
@@ -43,7 +43,7 @@ FIXED = {
     "update.horizon": "environment steps are counted by it",
     "num_envs": "environment steps are counted by it",
     "update.reward_scale": "values were learned in its units",
-    "model": "the networks have their shape from it",
+    "model": "it sets the shape of the networks",
     "env": "it would be another task",
     "env_arg": "it would be another task",
     "seed": "its random numbers are drawn already",

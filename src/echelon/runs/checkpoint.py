@@ -3,7 +3,7 @@
     checkpoints/00000120/
         tensors.safetensors   every tensor of the state, named after its path in it (`model/trunk.0.weight`)
         state.json            {"sha256": of "body", "body": {format, iteration, score, state, tensors: {sha256, bytes}}}
-        rank-0001.safetensors, and so on: what each further rank of a run has for itself; the body describes them under
+        rank-0001.safetensors, and so on: the own state of each further rank; the body describes them under
                               "ranks", as [{state, tensors: {sha256, bytes}}, ...]
 
 All files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
@@ -39,7 +39,7 @@ FORMAT = 2
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
 RETRIES = 50
-"""How often a reader looks again for a checkpoint that vanished under it."""
+"""Retries of a reader whose checkpoint vanished meanwhile."""
 T = TypeVar("T")
 _NAME = re.compile(r"\d{8,}(\.replaced)?")
 
@@ -75,7 +75,7 @@ class Checkpoint:
             spoiled = unsound(state)
         except Unreadable:
             raise
-        except Exception as error:  # whatever an untrusted file makes of it; MemoryError among them
+        except Exception as error:  # the file is untrusted: any error may follow, MemoryError included
             raise Unreadable(f"its content makes no sense: {type(error).__name__}") from None
         if spoiled:
             raise Unreadable(f"{spoiled} is not finite")

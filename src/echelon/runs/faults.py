@@ -55,6 +55,6 @@ def open_fault(path: str | Path) -> Simulated:
         engine.set_state(torch.tensor([True]), state["qpos"][None], state["qvel"][None])
         for name in ("ctrl", "mocap_pos", "mocap_quat"):
             getattr(engine, name)[0] = state[name]
-    except Exception as error:  # whatever an untrusted file makes of it
+    except Exception as error:  # the file is untrusted
         raise UserError(f"{path} is damaged, or no fault of {config.task} ({type(error).__name__})") from None
     return env

@@ -6,7 +6,7 @@ checkpoints/     see `echelon.runs.checkpoint`
 diagnostics/     KL matrices over time
 population/      who copied whom, in a run of PBT
 tensorboard/
-wandb/           where --wandb asks for it
+wandb/           with --wandb
 replay/          recorded episodes, and films of them
 evaluation.json  what `echelon evaluate` found last
 evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
@@ -66,7 +66,7 @@ class RunFolder:
         """The folder `config` names, new or as it was left, with `config.json` written and the folder locked.
 
         `colour` is the algorithm's place in the palette of reports. With `change`, settings may differ from the stored
-        ones where that makes sense, which is written down.
+        ones where that makes sense; changes are recorded.
         """
         path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
         with writing(path, "choose another folder with --out"):

@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 from echelon.errors import UserError
 
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""Errors of a file system that cannot lock: training goes without."""
+"""Errors of a file system that cannot lock: training continues without a lock."""
 _held: list[tuple[FileLock, os.stat_result]] = []
 """Locks of this process, and the files they were taken on, which may have been moved since."""
 

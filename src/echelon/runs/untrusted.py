@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 1 << 28
-"""Of a JSON file; replays are the largest."""
+"""Largest JSON file that is read; replays are the largest."""
 MAX_LINE_BYTES = 1 << 24
 MAX_LINES = 1_000_000
 MAX_DEPTH = 64

@@ -37,10 +37,10 @@ def train(
     Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are called after
     every iteration (`echelon.training.callbacks`); evaluations and films are callbacks, too.
 
-    With `change`, a stored run continues with settings that differ from its own, as far as they can; what changed is
-    written down.
+    With `change`, a stored run continues with settings that differ from its own, where that is possible; changes are
+    recorded.
 
-    `make_env` builds the environment; without it, it is the task of that name. Give a config for an environment of
+    `make_env` builds the environment; the default is the task of that name. Give a config for an environment of
     your own a `task` name of your own.
 
     Processes that torchrun starts train one run together, each with an equal part of the environments.

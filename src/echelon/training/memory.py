@@ -1,4 +1,4 @@
-"""Memory that runs out, in one sentence."""
+"""Report memory that ran out in one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -73,7 +73,7 @@ def resolve(
 
 
 def _few_environments(config: TrainConfig) -> list[str]:
-    """Advice where an ensemble is split into parts too small to learn from."""
+    """Advice if an ensemble is split into parts that are too small to learn from."""
     from echelon.algorithms import find
 
     policies, each = config.num_policies, config.num_envs // config.num_policies
@@ -101,7 +101,7 @@ def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
 
 
 def _fitted(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
-    """Fewer environments than the preset's on a CPU if it is sized for a GPU, and equally many for each network."""
+    """Fewer environments than the preset's on a CPU if it is sized for a GPU, and equal numbers for each network."""
     from echelon.algorithms import find
 
     notes: list[str] = []
@@ -111,6 +111,6 @@ def _fitted(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     networks = find(config.algo).networks(config.num_policies)
     fitting = config.num_envs - config.num_envs % networks
     if 0 < fitting < config.num_envs:
-        notes += [f"{fitting} environments instead of {config.num_envs}: as many for each member"]
+        notes += [f"{fitting} environments instead of {config.num_envs}: an equal number for each member"]
         config = replace(config, num_envs=fitting)
     return config, notes

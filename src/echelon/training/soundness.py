@@ -69,5 +69,5 @@ def _own_fault(trainer: Trainer) -> str | None:
     for name, normaliser in trainer.model.obs_norm.items():
         assert isinstance(normaliser, Normaliser)
         if find_fault(name, normaliser.std[None]):
-            return f"the environment gave an observation {name} that is not finite, or beyond all measure"
+            return f"the environment gave an observation {name} that is not finite, or larger than 1e10"
     return None

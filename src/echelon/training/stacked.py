@@ -32,7 +32,7 @@ class StackedTrainer(Trainer):
     """Trains several runs at once.
 
     `runs` are ordinary trainers, of which only the seed differs. They do not iterate: this one does, and their tensors
-    are views of its own. So their metrics, checkpoints and whatever else is asked of a run are those of a run.
+    are views of its own. So metrics and checkpoints are taken from each as from a single run.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class StackedTrainer(Trainer):
         plan: Plan | None = None,
         whole: Env | None = None,
     ) -> None:
-        """`configs` differ in their seed and folder. `plan` is that of a run by itself; `whole` steps all `envs` at
-        once, if anything does."""
+        """`configs` differ in their seed and folder. `plan` is that of a single run; `whole`, if given, steps all
+        `envs` at once."""
         require_no_selection(configs[0])
         self._runs = [Trainer(env, config, plan) for env, config in zip(envs, configs, strict=True)]
         one, count = self.runs[0].layout, len(self.runs)
@@ -135,7 +135,7 @@ class StackedTrainer(Trainer):
 
 
 def require_no_selection(config: TrainConfig) -> None:
-    """A population decides on the host what its members do next, and how many passes its update takes."""
+    """Raise a `UserError` if the algorithm has a selection (PBT), which decides on the host between iterations."""
     if find(config.algo).selection is not None:
         raise UserError(
             f"{config.algo} chooses between its members by itself, so its seeds cannot train side by side; train "

@@ -45,7 +45,7 @@ class Iteration:
 
 @dataclass
 class Prepared:
-    """Inputs of an update besides the rollout."""
+    """Inputs of an update, with the rollout."""
 
     targets: Targets
     drawn: Tensor

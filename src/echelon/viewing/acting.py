@@ -21,7 +21,7 @@ class Choice:
     action: torch.Tensor
     """`[A]`, at its mean."""
     kl: float
-    """KL divergence from the policy to the leader in this state; 0 of the leader itself."""
+    """KL divergence from the policy to the leader in this state; 0 for the leader itself."""
 
 
 class PolicyRunner:
@@ -72,8 +72,8 @@ class PolicyRunner:
 
     @torch.no_grad()
     def choice(self) -> Choice:
-        """What the policy would do now, and how far that is from what the leader would. Once before every step: the
-        leader's memory goes along."""
+        """What the policy would do now, and how far that is from what the leader would. Call it once before every step,
+        because it advances the leader's memory."""
         own = self._output(self._player.actor, self._player.state)
         leader = self._output(self._leader, self._leads_from)
         self._leads_from = leader.state

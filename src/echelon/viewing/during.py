@@ -19,7 +19,7 @@ class film_every:
         self.every, self.policy, self.seed = every, policy, seed
 
     def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> None:
-        """Open the newest checkpoint."""
+        """Film the newest checkpoint."""
         trained = Trained.load(folder, "newest", make_env)
         tapes = record(trained, self.policy, self.seed)
         replay = to_replay(folder.name, trained, self.seed, tapes)

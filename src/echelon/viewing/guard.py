@@ -1,4 +1,4 @@
-"""Who may talk to the live view: a browser that was given its link, and no page from anywhere else.
+"""Access to the live view: only a browser that was given its link, and no page from another origin.
 
 MuJoCo's server answers every request. Any other web page, open in the same browser, could reach it on localhost, read
 the simulation, drive it and send it files. So every request passes here first:
@@ -6,7 +6,7 @@ the simulation, drive it and send it files. So every request passes here first:
 - Host must be localhost: another name that leads here is a page's own (DNS rebinding).
 - Origin, where a browser sends one, must be the address that is asked, and Sec-Fetch-Site must not be another site's.
 - A token from the printed link must be in the address or, from then on, in a cookie, as Jupyter does it.
-- No files are taken (`/drop`), messages are small, and no other origin is allowed to read an answer.
+- No files are accepted (`/drop`), messages are small, and no other origin is allowed to read an answer.
 """
 
 import hmac
@@ -22,7 +22,7 @@ from websockets.http11 import Request, Response
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 MAX_MESSAGE_BYTES = 1 << 20
-"""What a browser sends are mouse, keys and acknowledgements."""
+"""Largest message: browsers send mouse, keys and acknowledgements."""
 
 
 class Guard:
@@ -45,7 +45,7 @@ class Guard:
         if not self._has_token(path, host, headers):
             return "the link that echelon play printed has a token, which this request lacks"
         if urlsplit(path).path == "/drop":
-            return "files are not taken"
+            return "files are not accepted"
         return None
 
     def wrap(self, process_request: Callable[..., Any]) -> Callable[..., Any]:
