@@ -263,7 +263,7 @@ def test_flags_win_over_variants_and_variants_see_them(capsys: pytest.CaptureFix
     """β is what was typed, not 0; the steps of SAPG follow from the horizon that was typed: 2 · 16 / 4."""
     output(capsys, *T, "--variant", "no_pull", "--pull.beta", "0.5")
     output(capsys, *T, "--update.horizon", "16", "--variant", "sapg_cpo_steps")
-    assert stand_ins.trained[0].pull.beta == 0.5
+    assert vars(stand_ins.trained[0])["pull"].beta == 0.5
     assert stand_ins.trained[1].update.minibatches == 8
 
 
