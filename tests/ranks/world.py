@@ -18,6 +18,7 @@ from rollout.stub_env import DriftEnv
 from tiny import PATIENCE
 from torch import Tensor
 
+from echelon.algorithms import complete
 from echelon.config import TrainConfig
 from echelon.ranks import ALONE
 from echelon.ranks.together import Together
@@ -113,14 +114,14 @@ def train_together(config: TrainConfig, left_out: str = "nothing") -> Trained:
     """This rank's part of a run, perhaps with something that it forgets to exchange."""
     with in_double(), patch(*LEFT_OUT[left_out]):
         ranks = Together()
-        mine = places(make_layout(config, ranks=ALONE), ranks.size)[ranks.rank]
+        mine = places(make_layout(complete(config), ranks=ALONE), ranks.size)[ranks.rank]
         return trained(Trainer(drift(mine), config, ranks=ranks))
 
 
 def train_alone(config: TrainConfig, size: int) -> Trained:
     """The same run in one process: with all environments, and with the random numbers that the ranks would draw."""
     with in_double():
-        layout = make_layout(config)
+        layout = make_layout(complete(config))
         trainer = Trainer(drift(torch.arange(config.num_envs)), config)
         ranks = [_Member(size, rank) for rank in range(size)]
         chance = Chance(

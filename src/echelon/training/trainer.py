@@ -285,7 +285,6 @@ class Trainer:
 
 def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: Ranks = ALONE) -> Layout:
     """Which policy drives which environment of this rank."""
-    config = complete(config)
     policies = config.num_policies
     networks = find(config.algo).networks(policies)
     whole = Layout(config.num_envs, policies, device, networks=networks, sizes=config.envs_per_policy)
@@ -306,7 +305,7 @@ def make_plan(layout: Layout, config: TrainConfig) -> Plan:
 
 def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> ActorCritic:
     """The networks of a run, for an environment like the one it is trained in."""
-    policies = layout.policies if layout else complete(config).num_policies
+    policies = layout.policies if layout else config.num_policies
     networks = layout.networks if layout else find(config.algo).networks(policies)
     return ActorCritic(
         env.obs_spec,
