@@ -4,9 +4,8 @@ from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import read_distances, read_metrics
 
 HERE = Path(__file__).parent
 

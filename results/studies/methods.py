@@ -17,9 +17,8 @@ from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.algorithms.variants import VARIANTS, with_settings
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
 from echelon.diagnostics.divergence import nearest_policy
-from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import read_distances, read_metrics
 from echelon.tasks import preset
 from echelon.tasks.cartpole.task import CartpoleConfig
 

@@ -13,7 +13,6 @@ from echelon.algorithms.settings import BUILT_IN
 from echelon.envs.contract import Step
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.runs.soundness import unsound
 
 VALUES = (math.nan, math.inf, -math.inf, 1e30, -3e38)
 HARMS: dict[str, Callable[[Any], Any]] = {
@@ -49,7 +48,7 @@ def faults(place: Path, tries: int, rng: random.Random) -> Outcome:
         if isinstance(kind, float):
             outcome.check(ended.in_words, f"{what}: {ended.said}")
         found = checkpoint.find(RunFolder.open(run), warn=lambda text: None)
-        outcome.check(found is None or unsound(found.state) is None, f"{what}: it was saved")
+        outcome.check(found is None or checkpoint.unsound(found.state) is None, f"{what}: it was saved")
         check_resumes(run, algo, outcome, what)
     return outcome
 

@@ -53,29 +53,29 @@ def test_metrics_and_tensorboard(tmp_path: Path, limit: int, value: str, name: s
 
 
 WRITERS = pytest.mark.parametrize(
-    ("writer", "write", "name"),
+    ("write", "name"),
     [
-        ("_distances", lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]), "diagnostics/kl.jsonl"),
-        ("_takeovers", lambda log: log.write_takeovers(4, 400, [{"member": 1}]), "population/genealogy.jsonl"),
-        ("_metrics", lambda log: log.write({"iteration": 1}), "metrics.jsonl"),
+        (lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]), "diagnostics/kl.jsonl"),
+        (lambda log: log.write_takeovers(4, 400, [{"member": 1}]), "population/genealogy.jsonl"),
+        (lambda log: log.write({"iteration": 1}), "metrics.jsonl"),
     ],
 )
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @WRITERS
-def test_files_of_lines(folder: RunFolder, writer: str, write: Callable[[object], None], name: str) -> None:
+def test_files_of_lines(folder: RunFolder, write: Callable[[object], None], name: str) -> None:
     opened = RunWriter(folder)
     write(opened)
-    os.dup2(os.open(FULL, os.O_WRONLY), getattr(opened, writer)._file.fileno())
+    file = opened._files[name]._file
+    assert file is not None
+    os.dup2(os.open(FULL, os.O_WRONLY), file.fileno())
     with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
         write(opened)
 
 
 @WRITERS
-def test_dropping_lines(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, writer: str, write: object, name: str
-) -> None:
+def test_dropping_lines(folder: RunFolder, monkeypatch: pytest.MonkeyPatch, write: object, name: str) -> None:
     path = folder.path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text('{"iteration": 1}\n{"iteration": 2}\n')

@@ -76,7 +76,6 @@ def test_config_json_is_complete_and_readable() -> None:
     assert session["versions"]["echelon"]
     assert session["hardware"]["cores"] >= 1
     assert session["hardware"]["cpu"]
-    assert session["hardware"]["memory_gib"] > 0
     assert "gpu" in session["hardware"]
     assert session["git_revision"] is None or re.fullmatch(r"[0-9a-f]{40}(\+changes)?", session["git_revision"])
 

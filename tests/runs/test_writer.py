@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from echelon.runs.distances import FILE as DISTANCES
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import read_lines
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import DISTANCES, read_distances, read_metrics
 from echelon.runs.writer import GENEALOGY, RunWriter
 
 
@@ -79,6 +78,14 @@ def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
     ]
     RunWriter(folder).close()
     assert read_lines(folder.path / GENEALOGY) == []
+
+
+def test_what_is_no_measurement_is_left_out_in_silence(folder: RunFolder, recwarn: pytest.WarningsRecorder) -> None:
+    """A report counts warnings as damage of the metrics."""
+    (folder.path / DISTANCES).parent.mkdir()
+    (folder.path / DISTANCES).write_bytes(b'{"iteration": 10}\n[1]\n{"kl": []}\n\xc3\n{"iteration": 20}\n')
+    assert [line["iteration"] for line in read_distances(folder)] == [10, 20]
+    assert not recwarn.list
 
 
 def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

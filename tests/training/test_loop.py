@@ -15,9 +15,8 @@ from echelon.console.view import NullView
 from echelon.errors import UserError
 from echelon.report.reading import read_run
 from echelon.runs import checkpoint
-from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import read_distances, read_metrics
 from echelon.tasks import preset
 from echelon.training import loop
 from echelon.training.loop import train

@@ -17,10 +17,9 @@ from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
 from echelon.errors import UserError, first_line
 from echelon.runs.changes import described
-from echelon.runs.distances import read_matrices
 from echelon.runs.evaluations import Evaluated, read_evaluation
 from echelon.runs.folder import CONFIG, RunFolder, read_config
-from echelon.runs.metrics import Column, read_columns
+from echelon.runs.metrics import Column, read_columns, read_matrices
 from echelon.runs.untrusted import Unreadable
 
 REPORT = "index.html"

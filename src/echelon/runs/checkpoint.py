@@ -28,9 +28,8 @@ from typing import Any, Literal, TypeVar
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably
-from echelon.runs.encoding import decode, encode
+from echelon.runs.encoding import decode, encode, tensors_of
 from echelon.runs.folder import RunFolder
-from echelon.runs.soundness import unsound
 from echelon.runs.untrusted import Unreadable, read_bytes, read_json, size_of
 
 Which = Literal["newest", "best"] | int
@@ -227,6 +226,25 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
 def saved_iterations(folder: RunFolder) -> list[int]:
     """Iterations that checkpoints were saved after, valid or damaged, ascending."""
     return sorted({_iteration(path) for path in _candidates(folder.checkpoints)})
+
+
+def unsound(state: Mapping[str, Any]) -> str | None:
+    """The name of a tensor that is not finite, or absurdly large, if that leaves no sound network; None if one is.
+
+    A population replaces its broken members, so one sound network is enough; other runs have only one.
+    """
+    from echelon.envs.checks import MAX_STATISTIC  # imports torch
+
+    trainer = state.get("trainer", {})
+    for part in (("model", "optimizer"), ("extra_reward",)):
+        sound = None
+        for name, x in (found for key in part for found in tensors_of(trainer.get(key, {}), key)):
+            if x.is_floating_point() and x.dim() and x.numel():
+                fine = (x.abs() <= MAX_STATISTIC).reshape(len(x), -1).all(1)
+                sound = fine if sound is None else sound & fine
+                if not sound.any():
+                    return name
+    return None
 
 
 def _file(rank: int) -> str:

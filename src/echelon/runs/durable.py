@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from echelon.errors import UserError
@@ -41,16 +41,12 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make renames inside a directory survive a power cut, on systems that can open directories."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def require_writable(path: Path) -> None:

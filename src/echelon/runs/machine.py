@@ -26,25 +26,19 @@ def describe_session() -> dict[str, Any]:
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": list(sys.argv),
         "python": platform.python_version(),
-        "versions": _versions(),
+        "versions": {"echelon": __version__} | {name: version for name in LIBRARIES if (version := _version(name))},
         "git_revision": git_revision(),
         "hardware": {
             "cpu": _cpu_model(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-            "memory_gib": _memory_gib(),
             "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
         },
     }
 
 
-@cache
-def _versions() -> dict[str, str]:
-    """Versions of the installed libraries."""
-    found = {"echelon": __version__}
-    for name in LIBRARIES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+def _version(package: str) -> str | None:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
 
 
 @cache  # as it was when this process imported it
@@ -73,11 +67,3 @@ def _cpu_model() -> str:
         if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
             return found[1]
     return platform.processor() or platform.machine()
-
-
-def _memory_gib() -> float | None:
-    """Physical memory, where the system reports it."""
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None

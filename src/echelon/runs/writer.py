@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from echelon.errors import UserError
-from echelon.runs import distances, metrics
 from echelon.runs.folder import RunFolder
 from echelon.runs.json_lines import LineWriter
+from echelon.runs.metrics import DISTANCES, METRICS, stride
 from echelon.runs.tensor_board import TensorBoard
 
 GENEALOGY = "population/genealogy.jsonl"
@@ -26,12 +26,11 @@ class RunWriter:
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
         """Continue after `completed` iterations: later lines are dropped, so that no iteration appears twice."""
-        self._metrics = LineWriter(folder, metrics.FILE, completed, warn=True)
-        self._distances = LineWriter(folder, distances.FILE, completed)
-        self._takeovers = LineWriter(folder, GENEALOGY, completed)
+        names = (METRICS, DISTANCES, GENEALOGY)
+        self._files = {name: LineWriter(folder, name, completed, warn=name == METRICS) for name in names}
         self._left_out: Mapping[str, Any] | None = None
-        self._metrics.append([])  # fails now, not after the first iteration, if the file cannot be written
-        last = self._metrics.last
+        self._files[METRICS].append([])  # fails now, not after the first iteration, if the file cannot be written
+        last = self._files[METRICS].last
         logged = last["iteration"] if last else 0
         self.gap = (
             f"metrics.jsonl lacks iterations {logged + 1} to {completed}: the curves of this run have a gap there"
@@ -49,7 +48,7 @@ class RunWriter:
     def write(self, line: Mapping[str, float]) -> None:
         """Append the metrics of an iteration. One that is thinned out is kept until it is known not to be the last."""
         self._left_out, iteration = line, int(line["iteration"])
-        if iteration % metrics.stride(iteration) == 0:
+        if iteration % stride(iteration) == 0:
             self._write_left_out()
             self._board.write(line, _step(line))
         if self._wandb:
@@ -59,23 +58,25 @@ class RunWriter:
         """Append a KL matrix. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
         also holds each policy's nearest."""
         nearest = [min((kl, j) for j, kl in enumerate(row) if j != i)[1] for i, row in enumerate(matrix)]
-        self._distances.append([{"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}])
+        line = {"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}
+        self._files[DISTANCES].append([line])
 
     def write_takeovers(self, iteration: int, env_steps: int, takeovers: Sequence[Mapping[str, Any]]) -> None:
         """Append a line per takeover in a population; those of iteration 0 are the members' first hyperparameters."""
-        self._takeovers.append([{"iteration": iteration, "env_steps": env_steps} | dict(one) for one in takeovers])
+        lines = [{"iteration": iteration, "env_steps": env_steps} | dict(one) for one in takeovers]
+        self._files[GENEALOGY].append(lines)
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
         self._write_left_out()
-        for file in (self._metrics, self._distances, self._takeovers):
+        for file in self._files.values():
             file.sync()
 
     def close(self) -> None:
         """Flush what is still buffered."""
         try:
             self._write_left_out()
-            for file in (self._metrics, self._distances, self._takeovers):
+            for file in self._files.values():
                 file.close()
             self._board.close()
         finally:
@@ -85,7 +86,7 @@ class RunWriter:
     def _write_left_out(self) -> None:
         if self._left_out is not None:
             line, self._left_out = self._left_out, None  # one that could not be written is not tried again
-            self._metrics.append([line])
+            self._files[METRICS].append([line])
 
     def __enter__(self) -> "RunWriter":
         return self

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from echelon.envs.checks import find_fault
 from echelon.errors import UserError
 from echelon.models.normaliser import Normaliser
+from echelon.runs.checkpoint import unsound
 from echelon.runs.folder import RunFolder
-from echelon.runs.soundness import unsound
 from echelon.training.trainer import Trainer
 
 CHECK_EVERY = 50
