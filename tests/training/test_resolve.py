@@ -1,4 +1,4 @@
-"""Settings that somebody asked for become those that are trained with, or one sentence."""
+"""Settings that were asked for become those that are trained with, or one sentence."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,47 +8,45 @@ import pytest
 import torch
 from tiny import tiny
 
-from echelon.algorithms import complete
 from echelon.algorithms.cpo_settings import CpoTrainConfig
 from echelon.algorithms.settings import BUILT_IN
 from echelon.algorithms.variants import VARIANTS
-from echelon.config import TrainConfig, UpdateConfig
+from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
+from echelon.training.memory import explain_full_memory
 from echelon.training.resolve import resolve
 
 HERE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.mark.parametrize("algo", BUILT_IN)
-def test_what_is_complete_stays_as_it_is(algo: str) -> None:
-    policies = 1 if algo == "ppo" else 6
-    config = BUILT_IN[algo](
-        algo=algo, policies=policies, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2)
-    )
-    resolved = resolve(config)
-    assert (resolved.config, resolved.notes, resolved.device) == (config, (), torch.device("cpu"))
-
-
-def test_the_device_is_settled() -> None:
+def test_what_is_left_open_is_completed_and_the_rest_stays() -> None:
+    """Device, number of policies, and the plan; without followers, SAPG and CPO are PPO."""
+    for algo, policies in {"ppo": 1, "pbt": 6, "sapg": 6, "cpo": 6}.items():
+        config = BUILT_IN[algo](algo=algo, num_envs=252, device="cpu", update=UpdateConfig(minibatches=2))
+        resolved = resolve(config)
+        assert (resolved.config, resolved.notes) == (replace(config, policies=policies), ())
+        assert resolved.device == torch.device("cpu")
+        assert resolve(resolved.config).config == resolved.config
+    for algo in ("sapg", "cpo"):
+        assert resolve(TrainConfig(algo=algo, policies=1, device="cpu")).config.policies == 1
     resolved = resolve(TrainConfig(device="auto"))
     assert (resolved.config.device, resolved.device.type) == (HERE, HERE)
-
-
-def test_the_plan_is_that_of_the_settings() -> None:
     plan = resolve(TrainConfig(policies=3, num_envs=12, device="cpu", update=UpdateConfig(minibatches=2))).plan
     assert (plan.layout.sizes, plan.minibatches) == ([4, 4, 4], 2)
 
 
-@pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("pbt", 6), ("sapg", 6), ("cpo", 6)])
-def test_an_open_number_of_policies_is_the_algorithms(algo: str, policies: int) -> None:
-    config = BUILT_IN[algo](algo=algo)
-    assert complete(config) == replace(config, policies=policies)
-
-
-def test_one_policy_is_enough_for_an_ensemble() -> None:
-    for algo in ("sapg", "cpo"):  # without followers both are PPO
-        assert resolve(TrainConfig(algo=algo, policies=1, device="cpu")).config.policies == 1
+def test_memory_that_runs_out_is_one_sentence() -> None:
+    sentence = (
+        "256 environments, a horizon of 16 and networks of 64 32 do not fit into the memory of the cpu; "
+        "try --num-envs 128"
+    )
+    config = TrainConfig(num_envs=256, device="cpu", model=ModelConfig(hidden=(64, 32)))
+    for error in (MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 20 GiB")):
+        with pytest.raises(UserError, match=sentence), explain_full_memory(config):
+            raise error
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), explain_full_memory(config):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 
 @pytest.mark.parametrize(
