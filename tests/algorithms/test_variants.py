@@ -13,6 +13,15 @@ from echelon.config.checks import settings_of, validate
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
 
+CENTRED = {
+    "adversary.coef": 0.0,
+    "update.kl_rows": "own",
+    "update.minibatches": 8,  # twice CPO's 4
+    "ensemble.advantage_scope": "centred",
+    "pull.normalise": True,
+    "pull.beta": 0.005,
+    "pull.temperature": 1.0,
+}
 CHANGES: dict[str, dict[str, Any]] = {
     "no_pull": {"pull.beta": 0.0},
     "no_adversary": {"adversary.coef": 0.0},
@@ -43,27 +52,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cpo_even_pull": {"pull.use_advantage": False},
     # 2·6 blocks of rows against SAPG's 6 + 1.
     "cpo_sapg_scale": {"ensemble.loss_scale": 12 / 7},
-    # Twice CPO's 4 minibatches.
-    "cpo_centred": {
-        "adversary.coef": 0.0,
-        "update.kl_rows": "own",
-        "update.minibatches": 8,
-        "ensemble.advantage_scope": "centred",
-        "pull.normalise": True,
-        "pull.beta": 0.005,
-        "pull.temperature": 1.0,
-    },
-    "cpo_all": {
-        "algo": "cpo",
-        "adversary.coef": 0.0,
-        "update.kl_rows": "own",
-        "update.minibatches": 8,
-        "ensemble.advantage_scope": "centred",
-        "ensemble.borrow_from": "all",
-        "pull.normalise": True,
-        "pull.beta": 0.005,
-        "pull.temperature": 1.0,
-    },
+    "cpo_centred": CENTRED,
+    "cpo_all": {"algo": "cpo", "ensemble.borrow_from": "all"} | CENTRED,
 }
 """Every variant's effect on AllegroHand, typed from the ablations it stands for."""
 
