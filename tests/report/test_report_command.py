@@ -15,8 +15,8 @@ from echelon.cli import main
     [
         (["--column", "wide"], "--column takes a width in inches from 1.5in to 20in, as in 3.25in, not 'wide'"),
         (["--column", "0.5in"], "--column takes a width in inches"),
-        (["--watch", "0"], "--watch takes seconds, from 1 to 86,400, not 0"),
-        (["--watch", "inf"], "--watch takes seconds, from 1 to 86,400, not inf"),
+        (["--watch", "0"], "--watch must be within 1 and 86400, not 0.0"),
+        (["--watch", "inf"], "--watch must be finite, not inf"),
     ],
 )
 def test_mistakes_are_one_sentence(

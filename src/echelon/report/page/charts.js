@@ -78,7 +78,7 @@ const AXES = { env_steps: "environment steps", wall_s: "time of training", gradi
 const along = (axis) => ({ xName: AXES[axis], xFormat: axis === "wall_s" ? duration : count, xTick: axis === "wall_s" ? duration : null });
 const metricsOf = (leaders) => [...new Set(data.curves.map((one) => one.metric))].filter((name) => name.endsWith("/leader") === leaders);
 
-/** The lines of a method: those of single runs, a pale one where fewer of its runs go on, and its own with a band. */
+/** The lines of a method: those of single runs, a pale one beyond the end of its shorter runs, and its own with a band. */
 const methodLines = (line, metric, statistic, half) => {
   const look = { colour: colourOf(line.method), dash: data.methods[line.method].dash };
   const most = Math.max(...line.runs);

@@ -206,7 +206,7 @@ section("replay", (body, controls) => {
   played.handle?.destroy();
   [played.drawn, played.handle] = [run.name, EchelonReplay.mount(played.stage, replays[run.name])];
 }, () => recorded().length > 0);
-/** Policies as they were after so many steps, where the replay has several checkpoints. */
+/** Policies after a number of steps, if the replay has several checkpoints. */
 const replayAt = (steps) => {
   const [replay, run] = [replays[played.drawn], data.runs.find((one) => one.name === played.drawn)];
   const several = played.handle && replay.episodes.some((episode) => (episode.iteration ?? replay.iteration) !== replay.iteration);

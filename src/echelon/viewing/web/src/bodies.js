@@ -24,7 +24,7 @@ export function isGround(geom) {
   return geom.type === "plane" && !(geom.size[0] > 0 && geom.size[1] > 0);
 }
 
-/** Markers of goals are drawn by their edges, so that nobody takes them for objects. */
+/** Markers of goals are drawn by their edges, so that they are not taken for objects. */
 function outline(geom) {
   const [r, g, b] = geom.rgba;
   const shape = geometry(geom);

@@ -36,7 +36,7 @@ export function mount(element, replay, options = {}) {
       if (index === undefined) throw new Error(`the replay has no episode of policy ${policy}`);
       player.choose(index);
     },
-    at: (iteration) => player.at(iteration), // the newest policies trained for so many iterations
+    at: (iteration) => player.at(iteration), // the newest policies trained for at most `iteration` iterations
     show: (view) => player.show(view), // one, ghost, grid or overlay
     setTheme: (name) => player.theme(name),
     poses: () => player.bodies.shown(),

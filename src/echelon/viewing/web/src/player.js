@@ -51,7 +51,7 @@ export class Player {
     return this.replay.episodes.map((_, index) => index).filter((index) => this._iteration(index) === this.moment);
   }
 
-  /** The newest policies that were trained for so many iterations at most. */
+  /** The newest policies that were trained for at most `iteration` iterations. */
   at(iteration, policy = this.replay.episodes[this.index].policy) {
     this.moment = this.moments.findLast((moment) => moment <= iteration) ?? this.moments[0];
     this.panel.moment.value = this.moment;

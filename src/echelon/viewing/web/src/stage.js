@@ -105,7 +105,7 @@ export class Stage {
     this.camera.updateProjectionMatrix();
   }
 
-  /** Columns and rows for so many pictures side by side, as square as the window allows. */
+  /** Columns and rows for a number of pictures side by side, as square as the window allows. */
   static grid(count, width, height) {
     const columns = Math.max(1, Math.min(count, Math.round(Math.sqrt((count * width) / (1.3 * height)))));
     return { columns, rows: Math.ceil(count / columns) };
