@@ -17,9 +17,8 @@ from echelon.errors import UserError
 from echelon.evaluation.during import evaluate_every
 from echelon.evaluation.evaluate import evaluate
 from echelon.runs import checkpoint
-from echelon.runs.distances import read_distances
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import read_distances, read_metrics
 from echelon.training.loop import train, train_seeds
 
 SEEDS = (2, 0, 5)
