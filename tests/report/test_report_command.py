@@ -10,25 +10,6 @@ from report.synthetic import data_of, write_run
 from echelon.cli import main
 
 
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--column", "wide"], "--column takes a width in inches from 1.5in to 20in, as in 3.25in, not 'wide'"),
-        (["--column", "0.5in"], "--column takes a width in inches"),
-        (["--watch", "0"], "--watch must be within 1 and 86400, not 0.0"),
-        (["--watch", "inf"], "--watch must be finite, not inf"),
-    ],
-)
-def test_mistakes_are_one_sentence(
-    tmp_path: Path, flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_run(tmp_path, "ppo", iterations=2)
-    assert main(["report", str(path), *flags]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
-
-
 def test_it_opens_and_watches_until_all_runs_have_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
