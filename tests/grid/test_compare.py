@@ -148,7 +148,8 @@ def test_a_trained_job_is_only_evaluated(tmp_path: Path, monkeypatch: pytest.Mon
     run_instead(monkeypatch, bodies)
     said: list[str] = []
     assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}
-    document = {"iteration": 4, "leader": 0, "scores": [{"policy": 0, "mode": "deterministic", "return_mean": 3.5}]}
+    score = {"policy": 0, "mode": "deterministic", "return_mean": 3.5, "episodes": 3, "extra": {}}
+    document = {"iteration": 4, "leader": 0, "scores": [score]}
     path = str(job.path / "evaluation.json")
     bodies["one"] = f"assert what == 'evaluate'; json.dump({document}, open({path!r}, 'w'))"
     assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}

@@ -35,7 +35,9 @@ def test_a_job_is_done_when_its_last_state_is_saved_and_evaluated(tmp_path: Path
     assert not half.done
     job = replace(make_job(tmp_path, seed=5, done=50), evaluate=True)
     returns = {"deterministic": 7.5, "sampled": 2.0}
-    scores = [{"policy": 1, "mode": mode, "return_mean": mean} for mode, mean in returns.items()]
+    scores = [
+        {"policy": 1, "mode": mode, "return_mean": mean, "extra": {}, "episodes": 3} for mode, mean in returns.items()
+    ]
     for iteration, text in ((50, "{"), (25, ""), (50, "")):
         assert job.trained
         assert not job.done

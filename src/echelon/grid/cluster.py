@@ -91,26 +91,15 @@ class RayPool:
         self._ray, self._logs, self._cpus, self._per_gpu = ray, logs, cpus, per_gpu
         self._task = ray.remote(max_retries=-1)(train_on_node)
         self._running: list[tuple[Any, Future[Outcome]]] = []
-        self._left_out: list[str] = []
-        """Ids of nodes that cannot train."""
 
     def submit(self, job: Job, node_file: Path) -> "Future[Outcome]":
         """Hand the job to Ray, which starts jobs in the order in which they come."""
         options: dict[str, Any] = {"num_cpus": self._cpus, "name": job.name}
         if job.config.device == "cuda":
             options["num_gpus"] = int(10_000 / self._per_gpu) / 10_000  # rounded down so that all of them fit
-        if self._left_out:
-            options["label_selector"] = {"ray.io/node-id": f"!in({','.join(self._left_out)})"}
         reference = self._task.options(**options).remote(job.to_json(), self._logs, node_file, __version__)
         self._running.append((reference, reference.future()))
         return self._running[-1][1]
-
-    def leave_out(self, node: str, why: str) -> None:
-        """Start no more jobs on a node; a `UserError` if none is left."""
-        self._left_out.append(node)
-        alive = [one for one in self._ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= self._cpus]
-        if {one["NodeID"] for one in alive} <= set(self._left_out):
-            raise UserError(f"no node can train: {why}")
 
     def close(self) -> None:
         """Let running jobs save their state and end."""
@@ -127,7 +116,7 @@ def train_on_node(document: str, logs: Path, node_file: Path, version: str) -> O
 
     node, host = ray.get_runtime_context().get_node_id(), socket.gethostname()
     if why := why_unfit(node_file.parent, version):
-        return Outcome(unfit=f"{host}: {why}", node=node)
+        return Outcome(unfit=f"{host} cannot train: {why}")
     job = Job.from_json(document)
     if job.done:  # before its node was lost
         return Outcome()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig, to_dict
+from echelon.errors import UserError
+from echelon.runs.evaluations import read_evaluation
 from echelon.tasks import stored_config
 
 LAST_LINE_BYTES = 1 << 16
@@ -46,12 +48,10 @@ class Job:
     def score(self) -> float:
         """The leader's evaluated return at the end of training; NaN if `evaluation.json` does not have it."""
         try:
-            found = json.loads((self.path / "evaluation.json").read_text())
-            scores = {(one["policy"], one["mode"]): one["return_mean"] for one in found["scores"]}
-            at_end = found["iteration"] >= self.config.num_iterations
-            return float(scores[found["leader"], "deterministic"]) if at_end else math.nan
-        except (OSError, ValueError, KeyError, TypeError):
+            found = read_evaluation(self.path)
+        except UserError:
             return math.nan
+        return found.of("return") if found and found.iteration >= self.config.num_iterations else math.nan
 
     def newest(self) -> dict[str, Any]:
         """The last whole line of its metrics, empty before there is one."""

@@ -43,8 +43,6 @@ class LocalPool:
         if self._stopping.wait(POLL_S):
             raise KeyboardInterrupt
 
-    def leave_out(self, node: str, why: str) -> None: ...
-
     def close(self) -> None:
         """Let running jobs save their state and end."""
         self._stopping.set()

@@ -30,8 +30,7 @@ class Outcome:
     killed: bool = False
     """Whether a signal ended it."""
     unfit: str = ""
-    """Why the node cannot train, and its id."""
-    node: str = ""
+    """Why its node cannot train any job."""
 
 
 def train_job(

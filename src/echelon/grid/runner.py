@@ -127,9 +127,7 @@ class _Runner:
             cause = getattr(error, "cause", None) or error
             outcome = Outcome(f"{type(cause).__name__}: {first_line(cause)}")
         if outcome.unfit:
-            self.pool.leave_out(outcome.node, outcome.unfit)
-            self.view.message(f"left out: {outcome.unfit}")
-            return True
+            raise UserError(outcome.unfit)
         if job.trained:  # `finished` can tell whether the evaluation failed
             self.progress.done.add(job.name)
             said = self.finished(job)

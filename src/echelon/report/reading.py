@@ -164,8 +164,10 @@ def read_run(path: Path) -> Run:
     settings = settings_of(config) | settings_of(document["config"])
     run = Run(folder.name, path, config, settings, _machine(document), columns, spread, colour=document["colour"])
     try:
-        run.evaluation = read_evaluation(folder, run.iterations)
-        if run.evaluation is None and folder.evaluation.exists():
+        found = read_evaluation(path)
+        if found and found.iteration == run.iterations:
+            run.evaluation = found
+        elif found:
             run.notes.append("evaluated, but not at its end, so not scored by that")
     except UserError as error:
         run.notes.append(str(error))

@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from echelon.errors import UserError
-from echelon.runs.folder import RunFolder
 from echelon.runs.untrusted import Unreadable, read_json
 
 
@@ -12,6 +12,8 @@ from echelon.runs.untrusted import Unreadable, read_json
 class Evaluated:
     """What `echelon evaluate` found at the end of a run: episodes counted once, all policies from the same starts."""
 
+    iteration: int
+    """Iterations that its policies were trained for."""
     leader: int
     episodes: int
     """Per policy and way of acting."""
@@ -24,19 +26,18 @@ class Evaluated:
         return found.get(metric.removesuffix("/leader"), math.nan)
 
 
-def read_evaluation(folder: RunFolder, iteration: int) -> Evaluated | None:
-    """What `evaluation.json` says of the state after `iteration`; None if it is of another. A `UserError` if it is
-    damaged."""
-    if not folder.evaluation.exists():
+def read_evaluation(run: Path) -> Evaluated | None:
+    """Read `evaluation.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
+    path = run / "evaluation.json"
+    if not path.exists():
         return None
     try:
-        found = read_json(folder.evaluation)
+        found = read_json(path)
         scores: dict[tuple[int, str], dict[str, float]] = {}
         for one in found["scores"]:
             figures = {"return": one["return_mean"], **one["extra"]}
             known = {name: float(value) for name, value in figures.items() if value is not None}
             scores[int(one["policy"]), str(one["mode"])] = known
-        evaluated = Evaluated(int(found["leader"]), int(found["scores"][0]["episodes"]), scores)
-        return evaluated if found["iteration"] == iteration else None
-    except (Unreadable, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return Evaluated(int(found["iteration"]), int(found["leader"]), int(found["scores"][0]["episodes"]), scores)
+    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError):
         raise UserError("its evaluation.json is damaged; run echelon evaluate again") from None
