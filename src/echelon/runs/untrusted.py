@@ -47,9 +47,9 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
-def read_json(path: Path, most: int = MAX_BYTES) -> Any:
+def read_json(path: Path) -> Any:
     """Read a JSON file."""
-    data = read_bytes(path, most)
+    data = read_bytes(path)
     try:
         return parse_json(data)
     except Unreadable as damage:
