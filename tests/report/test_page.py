@@ -161,6 +161,8 @@ def test_curves_change_their_axis_and_tell_their_values(page: Page) -> None:
     page.press("End")
     told = texts(page, "#curves .card:first-child .u-series")
     assert told[0].startswith("gradient steps600")
+    ticks = page.evaluate("[150, 25_000, 200_000, 1_000_000, 1_600_000].map(Report.tickText)")
+    assert [text.replace("\u202f", " ") for text in ticks] == ["150", "25 k", "200 k", "1 M", "1.6 M"]
     assert next(text for text in told if text.startswith("CPO")).endswith("(n = 3)")
     before = page.evaluate("document.querySelector('#curves canvas').toDataURL()")
     page.click("[data-value=single]")

@@ -55,14 +55,13 @@ const draw = (place, spec) => {
   }
   const font = "12px system-ui";
   const axis = { stroke: paint("--muted"), grid: { stroke: paint("--line"), width: 1 }, ticks: { show: false }, font, labelFont: font, labelSize: 18 };
-  const short = (value) => (Math.abs(value) >= 1e4 ? count(value).replace(/\.?0+(?=\s|$)/, "") : String(Number(value.toPrecision(5))));
   const ticks = (format) => (_, places) => places.map((tick) => (tick === null ? "" : format(tick)));
   const plot = new uPlot({
     width: Math.max(220, place.clientWidth), height: spec.height ?? HEIGHT, series, bands,
     cursor: { points: { size: 7 }, y: false }, legend: { markers: { width: 3 } },
     scales: { x: { time: false, range: spec.xRange }, y: { distr: spec.log ? 3 : 1 } },
-    axes: [{ ...axis, label: spec.xName, size: 28, space: 70, splits: spec.xSplits, values: ticks(spec.xTick ?? short) },
-      { ...axis, label: spec.yName, size: 54, values: ticks(short) }],
+    axes: [{ ...axis, label: spec.xName, size: 28, space: 70, splits: spec.xSplits, values: ticks(spec.xTick ?? tickText) },
+      { ...axis, label: spec.yName, size: 54, values: ticks(tickText) }],
   }, columns, place);
   place.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: -1, ArrowRight: 1, Home: -spec.x.length, End: spec.x.length }[event.key];

@@ -25,6 +25,12 @@ const count = (number) => {
   const scaled = number / unit;
   return scaled.toFixed(unit === 1 ? 0 : Math.abs(scaled) < 9.995 ? 2 : Math.abs(scaled) < 99.95 ? 1 : 0) + suffix;
 };
+/** A number beside an axis, with no more digits than it needs: 200 k, 1.6 M. */
+const tickText = (value) => {
+  if (Math.abs(value) < 1e4) return String(Number(value.toPrecision(5)));
+  const [digits, suffix = ""] = count(value).split("\u202f");
+  return `${Number(digits)}${suffix && `\u202f${suffix}`}`;
+};
 /** Three digits that matter, four from a hundred on; several numbers have the decimals of the largest. */
 const figures = (...numbers) => {
   const size = Math.max(...numbers.filter(known).map(Math.abs), 0);
@@ -106,7 +112,7 @@ const step = () => {
   else [running, window.Report.ready] = [false, true];
 };
 const listeners = [];
-window.Report = { data, choice, changed, pair, ready: false };
+window.Report = { data, choice, changed, pair, tickText, ready: false };
 
 const within = (event) => event.target.closest("section").id;
 /** Controls that set a choice: buttons of which one is pressed, a list, a box to tick. */
