@@ -67,3 +67,26 @@ def clip_rows(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor]:
 def test_proposition_2(rows: tuple[Tensor, Tensor, Tensor], clip: float) -> None:
     bound = clip_bias_bound(*rows, clip=clip)
     assert clip_bias(*rows, clip=clip).norm() <= bound * (1 + 1e-9) + 1e-12
+
+
+def test_mean_over_rows() -> None:
+    # Two clipped rows, r A = 3 along x and 2 · 1.5 = 3 along y, and two that are not: bias (3, 3)/4.
+    # Bound: √((9 + 9)/4).
+    log_ratio = torch.tensor([1.5, 1.5, 1.0, 1.1], dtype=torch.float64).log()
+    advantage = torch.tensor([2.0, 2.0, 7.0, -7.0]).double()
+    score = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]).double()
+    torch.testing.assert_close(clip_bias(log_ratio, advantage, score, CLIP), torch.full((2,), 0.75).double())
+    assert clip_bias_bound(log_ratio, advantage, score, CLIP).item() == pytest.approx((18 / 4) ** 0.5)
+
+
+def test_bound_grows_with_the_distance_of_the_policies() -> None:
+    """Actions of N(0, 1), leader N(δ, 1): ln r = δ a - δ²/2."""
+    action = torch.special.ndtri((torch.arange(4096, dtype=torch.float64) + 0.5) / 4096)[:, None]
+    advantage = torch.sin(3 * action[:, 0])
+    bounds = []
+    for delta in (0.01, 0.1, 0.3, 1.0):
+        score = gaussian_score(action, torch.full_like(action, delta), torch.zeros_like(action))
+        bounds.append(clip_bias_bound(delta * action[:, 0] - delta**2 / 2, advantage, score, CLIP).item())
+    assert bounds[0] == 0.0  # at δ = 0.01 no action of the 4096 has a ratio beyond 1.2
+    assert bounds == sorted(bounds)
+    assert bounds[1] > 0.0

@@ -50,3 +50,12 @@ def test_matrix_entry_by_entry() -> None:
 def test_nearest_policy_skips_the_policy_itself() -> None:
     matrix = torch.tensor([[0.0, 5.0, 1.0], [2.0, 0.0, 3.0], [1.0, 0.5, 0.0]])
     assert nearest_policy(matrix).tolist() == [2, 0, 1]
+
+
+def test_hand_computed_value() -> None:
+    # N(0, 1) against N(1, 2²): ln 2 + (1 + 1)/8 - 1/2 = 0.4431; the second action is the same in both and adds 0.
+    mean_p, log_std_p = torch.tensor([0.0, 3.0]).double(), torch.tensor([0.0, -1.0]).double()
+    mean_q, log_std_q = torch.tensor([1.0, 3.0]).double(), torch.tensor([math.log(2), -1.0]).double()
+    assert gaussian_kl(mean_p, log_std_p, mean_q, log_std_q).item() == pytest.approx(math.log(2) - 0.25)
+    # The other way round: -ln 2 + (4 + 1)/2 - 1/2 = 1.3069.
+    assert gaussian_kl(mean_q, log_std_q, mean_p, log_std_p).item() == pytest.approx(2 - math.log(2))

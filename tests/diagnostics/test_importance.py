@@ -83,3 +83,35 @@ def test_proposition_1_with_its_row_counts(pair: tuple[Tensor, Tensor], leader_r
     share = len(log_w) / (len(log_w) + leader_rows)
     torch.testing.assert_close(rate, 1 / (1 + share * variance))
     assert rate <= 1 / (1 + share * deviation.square()) + 1e-9
+
+
+def test_the_proof_needs_its_row_counts() -> None:
+    # Two leader rows with w = 1 and two follower rows with w = 3/2, 1/2: Var = 1/4.
+    # With the counts 4² / (2·1 + 2·(1/4 + 1)) = 32/9 effective rows of 4; without them, as in the paper's proof,
+    # 4² / (0 + 1/4 + 2) = 64/9, more rows than there are.
+    log_w = torch.tensor([1.0, 1.0, 1.5, 0.5], dtype=torch.float64).log()
+    assert 4 * ess_rate(log_w).item() == pytest.approx(32 / 9)
+
+
+PUBLISHED = [(0.297, 0.871), (0.222, 0.923), (0.403, 0.763), (0.276, 0.888)]
+"""Deviation and ESS rate of CPO in the paper's table: ShadowHand at λ_f 0.2, 0.1, 0.5, Reorientation at 0.2."""
+
+
+@pytest.mark.parametrize(("deviation", "rate"), PUBLISHED)
+def test_published_pairs_lie_on_the_gaussian_curve(deviation: float, rate: float) -> None:
+    d = 4 * torch.special.erfinv(torch.tensor(deviation / 2, dtype=torch.float64)).square().item()
+    delta = math.sqrt(2 * d)
+    log_w = delta * normal_quantiles(1 << 18) - d
+    assert is_deviation(log_w).item() == pytest.approx(deviation, abs=1e-4)
+    assert ess_rate(log_w).item() == pytest.approx(rate, abs=0.01)
+
+
+@settings(deadline=None)
+@given(mean=st.floats(-2, 2), log_std=st.floats(-1, 1))
+def test_proposition_3_gaussian(mean: float, log_std: float) -> None:
+    """The same for N(0, 1) against N(mean, σ²), by quadrature."""
+    x = normal_quantiles(1 << 12)
+    log_w = log_normal(x, mean, math.exp(log_std)) - log_normal(x, 0.0, 1.0)
+    zero = torch.zeros(1, dtype=torch.float64)
+    kl = gaussian_kl(zero, zero, zero + mean, zero + log_std)
+    assert is_deviation(log_w) <= torch.sqrt(2 * kl) + 1e-3

@@ -158,3 +158,30 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
             expected = torch.distributions.kl_divergence(normals[i], normals[k]).sum(-1).mean()
             assert found.kl[i, k].item() == pytest.approx(expected.item(), rel=1e-4, abs=1e-6)
     assert found.metrics() == {}
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+@pytest.mark.parametrize(("reward", "bias"), [(3.0, 12 * math.sqrt(2)), (-3.0, 0.0)])
+def test_clip_bias_by_hand(lstm: int, reward: float, bias: float) -> None:
+    """Two actions, both 0, as are all means and values. The leader has σ = 1 and followers σ = 2, so every row of
+    theirs has w = 2 · 2 = 4 and A = reward. ∇log π is 0 for the means and 0² - 1 = -1 for each log σ. Where A = 3 the
+    clip removes 4 · 3 · (0, 0, -1, -1), of norm 12 √2; where A = -3 the unclipped branch is the smaller, and nothing is
+    removed. The bound is √((|1 - 4| + 1)² · 3² · 2) = 12 √2 for both."""
+    parts = collected(3, lstm)
+    model, rollout = parts.trainer.model, parts.rollout
+    with torch.no_grad():
+        for head in (model.mean_head, model.value_head):
+            head.weight.zero_()
+            head.bias.zero_()
+        model.value_norm.get_buffer("mean").zero_()
+        assert model.log_sigma is not None
+        model.log_sigma.fill_(math.log(2))
+        model.log_sigma[:, 0] = 0.0
+    rollout.action.zero_()
+    rollout.log_prob.fill_(-math.log(2 * math.pi) - 2 * math.log(2))
+    rollout.reward.fill_(reward)
+    rollout.final_value.zero_()
+    found = measure(model, rollout, parts.trainer.layout, 20, parts.trainer.config.update).metrics()
+    assert found["clip_bias"].item() == pytest.approx(bias, rel=1e-5)
+    assert found["clip_bias_bound"].item() == pytest.approx(12 * math.sqrt(2), rel=1e-5)
+    assert found["is_deviation"].item() == pytest.approx(3.0, rel=1e-5)

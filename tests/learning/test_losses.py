@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from echelon.learning.losses import pull_weight, surrogate
+from echelon.learning.losses import bounds_loss, pull_weight, surrogate, value_loss
 from echelon.models import gaussian
 
 F64 = torch.float64
@@ -54,3 +54,76 @@ def test_noise_on_borrowed_rows_draws_the_leaders_sigma_to_a_wider_followers(cen
     loss = sum(0.5 * surrogate(log_ratio, torch.tensor(sign), 0.2, middle) for sign in (1.0, -1.0))
     (gradient,) = torch.autograd.grad((follower.log_prob(action).exp() * loss).sum() * width, log_std)
     assert -gradient.item() == pytest.approx(expected, abs=1e-4)
+
+
+def slope(loss, x: float, **kwargs) -> tuple[float, float]:
+    """Value and derivative of a loss of one number."""
+    leaf = torch.tensor([x], dtype=F64, requires_grad=True)
+    result = loss(leaf, **kwargs)
+    result.sum().backward()
+    assert leaf.grad is not None
+    return result.item(), leaf.grad.item()
+
+
+@pytest.mark.parametrize(
+    ("centre", "ratio", "advantage", "loss", "gradient"),
+    [
+        # -Âρ and, since dρ/d log ρ = ρ, the same number as gradient, where the row is not clipped.
+        (1.0, 1.0, 2.0, -2.0, -2.0),
+        (1.0, 1.1, 2.0, -2.2, -2.2),
+        (1.0, 0.9, -2.0, 1.8, 1.8),
+        # Clipped: the loss stays at 1.2·Â or 0.8·Â and there is no gradient.
+        (1.0, 1.5, 2.0, -2.4, 0.0),
+        (1.0, 0.5, -2.0, 1.6, 0.0),
+        # Outside, but the unclipped branch is the worse one, and pulls back.
+        (1.0, 0.5, 2.0, -1.0, -1.0),
+        (1.0, 1.5, -2.0, 3.0, 3.0),
+        (1.0, 3.0, 0.0, 0.0, 0.0),
+        # Interval [1.6, 2.4] around 2. A ratio of 1, in the middle of the usual interval, lies outside this one.
+        (2.0, 2.0, 1.0, -2.0, -2.0),
+        (2.0, 2.3, 1.0, -2.3, -2.3),
+        (2.0, 2.5, 1.0, -2.4, 0.0),
+        (2.0, 1.5, 1.0, -1.5, -1.5),
+        (2.0, 1.5, -1.0, 1.6, 0.0),
+        (2.0, 1.0, -1.0, 1.6, 0.0),
+        (2.0, 2.5, -1.0, 2.5, 2.5),
+    ],
+)
+def test_surrogate(centre: float, ratio: float, advantage: float, loss: float, gradient: float) -> None:
+    """Around 1 also where nothing is said about the centre."""
+    advantages, centres = (torch.tensor([x], dtype=F64) for x in (advantage, centre))
+    for more in ({"centre": centres}, {}) if centre == 1.0 else ({"centre": centres},):
+        found = slope(surrogate, math.log(ratio), advantage=advantages, clip=0.2, **more)
+        assert found == (pytest.approx(loss), pytest.approx(gradient))
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "loss", "gradient"),
+    [
+        # Within ±0.2 of the old value: (V - G)² and 2(V - G).
+        (1.1, 1.0, 3.0, 3.61, -3.8),
+        # Moved by 0.5 towards the target: the clipped value 1.2 has the larger error, and no gradient.
+        (1.5, 1.0, 3.0, 3.24, 0.0),
+        # Moved away from the target: the value itself has the larger error.
+        (0.5, 1.0, 3.0, 6.25, -5.0),
+        # Beyond the target: the clipped error 0.8 beats the own error 0.1, so nothing pulls further.
+        (1.9, 1.0, 2.0, 0.64, 0.0),
+        # Far beyond it: the own error 1.5 is the larger again.
+        (3.5, 1.0, 2.0, 2.25, 3.0),
+    ],
+)
+def test_value_loss(value: float, old: float, target: float, loss: float, gradient: float) -> None:
+    found = slope(
+        value_loss, value, old_value=torch.tensor([old], dtype=F64), returns=torch.tensor([target], dtype=F64), clip=0.2
+    )
+    assert found == (pytest.approx(loss), pytest.approx(gradient))
+
+
+def test_bounds_loss() -> None:
+    # Beyond ±1.1 by 0.4 and 0.9: 0.16 + 0.81, with slopes 2·0.4 and -2·0.9; within there is neither.
+    mean = torch.tensor([[1.5, -2.0, 1.0, -1.1], [1.1, 0.0, -1.0, 1.05]], dtype=F64, requires_grad=True)
+    loss = bounds_loss(mean)
+    assert loss.tolist() == pytest.approx([0.97, 0.0])
+    loss.sum().backward()
+    assert mean.grad is not None
+    assert mean.grad.flatten().tolist() == pytest.approx([0.8, -1.8, 0, 0, 0, 0, 0, 0])

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from echelon.diagnostics.divergence import gaussian_kl
 from echelon.learning.rate import adapt, scheduling_kl
 
 
@@ -39,3 +40,14 @@ def test_scheduling_kl_by_hand_and_its_direction() -> None:
     assert scheduling_kl(*ref, *new).item() == pytest.approx(2 - math.log(2), abs=5e-5)
     # With them, to the last digit: ln(2 + 1e-5) + 2/(2(4 + 1e-5)) - ½.
     assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2 + 1e-5) + 1 / 4.00001 - 0.5, abs=1e-15)
+
+
+@pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
+def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
+    # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions.
+    # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
+    log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
+    mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = scheduling_kl(mean, log_std, mean, log_std).item()
+    assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
+    assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0

@@ -99,3 +99,13 @@ def test_networks_have_statistics_of_their_own() -> None:
     for change in ("forward", "denormalise"):
         expected = torch.cat([getattr(first, change)(data[:, :5]), getattr(second, change)(data[:, 5:])], dim=1)
         torch.testing.assert_close(getattr(both, change)(data), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_one_merge_by_hand() -> None:
+    # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
+    # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.
+    normaliser = Normaliser(1)
+    normaliser.merge(torch.tensor([[1.0], [3.0]]))
+    assert normaliser.count.item() == 3
+    assert normaliser.mean.item() == pytest.approx(4 / 3, rel=1e-15)
+    assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)

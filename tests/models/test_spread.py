@@ -304,3 +304,12 @@ def test_what_is_compiled_whole_takes_the_kernels(
             torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=1e-5)
     assert launches == ["_forward", "_backward"] * 2
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_by_hand() -> None:
+    """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies."""
+    how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
+    x, cond = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]])
+    found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
+    # own: 1 + 2, -1 - 3; the leader on the follower's: -1 + 2; the follower on the leader's: 1 - 3
+    assert found.flatten().tolist() == [3.0, -4.0, 1.0, -2.0]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from echelon.models.linear import Linear
 from echelon.models.trunk import Trunk
@@ -93,3 +93,43 @@ def test_lstm_initialisation() -> None:
     assert uniform_within(layer.weight, 1 / math.sqrt(64))
     assert not layer.bias.any()
     assert trunk.state_dim == 128
+
+
+@pytest.mark.parametrize("phi_dim", [0, 2])
+def test_split_first_layer_equals_one_linear_on_the_concatenation(phi_dim: int) -> None:
+    trunk = build(phi_dim=phi_dim)
+    trunk.observe.bias.data.copy_(normal(7, seed=4))
+    obs, phi, ids = normal(2, 5, 3), normal(3, phi_dim, seed=2), torch.tensor([0, 2, 1, 1, 0])
+    whole = nn.Linear(3 + phi_dim, 7, dtype=torch.float64)
+    weights = [layer.weight[0] for layer in (trunk.observe, trunk.condition) if layer is not None]
+    whole.weight.data.copy_(torch.cat(weights, dim=1))
+    whole.bias.data.copy_(trunk.observe.bias[0])
+    expected = whole(torch.cat((obs, phi[ids].expand(2, -1, -1)), dim=-1))
+    for layer in trunk.layers:
+        expected = layer(nn.functional.elu(expected))
+    empty, start = torch.zeros(5, 0, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.bool)
+    found, state = trunk(trunk.project(obs), phi[None] if phi_dim else None, ids, empty, start)
+    torch.testing.assert_close(found, nn.functional.elu(expected), **TIGHT)
+    assert state.shape == (5, 0)
+
+
+def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
+    trunk = build(lstm=6)
+    theirs = nn.LSTM(5, 6, dtype=torch.float64)
+    assert trunk.condition is not None
+    theirs.weight_ih_l0.data.copy_(torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1))
+    theirs.bias_ih_l0.data.copy_(trunk.observe.bias[0])
+    theirs.weight_hh_l0.data.copy_(trunk.recur.weight[0])
+    theirs.bias_hh_l0.data.copy_(trunk.recur.bias[0])
+    obs, phi, ids = normal(8, 4, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0])
+    hidden, cell = normal(4, 6, seed=3), normal(4, 6, seed=4)
+    outputs, (last_hidden, last_cell) = theirs(
+        torch.cat((obs, phi[ids].expand(8, -1, -1)), dim=-1), (hidden[None], cell[None])
+    )
+    expected = nn.functional.layer_norm(outputs, (6,), trunk.norm.weight[0], trunk.norm.bias[0])
+    for layer in trunk.layers:
+        expected = nn.functional.elu(layer(expected))
+    start = torch.zeros(8, 4, dtype=torch.bool)
+    found, state = trunk(trunk.project(obs), phi[None], ids, torch.cat((hidden, cell), dim=1), start)
+    torch.testing.assert_close(found, expected, **TIGHT)
+    torch.testing.assert_close(state, torch.cat((last_hidden[0], last_cell[0]), dim=1), **TIGHT)
