@@ -223,6 +223,9 @@ def test_what_cannot_be_made_is_refused() -> None:
     for task, settings, sentence in REFUSED:
         with pytest.raises(UserError, match=sentence):
             echelon.make(task, device="cpu", **settings)
+        if "num_envs" not in settings:  # and where a task is made from settings directly
+            with pytest.raises(UserError, match=sentence):
+                tasks.make(task, dataclasses.replace(tasks.info(task).preset.env, **settings), NUM_ENVS, CPU, 0)
     cartpole = tasks.info("CartpoleSwingup").preset.env
     with pytest.raises(UserError, match="HopperConfig"):
         tasks.make("Hopper", cartpole, NUM_ENVS, CPU, 0)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from echelon.config import ForeignSettings, ForeignTrainConfig, TrainConfig, from_dict, to_dict
+from echelon.config import ForeignSettings, ForeignTrainConfig, TaskConfig, TrainConfig, from_dict, to_dict
 from echelon.config.ranges import ANY, ranges_of, require
 from echelon.config.spelling import spelling
 from echelon.errors import UserError, require_package
@@ -31,18 +31,22 @@ def validate(config: TrainConfig) -> None:
         require_package("wandb", "--wandb", "wandb")
 
 
-def check_ranges(config: Any) -> None:
-    """Raise a `UserError` for the first number of a dataclass that is out of the range in its annotation."""
-    ranges = ranges_of(config)
-    for name, value in settings_of(config).items():
+def check_ranges(config: Any, group: str = "") -> None:
+    """Raise a `UserError` for the first number of a dataclass that is out of the range in its annotation.
+
+    `group` is how users spell it: settings of a task are in `env.`
+    """
+    ranges = ranges_of(config, group)
+    for name, value in settings_of(config, group).items():
         numbers = value if isinstance(value, tuple) else (value,)
         if name in ranges and not numbers:
             raise UserError(f"{spelling(name)} needs at least one value")
         for number in numbers:
             if isinstance(number, int | float):
                 require(name, number, ranges.get(name, ANY))
-    if isinstance(config, TrainConfig):
-        config.env.check()
+    task = config.env if isinstance(config, TrainConfig) else config
+    if isinstance(task, TaskConfig):
+        task.check()
 
 
 def require_device(device: str) -> None:

@@ -55,6 +55,8 @@ def read_matrices(folder: RunFolder) -> tuple[list[dict[str, Any]], int]:
     lines, sound, policies = read_distances(folder), [], folder.config.num_policies
     for line in lines:
         try:
+            if any(isinstance(number, str) for row in line["kl"] for number in row):  # which NumPy would read
+                continue
             matrix, steps = np.array(line["kl"], np.float64), line["env_steps"]
         except (KeyError, TypeError, ValueError, OverflowError):  # text, rows of other lengths, hundreds of digits
             continue
