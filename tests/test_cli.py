@@ -14,7 +14,7 @@ import pytest
 import echelon.evaluation.evaluate
 import echelon.tasks
 from echelon import cli
-from echelon.algorithms.settings import BUILT_IN, Preset, converted
+from echelon.algorithms import BUILT_IN, Preset, converted
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import TaskConfig, TrainConfig, UpdateConfig
 from echelon.config.spelling import setting

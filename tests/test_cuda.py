@@ -9,10 +9,9 @@ from gpu import MARKS
 from tiny import build, unfused
 
 import echelon.training.trainer as trainer_module
+from echelon.algorithms import AdversaryConfig, PbtConfig
 from echelon.algorithms.algorithm import Takeover
-from echelon.algorithms.cpo_settings import AdversaryConfig
 from echelon.algorithms.pbt import Population
-from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout

@@ -88,7 +88,7 @@ def bare(num_envs: int, device: str, seed: int) -> Any:
 
 def ours(algo: str, num_envs: int, device: str, seed: int, limit: Limit) -> list[dict[str, float]]:
     from echelon import NullView, Stop, preset, train
-    from echelon.algorithms.cpo_settings import AdversaryConfig
+    from echelon.algorithms import AdversaryConfig
     from echelon.config import ModelConfig
     from echelon.envs.torch_env import TorchEnv
 

@@ -13,10 +13,10 @@ from command import read_lines
 from evidence import first_to_meet
 from running import Row, Study
 
-from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.algorithms import PbtConfig
 from echelon.algorithms.variants import VARIANTS, with_settings
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
-from echelon.diagnostics.divergence import nearest_policy
+from echelon.diagnostics.propositions import nearest_policy
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_distances, read_metrics
 from echelon.tasks import preset

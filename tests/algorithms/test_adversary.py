@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from echelon.algorithms import AdversaryConfig, CpoTrainConfig
 from echelon.algorithms.adversary import Adversary
-from echelon.algorithms.cpo_settings import AdversaryConfig, CpoTrainConfig
 from echelon.config import ModelConfig, UpdateConfig
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear
@@ -101,12 +101,12 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     for t, env in ((0, 0), (3, 9), (3, 10), (7, 33), (15, 59)):
         row = np.concatenate((obs[t, env], rollout.action[t, env].numpy()))
         logits = row
-        for layer in adversary.network:
-            if isinstance(layer, Linear):
-                weight, bias = (x.detach()[0].double().numpy() for x in (layer.weight, layer.bias))
-                logits = weight @ logits + bias
-            else:
+        for number, layer in enumerate(adversary.network):
+            assert isinstance(layer, Linear)
+            if number:
                 logits = np.where(logits > 0, logits, np.exp(np.minimum(logits, 0)) - 1)
+            weight, bias = (x.detach()[0].double().numpy() for x in (layer.weight, layer.bias))
+            logits = weight @ logits + bias
         expected = 0.0 if ids[env] == 0 else 0.7 * (logits[ids[env]] - np.log(np.exp(logits).sum()))
         assert reward[t, env].item() == pytest.approx(expected, abs=1e-5)
     assert reward[:, :10].eq(0).all()
@@ -120,7 +120,7 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> No
     before = {name: x.clone() for name, x in adversary.network.state_dict().items()}
     adversary.reward(inputs)
     torch.testing.assert_close(dict(adversary.network.state_dict()), before, rtol=0, atol=0)
-    assert set(before) == {f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")}  # in checkpoints
+    assert set(before) == {f"{layer}.{kind}" for layer in (0, 1, 2) for kind in ("weight", "bias")}  # in checkpoints
     one_pass(adversary, model, rollout)
     torch.manual_seed(7)
     other = Adversary(OBS, ACTIONS, adversary.layout, CONFIG)

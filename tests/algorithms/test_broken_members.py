@@ -9,8 +9,8 @@ from algorithms.test_population import ENVS, LIVELY, STEPS, STILL, population, r
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
+from echelon.algorithms import PbtConfig
 from echelon.algorithms.evolution import BROKEN, Evolution
-from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.runs.json_lines import read_lines

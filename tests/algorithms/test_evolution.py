@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from echelon.algorithms import PbtConfig
 from echelon.algorithms.evolution import (
     BROKEN,
     Evolution,
@@ -16,7 +17,6 @@ from echelon.algorithms.evolution import (
     ranked,
     worth_copying,
 )
-from echelon.algorithms.pbt_settings import PbtConfig
 
 NAN = math.nan
 CONFIG = PbtConfig()

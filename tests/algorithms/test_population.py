@@ -12,9 +12,9 @@ from rollout.stub_env import DriftEnv
 from torch import Tensor
 from training.test_trainer import assert_same, check_resume
 
+from echelon.algorithms import PbtConfig
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
-from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import Preset
 from echelon.algorithms.variants import VARIANTS, apply_variants
 from echelon.commands.train import configure
 from echelon.config.checks import settings_of, validate

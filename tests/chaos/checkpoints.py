@@ -13,7 +13,7 @@ from typing import Any
 from chaos.attack import Child, Outcome, run_config, whole_run
 from safetensors.torch import load, save
 
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN
 from echelon.evaluation.evaluate import evaluate
 from echelon.runs.checkpoint import STATE, TENSORS, _digest
 from echelon.runs.folder import RunFolder

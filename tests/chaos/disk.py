@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.attack import Child, Outcome, check_resumes, run_config, train_disturbed, whole_run
 
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN
 from echelon.envs.contract import Step
 from echelon.training.loop import train
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.attack import Child, Outcome, check_resumes, run_config, train_disturbed
 
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN
 from echelon.envs.contract import Step
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.attack import LIVES, Child, Outcome, differences, run_config, whole_run
 
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 

@@ -7,7 +7,7 @@ import torch
 from gpu import needs_gpu
 from tiny import build, unfused
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms import AdversaryConfig
 from echelon.device.capture import Captured
 
 

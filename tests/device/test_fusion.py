@@ -8,7 +8,7 @@ import torch
 from gpu import MARKS
 from tiny import build, unfused
 
-from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import TrainConfig
 from echelon.device import compile_progress as compiling
 from echelon.device import fusion

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Normal
 
-from echelon.diagnostics.clip_bias import clip_bias, clip_bias_bound, gaussian_score
+from echelon.diagnostics.propositions import clip_bias, clip_bias_bound, gaussian_score
 
 CLIP = 0.2
 

@@ -4,9 +4,15 @@ import torch
 from gpu import needs_gpu
 from torch import Tensor
 
-from echelon.diagnostics.clip_bias import clip_bias, clip_bias_bound, gaussian_score
-from echelon.diagnostics.divergence import kl_matrix, nearest_policy
-from echelon.diagnostics.importance import ess_rate, is_deviation
+from echelon.diagnostics.propositions import (
+    clip_bias,
+    clip_bias_bound,
+    ess_rate,
+    gaussian_score,
+    is_deviation,
+    kl_matrix,
+    nearest_policy,
+)
 
 
 def measure(device: torch.device) -> list[Tensor]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Independent, Normal, kl_divergence
 
-from echelon.diagnostics.divergence import gaussian_kl, kl_matrix, nearest_policy
+from echelon.diagnostics.propositions import gaussian_kl, kl_matrix, nearest_policy
 
 
 @pytest.mark.parametrize("std", [1e-3, 0.1, 1.0])

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from echelon.diagnostics.divergence import gaussian_kl
-from echelon.diagnostics.importance import ess_rate, is_deviation
+from echelon.diagnostics.propositions import ess_rate, gaussian_kl, is_deviation
 
 
 def normal_quantiles(n: int) -> Tensor:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import Preset
 from echelon.algorithms.variants import VARIANTS
 from echelon.config.checks import settings_of
 

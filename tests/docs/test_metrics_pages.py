@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tiny import tiny
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
-from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.algorithms import AdversaryConfig, PbtConfig
 from echelon.config import DiagnosticsConfig
 from echelon.runs.metrics import read_metrics
 from echelon.training.loop import train

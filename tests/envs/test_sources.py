@@ -11,7 +11,7 @@ from envs import least
 from envs.own_task import Pole, PoleConfig
 
 from echelon import cli
-from echelon.algorithms.settings import Preset, converted
+from echelon.algorithms import Preset, converted
 from echelon.config import ForeignSettings, ModelConfig, TrainConfig, UpdateConfig
 from echelon.envs import sources
 from echelon.errors import UserError

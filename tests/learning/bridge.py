@@ -9,9 +9,8 @@ from learning.listing import listing
 from oracle import Evaluation, Problem, Sequence
 from torch import Tensor
 
-from echelon.algorithms import find
+from echelon.algorithms import CpoTrainConfig, PullConfig, find
 from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.cpo_settings import CpoTrainConfig, PullConfig
 from echelon.config import EnsembleConfig, ModelConfig, UpdateConfig
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings

@@ -6,11 +6,9 @@ import torch
 from rollout.stub_env import DriftEnv
 from torch import Tensor
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import AdversaryConfig, Preset
 from echelon.config import DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
-from echelon.learning.batch import Batch
-from echelon.learning.data import Data
+from echelon.learning.batch import Batch, Data
 from echelon.learning.targets import Targets, compute_targets, merge_values
 from echelon.learning.update import Update
 from echelon.rollout.buffer import Rollout

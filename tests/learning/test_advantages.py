@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from echelon.learning.advantages import gae, off_policy_gae, one_step, v_trace
-from echelon.rollout.trajectory import Trajectory
+from echelon.learning.targets import gae, off_policy_gae, one_step, v_trace
+from echelon.rollout.buffer import Trajectory
 
 REWARD, VALUE = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 2.0, 8.0]
 FINAL = 6.0

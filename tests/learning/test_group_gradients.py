@@ -8,7 +8,7 @@ from learning.iteration import Parts, small_config, small_trainer, take_apart
 from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
 from torch import Tensor
 
-from echelon.algorithms.cpo_settings import PullConfig
+from echelon.algorithms import PullConfig
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-13}
 TOUCHED = 1e-8

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from echelon.diagnostics.divergence import gaussian_kl
-from echelon.learning.rate import adapt, scheduling_kl
+from echelon.diagnostics.propositions import gaussian_kl
+from echelon.learning.optimizer import adapt, scheduling_kl
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

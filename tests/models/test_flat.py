@@ -3,9 +3,8 @@
 import pytest
 
 from echelon.config import ModelConfig
-from echelon.learning.optimizer import Adam
+from echelon.learning.optimizer import Adam, aligned_slices
 from echelon.models.actor_critic import ActorCritic
-from echelon.models.flat import aligned_slices
 
 
 def test_slices_by_hand() -> None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from echelon.models.lookup import lookup
+from echelon.models.linear import lookup
 
 
 def test_forward_and_backward_equal_plain_indexing() -> None:

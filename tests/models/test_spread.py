@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from echelon.device.capture import Captured
-from echelon.models import spread as module
+from echelon.models import trunk as module
 from echelon.models.sharing import DRAWN, Blocks, Sharing
-from echelon.models.spread import spread
+from echelon.models.trunk import spread
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NO_TRITON = importlib.util.find_spec("triton") is None

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from echelon.diagnostics.importance import ess_rate
+from echelon.diagnostics.propositions import ess_rate
 from echelon.learning import targets
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic

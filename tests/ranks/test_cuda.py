@@ -10,7 +10,7 @@ import torch.distributed as dist
 from gpu import MARKS
 from tiny import build, unfused
 
-from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import EnsembleConfig, TrainConfig
 from echelon.ranks import ALONE, Ranks, together
 from echelon.ranks.together import Together

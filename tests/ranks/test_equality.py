@@ -9,8 +9,7 @@ import pytest
 from learning.iteration import small_config
 from ranks.world import Trained, World, train_alone, train_together
 
-from echelon.algorithms.cpo_settings import PullConfig
-from echelon.algorithms.pbt_settings import PbtConfig
+from echelon.algorithms import PbtConfig, PullConfig
 from echelon.config import DiagnosticsConfig, EnsembleConfig, TrainConfig
 
 TOLERANCE = 1e-12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from report.synthetic import write_evaluation, write_run
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms import AdversaryConfig
 from echelon.report.contents import Contents
 from echelon.report.write import read_contents, write_report
 from echelon.runs.replays import Camera, Episode, Geom, Replay, replay_path, write_replay

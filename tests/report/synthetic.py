@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from echelon.algorithms.cpo_settings import CpoTrainConfig
-from echelon.algorithms.settings import BUILT_IN, Preset, converted
+from echelon.algorithms import BUILT_IN, CpoTrainConfig, Preset, converted
 from echelon.config import TrainConfig, to_dict
 
 GRADIENT_STEPS = {"cpo": 10}

@@ -6,7 +6,7 @@ from typing import Any
 
 from report.synthetic import write_run
 
-from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import UpdateConfig
 from echelon.report.methods import find_sweeps, group_runs
 from echelon.report.reading import Run, read_run

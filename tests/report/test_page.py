@@ -11,7 +11,7 @@ from browser import Browser, Page, browser
 from report.conftest import ODD, Written
 from report.synthetic import write_evaluation, write_run
 
-from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.console.wording import pair
 from echelon.report.comparison import headline, improvements, score_table
 from echelon.report.write import read_contents, write_page

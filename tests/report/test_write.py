@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from report.conftest import ODD, Written
 from report.synthetic import data_of, write_run
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms import AdversaryConfig
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.report import figures

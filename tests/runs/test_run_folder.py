@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import echelon.tasks
-from echelon.algorithms.cpo_settings import CpoTrainConfig
+from echelon.algorithms import CpoTrainConfig
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig, to_dict
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder

@@ -8,8 +8,7 @@ import pytest
 import torch
 from tiny import tiny
 
-from echelon.algorithms.cpo_settings import CpoTrainConfig
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN, CpoTrainConfig
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError

@@ -12,8 +12,7 @@ from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 
 from echelon import algorithms
-from echelon.algorithms import cpo, sapg
-from echelon.algorithms.cpo_settings import PullConfig
+from echelon.algorithms import PullConfig, cpo, sapg
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder

@@ -6,21 +6,19 @@ Section 5.2 of the CPO paper, with the labels it describes: `policy_id` travels 
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from echelon.algorithms.cpo_settings import CpoTrainConfig
+from echelon.algorithms import CpoTrainConfig
+from echelon.device.capture import Source, draw
 from echelon.device.fusion import fused
-from echelon.device.randomness import Source, draw
-from echelon.envs.contract import Env, State
-from echelon.errors import UserError
+from echelon.envs.contract import State
 from echelon.learning.optimizer import Adam
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear, stack
-from echelon.models.spread import dense
+from echelon.models.trunk import dense
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER, Layout
 
@@ -32,7 +30,10 @@ class Adversary:
         self.layout, self.coef = layout, config.adversary.coef
         self.minibatches = max(1, math.floor(config.update.horizon / config.update.minibatch_envs))
         widths = (obs_dim + action_dim, *config.adversary.hidden, layout.each)
-        self.network, *others = (_perceptron(widths) for _ in range(layout.networks))
+        self.network, *others = (
+            nn.ModuleList(Linear(narrow, wide) for narrow, wide in itertools.pairwise(widths))
+            for _ in range(layout.networks)
+        )
         stack(self.network, others)
         self.network.to(layout.device)
         self.optimizer = Adam(self.network.parameters(), config.update.learning_rate, ranks=layout.ranks)
@@ -110,24 +111,3 @@ class Adversary:
     def load_state_dict(self, state: Any) -> None:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-def _perceptron(widths: Sequence[int]) -> nn.Sequential:
-    """ELU layers and a linear one."""
-    layers: list[nn.Module] = []
-    for narrow, wide in itertools.pairwise(widths):
-        layers += [Linear(narrow, wide), nn.ELU()]
-    return nn.Sequential(*layers[:-1])
-
-
-def make_adversary(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary | None:
-    """Build the adversary of an ensemble; None if its coefficient is 0."""
-    if not config.adversary.coef or layout.each == 1:
-        return None
-    width = env.obs_spec.get("policy")
-    if not isinstance(width, int):
-        raise UserError(
-            "the adversary needs the observation group policy, and this environment has images only; "
-            "--adversary.coef 0 leaves it out"
-        )
-    return Adversary(width, env.action_dim, layout, config)

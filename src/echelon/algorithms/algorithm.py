@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.device.randomness import Source
+from echelon.device.capture import Source
 from echelon.envs.contract import Env, State
 from echelon.learning.batch import Batch
 from echelon.learning.objective import ActorLoss
@@ -28,7 +28,7 @@ class ExtraReward(Protocol):
 
     def __call__(self, rollout: Rollout, model: ActorCritic, generator: Source) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward `[T, N]` and metrics, 0-d or `[G]`, at the parameters that collected the rollout. Recorded as a
-        graph. Draw random numbers with `echelon.device.randomness.draw`."""
+        graph. Draw random numbers with `echelon.device.capture.draw`."""
         ...
 
     def state_dict(self) -> State: ...

@@ -7,15 +7,18 @@ whole objective, `L_CPO`, is SAPG's plus β times that term for each follower.
 
 from torch import Tensor
 
-from echelon.algorithms.adversary import make_adversary
+from echelon.algorithms import CpoTrainConfig
+from echelon.algorithms.adversary import Adversary
 from echelon.algorithms.algorithm import Algorithm
-from echelon.algorithms.cpo_settings import CpoTrainConfig
 from echelon.algorithms.ppo import own_term
 from echelon.algorithms.sapg import BORROWS, borrow_term, borrows
+from echelon.envs.contract import Env
+from echelon.errors import UserError
 from echelon.learning.batch import Batch, total
 from echelon.learning.losses import pull_weight, surrogate
 from echelon.learning.objective import ActorLoss
 from echelon.learning.plans import Group, followers_from_leader
+from echelon.rollout.layout import Layout
 
 PULL = Group("follower_pull", followers_from_leader, trains_critic=False)
 
@@ -65,12 +68,25 @@ def coupled_own_term(batch: Batch, config: CpoTrainConfig) -> Tensor:
     return config.ensemble.own_weight * total(loss)
 
 
+def extra_reward(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary | None:
+    """The adversarial reward of an ensemble; None if its coefficient is 0."""
+    if not config.adversary.coef or layout.each == 1:
+        return None
+    width = env.obs_spec.get("policy")
+    if not isinstance(width, int):
+        raise UserError(
+            "the adversary needs the observation group policy, and this environment has images only; "
+            "--adversary.coef 0 leaves it out"
+        )
+    return Adversary(width, env.action_dim, layout, config)
+
+
 CPO = Algorithm(
     "cpo",
     actor_loss,
     settings=CpoTrainConfig,
     groups=lambda config: (borrows(config), PULL),
     reads_leader=lambda config: config.pull.reverse_temperature != 0,
-    extra_reward=make_adversary,
+    extra_reward=extra_reward,
     colour=0,
 )

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from echelon.algorithms import PbtConfig
 from echelon.algorithms.algorithm import Takeover
-from echelon.algorithms.pbt_settings import PbtConfig
 from echelon.envs.contract import State
-from echelon.learning.rate import HIGHEST, LOWEST
+from echelon.learning.optimizer import HIGHEST, LOWEST
 
 LOWEST_DISCARDED = 0.2
 """Share of the lowest objectives that the population's deviation leaves out: collapsed members would inflate it."""

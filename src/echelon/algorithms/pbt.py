@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from echelon.algorithms import Mutable, PbtTrainConfig
 from echelon.algorithms.algorithm import Algorithm, Parts, Takeover
 from echelon.algorithms.evolution import BROKEN, Evolution, ranked
-from echelon.algorithms.pbt_settings import Mutable, PbtTrainConfig
 from echelon.algorithms.ppo import actor_loss
 from echelon.envs.contract import State
 from echelon.errors import UserError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from echelon import algorithms
-from echelon.algorithms.pbt_settings import POLICIES, short_run_pbt
+from echelon.algorithms import POLICIES, short_run_pbt
 from echelon.config import TrainConfig, with_settings
 from echelon.errors import UserError, nearest
 

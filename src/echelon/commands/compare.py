@@ -91,7 +91,7 @@ class Compare(Command):
 
     def configs(self) -> "Iterator[TrainConfig]":
         """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
-        from echelon.algorithms.settings import BUILT_IN
+        from echelon.algorithms import BUILT_IN
         from echelon.commands.train import configure
 
         algos = self.algos or (() if self.variants else tuple(BUILT_IN))

@@ -200,8 +200,7 @@ def configure(
     task: str, flags: Sequence[str], variants: Sequence[str] = (), *, command: str = "train"
 ) -> "TrainConfig":
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
-    from echelon.algorithms import with_algorithm
-    from echelon.algorithms.settings import BUILT_IN
+    from echelon.algorithms import BUILT_IN, with_algorithm
     from echelon.algorithms.variants import apply_variants
     from echelon.config import with_settings
     from echelon.tasks import TASKS, best_variants, preset

@@ -3,7 +3,7 @@
 Every field is a flag of `echelon train` (`--update.clip 0.1`), its docstring the flag's help. A range in its annotation
 (`Annotated[float, POSITIVE]`) is checked before a run starts; any other number must be finite. A task's own settings
 are the `env` part, whose class belongs to the task. An algorithm with settings of its own derives a class from
-`TrainConfig` (`echelon.algorithms.settings`).
+`TrainConfig` (`echelon.algorithms`).
 """
 
 import dataclasses

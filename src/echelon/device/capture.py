@@ -1,14 +1,16 @@
 """Recording device work as a CUDA graph: thousands of launches become one.
 
 A graph repeats exactly the launches it recorded, on the same memory. So a recorded function takes no arguments, keeps
-its state in tensors that it updates in place, and never reads a value on the host.
+its state in tensors that it updates in place, and never reads a value on the host. Random numbers come from `draw`.
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 
@@ -68,3 +70,28 @@ class Captured(Generic[T]):
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=self._mode), self._around():
             self._result.append(self._run())
         return graph
+
+
+@dataclass(frozen=True)
+class Generators:
+    """A generator per run, for runs that train side by side: each has an equal block of environments and networks."""
+
+    each: tuple[torch.Generator, ...]
+
+
+Source = torch.Generator | Generators
+
+
+def draw(source: Source, rows: int, sample: Callable[[torch.Generator, int], Tensor]) -> Tensor:
+    """Random numbers `[rows, ...]`. `sample(generator, n)` draws n rows; each run draws its own, as it would alone."""
+    if isinstance(source, torch.Generator):
+        return sample(source, rows)
+    return torch.cat([sample(generator, rows // len(source.each)) for generator in source.each])
+
+
+def generators_of(*sources: Source) -> tuple[torch.Generator, ...]:
+    """All generators in `sources`."""
+    found: list[torch.Generator] = []
+    for source in sources:
+        found += [source] if isinstance(source, torch.Generator) else source.each
+    return tuple(found)

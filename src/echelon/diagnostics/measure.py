@@ -6,15 +6,20 @@ import torch
 from torch import Tensor
 
 from echelon.config import UpdateConfig
-from echelon.diagnostics.clip_bias import clip_bias, clip_bias_bound, gaussian_score
-from echelon.diagnostics.divergence import kl_matrix, nearest_policy
-from echelon.diagnostics.importance import ess_rate, is_deviation
-from echelon.learning.advantages import one_step
+from echelon.diagnostics.propositions import (
+    clip_bias,
+    clip_bias_bound,
+    ess_rate,
+    gaussian_score,
+    is_deviation,
+    kl_matrix,
+    nearest_policy,
+)
+from echelon.learning.targets import one_step
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
-from echelon.rollout.buffer import Rollout
+from echelon.rollout.buffer import Rollout, Trajectory
 from echelon.rollout.layout import LEADER, Layout
-from echelon.rollout.trajectory import Trajectory
 
 
 @dataclass

@@ -11,7 +11,7 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.models.encoder import Encoder, scaled
 from echelon.models.linear import Linear
 from echelon.models.normaliser import Normaliser
-from echelon.models.spread import ACTIVATIONS
+from echelon.models.trunk import ACTIVATIONS
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
-"""Adam on all parameters as one flat tensor `[G, P]`, with a rate for each network that lives on the device."""
+"""Adam on all parameters as one flat tensor `[G, P]`, and the rule that moves its rates. All on the device."""
 
 import math
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -10,10 +11,14 @@ from torch.optim.adam import adam
 
 from echelon.device.fusion import fused
 from echelon.envs.contract import State
-from echelon.models.flat import aligned_slices
 from echelon.ranks import ALONE, Ranks
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
+ALIGNMENT = 32
+"""Each parameter starts at a multiple of this many numbers. Matrix products on CUDA read 16 bytes at a time if a matrix
+starts at a multiple of that, and are up to three times slower if not."""
+FACTOR = 1.5
+LOWEST, HIGHEST = 1e-6, 1e-2
 
 
 class Adam:
@@ -124,3 +129,29 @@ class Adam:
         for name, x in self.state_dict().items():
             assert isinstance(x, Tensor)
             x.copy_(state[name])
+
+
+def aligned_slices(sizes: Iterable[int]) -> tuple[list[slice], int]:
+    """A slice for each size, aligned, and the length of the whole. The gaps are padding and stay zero."""
+    sizes = list(sizes)
+    padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
+    starts = list(accumulate(padded, initial=0))
+    return [slice(start, start + size) for start, size in zip(starts, sizes, strict=False)], starts[-1]
+
+
+def adapt(rate: Tensor, kl: Tensor, threshold: float | Tensor) -> Tensor:
+    """The next rate: divided by 1.5 above twice the threshold, multiplied by 1.5 below half of it, within limits."""
+    slower = (rate / FACTOR).clamp(min=LOWEST)
+    faster = (rate * FACTOR).clamp(max=HIGHEST)
+    return torch.where(kl > 2 * threshold, slower, torch.where(kl < 0.5 * threshold, faster, rate))
+
+
+def scheduling_kl(mean: Tensor, log_std: Tensor, mean_ref: Tensor, log_std_ref: Tensor) -> Tensor:
+    """The reference's KL(new ‖ ref) per row, with its two 1e-5 terms: `[..., A] -> [...]`.
+
+    The terms keep it finite and bias it down at small sigma, which lets the rate rise; thresholds were tuned with them.
+    `diagnostics.divergence.gaussian_kl` is the exact one.
+    """
+    std, std_ref = log_std.exp(), log_std_ref.exp()
+    spread = (std.square() + (mean_ref - mean).square()) / (2 * (std_ref.square() + 1e-5))
+    return (torch.log(std_ref / std + 1e-5) + spread - 0.5).sum(-1)

@@ -31,7 +31,7 @@ from itertools import accumulate, groupby, pairwise
 import torch
 from torch import Tensor
 
-from echelon.device.randomness import Source, draw
+from echelon.device.capture import Source, draw
 from echelon.errors import UserError
 from echelon.models.sharing import DRAWN, Blocks, Pair, Sharing
 from echelon.rollout.layout import LEADER, Layout

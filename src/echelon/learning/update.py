@@ -7,15 +7,13 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
+from echelon.device.capture import Source
 from echelon.device.fusion import fused
-from echelon.device.randomness import Source
 from echelon.envs.checks import MAX_STATISTIC
-from echelon.learning.batch import Batch
-from echelon.learning.data import Data, Gathered
+from echelon.learning.batch import Batch, Data, Gathered
 from echelon.learning.objective import ActorLoss, Loss, total_loss
-from echelon.learning.optimizer import Adam
+from echelon.learning.optimizer import Adam, adapt
 from echelon.learning.plans import Minibatch, Plan
-from echelon.learning.rate import adapt
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets, merge_values, normalise_advantages
 from echelon.models.actor_critic import ActorCritic

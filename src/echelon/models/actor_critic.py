@@ -14,8 +14,7 @@ from echelon.config import ModelConfig
 from echelon.envs.contract import Groups, Size
 from echelon.models import gaussian
 from echelon.models.encoder import make_encoder, scaled
-from echelon.models.linear import Linear, linear, stack
-from echelon.models.lookup import lookup
+from echelon.models.linear import Linear, linear, lookup, stack
 from echelon.models.normaliser import Normaliser
 from echelon.models.sharing import Sharing
 from echelon.models.trunk import Trunk

@@ -4,12 +4,15 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
+from torch.nn.functional import elu, layer_norm, relu, silu
 
-from echelon.models.linear import Linear, linear
+from echelon.models.linear import Linear, linear, lookup, product
 from echelon.models.lstm import unroll
 from echelon.models.sharing import Sharing
-from echelon.models.spread import ACTIVATIONS, dense, spread
+
+ACTIVATIONS = {"elu": elu, "relu": relu, "silu": silu, "tanh": torch.tanh}
+KERNEL_TYPES = (torch.float32, torch.bfloat16)
+"""Types the kernels support; they sum in float32."""
 
 
 class Trunk(nn.Module):
@@ -120,3 +123,43 @@ class LayerNorm(nn.Module):
             return layer_norm(x, (width,), self.weight.squeeze(0), self.bias.squeeze(0))
         rows = layer_norm(x, (width,)).unflatten(1, (networks, -1))
         return (rows * self.weight[:, None] + self.bias[:, None]).flatten(1, 2)
+
+
+def spread(
+    projected: Tensor, cond: Tensor | None, policy_id: Tensor, sharing: Sharing | None, *, activate: bool
+) -> Tensor:
+    """`share(projected) + cond[policy_id]`, through ELU if `activate`: `[L, n, W]` to `[L, B, W]`.
+
+    cond `[M, W]`, a row per policy; policy_id `[B]`. Without a `sharing`, units are evaluations. What is compiled for
+    CUDA takes one kernel each way (`spread_kernel.py`), which reads the policies off the sharing instead.
+    """
+    if sharing is not None and cond is not None and _has_kernel(projected):
+        from echelon.models.spread_kernel import spread_in_one  # imports Triton, which not every machine has
+
+        return spread_in_one(projected, cond, sharing, activate)
+    x = projected if sharing is None else sharing.share(projected)
+    if cond is not None:
+        x = x + lookup(cond, policy_id)
+    return elu(x) if activate else x
+
+
+def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "elu") -> Tensor:
+    """A layer of G networks, `elu(x·Wᵀ + b)`: `[L, G·n, V]` to `[L, G·n, W]`.
+
+    Compiled for CUDA it takes the kernels of `spread`: the backward one adds up the bias's gradient on its way. Other
+    activations have no kernel here.
+    """
+    if activation != "elu":
+        return ACTIVATIONS[activation](linear(x, weight, bias))
+    if _has_kernel(x):
+        from echelon.models.spread_kernel import activate_in_one
+
+        if torch.is_autocast_enabled(x.device.type):  # autocast does not reach into `product`
+            return activate_in_one(linear(x, weight), bias)
+        return activate_in_one(product(x, weight), bias)
+    return elu(linear(x, weight, bias), inplace=True)
+
+
+def _has_kernel(x: Tensor) -> bool:
+    """True when compiling for CUDA, which needs Triton anyway."""
+    return torch.compiler.is_compiling() and x.is_cuda and x.dtype in KERNEL_TYPES

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from echelon.algorithms.settings import BUILT_IN
+from echelon.algorithms import BUILT_IN
 from echelon.report.reading import Run
 from echelon.runs.changes import MAY_CHANGE
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from echelon.config import UpdateConfig
+from echelon.device.capture import Source, draw
 from echelon.device.fusion import fused
-from echelon.device.randomness import Source, draw
 from echelon.envs.checks import require_observations, require_step
 from echelon.envs.contract import Env, Groups, State, Step, bounded
 from echelon.models.actor_critic import ActorCritic

@@ -6,7 +6,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from echelon.device.randomness import Source, draw
+from echelon.device.capture import Source, draw
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 

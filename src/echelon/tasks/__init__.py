@@ -10,8 +10,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from echelon import algorithms
-from echelon.algorithms.cpo_settings import CpoTrainConfig
-from echelon.algorithms.settings import BUILT_IN, Preset, converted, read_settings
+from echelon.algorithms import BUILT_IN, CpoTrainConfig, Preset, converted, read_settings
 from echelon.config import ForeignSettings, TrainConfig
 from echelon.config.task_info import TaskInfo, tasks_in
 from echelon.errors import UserError, nearest, require_package

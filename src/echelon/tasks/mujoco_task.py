@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from echelon.config.checks import check_ranges
-from echelon.device.randomness import Generators
+from echelon.device.capture import Generators
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine

@@ -6,8 +6,7 @@ Where the paper contradicts itself or its released code, the task's `settings.py
 
 from dataclasses import replace
 
-from echelon.algorithms.cpo_settings import AdversaryConfig, PullConfig
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import AdversaryConfig, Preset, PullConfig
 from echelon.config import ModelConfig, UpdateConfig
 
 NUM_ENVS = 24_576

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from echelon.device.randomness import Source, draw, generators_of
+from echelon.device.capture import Source, draw, generators_of
 
 
 class Rng:

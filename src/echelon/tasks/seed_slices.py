@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from echelon.device.randomness import Generators
+from echelon.device.capture import Generators
 from echelon.envs.contract import Groups, State, Step
 from echelon.tasks.mujoco_task import MujocoTask
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from echelon.algorithms import find
 from echelon.config import TrainConfig
-from echelon.device.randomness import Generators, generators_of
+from echelon.device.capture import Generators, generators_of
 from echelon.diagnostics.measure import Distances
 from echelon.envs.contract import Env
 from echelon.envs.side_by_side import SideBySide

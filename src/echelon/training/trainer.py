@@ -10,10 +10,9 @@ from torch import Tensor
 from echelon.algorithms import complete, find
 from echelon.algorithms.algorithm import Parts, Takeover
 from echelon.config import TrainConfig
-from echelon.device.capture import Captured
+from echelon.device.capture import Captured, Source, generators_of
 from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused, fuses
-from echelon.device.randomness import Source, generators_of
 from echelon.device.timers import Timers
 from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Adaptive, Capturable, Env, State, Stateful, interface_of

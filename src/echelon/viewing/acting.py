@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from echelon.diagnostics.divergence import gaussian_kl
+from echelon.diagnostics.propositions import gaussian_kl
 from echelon.envs.contract import Env, Simulated, Step
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained

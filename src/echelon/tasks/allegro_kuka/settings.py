@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import AdversaryConfig, Preset
 from echelon.config import ModelConfig
 from echelon.config.ranges import COUNT, POSITIVE
 from echelon.config.task_info import TaskInfo

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from echelon.algorithms.cpo_settings import PullConfig
-from echelon.algorithms.pbt_settings import short_run_pbt
-from echelon.algorithms.settings import Preset
+from echelon.algorithms import Preset, PullConfig, short_run_pbt
 from echelon.config import ModelConfig, TaskConfig, UpdateConfig
 from echelon.config.ranges import COUNT, Range
 from echelon.config.task_info import TaskInfo

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from echelon.algorithms.cpo_settings import AdversaryConfig
+from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig
 from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.config.task_info import TaskInfo
