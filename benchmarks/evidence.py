@@ -35,7 +35,7 @@ from train_until import keep
 
 from echelon import RunFolder, evaluate, read_metrics
 from echelon.errors import UserError
-from echelon.runs.machine import describe_session, git_revision
+from echelon.runs.folder import describe_session, git_revision
 
 ROOT = Path(__file__).parents[1]
 WINDOW = 10

@@ -20,7 +20,7 @@ from typing import Any
 from command import command, markdown, options
 
 import echelon
-from echelon.runs.machine import git_revision
+from echelon.runs.folder import git_revision
 
 PACKAGE = Path(echelon.__file__).parent
 COMMAND = ("train", "Hopper", "--device", "cpu", "--env-steps", "30000")

@@ -13,8 +13,7 @@ from echelon.algorithms import PbtConfig
 from echelon.algorithms.evolution import BROKEN, Evolution
 from echelon.envs.contract import Step
 from echelon.errors import UserError
-from echelon.runs.json_lines import read_lines
-from echelon.runs.writer import GENEALOGY
+from echelon.runs.metrics import GENEALOGY, read_lines
 from echelon.training.loop import train
 from echelon.training.trainer import Trainer
 

@@ -19,9 +19,7 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.runs.json_lines import read_lines
-from echelon.runs.metrics import read_metrics
-from echelon.runs.writer import GENEALOGY
+from echelon.runs.metrics import GENEALOGY, read_lines, read_metrics
 from echelon.training.loop import train
 from echelon.training.trainer import Trainer
 

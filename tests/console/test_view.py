@@ -14,7 +14,7 @@ from echelon.console.tables import text_table
 from echelon.console.view import LiveView, NullView, PlainView, View, choose_view
 from echelon.console.wording import count, duration, figure, sparkline
 from echelon.runs.folder import RunFolder
-from echelon.runs.writer import RunWriter
+from echelon.runs.metrics import RunWriter
 
 FULL = {
     "iteration": 50,

@@ -24,8 +24,7 @@ from echelon.evaluation.evaluate import evaluate
 from echelon.evaluation.scores import write_scores
 from echelon.grid import Job, run
 from echelon.report.write import read_contents, write_report
-from echelon.runs.folder import RunFolder
-from echelon.runs.lock import is_held
+from echelon.runs.folder import RunFolder, is_held
 from echelon.tasks import preset
 from echelon.training.loop import train
 

@@ -10,7 +10,7 @@ import pytest
 
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.runs.writer import RunWriter
+from echelon.runs.metrics import RunWriter
 
 FULL = Path("/dev/full")
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.runs.writer import RunWriter
+from echelon.runs.metrics import RunWriter
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit, value = int(sys.argv[2]), eval(sys.argv[3])
@@ -67,9 +67,7 @@ WRITERS = pytest.mark.parametrize(
 def test_files_of_lines(folder: RunFolder, write: Callable[[object], None], name: str) -> None:
     opened = RunWriter(folder)
     write(opened)
-    file = opened._files[name]._file
-    assert file is not None
-    os.dup2(os.open(FULL, os.O_WRONLY), file.fileno())
+    os.dup2(os.open(FULL, os.O_WRONLY), opened._files[name].fileno())
     with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
         write(opened)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from echelon.runs.lock import hold, is_held
+from echelon.runs.folder import hold, is_held
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no lock on Windows")
 
-SCRIPT = "import sys; from pathlib import Path; from echelon.runs.lock import {0}; print({0}(Path(sys.argv[1])))"
+SCRIPT = "import sys; from pathlib import Path; from echelon.runs.folder import {0}; print({0}(Path(sys.argv[1])))"
 
 
 def elsewhere(call: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_columns, read_metrics, stride
-from echelon.runs.writer import RunWriter
+from echelon.runs.metrics import RunWriter, read_columns, read_metrics, stride
 
 
 def line(iteration: int) -> dict[str, Any]:

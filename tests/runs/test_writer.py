@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import read_lines
-from echelon.runs.metrics import DISTANCES, read_distances, read_metrics
-from echelon.runs.writer import GENEALOGY, RunWriter
+from echelon.runs.metrics import DISTANCES, GENEALOGY, RunWriter, read_distances, read_lines, read_metrics
 
 
 def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 0.0) -> None:

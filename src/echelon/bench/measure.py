@@ -23,7 +23,7 @@ from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder
-from echelon.runs.writer import RunWriter
+from echelon.runs.metrics import RunWriter
 from echelon.tasks import maker
 from echelon.training.setup import set_up_torch
 from echelon.training.trainer import Trainer

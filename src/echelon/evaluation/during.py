@@ -8,7 +8,7 @@ from echelon.evaluation.evaluate import evaluate
 from echelon.evaluation.scores import write_scores
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import jsonable
+from echelon.runs.metrics import jsonable
 
 
 class evaluate_every:

@@ -10,7 +10,7 @@ from rich.table import Table
 from echelon.console.wording import count, figure
 from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.runs.durable import replace_durably
-from echelon.runs.json_lines import jsonable
+from echelon.runs.metrics import jsonable
 
 
 def score_table(evaluation: Evaluation) -> Table:

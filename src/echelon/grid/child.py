@@ -12,8 +12,7 @@ import threading
 from echelon.errors import UserError
 from echelon.grid.jobs import Job
 from echelon.grid.process import INTERRUPTED, LOCKED
-from echelon.runs.folder import RunFolder
-from echelon.runs.lock import Held
+from echelon.runs.folder import Held, RunFolder
 
 
 def main(what: str) -> int:

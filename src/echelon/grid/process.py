@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.grid.jobs import Job
-from echelon.runs.lock import is_held
+from echelon.runs.folder import is_held
 
 SAVING_TIME_S = 120.0
 """Time a process has to finish its iteration before it is killed."""

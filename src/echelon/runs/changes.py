@@ -90,13 +90,6 @@ def _worded(value: Any) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
-def stored_changes(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The valid entries of `changes` in a `config.json`."""
-    found = document.get("changes")
-    keys = {"setting", "before", "after", "iteration"}
-    return [x for x in found if isinstance(x, dict) and keys <= x.keys()] if isinstance(found, list) else []
-
-
 def described(change: dict[str, Any]) -> str:
     """`update.clip 0.2 to 0.1 after iteration 120`."""
     when = f" after iteration {change['iteration']}" if isinstance(change["iteration"], int) else ""

@@ -9,6 +9,10 @@
 All files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
 hidden folder that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
 which is used until the new one is there. The newest K are kept, and the one with the highest score.
+
+JSON has no tensors, tuples, integer keys (Adam's state has them) or infinities. Each becomes an object with one key
+that starts with `$`: `{"$tensor": "model/phi"}`, `{"$tuple": [...]}`, `{"$map": [[key, value], ...]}`,
+`{"$float": "nan"}`. A mapping whose own keys start with `$` is written as `$map` too.
 """
 
 import hashlib
@@ -20,27 +24,29 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from safetensors.torch import load as from_safetensors
+from safetensors.torch import save as to_safetensors
+from torch import Tensor
+
+from echelon.envs.checks import MAX_STATISTIC
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably
-from echelon.runs.encoding import decode, encode, tensors_of
 from echelon.runs.folder import RunFolder
 from echelon.runs.untrusted import Unreadable, read_bytes, read_json, size_of
 
 Which = Literal["newest", "best"] | int
 """Which checkpoint: a number is the iteration it was saved after."""
 FORMAT = 2
-TENSORS = "tensors.safetensors"
-STATE = "state.json"
+TENSORS, STATE = "tensors.safetensors", "state.json"
 RETRIES = 50
 """Retries of a reader whose checkpoint vanished meanwhile."""
-T = TypeVar("T")
-_NAME = re.compile(r"\d{8,}(\.replaced)?")
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,7 @@ class Checkpoint:
         return (-math.inf if self.score is None else self.score, self.iteration)
 
     def _decoded(self, rank: int) -> dict[str, Any]:
-        from safetensors.torch import load
-
-        return decode(self._parts[rank]["state"], load(self._tensors(rank)))
+        return decode(self._parts[rank]["state"], from_safetensors(self._tensors(rank)))
 
     def _tensors(self, rank: int) -> bytes:
         """A rank's file of tensors, if it is what was described when it was written."""
@@ -111,11 +115,6 @@ class Checkpoint:
         if hashlib.sha256(data).hexdigest() != described["sha256"]:
             raise Unreadable(f"{name} does not match its checksum")
         return data
-
-
-def warn_damaged(text: str) -> None:
-    """Report a damaged checkpoint as a Python warning."""
-    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def save(
@@ -133,15 +132,29 @@ def save(
     root, name = folder.checkpoints, f"{iteration:08d}"
     final, saving = root / name, root / f".saving-{name}"
 
+    @contextmanager
+    def cleaning_up() -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if ranks.first:
+                shutil.rmtree(saving, ignore_errors=True)
+            raise UserError(
+                f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
+            ) from error
+
+    @cleaning_up()
     def begin() -> None:
         if ranks.first:
             root.mkdir(exist_ok=True)  # never the run folder: one that was moved or deleted is not created again
             tidy(root)
             saving.mkdir()
 
+    @cleaning_up()
     def write_own() -> dict[str, Any] | None:
         return None if ranks.first else _write_tensors(saving / _file(ranks.rank), own or {})
 
+    @cleaning_up()
     def finish(others: Sequence[dict[str, Any] | None]) -> None:
         if not ranks.first:
             return
@@ -161,23 +174,15 @@ def save(
         sync_directory(root)
         _prune(root, folder.config.keep_checkpoints)
 
-    def attempt(act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except OSError as error:
-            if ranks.first:
-                shutil.rmtree(saving, ignore_errors=True)
-            raise UserError(
-                f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
-            ) from error
-
-    ranks.attempt(lambda: attempt(begin))
-    others = ranks.gather(ranks.attempt(lambda: attempt(write_own)))[1:]
-    ranks.attempt(lambda: attempt(lambda: finish(others)))
+    ranks.attempt(begin)
+    others = ranks.gather(ranks.attempt(write_own))[1:]
+    ranks.attempt(lambda: finish(others))
     return final
 
 
-def find(folder: RunFolder, which: Which = "newest", warn: Callable[[str], None] = warn_damaged) -> Checkpoint | None:
+def find(
+    folder: RunFolder, which: Which = "newest", warn: Callable[[str], object] = warnings.warn
+) -> Checkpoint | None:
     """The newest valid checkpoint, the one with the highest score, or that of an iteration; None if there is none.
 
     `warn` is called for each damaged one that was skipped. Looks again if a trainer replaced or removed one meanwhile.
@@ -189,14 +194,7 @@ def find(folder: RunFolder, which: Which = "newest", warn: Callable[[str], None]
         valid: Iterable[Checkpoint] = _valid(wanted, skipped)
         if which == "best":
             valid = sorted(valid, key=lambda one: one._order, reverse=True)
-        for found in valid:
-            try:
-                if found.state is not None:
-                    break
-            except Unreadable as damage:
-                skipped[found.path] = damage
-        else:
-            found = None
+        found = next((one for one in valid if _has_state(one, skipped)), None)
         if not skipped or (attempt and _candidates(folder.checkpoints) == paths):
             break
         time.sleep(0.001)
@@ -213,12 +211,10 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
     trainer = found.state.get("trainer")
-    leader = trainer.get("leader") if isinstance(trainer, dict) else None
-    if not isinstance(trainer, dict) or not all(
-        isinstance(trainer.get(name), dict) for name in ("model", "env", "interface")
-    ):
+    parts = trainer if isinstance(trainer, dict) else {}
+    if not all(isinstance(parts.get(name), dict) for name in ("model", "env", "interface")):
         raise UserError(f"checkpoint {found.path} holds no trained policies; remove it, or train the run again")
-    if type(leader) is not int or not 0 <= leader < folder.config.num_policies:
+    if type(leader := parts.get("leader")) is not int or not 0 <= leader < folder.config.num_policies:
         raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
     return found
 
@@ -228,13 +224,20 @@ def saved_iterations(folder: RunFolder) -> list[int]:
     return sorted({_iteration(path) for path in _candidates(folder.checkpoints)})
 
 
+def tidy(root: Path) -> None:
+    """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
+    for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in root.glob("*.replaced"):
+        if not path.with_suffix("").exists():
+            os.rename(path, path.with_suffix(""))
+
+
 def unsound(state: Mapping[str, Any]) -> str | None:
     """The name of a tensor that is not finite, or absurdly large, if that leaves no sound network; None if one is.
 
     A population replaces its broken members, so one sound network is enough; other runs have only one.
     """
-    from echelon.envs.checks import MAX_STATISTIC  # imports torch
-
     trainer = state.get("trainer", {})
     for part in (("model", "optimizer"), ("extra_reward",)):
         sound = None
@@ -253,9 +256,7 @@ def _file(rank: int) -> str:
 
 def _write_tensors(path: Path, state: Mapping[str, object]) -> dict[str, Any]:
     """Write a state's tensors, and wait until they are on the disk; returns the rest of it and their checksum."""
-    from safetensors.torch import save as to_safetensors
-
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     encoded = encode(state, tensors)
     data = to_safetensors(tensors)
     write_durably(path, data)
@@ -296,6 +297,15 @@ def _valid(paths: Iterable[Path], skipped: dict[Path, Unreadable]) -> Iterator[C
             skipped[path] = damage
 
 
+def _has_state(found: Checkpoint, skipped: dict[Path, Unreadable]) -> bool:
+    """Whether its tensors are valid too; why not goes into `skipped`."""
+    try:
+        return found.state is not None
+    except Unreadable as damage:
+        skipped[found.path] = damage
+        return False
+
+
 def _digest(body: Any) -> str:
     """Checksum over a canonical text, so that the file itself can be formatted as plain JSON."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -303,9 +313,9 @@ def _digest(body: Any) -> str:
 
 def _candidates(root: Path) -> list[Path]:
     """Folders named like checkpoints, newest first; a replaced one comes right after its successor."""
-    if not root.is_dir():
-        return []
-    found = [path for path in root.iterdir() if _NAME.fullmatch(path.name)]
+    found = (
+        [path for path in root.iterdir() if re.fullmatch(r"\d{8,}(\.replaced)?", path.name)] if root.is_dir() else []
+    )
     return sorted(found, key=lambda path: (-_iteration(path), path.name))
 
 
@@ -335,10 +345,59 @@ def _remove(path: Path) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def tidy(root: Path) -> None:
-    """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
-    for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:
-        shutil.rmtree(path, ignore_errors=True)
-    for path in root.glob("*.replaced"):
-        if not path.with_suffix("").exists():
-            os.rename(path, path.with_suffix(""))
+def encode(value: object, tensors: dict[str, Tensor], where: str = "") -> Any:
+    """`value` as JSON data. Tensors are copied to the CPU and put into `tensors`, named after their path."""
+    match value:
+        case Tensor():
+            # safetensors wants dense tensors that share no memory.
+            tensors[where] = value.detach().to("cpu", copy=True).contiguous()
+            return {"$tensor": where}
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"$float": str(value)}
+        case list() | tuple():
+            items = [encode(item, tensors, _join(where, index)) for index, item in enumerate(value)]
+            return items if isinstance(value, list) else {"$tuple": items}
+        case Mapping():
+            items = {key: encode(item, tensors, _join(where, key)) for key, item in value.items()}
+            if all(isinstance(key, str) and not key.startswith("$") for key in items):
+                return items
+            return {"$map": [[encode(key, tensors, where), item] for key, item in items.items()]}
+    raise TypeError(
+        f"a checkpoint holds tensors, numbers, strings, None, lists, tuples and mappings; "
+        f"{where or 'the state'} is {type(value).__name__}"
+    )
+
+
+def decode(data: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of `encode`."""
+    match data:
+        case list():
+            return [decode(item, tensors) for item in data]
+        case {"$tensor": name}:
+            return tensors[name]
+        case {"$tuple": items}:
+            return tuple(decode(item, tensors) for item in items)
+        case {"$map": pairs}:
+            return {decode(key, tensors): decode(item, tensors) for key, item in pairs}
+        case {"$float": text}:
+            return float(text)
+        case dict():
+            return {key: decode(item, tensors) for key, item in data.items()}
+    return data
+
+
+def tensors_of(value: object, where: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All tensors in nested state, by their paths."""
+    if isinstance(value, Tensor):
+        yield where, value
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, item in items:
+        yield from tensors_of(item, _join(where, key))
+
+
+def _join(where: str, key: object) -> str:
+    """The path of an item in the state, joined by `/`; a `/` inside a key is doubled so that no two paths collide."""
+    part = str(key).replace("/", "//")
+    return f"{where}/{part}" if where else part

@@ -12,25 +12,41 @@ evaluation.json  what `echelon evaluate` found last
 evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
 """
 
+import errno
 import json
 import os
+import platform
+import re
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
+from echelon import __version__
 from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import check_ranges
 from echelon.errors import UserError, closest
-from echelon.runs.changes import differences, stored_changes
+from echelon.runs.changes import differences
 from echelon.runs.durable import replace_durably, writing
-from echelon.runs.lock import hold
-from echelon.runs.machine import describe_session
 from echelon.runs.untrusted import Unreadable, read_json
 from echelon.tasks import stored_config
 
 CONFIG = "config.json"
-_WRITTEN_BY_TRAINER = (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl")
-"""Files of which a kill may leave a temporary one."""
+LIBRARIES = ("torch", "numpy", "mujoco", "mujoco-warp", "warp-lang", "gymnasium", "mjlab")
+"""Packages whose version can change a result."""
+_held: list[tuple[FileLock, os.stat_result]] = []
+"""Locks of this process, and the files they were taken on, which may have been moved since."""
+
+
+class Held(UserError):
+    """Another process trains in the folder."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +91,14 @@ class RunFolder:
                 _require_free(path)
             path.mkdir(parents=True, exist_ok=True)
             hold(path)
-            for name in _WRITTEN_BY_TRAINER:
+            for name in (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl"):  # a kill may leave a temporary one
                 for file in path.rglob(f".{name}.*.tmp"):
                     file.unlink(missing_ok=True)
-            document: dict[str, Any] = {"created": None, "config": None, "saved": False, "sessions": []}
+            session = describe_session()
+            document: dict[str, Any] = {"created": session["started"], "config": None, "saved": False, "sessions": []}
             if exists:
                 before, document = _stored(path)
                 document["changes"] += RunFolder(path, before).require_same(config, change=change)
-            session = describe_session()
-            document["created"] = document["created"] or session["started"]
             document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)
             replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
@@ -111,8 +126,9 @@ class RunFolder:
 
     def require_same(self, config: TrainConfig, *, change: bool = False) -> list[dict[str, Any]]:
         """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it; with
-        `change`, what it changes."""
-        return differences(self.path, self.config, config, change) if self.has_begun else []
+        `change`, what it changes. A run that could not be built may be started with other settings."""
+        begun = self._has_metrics or self.checkpoints.exists()
+        return differences(self.path, self.config, config, change) if begun else []
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
         """All recorded changes of settings; new ones get this iteration as their start."""
@@ -121,11 +137,6 @@ class RunFolder:
         if changes != stored:
             self._store(changes=changes)
         return changes
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything was learned. A run that could not be built may be started with other settings."""
-        return self._has_metrics or self.checkpoints.exists()
 
     @property
     def _has_metrics(self) -> bool:
@@ -157,6 +168,10 @@ def _require_free(path: Path) -> None:
         raise UserError(f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out")
 
 
+def _runs_in(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
+
+
 def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """Read `config.json`: the settings, and the whole document, in which the parts that others read are made sound.
 
@@ -176,11 +191,14 @@ def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
             raise UserError("it has no number of policies")
     except UserError as error:
         raise Unreadable(f"cannot be used: {error}") from None
-    sessions, created, colour = (document.get(name) for name in ("sessions", "created", "colour"))
+    colour = document.get("colour")
+    sessions, changes = (
+        [one for one in found if isinstance(one, dict)] if isinstance(found := document.get(name), list) else []
+        for name in ("sessions", "changes")
+    )
     return config, document | {
-        "created": created if isinstance(created, str) else None,
-        "sessions": [one for one in sessions if isinstance(one, dict)] if isinstance(sessions, list) else [],
-        "changes": stored_changes(document),
+        "sessions": sessions,
+        "changes": [one for one in changes if {"setting", "before", "after", "iteration"} <= one.keys()],
         "colour": colour if isinstance(colour, int) else None,
     }
 
@@ -193,5 +211,87 @@ def _stored(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
         raise UserError(f"{path / CONFIG} {damage}") from None
 
 
-def _runs_in(path: Path) -> list[Path]:
-    return sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
+def hold(folder: Path) -> None:
+    """Claim `folder` until this process ends, however it ends; claiming it again is fine. One process trains in it."""
+    if still_ours(folder):
+        return
+    path, lock = _lock(folder)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Held(
+            f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):  # a file system that cannot lock
+            raise
+        path.touch()
+    _held.append((lock, path.stat()))
+
+
+def is_held(folder: Path) -> bool:
+    """Whether another process trains in `folder`."""
+    path, lock = _lock(folder)
+    if not path.exists() or still_ours(folder):
+        return False
+    try:
+        with lock:
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
+
+
+def still_ours(folder: Path) -> bool:
+    """Whether this process claimed the folder that is at this path now: not one that was moved away or deleted."""
+    try:
+        found = (folder / ".lock").stat()
+    except OSError:
+        return False
+    return any(os.path.samestat(claimed, found) for _, claimed in _held)
+
+
+def _lock(folder: Path) -> tuple[Path, FileLock]:
+    path = folder.resolve() / ".lock"
+    return path, FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+
+
+def describe_session() -> dict[str, Any]:
+    """The current process, for `config.json`: one start of a run, the first one or one that resumes it."""
+    import torch  # slow to import, and most commands do not need it
+
+    versions, cpu = {"echelon": __version__}, None
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    with suppress(OSError):
+        cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return {
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": list(sys.argv),
+        "python": platform.python_version(),
+        "versions": versions,
+        "git_revision": git_revision(),
+        "hardware": {
+            "cpu": cpu[1] if cpu else platform.processor() or platform.machine(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        },
+    }
+
+
+@cache  # as it was when this process imported it
+def git_revision() -> str | None:
+    """Commit of Echelon's source, with `+changes` if files differ from it; None if no repository tracks it, even if it
+    lies inside one, as in a venv."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).resolve().parents[1]), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):  # no repository, or no git
+        return None

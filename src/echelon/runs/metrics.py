@@ -1,23 +1,121 @@
-"""Read what `echelon.runs.writer` logged: `metrics.jsonl`, and the KL matrices in `diagnostics/kl.jsonl`.
+"""The log of a run, as files of JSON lines: metrics, KL matrices and takeovers.
+
+Every line has `iteration`, the number of iterations done when it was written, so the first is 1. Floats have the seven
+digits that a float32 holds; a value that is not finite is written as null and read back as NaN.
 
 Metrics are thinned in a long run so that the file stays small. Written are the first 1,024 iterations, then 256 of
-every doubling, those that a checkpoint was saved after, and the last of every start.
+every doubling, those that a checkpoint was saved after, and the last of every start. A line that is written stays.
 """
 
+import json
 import math
-from collections.abc import Callable
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from echelon.errors import UserError
+from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
-from echelon.runs.json_lines import read_lines
+from echelon.runs.trackers import TensorBoard, WeightsAndBiases
+from echelon.runs.untrusted import Unreadable, parse_json, read_raw_lines
 
 METRICS, DISTANCES = "metrics.jsonl", "diagnostics/kl.jsonl"
+GENEALOGY = "population/genealogy.jsonl"
+"""Which member of a population copied which, and its hyperparameters afterwards."""
 ALL_UNTIL, PER_DOUBLING = 1024, 256
 Column = NDArray[np.float64]
+Line = dict[str, Any]
+
+
+class RunWriter:
+    """Appends to the log of a run, to TensorBoard and, if asked for, to Weights & Biases. A context manager."""
+
+    def __init__(self, folder: RunFolder, completed: int = 0) -> None:
+        """Continue after `completed` iterations: later lines are dropped, so that no iteration appears twice."""
+        self._folder, self._files = folder.path, dict[str, FileIO]()
+        self._left_out: Mapping[str, float] | None = None
+        last = _drop_after(folder.path / METRICS, completed, warn=True)
+        for name in (DISTANCES, GENEALOGY):
+            _drop_after(folder.path / name, completed)
+        self._append(METRICS, [])  # fails now, not after the first iteration, if the file cannot be written
+        logged = last["iteration"] if last else 0
+        self.gap = (
+            f"metrics.jsonl lacks iterations {logged + 1} to {completed}: the curves of this run have a gap there"
+            if logged < completed
+            else None
+        )
+        """A warning if iterations before the checkpoint are missing in the file."""
+        self._board = TensorBoard(folder.tensorboard, last)
+        self._wandb = WeightsAndBiases(folder) if folder.config.wandb != "off" else None
+
+    def write(self, line: Mapping[str, float]) -> None:
+        """Append the metrics of an iteration. One that is thinned out is kept until it is known not to be the last."""
+        self._left_out, iteration = line, int(line["iteration"])
+        if iteration % stride(iteration) == 0:
+            self._write_left_out()
+            self._board.write(line)
+        if self._wandb:
+            self._wandb.write(line)
+
+    def write_distances(self, iteration: int, env_steps: int, matrix: list[list[float]]) -> None:
+        """Append a KL matrix. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
+        also holds each policy's nearest."""
+        nearest = [min((kl, j) for j, kl in enumerate(row) if j != i)[1] for i, row in enumerate(matrix)]
+        line = {"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}
+        self._append(DISTANCES, [line])
+
+    def write_takeovers(self, iteration: int, env_steps: int, takeovers: Sequence[Mapping[str, Any]]) -> None:
+        """Append a line per takeover in a population; those of iteration 0 are the members' first hyperparameters."""
+        self._append(GENEALOGY, [{"iteration": iteration, "env_steps": env_steps, **one} for one in takeovers])
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        self._write_left_out()
+        for name, file in self._files.items():
+            with writing(self._folder / name):
+                os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Flush what is still buffered."""
+        try:
+            self._write_left_out()
+            for file in self._files.values():
+                file.close()
+            self._board.close()
+        finally:
+            if self._wandb:
+                self._wandb.close()
+
+    def _write_left_out(self) -> None:
+        if self._left_out is not None:
+            line, self._left_out = self._left_out, None  # one that could not be written is not tried again
+            self._append(METRICS, [line])
+
+    def _append(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append to a file, creating it and its subfolder if needed, but not the run folder."""
+        path = self._folder / name
+        with writing(path):
+            if name not in self._files:
+                if path.parent != self._folder:
+                    path.parent.mkdir(exist_ok=True)
+                self._files[name] = path.open("ab", buffering=0)
+            data = "".join(json.dumps(jsonable(line, digits=7)) + "\n" for line in lines).encode()
+            while data:
+                data = data[self._files[name].write(data) or 0 :]
+
+    def __enter__(self) -> "RunWriter":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with suppress(*([UserError] if error[0] else [])):  # the first error is the more useful one
+            self.close()
 
 
 def stride(iteration: int) -> int:
@@ -26,6 +124,18 @@ def stride(iteration: int) -> int:
         return 1
     doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
     return doubling // PER_DOUBLING
+
+
+def jsonable(value: Any, digits: int = 17) -> Any:
+    """Plain JSON data: numbers from tensors or NumPy scalars too, rounded to `digits`, null where not finite."""
+    if isinstance(value, Mapping):
+        return {name: jsonable(item, digits) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item, digits) for item in value]
+    if value is None or isinstance(value, int | str):
+        return value
+    number = float(value)
+    return float(f"{number:.{digits}g}") if math.isfinite(number) else None
 
 
 def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:
@@ -42,32 +152,57 @@ def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> d
     return {name: np.array([_number(line.get(name)) for line in lines]) for name in names}
 
 
-def read_distances(folder: RunFolder) -> list[dict[str, Any]]:
+def read_distances(folder: RunFolder) -> list[Line]:
     """All KL matrices of a run, as they were written."""
     return read_lines(folder.path / DISTANCES)
 
 
-def read_matrices(folder: RunFolder) -> tuple[list[dict[str, Any]], int]:
+def read_matrices(folder: RunFolder) -> tuple[list[Line], int]:
     """All sound measurements of a run, matrices as arrays `[M, M]`, and the number of lines that are damaged.
 
     NaN stands for a KL that is not finite, which the file has as null.
     """
-    lines, sound, policies = read_distances(folder), [], folder.config.num_policies
+    lines, sound, shape = read_distances(folder), [], (folder.config.num_policies,) * 2
     for line in lines:
-        try:
-            if any(isinstance(number, str) for row in line["kl"] for number in row):  # which NumPy would read
-                continue
+        with suppress(KeyError, TypeError, ValueError, OverflowError):  # text, ragged rows, hundreds of digits
             matrix, steps = np.array(line["kl"], np.float64), line["env_steps"]
-        except (KeyError, TypeError, ValueError, OverflowError):  # text, rows of other lengths, hundreds of digits
-            continue
-        if (
-            matrix.shape == (policies, policies)
-            and not np.isinf(matrix).any()
-            and type(steps) is int
-            and 0 <= steps < 2**53
-        ):
-            sound.append(line | {"kl": matrix})
+            text = any(isinstance(number, str) for row in line["kl"] for number in row)  # which NumPy would read
+            whole = type(steps) is int and 0 <= steps < 2**53
+            if whole and not text and matrix.shape == shape and not np.isinf(matrix).any():
+                sound.append(line | {"kl": matrix})
     return sound, len(lines) - len(sound)
+
+
+def read_lines(path: Path, warn: bool = False) -> list[Line]:
+    """All valid lines; none if there is no file. With `warn`, damaged lines are reported, except a last one that a kill
+    cut short."""
+    return [line for _, line in _scan(path, warn) if line is not None]
+
+
+def _drop_after(path: Path, completed: int, warn: bool = False) -> Line | None:
+    """Drop damaged lines and those after iteration `completed`, all in a new run; returns the last one that stays."""
+    try:
+        found = list(_scan(path, warn))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}; move it away") from None
+    kept = [(raw, line) for raw, line in found if line is not None and completed and line["iteration"] <= completed]
+    if len(kept) < len(found):
+        with writing(path):
+            replace_durably(path, b"".join(raw for raw, _ in kept))
+    return kept[-1][1] if kept else None
+
+
+def _scan(path: Path, warn: bool) -> Iterator[tuple[bytes, Line | None]]:
+    """The file's lines, as they are and parsed; None where one is damaged or was cut short."""
+    for number, raw in enumerate(read_raw_lines(path), start=1):
+        line = None
+        with suppress(Unreadable):
+            line = parse_json(raw) if raw.endswith(b"\n") else None
+        if not isinstance(line, dict) or type(line.get("iteration")) is not int or not 0 <= line["iteration"] < 2**53:
+            line = None
+            if warn and raw.strip() and raw.endswith(b"\n"):
+                warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
+        yield raw, line
 
 
 def _number(value: Any) -> float:

@@ -8,9 +8,8 @@ from typing import Any
 from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.faults import keep_faults, with_policies
-from echelon.runs.folder import RunFolder
-from echelon.runs.lock import still_ours
-from echelon.runs.writer import RunWriter
+from echelon.runs.folder import RunFolder, still_ours
+from echelon.runs.metrics import RunWriter
 from echelon.training.soundness import require_finite
 from echelon.training.trainer import Iteration, Trainer
 from echelon.training.trouble import TroubleWatch

@@ -26,7 +26,7 @@ from echelon.ranks import ALONE, Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import LEADER, Layout
-from echelon.runs.encoding import tensors_of
+from echelon.runs.checkpoint import tensors_of
 
 T = TypeVar("T")
 
