@@ -10,7 +10,7 @@ from rollout.stub_env import DriftEnv
 from torch import Tensor
 
 from echelon.algorithms import PbtConfig
-from echelon.algorithms.evolution import BROKEN, Evolution
+from echelon.algorithms.pbt import BROKEN, Evolution
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.runs.metrics import GENEALOGY, read_lines

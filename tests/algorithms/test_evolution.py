@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from echelon.algorithms import PbtConfig
-from echelon.algorithms.evolution import (
+from echelon.algorithms.pbt import (
     BROKEN,
     Evolution,
     candidates,

@@ -61,7 +61,7 @@ class Parts:
     def batch(self) -> Batch:
         """All evaluations at once; the trainer must have one minibatch."""
         (minibatch,) = self.trainer.plan.shuffle(self.follower, torch.Generator().manual_seed(0))
-        return self.data.batch(minibatch, self.trainer.update.reads_leader)
+        return self.data.evaluate(self.data.gather(minibatch), self.trainer.update.reads_leader)
 
     def gradients(self) -> dict[str, Tensor]:
         """Of the whole loss, by parameter name, of the only network."""

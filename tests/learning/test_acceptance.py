@@ -31,7 +31,7 @@ def test_ratio_is_one_on_own_rows(algo: str, policies: int, lstm: int, critic: b
     if lstm:
         assert parts.rollout.state[0].any()
     for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
-        batch = parts.data.batch(minibatch, trainer.update.reads_leader)
+        batch = parts.data.evaluate(parts.data.gather(minibatch), trainer.update.reads_leader)
         assert batch.log_ratio[..., batch.own].abs().max() < 1e-6
 
 
@@ -42,7 +42,7 @@ def test_equal_policies_have_ratio_one_on_every_row(policies: int, lstm: int) ->
     make_policies_equal(trainer)
     parts = take_apart(trainer, follower=policies - 1)
     for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
-        batch = parts.data.batch(minibatch, False)
+        batch = parts.data.evaluate(parts.data.gather(minibatch), False)
         assert set(batch.plan.columns) == {"own", "leader_borrows", "follower_pull"}
         assert batch.log_ratio.abs().max() < 1e-6
     # κ = Σ_d (1e-5 - 5e-6/σ_d²) in each group, nothing having moved: the bias of the scheduling KL alone.

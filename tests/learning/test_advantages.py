@@ -58,9 +58,9 @@ def test_off_policy_by_hand() -> None:
     # 6; ½·2 + ½·½·6 = 2.5; 2 + ½·2.5 = 3.25; ½ + ½·3.25 = 2.125. So v = 3.125, 4.25, 4.5, 8.
     # Advantages r + ½ v_{t+1} - V: 1 + 2.125 - 1, 2 + 2.25 - 1, 3 + 4 - 2, 4 + 4 - 2.
     log_ratio = torch.tensor([3.0, 1.0, 0.5, 2.0], dtype=torch.float64).log()[:, None].expand(-1, len(CASES))
-    found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
-    assert found.returns[:, 0].tolist() == pytest.approx([3.125, 4.25, 4.5, 8.0], abs=1e-14)
-    assert found.advantage[:, 0].tolist() == pytest.approx([2.125, 3.25, 5.0, 6.0], abs=1e-14)
+    advantage, returns = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
+    assert returns[:, 0].tolist() == pytest.approx([3.125, 4.25, 4.5, 8.0], abs=1e-14)
+    assert advantage[:, 0].tolist() == pytest.approx([2.125, 3.25, 5.0, 6.0], abs=1e-14)
     # GAE with δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
     traced = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
     assert traced[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)
@@ -68,13 +68,13 @@ def test_off_policy_by_hand() -> None:
 
 def test_v_trace_of_equal_and_of_impossible_rows() -> None:
     """Ratios of 1 make it the n-step return; a ratio of 0 leaves v = V, and one beyond float64 counts as 1."""
-    equal = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
-    torch.testing.assert_close(equal.advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
-    torch.testing.assert_close(equal.returns, equal.advantage + columns(VALUE)[:-1], rtol=0, atol=1e-15)
+    advantage, returns = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
+    torch.testing.assert_close(advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
+    torch.testing.assert_close(returns, advantage + columns(VALUE)[:-1], rtol=0, atol=1e-15)
     log_ratio = torch.tensor([-1e4, 1e4, -1e4, 1e4], dtype=torch.float64)[:, None].expand(-1, len(CASES))
-    found = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
+    _, returns = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
     # v_2 = V_2 = 2, so v_1 = 2 + ½·2 = 3.
-    assert found.returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]
+    assert returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]
 
 
 def test_off_policy_gae_lies_between_one_step_and_gae() -> None:
@@ -103,6 +103,6 @@ def test_nothing_leaks_from_the_next_episode() -> None:
     other = Trajectory(reward, given.terminated, given.truncated, given.final_value)
     for name in ("cut in the middle", "ended in the middle", "both at once is an end"):
         column = list(CASES).index(name)
-        for estimate in (lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: v_trace(x, v, 0 * x.reward, 0.5).advantage):
+        for estimate in (lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: v_trace(x, v, 0 * x.reward, 0.5)[0]):
             before = estimate(given, columns(VALUE))[:2, column]
             assert estimate(other, value)[:2, column].tolist() == before.tolist()

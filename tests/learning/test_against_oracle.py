@@ -107,7 +107,7 @@ def check_minibatch(given):
     params = oracle.perturbed(given, seed=7)
     write_params(bridge.model, params)
     minibatch = next(iter(bridge.plan.shuffle(bridge.follower, torch.Generator().manual_seed(3))))
-    loss = bridge.update.loss(data.batch(minibatch, bridge.update.reads_leader))
+    loss = bridge.update.loss(data.evaluate(data.gather(minibatch), bridge.update.reads_leader))
     loss.total.sum().backward()
     expected = oracle.loss(given, bridge.oracle_minibatch(minibatch), prepared, params)
     close(loss.total[0].detach(), expected.total.detach())

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
 from echelon.config import TrainConfig
 from echelon.device.capture import Source
-from echelon.envs.contract import Env, State
+from echelon.envs.contract import Env, Stateful
 from echelon.learning.batch import Batch
 from echelon.learning.objective import ActorLoss
 from echelon.learning.plans import Group
@@ -23,17 +23,13 @@ C = TypeVar("C", bound=TrainConfig)
 """The class of an algorithm's settings."""
 
 
-class ExtraReward(Protocol):
+class ExtraReward(Stateful, Protocol):
     """A reward added to the environment's, on the rows that a policy collected."""
 
     def __call__(self, rollout: Rollout, model: ActorCritic, generator: Source) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward `[T, N]` and metrics, 0-d or `[G]`, at the parameters that collected the rollout. Recorded as a
         graph. Draw random numbers with `echelon.device.capture.draw`."""
         ...
-
-    def state_dict(self) -> State: ...
-
-    def load_state_dict(self, state: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Takeover:
     after: dict[str, float]
 
 
-class Selection(Protocol):
+class Selection(Stateful, Protocol):
     """What happens between iterations: who leads, and who is replaced by whom."""
 
     leader: int
@@ -75,10 +71,6 @@ class Selection(Protocol):
     def start(self) -> list[dict[str, float]]:
         """Hyperparameters of every member when the run begins."""
         ...
-
-    def state_dict(self) -> State: ...
-
-    def load_state_dict(self, state: Any) -> None: ...
 
 
 @dataclass(frozen=True)

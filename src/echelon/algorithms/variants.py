@@ -141,13 +141,11 @@ def apply_variants(config: TrainConfig, names: str | Sequence[str]) -> TrainConf
     """
     names, known = [names] if isinstance(names, str) else names, algorithms.names()
     for name in names:
-        config = _find(name)(config) if name in VARIANTS or name not in known else replace(config, algo=name)
+        if name in VARIANTS:
+            config = VARIANTS[name](config)
+        elif name in known:
+            config = replace(config, algo=name)
+        else:
+            hint = nearest(name, [*VARIANTS, *known]) or "; echelon variants lists them"
+            raise UserError(f"{name} is not a variant{hint}")
     return replace(config, variant=() if set(names) <= set(known) else tuple(names))
-
-
-def _find(name: str) -> Variant:
-    """The variant of this name."""
-    if name not in VARIANTS:
-        known = [*VARIANTS, *algorithms.names()]
-        raise UserError(f"{name} is not a variant{nearest(name, known) or '; echelon variants lists them'}")
-    return VARIANTS[name]

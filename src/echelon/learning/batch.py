@@ -191,10 +191,6 @@ class Data:
         """`[L, G·B, ...]` to `[L, G, B, ...]`."""
         return x.unflatten(1, (self.plan.layout.networks, -1))
 
-    def batch(self, minibatch: Minibatch, reads_leader: bool) -> Batch:
-        """A minibatch and the networks' output for it."""
-        return self.evaluate(self.gather(minibatch), reads_leader)
-
     def kl(self, minibatch: Minibatch, batch: Batch) -> Tensor:
         """KL `[L, G, B]` of the batch's policies to their reference."""
         mean, log_std = batch.output.mean, batch.output.log_std.expand_as(batch.output.mean)

@@ -179,13 +179,9 @@ class Plan:
         rows = self.chunks * (sum(sizes) + lent) * self.length / sum(sizes)
         return max(1, int(rows / self._wanted + 1e-9))  # tolerate rounding
 
-    @property
-    def _divides(self) -> bool:
-        return all(self.chunks * size % self.minibatches == 0 for size in self.layout.sizes)
-
     def _check_divides(self) -> None:
         layout, ranks = self.layout, self.layout.ranks.size
-        if self._divides:
+        if all(self.chunks * size % self.minibatches == 0 for size in layout.sizes):
             return
         count = self._count([1] * layout.each)  # for blocks of equal size
         step = layout.policies * (count // math.gcd(count, self.chunks)) * ranks

@@ -31,7 +31,7 @@ def gae(trajectory: Trajectory, value: Tensor, discount: float | Tensor, smoothi
     δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γτ A_{t+1}, each cut where an episode ends.
     """
     live = trajectory.live
-    delta = trajectory.bootstrapped_reward(discount) + discount * value[1:] * live - value[:-1]
+    delta = one_step(trajectory, value, discount)
     advantage = torch.empty_like(delta)
     following = torch.zeros_like(delta[0])
     for t in reversed(range(delta.shape[0])):
@@ -64,16 +64,10 @@ def off_policy_gae(
     return advantage
 
 
-@dataclass(frozen=True)
-class OffPolicy:
-    """Targets of a policy on rows another one collected; both `[T, n]`."""
-
-    advantage: Tensor
-    returns: Tensor
-
-
-def v_trace(trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: float | Tensor) -> OffPolicy:
-    """V-trace with both truncation levels at 1 (Espeholt et al. 2018, equations 1 and 2).
+def v_trace(
+    trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """V-trace with both truncation levels at 1 (Espeholt et al. 2018, equations 1 and 2): advantages, returns `[T, n]`.
 
     `log_ratio` is log π_borrower - log π_collector `[T, n]`. The advantage is r_t + γ v_{t+1} - V_t without the leading
     ratio, because the surrogate that uses it carries that ratio already.
@@ -89,7 +83,7 @@ def v_trace(trajectory: Trajectory, value: Tensor, log_ratio: Tensor, discount: 
         correction[t] = following
     target = value[:-1] + correction
     next_target = torch.cat((target[1:], value[-1:]))
-    return OffPolicy(reward + discount * next_target * live - value[:-1], target)
+    return reward + discount * next_target * live - value[:-1], target
 
 
 @dataclass
@@ -183,17 +177,17 @@ def _judge(
     log_ratio = gaussian.log_prob(borrowed.action, mean, log_std) - borrowed.log_prob
     discount = settings.at("discount", ids, value.dtype)
     if ensemble.estimator == "vtrace":
-        off = v_trace(trajectory, value, log_ratio, discount)
+        advantage, returns = v_trace(trajectory, value, log_ratio, discount)
     else:
         if ensemble.estimator == "gae":
             smoothing = settings.at("gae_lambda", ids, value.dtype)
             advantage = off_policy_gae(trajectory, value, log_ratio, discount, smoothing)
         else:
             advantage = one_step(trajectory, value, discount)
-        off = OffPolicy(advantage, advantage + value[:-1])
+        returns = advantage + value[:-1]
     # Limited as in the surrogate, so that a clip interval can hold it.
     ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
-    return _Rows(value[:-1], off.advantage, off.returns, ratio)
+    return _Rows(value[:-1], advantage, returns, ratio)
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:

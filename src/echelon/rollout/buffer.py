@@ -1,7 +1,8 @@
 """The data of one iteration: time first, written once, never duplicated."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -70,13 +71,7 @@ class Rollout:
         device: torch.device,
     ) -> "Rollout":
         """Empty storage, reused by every iteration."""
-
-        def floats(*shape: int) -> Tensor:
-            return torch.zeros(shape, device=device)
-
-        def flags(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.bool, device=device)
-
+        floats, flags = partial(torch.zeros, device=device), partial(torch.zeros, dtype=torch.bool, device=device)
         return cls(
             obs={
                 name: torch.zeros((horizon + 1, num_envs, *shape_of(size)), dtype=dtype_of(size), device=device)
@@ -105,18 +100,7 @@ class Rollout:
         return Trajectory(self.reward, self.terminated, self.truncated, self.final_value)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
-        """Apply `change` to every tensor; it selects or reorders environments, the second dimension."""
-        return replace(
-            self,
-            obs={name: change(x) for name, x in self.obs.items()},
-            start=change(self.start),
-            state=change(self.state),
-            action=change(self.action),
-            mean=change(self.mean),
-            log_prob=change(self.log_prob),
-            value=change(self.value),
-            reward=change(self.reward),
-            terminated=change(self.terminated),
-            truncated=change(self.truncated),
-            final_value=change(self.final_value),
-        )
+        """Apply `change`, which selects or reorders environments, the second dimension of all but `log_std`."""
+        names = [field.name for field in fields(self) if field.name not in ("obs", "log_std")]
+        changed = {name: change(getattr(self, name)) for name in names}
+        return replace(self, obs={name: change(x) for name, x in self.obs.items()}, **changed)

@@ -1,6 +1,5 @@
 """Act in all environments for one horizon, and keep score of their episodes. All on the device."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,15 +16,8 @@ from echelon.rollout.buffer import Rollout
 from echelon.rollout.episodes import Episodes
 from echelon.rollout.layout import Layout
 
-
-@dataclass
-class _Cut:
-    """Environments whose episodes the time limit ended at step `t`."""
-
-    t: int
-    rows: Tensor
-    obs: Groups
-    state: Tensor
+Cut = tuple[int, Tensor, Groups, Tensor]
+"""A step, the environments whose episodes the time limit ended there, their last observations, and their states."""
 
 
 class Collector:
@@ -78,7 +70,7 @@ class Collector:
         for x in (*rollout.obs.values(), rollout.state, rollout.start):
             x[0] = x[-1]
         self.episodes.begin()
-        cuts: list[_Cut] = []
+        cuts: list[Cut] = []
         for t in range(rollout.horizon):
             self._act(t, cuts)
         obs = {name: x[-1] for name, x in rollout.obs.items()}
@@ -90,7 +82,7 @@ class Collector:
         for name, x in self.rollout.obs.items():
             x[t] = obs[name]
 
-    def _act(self, t: int, cuts: list["_Cut"]) -> None:
+    def _act(self, t: int, cuts: list[Cut]) -> None:
         rollout = self.rollout
         obs = {name: x[t] for name, x in rollout.obs.items()}
         noise = draw(self.generator, self.env.num_envs, self._noise)
@@ -113,7 +105,7 @@ class Collector:
     def _noise(self, generator: torch.Generator, envs: int) -> Tensor:
         return torch.randn((envs, self.env.action_dim), generator=generator, device=self.env.device)
 
-    def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list["_Cut"]) -> None:
+    def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list[Cut]) -> None:
         """Bootstrap rows that the time limit cut.
 
         On CUDA every row is evaluated at once, because picking some would make the host wait. On a CPU the few that
@@ -128,20 +120,20 @@ class Collector:
         elif final_obs is not None and cut.device.type == "cpu":
             rows = cut.nonzero().squeeze(-1)
             if len(rows):
-                cuts.append(_Cut(t, rows, {name: x[rows] for name, x in final_obs.items()}, state[rows]))
+                cuts.append((t, rows, {name: x[rows] for name, x in final_obs.items()}, state[rows]))
         elif final_obs is not None:
             final = self._value(final_obs, state)
             rollout.final_value[t] = torch.where(cut, final, 0.0)
 
-    def _bootstrap(self, cuts: list["_Cut"]) -> None:
+    def _bootstrap(self, cuts: list[Cut]) -> None:
         """Evaluate the final observations that were set aside."""
         if not cuts:
             return
-        rows = torch.cat([cut.rows for cut in cuts])
-        obs = {name: torch.cat([cut.obs[name] for cut in cuts]) for name in self.rollout.obs}
-        values = self.actor.value_of_some(obs, torch.cat([cut.state for cut in cuts]), rows)
-        for cut, value in zip(cuts, values.split([len(cut.rows) for cut in cuts]), strict=True):
-            self.rollout.final_value[cut.t, cut.rows] = value
+        steps, rows, last, states = zip(*cuts, strict=True)
+        obs = {name: torch.cat([each[name] for each in last]) for name in self.rollout.obs}
+        values = self.actor.value_of_some(obs, torch.cat(states), torch.cat(rows))
+        for t, envs, value in zip(steps, rows, values.split([len(envs) for envs in rows]), strict=True):
+            self.rollout.final_value[t, envs] = value
 
     def inherit(self, donor: int, policy: int) -> None:
         """Note that `policy` became a copy of `donor`: its environments keep their states, its memory is cleared."""
