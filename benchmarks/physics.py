@@ -65,7 +65,7 @@ from command import Row, answer, append, command, in_a_process, markdown, option
 from torch import Tensor
 
 from echelon import tasks
-from echelon.config.checks import require_device
+from echelon.config.checks import choose_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
 from echelon.sim.capacity import probe
@@ -513,7 +513,7 @@ def main() -> None:
     parser.add_argument("--compile-workers", type=int, default=os.cpu_count(), help="0: compile when first used")
     parser.add_argument("--json", type=Path, help="append a line per task and setting to this file")
     args = parser.parse_args()
-    require_device(args.device)
+    choose_device(args.device)
     ends = time.perf_counter() + args.budget
     for setting in args.settings:  # a mistake is named before anything is compiled
         parse(setting)

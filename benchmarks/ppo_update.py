@@ -41,7 +41,7 @@ from peers.ours import Ours
 from peers.problem import CLIP, Contestant, Problem, Sizes, build, fixed_order, recorded_losses
 from speed import wait
 
-from echelon.config.checks import require_device
+from echelon.config.checks import choose_device
 from echelon.errors import UserError
 
 TOLERANCE = 1e-4
@@ -232,7 +232,7 @@ def parse() -> tuple[argparse.Namespace, Sizes]:
     args = parser.parse_args()
     if args.num_envs % args.minibatches:
         raise UserError(f"{args.num_envs} environments do not split into {args.minibatches} equal minibatches")
-    require_device(args.device)
+    choose_device(args.device)
     if args.compile is None:
         args.compile = args.device == "cuda"
     return args, Sizes(hidden=tuple(args.hidden), **{name: getattr(args, name) for name in SIZES})

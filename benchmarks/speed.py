@@ -34,7 +34,7 @@ from torch.profiler import ProfilerActivity, profile
 from echelon import tasks
 from echelon.bench.measure import bench
 from echelon.config import TrainConfig
-from echelon.config.checks import choose_device, require_device
+from echelon.config.checks import choose_device
 from echelon.errors import UserError
 from echelon.tasks import preset
 from echelon.training.resolve import resolve
@@ -215,7 +215,7 @@ def main() -> None:
     if args.table:
         report(read_lines(args.table))
         return
-    require_device(args.device)
+    choose_device(args.device)
     given = {f"{task}-{args.algo}": Case(task, args.algo, args.adversary) for task in args.tasks}
     cases = given or {name: CLAIMS[name] for name in args.only}
     rows: list[Row] = []

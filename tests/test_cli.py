@@ -16,9 +16,8 @@ import echelon.tasks
 from echelon import cli
 from echelon.algorithms import BUILT_IN, Preset, converted
 from echelon.algorithms.variants import VARIANTS
-from echelon.config import TaskConfig, TrainConfig, UpdateConfig
-from echelon.config.spelling import setting
-from echelon.config.task_info import TaskInfo
+from echelon.config import TaskConfig, TaskInfo, TrainConfig, UpdateConfig
+from echelon.config.checks import setting
 from echelon.console.flags import flags_of
 from echelon.console.interrupt import Preempted
 from echelon.errors import UserError, nearest

@@ -19,7 +19,7 @@ from typing import Any
 
 from command import command, options
 
-from echelon.config.checks import require_device
+from echelon.config.checks import choose_device
 
 WARM_UPS = 4
 
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=30)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4])
     given = parser.parse_args()
-    require_device(given.device)
+    choose_device(given.device)
     case = given.case or {"cuda": "AllegroHand:ppo", "cpu": "DeceptiveReach:cpo"}[given.device]
     settings(case, given.device)  # or each process would find out for itself that there is no such task
     if given.device == "cuda":

@@ -16,7 +16,7 @@ from methods import STUDIES
 from running import ROOT, jobs, train
 from summary import draw, table
 
-from echelon.config.checks import require_device
+from echelon.config.checks import choose_device
 from echelon.errors import UserError, nearest
 
 
@@ -46,7 +46,7 @@ def main() -> None:
         raise UserError(f"--{next(iter(changes)).replace('_', '-')} makes it another study; give it a place by --out")
     tried = changes | ({"iterations": None} if "env_steps" in changes else {})
     wanted = jobs(study, methods, args.seeds, tried, ROOT / "runs" / "studies" / folder.name)
-    require_device(wanted[0].config.device)
+    choose_device(wanted[0].config.device)
     train(study, wanted, folder, args.workers or study.workers)
     draw(study, folder)
     print(table(study, folder))

@@ -8,7 +8,7 @@ import pytest
 
 from echelon import cli
 from echelon.algorithms import names, with_algorithm
-from echelon.config import ForeignTrainConfig
+from echelon.config.schema import ForeignTrainConfig
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics

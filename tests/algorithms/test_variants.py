@@ -9,7 +9,7 @@ import pytest
 from echelon.algorithms import Preset
 from echelon.algorithms.variants import VARIANTS, apply_variants
 from echelon.commands.train import configure
-from echelon.config.checks import settings_of, validate
+from echelon.config.checks import check, settings_of
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
 
@@ -70,7 +70,7 @@ def test_variants_of_every_preset_are_valid_and_the_best_are_variants() -> None:
     for task, info in TASKS.items():
         assert set(info.best) <= set(VARIANTS)
         for variant in VARIANTS.values():
-            validate(variant(preset(task)))
+            check(variant(preset(task)))
 
 
 def test_variants_follow_what_they_find() -> None:

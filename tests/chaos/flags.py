@@ -14,8 +14,7 @@ from echelon.commands.evaluate import Evaluate
 from echelon.commands.export import Export
 from echelon.commands.record import Record
 from echelon.commands.report import Report
-from echelon.config.checks import settings_of
-from echelon.config.spelling import spelling
+from echelon.config.checks import settings_of, spelling
 from echelon.console.flags import flags_of
 from echelon.tasks import preset
 from echelon.training.loop import train

@@ -12,7 +12,8 @@ from envs.own_task import Pole, PoleConfig
 
 from echelon import cli
 from echelon.algorithms import Preset, converted
-from echelon.config import ForeignSettings, ModelConfig, TrainConfig, UpdateConfig
+from echelon.config import ModelConfig, TrainConfig, UpdateConfig
+from echelon.config.schema import ForeignSettings
 from echelon.envs import sources
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate

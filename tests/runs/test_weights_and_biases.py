@@ -101,11 +101,11 @@ def test_it_is_off_unless_asked_for(folder: RunFolder) -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    config_checks.validate(TrainConfig())
+    config_checks.check(TrainConfig())
     with pytest.raises(
         UserError, match=r"--wandb needs the package wandb, which is not installed; pip install 'echelon-rl\[wandb\]'"
     ):
-        config_checks.validate(TrainConfig(wandb="offline"))
+        config_checks.check(TrainConfig(wandb="offline"))
 
 
 def test_a_service_that_does_not_start_is_one_sentence(offline: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_a_seed_that_went_on_alone_is_left_as_it_is(tmp_path: Path) -> None:
     ("changes", "seeds", "sentence"),
     [
         ({}, (1, 1), "--seeds names a seed twice: 1 1"),
-        ({}, (-1, 1), "--seed must be within 0 and"),
+        ({}, (-1, 1), "--seed must be at least 0"),
         ({"algo": "pbt"}, (0, 1), "pbt chooses between its members by itself"),
     ],
 )

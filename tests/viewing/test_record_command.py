@@ -79,7 +79,7 @@ MISTAKES = {
     "play": "play needs a run folder first",
     "play RUN --policy all": "play shows one policy at a time",
     "play RUN --policy 9": "--policy is leader, all or a number from 0 to 2, not 9",
-    "play RUN --port 70000": "--port must be within 0 and 65535, not 70000",
+    "play RUN --port 70000": "--port must be at most 65,535, not 70000",
     "play RUN --seed -2": "--seed must be at least 0, not -2",
     "record": "record needs a run folder first",
     "record /nowhere": "there is no run folder /nowhere",

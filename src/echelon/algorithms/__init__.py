@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from echelon.config import ForeignTrainConfig, TrainConfig, from_dict, with_tuples
+from echelon.config import TrainConfig, from_dict
+from echelon.config.checks import untyped
 from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE
+from echelon.config.schema import ForeignTrainConfig
 from echelon.errors import UserError, first_line, nearest
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ def read_settings(template: TrainConfig, data: dict[str, Any], kind: type[TrainC
         return converted(from_dict(converted(template, Preset if issubclass(Preset, kind) else kind), data), kind)
     known = {field.name for field in fields(TrainConfig)}
     shared = from_dict(converted(template, ForeignTrainConfig), {key: x for key, x in data.items() if key in known})
-    foreign = {key: with_tuples(value) for key, value in data.items() if key not in known}
+    foreign = untyped({key: value for key, value in data.items() if key not in known})
     return ForeignTrainConfig(**{name: getattr(shared, name) for name in known}, foreign=foreign)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from echelon import algorithms
 from echelon.algorithms import POLICIES, short_run_pbt
-from echelon.config import TrainConfig, with_settings
+from echelon.config import TrainConfig
+from echelon.config.checks import with_settings
 from echelon.errors import UserError, nearest
 
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import tyro
 
-from echelon.config.checks import check_ranges
-from echelon.config.spelling import spelling
+from echelon.config.checks import check, spelling
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError
 
@@ -107,7 +106,7 @@ def parse(kind: type[C], name: str, words: Sequence[str]) -> C:
             raise UserError(f"{spelling(key)} needs a value")
     values |= {"train_flags": tuple(others)} if passes_on else {}
     made = kind(**values, line=shlex.join(["echelon", name, *words]))
-    check_ranges(made)
+    check(made)
     made.check()
     return made
 

@@ -29,13 +29,13 @@ class Evaluate(Command):
     def run(self) -> int:
         from rich.console import Console
 
-        from echelon.config.checks import require_device
+        from echelon.config.checks import choose_device
         from echelon.console.tables import LOG_WIDTH
         from echelon.runs.durable import require_writable, writing
         from echelon.runs.folder import RunFolder
 
         folder = RunFolder.open(self.run_folder)
-        require_device(self.device)
+        choose_device(self.device)
         target = folder.evaluation if self.json is None else Path(self.json)
         require_writable(target)
 

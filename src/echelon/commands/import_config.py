@@ -20,20 +20,17 @@ class ImportConfig(Command):
     """YAML or JSON of rsl_rl, rl_games, skrl or the zoo of Stable-Baselines3."""
 
     def run(self) -> int:
-        from echelon.config import TrainConfig, with_settings
-        from echelon.config.checks import validate
+        from echelon.config import TrainConfig
+        from echelon.config.checks import check, setting, with_settings
         from echelon.config.peers import translate
-        from echelon.config.spelling import setting
 
         path = Path(self.file)
-        found = translate(read(path))
-        validate(with_settings(TrainConfig(), found.settings))
-        print(f"# {path.name}, settings of {found.library}")
-        print("echelon train TASK " + " ".join(setting(name, value) for name, value in found.settings.items()))
-        for name, reason in found.needless.items():
+        library, settings, others = translate(read(path))
+        check(with_settings(TrainConfig(), settings))
+        print(f"# {path.name}, settings of {library}")
+        print("echelon train TASK " + " ".join(setting(name, value) for name, value in settings.items()))
+        for name, reason in others.items():
             print(f"# {name}: {reason}")
-        if found.unknown:
-            print(f"# not translated: {', '.join(found.unknown)}")
         return 0
 
 

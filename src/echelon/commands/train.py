@@ -10,7 +10,8 @@ import tyro
 from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.command import Command, TrainFlags, find, names_flag, place
 from echelon.commands.tasks import task_list
-from echelon.config.ranges import COUNT, SEEDS, require
+from echelon.config.checks import require, with_settings
+from echelon.config.ranges import COUNT, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
 from echelon.ranks import Ranks
@@ -147,7 +148,7 @@ class Train(OnTask):
         if self.resume is None:
             return self.resolve(ranks)
         from echelon.algorithms import with_algorithm
-        from echelon.config import from_dict, to_dict, with_settings
+        from echelon.config import from_dict, to_dict
         from echelon.runs.folder import RunFolder
         from echelon.tasks import preset
         from echelon.training.resolve import resolve
@@ -202,7 +203,6 @@ def configure(
     """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
     from echelon.algorithms import BUILT_IN, with_algorithm
     from echelon.algorithms.variants import apply_variants
-    from echelon.config import with_settings
     from echelon.tasks import TASKS, best_variants, preset
 
     start = preset(task)

@@ -1,85 +1,160 @@
-"""Refuse values of the right type that make no sense, before a run folder is written."""
+"""Settings as plain data and by their flags; every value is checked before a run folder is written."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import functools
+import shlex
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from echelon.config import ForeignSettings, ForeignTrainConfig, TaskConfig, TrainConfig, from_dict, to_dict
-from echelon.config.ranges import ANY, ranges_of, require
-from echelon.config.spelling import spelling
-from echelon.errors import UserError, require_package
+from echelon.config.ranges import ANY, Range
+from echelon.config.schema import ForeignSettings, ForeignTrainConfig, TaskConfig, TrainConfig
+from echelon.errors import UserError, nearest
 
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 
-def validate(config: TrainConfig) -> None:
-    """Raise a `UserError` for the first value that cannot work, as far as can be told without importing torch.
 
-    `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
+def spelling(name: str) -> str:
+    """The flag of a field: `update.mini_epochs` is `--update.mini-epochs`."""
+    return "--" + name.replace("_", "-")
+
+
+def setting(name: str, value: Any) -> str:
+    """What to type so that the field `name` has this value."""
+    if isinstance(value, bool):
+        group, dot, last = name.rpartition(".")
+        return spelling(name if value else f"{group}{dot}no_{last}")
+    values = value if isinstance(value, list | tuple) else [value]
+    return shlex.join([spelling(name), *map(str, values)])
+
+
+def require(name: str, value: float, allowed: Range) -> None:
+    """Raise a `UserError` for a value outside `allowed`; `name` is the setting's dotted name."""
+    if unmet := allowed.unmet(value):
+        text = str(value)
+        text = text if len(text) < 40 else f"a number of {len(text)} digits"
+        raise UserError(f"{spelling(name)} must be {unmet}, not {text}")
+
+
+def check(config: Any, group: str = "") -> None:
+    """Raise a `UserError` for the first setting of a dataclass that has a wrong type or is out of its range, and for
+    those that its own `check` says do not go together. `group` is how users spell it: a task's settings are in `env.`
     """
-    from_dict(config, to_dict(config))  # from Python, a value may have a type that cannot be read back from config.json
-    check_ranges(config)
-    if config.model.lstm and config.update.horizon % config.update.sequence:
-        raise UserError(
-            f"--update.sequence {config.update.sequence} does not divide --update.horizon {config.update.horizon}, "
-            "which training an LSTM needs; change one of them"
-        )
-    model = config.model
-    if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
-        raise UserError(f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}")
-    if config.wandb != "off":
-        require_package("wandb", "--wandb", "wandb")
-
-
-def check_ranges(config: Any, group: str = "") -> None:
-    """Raise a `UserError` for the first number of a dataclass that is out of the range in its annotation.
-
-    `group` is how users spell it: settings of a task are in `env.`
-    """
-    ranges = ranges_of(config, group)
-    for name, value in settings_of(config, group).items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if name in ranges and not numbers:
-            raise UserError(f"{spelling(name)} needs at least one value")
-        for number in numbers:
-            if isinstance(number, int | float):
-                require(name, number, ranges.get(name, ANY))
-    task = config.env if isinstance(config, TrainConfig) else config
-    if isinstance(task, TaskConfig):
-        task.check()
-
-
-def require_device(device: str) -> None:
-    """Raise a `UserError` for CUDA if torch sees none."""
-    if device != "cuda":
-        return
-    import torch  # slow to import, and needed only here
-
-    if not torch.cuda.is_available():
-        raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")
+    from_dict(config, to_dict(config), group)
+    config.check()
 
 
 def choose_device(name: str) -> "torch.device":
     """The torch device for `cpu`, `cuda` or `auto`, which is CUDA where there is one."""
     import torch
 
-    require_device(name)
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise UserError("--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as plain data for JSON; the inverse of `from_dict`."""
+    data = dataclasses.asdict(config)
+    if isinstance(config, TrainConfig) and isinstance(config.env, ForeignSettings):
+        data["env"] = dict(config.env.values)
+    if isinstance(config, ForeignTrainConfig):
+        data |= data.pop("foreign")
+    return data
 
 
 def settings_of(config: Any, group: str = "") -> dict[str, Any]:
-    """A config's leaves by dotted name, groups opened."""
-    if isinstance(config, ForeignSettings):
-        config = config.values
-    if not isinstance(config, dict):
-        values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-        config = values | values.pop("foreign") if isinstance(config, ForeignTrainConfig) else values
+    """The settings of a dataclass, or of nested data, by dotted name."""
     leaves: dict[str, Any] = {}
-    for name, value in config.items():
-        if dataclasses.is_dataclass(value) or isinstance(value, dict):
-            leaves |= settings_of(value, f"{group}{name}.")
-        else:
-            leaves[group + name] = value
+    for name, value in (to_dict(config) if dataclasses.is_dataclass(config) else config).items():
+        leaves |= settings_of(value, f"{group}{name}.") if isinstance(value, Mapping) else {f"{group}{name}": value}
     return leaves
+
+
+def with_settings(config: T, settings: Mapping[str, Any]) -> T:
+    """`config` with other values of some settings, by dotted name."""
+    for name, value in settings.items():
+        group, _, inside = name.partition(".")
+        new = with_settings(getattr(config, group), {inside: value}) if inside else value
+        config = dataclasses.replace(config, **{group: new})  # pyright: ignore[reportArgumentType]  # T is a dataclass
+    return config
+
+
+def from_dict(template: T, data: dict[str, Any], group: str = "") -> T:
+    """Lay `data` over `template`, in the template's own classes. Unknown keys, wrong types and numbers out of range
+    fail."""
+    fields, changes = _annotations(type(template)), dict[str, Any]()
+    for key, value in data.items():
+        name = group + key
+        if key not in fields:
+            raise UserError(f"{name} is not a setting{nearest(key, fields)}")
+        hint, allowed = fields[key]
+        current = getattr(template, key)
+        if dataclasses.is_dataclass(current):
+            if not isinstance(value, dict):
+                raise UserError(f"{name} takes a group of settings, not {value!r}")
+            if not isinstance(current, ForeignSettings):
+                changes[key] = from_dict(current, value, f"{name}.")
+            else:  # those of a task without any are plain
+                changes[key] = ForeignSettings(untyped(value, f"{name}.")) if value else TaskConfig()
+            continue
+        changes[key] = _typed(value, hint, name)
+        if allowed is not None and changes[key] == ():
+            raise UserError(f"{spelling(name)} needs at least one value")
+        for number in changes[key] if isinstance(changes[key], tuple) else (changes[key],):
+            if isinstance(number, int | float):
+                require(name, number, allowed or ANY)
+    return dataclasses.replace(template, **changes)  # pyright: ignore[reportArgumentType]  # T is a dataclass
+
+
+@functools.cache
+def _annotations(kind: type) -> dict[str, tuple[Any, Range | None]]:
+    """Type and range of every field of a dataclass. A field that a subclass overrides keeps its range unless it is
+    given another."""
+    found: dict[str, tuple[Any, Range | None]] = {}
+    for owner in reversed(kind.__mro__):
+        plain = typing.get_type_hints(owner)
+        for name, hint in typing.get_type_hints(owner, include_extras=True).items():
+            ranges = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Range)]
+            found[name] = (plain[name], ranges[0] if ranges else found.get(name, (None, None))[1])
+    return {field.name: found[field.name] for field in dataclasses.fields(kind)}
+
+
+def untyped(value: Any, group: str = "") -> Any:
+    """Data from JSON whose classes are unknown: lists become tuples, numbers must be finite."""
+    if isinstance(value, dict):
+        return {key: untyped(item, f"{group}{key}.") for key, item in value.items()}
+    if isinstance(value, int | float):
+        require(group.rstrip("."), value, ANY)
+    return tuple(untyped(item, group) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _typed(value: Any, hint: Any, name: str) -> Any:
+    """`value` as the annotation `hint` wants it (lists from JSON become tuples), or a `UserError`."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in args:
+            return value
+        words = [str(arg) for arg in args]
+        raise UserError(f"{name} is one of {', '.join(words)}, not {value!r}{nearest(str(value), words)}")
+    if origin in (types.UnionType, typing.Union):
+        if value is None and types.NoneType in args:
+            return None
+        return _typed(value, next(arg for arg in args if arg is not types.NoneType), name)
+    if origin is tuple and isinstance(value, list | tuple):
+        hints = [args[0]] * len(value) if Ellipsis in args else args
+        if len(value) != len(hints):
+            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
+        return tuple(_typed(item, hint, name) for item, hint in zip(value, hints, strict=True))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if abs(value) < 1e300 else value  # too large for a float, and for any range
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    wanted = args[0] if origin is tuple else hint
+    kind = ("a list of " if origin is tuple else "") + getattr(wanted, "__name__", str(wanted))
+    raise UserError(f"{name} takes {kind}, not {value!r}")

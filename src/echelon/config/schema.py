@@ -6,19 +6,15 @@ are the `env` part, whose class belongs to the task. An algorithm with settings 
 `TrainConfig` (`echelon.algorithms`).
 """
 
-import dataclasses
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from echelon.config.ranges import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range
-from echelon.errors import UserError, nearest
-
-T = TypeVar("T")
+from echelon.errors import UserError, require_package
 
 
 @dataclass(frozen=True)
@@ -197,6 +193,25 @@ class TrainConfig:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
 
+    def check(self) -> None:
+        """Raise a `UserError` for settings that do not go together, as far as can be told without importing torch.
+
+        `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
+        """
+        model, update = self.model, self.update
+        if model.lstm and update.horizon % update.sequence:
+            raise UserError(
+                f"--update.sequence {update.sequence} does not divide --update.horizon {update.horizon}, "
+                "which training an LSTM needs; change one of them"
+            )
+        if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
+            raise UserError(
+                f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}"
+            )
+        if self.wandb != "off":
+            require_package("wandb", "--wandb", "wandb")
+        self.env.check()
+
     @property
     def num_policies(self) -> int:
         """M, of settings that are complete: `echelon.algorithms.complete` fills in the algorithm's own number."""
@@ -232,83 +247,37 @@ class ForeignTrainConfig(TrainConfig):
     """The algorithm's own settings by name, groups nested; tuples, not lists."""
 
 
-def to_dict(config: Any) -> dict[str, Any]:
-    """A config as plain data for JSON; the inverse of `from_dict`."""
-    data = dataclasses.asdict(config)
-    if isinstance(config, TrainConfig) and isinstance(config.env, ForeignSettings):
-        data["env"] = dict(config.env.values)
-    if isinstance(config, ForeignTrainConfig):
-        data |= data.pop("foreign")
-    return data
+@dataclass(frozen=True)
+class TaskInfo:
+    """A task, described without importing it.
+
+    A task, or a family of tasks, is a folder: `settings.py` without torch has `TASKS`, a `TaskInfo` per task; `task.py`
+    has a class of the same name for each; the MJCF of its scenes is beside them.
+    """
+
+    description: str
+    """One line for `echelon tasks`."""
+    preset: TrainConfig
+    """Settings to start from; `task` is the task's name, `env` its own settings."""
+    best: tuple[str, ...] = ()
+    """Variants of the preset that trained best, which are the default."""
+    folder: str = ""
+    """Package of the task; set by `tasks_in`."""
+
+    @property
+    def task(self) -> Any:
+        """The task's class."""
+        return getattr(import_module(f"{self.folder}.task"), self.preset.task)
 
 
-def with_settings(config: T, settings: Mapping[str, Any]) -> T:
-    """`config` with other values of some settings, by dotted name."""
-    for name, value in settings.items():
-        group, _, inside = name.partition(".")
-        new = with_settings(getattr(config, group), {inside: value}) if inside else value
-        config = dataclasses.replace(config, **{group: new})  # pyright: ignore[reportArgumentType]  # T is a dataclass
-    return config
-
-
-def from_dict(template: T, data: dict[str, Any], where: str = "") -> T:
-    """`data` laid over `template`, in the template's own classes. Unknown keys and wrong types fail."""
-    hints = typing.get_type_hints(type(template))
-    hints = {field.name: hints[field.name] for field in dataclasses.fields(template)}  # pyright: ignore[reportArgumentType]
-    changes: dict[str, Any] = {}
-    for key, value in data.items():
-        name = f"{where}.{key}" if where else key
-        if key not in hints:
-            raise UserError(f"{name} is not a setting{nearest(key, hints)}")
-        current = getattr(template, key)
-        if dataclasses.is_dataclass(current):
-            if not isinstance(value, dict):
-                raise UserError(f"{name} takes a group of settings, not {value!r}")
-            foreign = isinstance(current, ForeignSettings)
-            changes[key] = _foreign_settings(value) if foreign else from_dict(current, value, name)
-        else:
-            changes[key] = _checked(value, hints[key], name)
-    return dataclasses.replace(template, **changes)  # pyright: ignore[reportArgumentType]  # T is a dataclass
-
-
-def _foreign_settings(values: dict[str, Any]) -> TaskConfig:
-    """Settings whose class is not known; those of a task without any are plain."""
-    return ForeignSettings(with_tuples(values)) if values else TaskConfig()
-
-
-def with_tuples(value: Any) -> Any:
-    """Data from JSON with its lists as the tuples they were."""
-    if isinstance(value, dict):
-        return {key: with_tuples(item) for key, item in value.items()}
-    return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
-
-
-def _checked(value: Any, hint: Any, name: str) -> Any:
-    """`value` as the annotation `hint` wants it (lists from JSON become tuples), or a `UserError`."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        if value in args:
-            return value
-        words = [str(arg) for arg in args]
-        raise UserError(f"{name} is one of {', '.join(words)}, not {value!r}{nearest(str(value), words)}")
-    if origin in (types.UnionType, typing.Union):
-        if value is None and types.NoneType in args:
-            return None
-        return _checked(value, next(arg for arg in args if arg is not types.NoneType), name)
-    if origin is tuple and isinstance(value, list | tuple):
-        hints = [args[0]] * len(value) if Ellipsis in args else args
-        if len(value) != len(hints):
-            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
-        return tuple(_checked(item, hint, name) for item, hint in zip(value, hints, strict=True))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise UserError(
-                f"{name} takes a number that float64 can hold, not one of {len(str(value))} digits"
-            ) from None
-    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
-        return value
-    wanted = args[0] if origin is tuple else hint
-    kind = ("a list of " if origin is tuple else "") + getattr(wanted, "__name__", str(wanted))
-    raise UserError(f"{name} takes {kind}, not {value!r}")
+def tasks_in(folder: str) -> dict[str, TaskInfo]:
+    """Tasks of a package by name; empty for a package or module without `TASKS` in its `settings`."""
+    try:
+        if find_spec(f"{folder}.settings") is None:
+            return {}
+    except ModuleNotFoundError as error:
+        if error.name is not None and not f"{folder}.settings".startswith(error.name):
+            raise
+        return {}
+    found = getattr(import_module(f"{folder}.settings"), "TASKS", ())
+    return {info.preset.task: replace(info, folder=folder) for info in found}

@@ -14,8 +14,8 @@ from typing import Any, Literal, NoReturn
 
 import tyro
 
+from echelon.config.checks import setting, spelling
 from echelon.config.peers import known_elsewhere_as
-from echelon.config.spelling import setting, spelling
 from echelon.errors import UserError, closest, nearest
 
 

@@ -23,8 +23,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from echelon.config import ForeignSettings, TaskConfig, TrainConfig, from_dict
-from echelon.config.task_info import TaskInfo, tasks_in
+from echelon.config import TaskConfig, TaskInfo, TrainConfig, from_dict
+from echelon.config.schema import ForeignSettings, tasks_in
 from echelon.envs.presets import LIBRARIES
 from echelon.errors import UserError, first_line, install, nearest
 
@@ -168,7 +168,7 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
         if any(x.name == "spread_clocks" or x.kind is x.VAR_KEYWORD for x in parameters):
             args = {"spread_clocks": spread_clocks} | args
         env = config.env
-        make = partial(make, from_dict(settings(), env.values, "env") if isinstance(env, ForeignSettings) else env)
+        make = partial(make, from_dict(settings(), env.values, "env.") if isinstance(env, ForeignSettings) else env)
     return partial(_of_code, source, make, args)
 
 

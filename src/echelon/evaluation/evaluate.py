@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from echelon.config.checks import choose_device
-from echelon.config.ranges import COUNT, require
+from echelon.config.checks import choose_device, require
+from echelon.config.ranges import COUNT
 from echelon.envs.contract import Env, MakeEnv
 from echelon.evaluation.trained import Trained
 from echelon.rollout.acting import Actor, Player

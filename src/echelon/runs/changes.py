@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.config import TrainConfig
-from echelon.config.checks import settings_of
-from echelon.config.spelling import setting
+from echelon.config.checks import setting, settings_of
 from echelon.errors import UserError
 
 MAY_CHANGE = (

@@ -31,7 +31,6 @@ from filelock import FileLock, Timeout
 
 from echelon import __version__
 from echelon.config import TrainConfig, to_dict
-from echelon.config.checks import check_ranges
 from echelon.errors import UserError, closest
 from echelon.runs.changes import differences
 from echelon.runs.durable import replace_durably, writing
@@ -186,7 +185,7 @@ def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
         raise Unreadable("was not written by echelon; restore it or choose another folder")
     try:
         config = stored_config(stored)
-        check_ranges(config)
+        config.env.check()
         if config.policies is None:
             raise UserError("it has no number of policies")
     except UserError as error:

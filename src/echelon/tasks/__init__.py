@@ -1,4 +1,4 @@
-"""Tasks by name. Every folder here is a task or a family of them, found without a list: see `config/task_info.py`.
+"""Tasks by name. Every folder here is a task or a family of them, found without a list: see `TaskInfo`.
 
 A task's class is imported when its environments are made. Names, settings and presets need no torch.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from echelon import algorithms
 from echelon.algorithms import BUILT_IN, CpoTrainConfig, Preset, converted, read_settings
-from echelon.config import ForeignSettings, TrainConfig
-from echelon.config.task_info import TaskInfo, tasks_in
+from echelon.config import TaskInfo, TrainConfig
+from echelon.config.schema import ForeignSettings, tasks_in
 from echelon.errors import UserError, nearest, require_package
 from echelon.tasks.settings import MujocoTaskConfig
 

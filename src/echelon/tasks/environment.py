@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from echelon.config import TaskConfig, from_dict
-from echelon.config.checks import check_ranges, choose_device
+from echelon.config.checks import choose_device
 from echelon.tasks import maker, preset
 
 if TYPE_CHECKING:
@@ -20,6 +20,5 @@ def make(task: str, num_envs: int = 64, device: str = "auto", seed: int = 0, **s
     if type(config.env) is TaskConfig:
         config = replace(config, env_arg=tuple(f"{name}={value!r}" for name, value in settings.items()))
     else:
-        config = replace(config, env=from_dict(config.env, settings, "env"))
-    check_ranges(config)
+        config = replace(config, env=from_dict(config.env, settings, "env."))
     return maker(config)(config.num_envs, choose_device(config.device), config.seed)

@@ -19,7 +19,7 @@ import mujoco
 import torch
 from torch import Tensor
 
-from echelon.config.checks import check_ranges
+from echelon.config.checks import check
 from echelon.device.capture import Generators
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
@@ -79,7 +79,7 @@ class MujocoTask(ABC, Generic[C]):
         """Several seeds share the environments equally; `echelon.tasks.seed_slices` takes them apart."""
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
-        check_ranges(config, "env.")
+        check(config, "env.")
         self.config = config
         self.num_envs = num_envs
         self.device = device

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from echelon.config import TrainConfig
-from echelon.config.checks import choose_device, validate
+from echelon.config.checks import check, choose_device
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 
@@ -54,7 +54,7 @@ def resolve(
     `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
     `elsewhere` is the device, `cpu` or `cuda`, if another machine will train; this one may have no GPU.
     """
-    validate(config)
+    check(config)
     device = elsewhere or choose_device(config.device).type
     config = replace(config, device=device)  # pyright: ignore[reportArgumentType]  # cpu or cuda
     if config.precision == "bf16" and device == "cpu":

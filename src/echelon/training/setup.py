@@ -9,8 +9,8 @@ import torch
 
 from echelon.algorithms import find
 from echelon.config import TaskConfig, TrainConfig
-from echelon.config.checks import check_ranges, choose_device
-from echelon.config.ranges import SEEDS, require
+from echelon.config.checks import check, choose_device, require
+from echelon.config.ranges import SEEDS
 from echelon.console.view import View
 from echelon.envs.contract import Env, MakeEnv
 from echelon.envs.side_by_side import SideBySide
@@ -33,7 +33,7 @@ def require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
     if len(set(seeds)) < len(seeds):
         raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
     for seed in seeds:
-        check_ranges(replace(resolved.config, seed=seed))
+        check(replace(resolved.config, seed=seed))
     require_no_selection(resolved.config)
     if resolved.ranks.size > 1:
         raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")

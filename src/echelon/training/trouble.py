@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from echelon.algorithms.algorithm import Takeover
 from echelon.config import TrainConfig
-from echelon.config.spelling import setting
+from echelon.config.checks import setting
 from echelon.console.wording import figure
 
 LOST_CONTACTS_LIMIT = 1e-3

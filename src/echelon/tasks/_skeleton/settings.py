@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from echelon.config import ModelConfig, TrainConfig
-from echelon.config.task_info import TaskInfo
+from echelon.config import ModelConfig, TaskInfo, TrainConfig
 from echelon.tasks.settings import MujocoTaskConfig
 
 

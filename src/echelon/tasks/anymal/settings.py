@@ -6,7 +6,7 @@ the critic's weight (2, not 4) and that of the bounds (1e-3, not 1e-4).
 
 from dataclasses import dataclass, replace
 
-from echelon.config.task_info import TaskInfo
+from echelon.config import TaskInfo
 from echelon.tasks.paper import LOCOMOTION, steps
 from echelon.tasks.settings import MujocoTaskConfig
 

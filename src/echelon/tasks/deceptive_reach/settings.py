@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from echelon.algorithms import Preset, PullConfig, short_run_pbt
-from echelon.config import ModelConfig, TaskConfig, UpdateConfig
+from echelon.config import ModelConfig, TaskConfig, TaskInfo, UpdateConfig
 from echelon.config.ranges import COUNT, Range
-from echelon.config.task_info import TaskInfo
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from echelon.config.checks import check_ranges
+from echelon.config.checks import check
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.tasks.deceptive_reach.settings import DeceptiveReachConfig
@@ -81,7 +81,7 @@ class DeceptiveReach:
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
-        check_ranges(config, "env.")
+        check(config, "env.")
         self.config = config
         self.num_envs = num_envs
         self.device = device

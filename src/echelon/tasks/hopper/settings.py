@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from echelon.algorithms import Preset, PullConfig, short_run_pbt
-from echelon.config import ModelConfig, UpdateConfig
+from echelon.config import ModelConfig, TaskInfo, UpdateConfig
 from echelon.config.ranges import NOT_NEGATIVE
-from echelon.config.task_info import TaskInfo
 from echelon.tasks.settings import MujocoTaskConfig
 
 

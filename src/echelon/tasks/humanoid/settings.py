@@ -6,8 +6,8 @@ The preset is the paper's, but for the horizon: 16 as in its text and released c
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from echelon.config import TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE
-from echelon.config.task_info import TaskInfo
 from echelon.tasks.paper import LOCOMOTION, steps
 from echelon.tasks.settings import MujocoTaskConfig
 

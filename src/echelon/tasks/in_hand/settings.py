@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from echelon.algorithms import AdversaryConfig
-from echelon.config import ModelConfig
+from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE, POSITIVE
-from echelon.config.task_info import TaskInfo
 from echelon.tasks.paper import PAPER, steps
 from echelon.tasks.settings import MujocoTaskConfig
 
