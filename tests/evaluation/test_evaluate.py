@@ -9,7 +9,7 @@ import torch
 from gpu import MARKS
 from rollout.stub_env import DriftEnv, ScriptedEnv
 
-from echelon.algorithms import complete
+from echelon.algorithms import complete, find
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
@@ -22,7 +22,6 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, preset
 from echelon.training.loop import train
-from echelon.training.trainer import make_model
 
 POLICIES = 3
 
@@ -165,7 +164,8 @@ def test_side_by_side_is_what_one_after_another_is(tmp_path: Path, algo: str, ls
     config = complete(replace(run_config(tmp_path, lstm), algo=algo))
     env = make("CartpoleSwingup", config.env, 1, torch.device("cpu"), 0)
     torch.manual_seed(1)
-    model = make_model(env, config)
+    networks = find(algo).networks(POLICIES)
+    model = ActorCritic(env.obs_spec, env.action_dim, POLICIES, config.model, networks=networks)
     for x in model.parameters():
         x.data += 0.3 * torch.randn_like(x)  # policies that differ
     folder, where = RunFolder(tmp_path, config), torch.device(device)

@@ -23,7 +23,6 @@ from echelon.errors import SaidElsewhere, UserError
 from echelon.ranks import ALONE
 from echelon.ranks.together import Together
 from echelon.runs import checkpoint
-from echelon.runs.folder import RunFolder
 from echelon.tasks import preset
 from echelon.tasks.allegro_kuka.curriculum import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
@@ -130,13 +129,7 @@ def other_folder(config: TrainConfig, place: Path) -> str:
     here = place / str(ranks.rank)
     here.mkdir(exist_ok=True)
     with chdir(here), patch.object(agreement, "PATIENCE_S", 0.2):
-        return ended(lambda: agreement.share_folder(ranks, config, None))
-
-
-def same_folder(config: TrainConfig) -> str:
-    folder = agreement.share_folder(Together(), config, None)
-    assert isinstance(folder, RunFolder)
-    return str(folder.path)
+        return ended(lambda: train(resolve(config, ranks=ranks), NullView(), drifting))
 
 
 def one_mistake() -> list[str]:

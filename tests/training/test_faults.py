@@ -26,7 +26,7 @@ from echelon.errors import UserError
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
-from echelon.training.soundness import CHECK_EVERY
+from echelon.training.run import CHECK_EVERY
 
 
 def refused(config: TrainConfig, make_env: Any = drift) -> str:

@@ -13,8 +13,7 @@ from echelon.algorithms.variants import VARIANTS
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
-from echelon.training.memory import explain_full_memory
-from echelon.training.resolve import resolve
+from echelon.training.resolve import explain_full_memory, resolve
 
 HERE = "cuda" if torch.cuda.is_available() else "cpu"
 

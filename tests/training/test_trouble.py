@@ -4,7 +4,7 @@ import dataclasses
 
 from echelon.config import EnsembleConfig, UpdateConfig
 from echelon.tasks import preset
-from echelon.training.trouble import TroubleWatch
+from echelon.training.run import TroubleWatch
 
 
 def said(

@@ -29,7 +29,7 @@ class Bench(OnTask):
 
     def run(self) -> int:
         from echelon.console.tables import show_progress
-        from echelon.ranks.joining import join
+        from echelon.ranks import join
         from echelon.runs.durable import require_writable, writing
 
         def settings() -> "tuple[Resolved, Path]":

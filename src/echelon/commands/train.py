@@ -14,7 +14,7 @@ from echelon.config.checks import require, with_settings
 from echelon.config.ranges import COUNT, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
-from echelon.ranks import Ranks
+from echelon.ranks import Ranks, join
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
@@ -109,8 +109,6 @@ class Train(OnTask):
                 )
 
     def run(self) -> int:
-        from echelon.ranks.joining import join
-
         ranks = join()
         resolved, callbacks = ranks.attempt(lambda: (self.settings(ranks), self.callbacks()))
         seeds = list(range(self.seeds[0])) if len(self.seeds) == 1 else list(self.seeds)

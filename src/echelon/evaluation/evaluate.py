@@ -17,7 +17,7 @@ from echelon.rollout.acting import Actor, Player
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 from echelon.tasks import built_in, make
-from echelon.training.memory import explain_full_memory
+from echelon.training.resolve import explain_full_memory
 
 Mode = Literal["deterministic", "sampled"]
 MODES: tuple[Mode, ...] = ("deterministic", "sampled")

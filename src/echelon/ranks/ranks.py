@@ -3,6 +3,7 @@
 Imports no torch, so that flags are read without it.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -116,6 +117,15 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def join() -> Ranks:
+    """Join the processes that torchrun started, by its environment variables; without them a process is alone."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return ALONE
+    from echelon.ranks.together import join_others
+
+    return join_others()
 
 
 def rows(x: "Tensor", dim: tuple[int, ...]) -> int:

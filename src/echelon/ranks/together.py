@@ -1,5 +1,9 @@
 """Several processes that train one run, by torch.distributed: NCCL between GPUs, gloo between CPUs and hosts."""
 
+import atexit
+import os
+import secrets
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -9,6 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from echelon.errors import SaidElsewhere, UserError, first_line
 from echelon.ranks.ranks import Ranks, rows
@@ -20,32 +26,23 @@ PATIENCE = timedelta(minutes=30)
 """How long a rank waits for another, which may be compiling kernels or reading a checkpoint."""
 SILENCE = timedelta(seconds=3)
 """How long a rank that raised an error waits for rank 0 to report it."""
+MEETING = timedelta(minutes=5)
+"""How long ranks wait for each other at the start; torchrun starts them together."""
 _groups: dict[str, dist.ProcessGroup] = {}
 """Process group per kind of device; gloo, the default group, for the others."""
 
 
-def _sum(x: Tensor) -> Tensor:
-    total = x.clone(memory_format=torch.contiguous_format)
-    _reduce(total)
-    return total
+def _reduced(x: Tensor, largest: bool) -> Tensor:
+    """The sum of all ranks' tensors, or the largest, element by element."""
+    found = x.clone(memory_format=torch.contiguous_format)
+    _reduce(found, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+    return found
 
 
-def _max(x: Tensor) -> Tensor:
-    largest = x.clone(memory_format=torch.contiguous_format)
-    _reduce(largest, dist.ReduceOp.MAX)
-    return largest
-
-
-def _same_shape(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-# The same as custom operators, which torch's compiler does not look into. Only compiled functions use them, because
-# their first call takes seconds.
-_compiled_sum = torch.library.custom_op("echelon::sum_over_ranks", _sum, mutates_args=())
-_compiled_max = torch.library.custom_op("echelon::max_over_ranks", _max, mutates_args=())
-_compiled_sum.register_fake(_same_shape)
-_compiled_max.register_fake(_same_shape)
+_reduced_compiled = torch.library.custom_op("echelon::reduced_over_ranks", _reduced, mutates_args=())
+"""The same as a custom operator, which torch's compiler does not look into. Only compiled functions use it, because its
+first call takes seconds."""
+_reduced_compiled.register_fake(lambda x, largest: torch.empty_like(x, memory_format=torch.contiguous_format))
 
 
 def _reduce(x: Tensor, how: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
@@ -100,13 +97,13 @@ class Together(Ranks):
         return torch.Generator(device).manual_seed(seed)
 
     def sum(self, x: Tensor) -> Tensor:
-        return _compiled_sum(x) if torch.compiler.is_compiling() else _sum(x)
+        return (_reduced_compiled if torch.compiler.is_compiling() else _reduced)(x, False)
 
     def mean(self, x: Tensor) -> Tensor:
         return self.sum(x) / self.size
 
     def max(self, x: Tensor) -> Tensor:
-        return _compiled_max(x) if torch.compiler.is_compiling() else _max(x)
+        return (_reduced_compiled if torch.compiler.is_compiling() else _reduced)(x, True)
 
     def mean_(self, buffer: Tensor) -> None:
         _reduce(buffer)
@@ -121,7 +118,9 @@ class Together(Ranks):
         """Chan's formula on the moments of every rank's numbers, in float64: sums of squares would cancel."""
         count, total = rows(x, dim), rows(x, dim) * self.size
         var, mean = torch.var_mean(x.double(), dim, correction=0, keepdim=True)
-        means, variances = self._all(torch.stack((mean, var))).unbind(1)
+        all_ranks = x.new_zeros(self.size, 2, *mean.shape, dtype=torch.float64)
+        all_ranks[self.rank] = torch.stack((mean, var))
+        means, variances = self.sum(all_ranks).unbind(1)  # exact: the other ranks add zeros
         mean = means.mean(0)
         spread = count * (variances + (means - mean).square()).sum(0)
         return (spread / max(1, total - 1)).to(x.dtype), mean.to(x.dtype)
@@ -129,12 +128,6 @@ class Together(Ranks):
     def std_mean(self, x: Tensor, dim: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         var, mean = self.var_mean(x.double(), dim)
         return var.sqrt().to(x.dtype), mean.to(x.dtype)
-
-    def _all(self, x: Tensor) -> Tensor:
-        """Every rank's tensor, `[R, ...]`: a sum with zeros in the places of other ranks, so it is exact."""
-        places = x.new_zeros(self.size, *x.shape)
-        places[self.rank] = x
-        return self.sum(places)
 
     def copy_first_(self, tensors: Sequence[Tensor]) -> None:
         for x in tensors:
@@ -153,33 +146,27 @@ class Together(Ranks):
         return found  # pyright: ignore[reportReturnType]  # each is filled in
 
     def attempt(self, act: Callable[[], T]) -> T:
-        try:
-            result, problem = [act()], None
-        except UserError as error:
-            result, problem = [], error
-        self._raise(problem)
-        return result[0]
+        found: list[T] = []
+
+        def append() -> int:
+            found.append(act())
+            return 0
+
+        self.agree(append)
+        return found[0]
 
     def agree(self, act: Callable[[], int]) -> int:
-        problem = None
         try:
-            answer = act()
+            answer, problem = act(), None
         except UserError as error:
             answer, problem = FAILED, error
         largest = torch.tensor(answer)
         _reduce(largest, dist.ReduceOp.MAX)
         if int(largest) == FAILED:
-            self._raise(problem)
+            sentences = enumerate(self.gather(None if problem is None else str(problem)))
+            rank, text = next((rank, text) for rank, text in sentences if text is not None)
+            raise self.said_once(problem if problem and rank == 0 else UserError(f"rank {rank}: {text}"))
         return int(largest)
-
-    def _raise(self, problem: UserError | None) -> None:
-        """Raise the error of the first rank that met one, if any did."""
-        sentences = self.gather(None if problem is None else str(problem))
-        found = [(rank, text) for rank, text in enumerate(sentences) if text is not None]
-        if found:
-            rank, text = found[0]
-            told = UserError(f"rank {rank}: {text}")
-            raise self.said_once(problem if problem is not None and rank == 0 else told)
 
     def explained(self, error: UserError) -> UserError:
         """If all ranks met the same error, only rank 0 reports it. A collective cannot find that out: some ranks may be
@@ -199,3 +186,52 @@ class Together(Ranks):
 
     def said_once(self, error: UserError) -> UserError:
         return error if self.first else SaidElsewhere(str(error))
+
+
+def join_others() -> Together:
+    """Join the ranks that torchrun started. Without LOCAL_RANK, each process has a machine of its own."""
+    numbers = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK")}
+    numbers["LOCAL_RANK"] = os.environ.get("LOCAL_RANK", "0")
+    size, *places = (int(value) if value.isdecimal() else -1 for value in numbers.values())
+    if not all(0 <= place < size for place in places) or not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        given = ", ".join(f"{name}={value}" for name, value in numbers.items())
+        raise UserError(f"{given}, MASTER_ADDR and MASTER_PORT are not as torchrun sets them; start it by torchrun")
+    if not dist.is_initialized():
+        try:
+            store, rank, _ = next(rendezvous("env://", timeout=MEETING))
+            store = PrefixStore(agreed_name(store, rank, size), store)
+            store.set_timeout(PATIENCE)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"rank {places[0]} of {size} did not find the others ({first_line(error)})") from None
+        atexit.register(_leave)
+    return Together(places[1])
+
+
+def agreed_name(store: Store, rank: int, size: int) -> str:
+    """Agree on a name for this start of the ranks, which no earlier start had.
+
+    torchrun keeps its store across restarts, with everything that lost ranks wrote, and machines count restarts
+    differently. So each rank asks with a random word, which only a live rank 0 can answer.
+    """
+    if rank > 0:
+        word = secrets.token_hex(8)
+        store.set(f"asks-{rank}", word)
+        name = store.get(f"answer-{word}").decode()  # waits for it
+        store.set(f"{name}-{rank}", "here")
+        return name
+    name, deadline = f"start-{secrets.token_hex(8)}", time.monotonic() + MEETING.total_seconds()
+    while absent := [other for other in range(1, size) if not store.check([f"{name}-{other}"])]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rank {absent[0]} did not answer for {MEETING.total_seconds() / 60:.0f} minutes")
+        for other in absent:
+            if store.check([f"asks-{other}"]):  # perhaps the word of a lost rank; a live one asks again
+                store.set(f"answer-{store.get(f'asks-{other}').decode()}", name)
+        time.sleep(0.02)
+    return name
+
+
+def _leave() -> None:
+    """Destroy gloo's group at exit, or its threads abort the process. NCCL's stays: it would wait for lost ranks."""
+    if dist.is_initialized() and len(dist.distributed_c10d._world.pg_map) == 1:
+        dist.destroy_process_group()

@@ -1,9 +1,10 @@
 """The training loop, the same for one run, for several seeds side by side and for several ranks: iterate, log, save."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
+from functools import partial
 from time import monotonic
 
 from echelon.config import TrainConfig
@@ -11,14 +12,12 @@ from echelon.console.interrupt import Interrupt, Preempted
 from echelon.console.view import NullView, View, default_view
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError
-from echelon.ranks.joining import join
+from echelon.ranks import join
 from echelon.runs.folder import RunFolder
-from echelon.training.callbacks import Callback, CheckpointCallback, ask, call, until
-from echelon.training.memory import explain_full_memory
-from echelon.training.resolve import Resolved, resolve
+from echelon.training.callbacks import Callback, CheckpointCallback, Stop, call, until
+from echelon.training.resolve import Resolved, explain_full_memory, resolve
 from echelon.training.run import Run
-from echelon.training.setup import require_stackable, start
-from echelon.training.soundness import diverged, infinite_loss
+from echelon.training.setup import start
 from echelon.training.trainer import Iteration, Trainer
 
 Callbacks = Callback | CheckpointCallback | Sequence[Callback | CheckpointCallback]
@@ -64,7 +63,7 @@ def train_seeds(
     The seeds end together, so callbacks are asked about the means of their metrics; checkpoint callbacks are called for
     each seed.
     """
-    return _train(config, seeds, view, make_env, callbacks, False)
+    return _train(config, seeds, view, make_env, callbacks)
 
 
 def _train(
@@ -73,51 +72,36 @@ def _train(
     view: View | None,
     make_env: MakeEnv | None,
     callbacks: Callbacks,
-    change: bool,
+    change: bool = False,
 ) -> list[RunFolder]:
     if not isinstance(config, TrainConfig | Resolved):
         raise UserError(f'train takes settings, as in train(preset("Hopper")), not {config!r}')
-    if not isinstance(config, Resolved):
-        ranks, given = join(), config
-        config = ranks.attempt(lambda: resolve(given, ranks=ranks))
-    if not isinstance(callbacks, Sequence):
-        callbacks = (callbacks,)
-    resolved, ranks = config, config.ranks
-    view = (view or default_view()) if ranks.first else NullView()
+    if isinstance(config, TrainConfig):
+        joined, given = join(), config
+        config = joined.attempt(lambda: resolve(given, ranks=joined))
+    ranks = config.ranks
+    screen = (view or default_view()) if ranks.first else NullView()
     try:
-        if seeds is not None:
-            require_stackable(resolved, seeds)
-        trainer, folders, seconds = start(resolved, seeds, make_env, view, change)
+        trainer, folders, seconds = start(config, seeds, make_env, screen, change)
+
+        def say(text: str, folder: RunFolder) -> None:
+            screen.message(text if len(folders) == 1 else f"seed {folder.config.seed}: {text}")
+
         try:
-            view.start(folders[0].config, folders[0], folders[0].config.num_iterations, trainer.iteration)
-            _say_how(trainer, folders, view)
             with ExitStack() as stack:
-                runs = [
-                    stack.enter_context(Run(run, folder, before, _speaker(view, folder, len(folders))))
-                    for run, folder, before in zip(trainer.runs, folders, seconds, strict=True)
-                ]
-                Loop(trainer, runs, view, make_env, callbacks).run()
+                starts = zip(trainer.runs, folders, seconds, strict=True)
+                screen.start(folders[0].config, folders[0], folders[0].config.num_iterations, trainer.iteration)
+                runs = [stack.enter_context(Run(*one, partial(say, folder=one[1]))) for one in starts]
+                called = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
+                Loop(trainer, runs, screen, make_env, called).run()
         finally:
-            view.stop()
+            screen.stop()
     except UserError as error:
         told = ranks.explained(error)
         if told is error:
             raise
         raise told from None
     return folders
-
-
-def _speaker(view: View, folder: RunFolder, runs: int) -> Callable[[str], None]:
-    """Shows what is said about one run; the seed comes first if there are several."""
-    return view.message if runs == 1 else lambda text: view.message(f"seed {folder.config.seed}: {text}")
-
-
-def _say_how(trainer: Trainer, folders: Sequence[RunFolder], view: View) -> None:
-    if trainer.ranks.size > 1:
-        view.message(f"{trainer.ranks.size} ranks, each with {trainer.env.num_envs} of the environments")
-    if len(folders) > 1:
-        where = f"{folders[0].path} to {folders[-1].path}"
-        view.message(f"{len(folders)} seeds side by side, in {where}; means of all are shown")
 
 
 class Decision(IntEnum):
@@ -151,11 +135,16 @@ class Loop:
         """The first iteration of this start."""
         self.saved = monotonic()
         """When the last checkpoint was saved, or the loop began."""
-        self.reason = ""
+        self.stop = Stop("")
         """Why a callback stopped the run, if one did."""
 
     def run(self) -> None:
-        trainer, config, decision = self.trainer, self.config, Decision.CONTINUE
+        trainer, config, view, decision = self.trainer, self.config, self.view, Decision.CONTINUE
+        where = " to ".join(dict.fromkeys(str(run.folder.path) for run in (self.runs[0], self.runs[-1])))
+        if self.ranks.size > 1:
+            view.message(f"{self.ranks.size} ranks, each with {trainer.env.num_envs} of the environments")
+        if len(self.runs) > 1:
+            view.message(f"{len(self.runs)} seeds side by side, in {where}; means of all are shown")
         with Interrupt() as interrupt:
             while trainer.iteration < config.num_iterations and decision < Decision.FINISH:
                 for run, result in zip(self.runs, self._iterate(), strict=True):
@@ -163,17 +152,17 @@ class Loop:
                 decision = Decision(self.ranks.agree(lambda: self._log_and_decide(interrupt)))
                 self._check_and_save(decision)
         if decision >= Decision.STOP:
-            self.view.message(f"interrupted: iteration {trainer.iteration} is saved in {self._where()}")
+            view.message(f"interrupted: iteration {trainer.iteration} is saved in {where}")
             raise KeyboardInterrupt if decision == Decision.STOP else Preempted
         if decision == Decision.FINISH:
-            self.view.message(f"stopped after iteration {trainer.iteration}: {self.reason}")
+            view.message(f"stopped after iteration {trainer.iteration}: {self.stop.reason}")
 
     def _iterate(self) -> list[Iteration]:
         try:
             with explain_full_memory(self.config):
                 return self.trainer.iterate_each()
         except FloatingPointError as error:
-            raise diverged(self.trainer, str(error), self.runs[0].folder) from None
+            raise self.runs[0].diverged(str(error)) from None
 
     def _log_and_decide(self, interrupt: Interrupt) -> Decision:
         for run in self.runs:
@@ -186,14 +175,17 @@ class Loop:
                 "before the last step is used instead"
             )
         stop = interrupt.asked or self.view.closed  # read once: a signal that comes later is for the next iteration
-        enough, overdue = None, False
-        if self.ranks.first and not any(infinite_loss(run.trainer, run.metrics) for run in self.runs):
-            enough = ask(self.callbacks, metrics, self.view.message)
+        answers, overdue = [], False
+        if self.ranks.first and not any(run.infinite_loss for run in self.runs):
+            answers = [callback(metrics) for callback in self.callbacks]
             overdue = 0 < 60 * self.config.checkpoint_minutes <= monotonic() - self.saved
+        for answer in answers:
+            if isinstance(answer, str):
+                self.view.message(answer)
         if stop:
             return Decision.REQUEUE if interrupt.requeue else Decision.STOP
-        if enough is not None:
-            self.reason = enough.reason
+        if stops := [answer for answer in answers if isinstance(answer, Stop)]:
+            self.stop = stops[0]
             return Decision.FINISH
         return Decision.SAVE if overdue else Decision.CONTINUE
 
@@ -221,9 +213,6 @@ class Loop:
                 run.skip(monotonic() - self.saved)
         if last:
             self.view.message(f"where the time went:\n{trainer.timers.table()}")
-
-    def _where(self) -> str:
-        return " and ".join(str(run.folder.path) for run in self.runs)
 
 
 def _mean(metrics: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

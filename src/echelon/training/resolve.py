@@ -3,6 +3,8 @@
 Values are checked before torch is imported, so that a mistake is answered at once.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ GPU_SIZED = 1024
 """A preset with more environments than this is sized for a GPU."""
 CPU_ENVS = 384
 """Environments such a preset gets on a CPU; divides into every preset's minibatches."""
+OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "bad_alloc", "cannot allocate memory")
 
 
 @dataclass(frozen=True)
@@ -59,58 +62,49 @@ def resolve(
     config = replace(config, device=device)  # pyright: ignore[reportArgumentType]  # cpu or cuda
     if config.precision == "bf16" and device == "cpu":
         raise UserError("--precision bf16 needs a CUDA GPU; leave it out on a CPU")
-    from echelon.algorithms import complete
+    from echelon.algorithms import complete, find
     from echelon.training.trainer import make_layout, make_plan
 
-    config, notes = _fitted(complete(config)) if fit_envs else (complete(config), [])
-    notes += _few_environments(config)
-    try:  # before a run folder exists that cannot be trained
-        where = "cpu" if elsewhere else ranks.device(device)
-        plan = make_plan(make_layout(config, where, ranks), config)
-    except UserError as error:
-        raise UserError(f"{error}{_other_minibatches(config, ranks)}") from None
-    return Resolved(config, plan, tuple(notes))
-
-
-def _few_environments(config: TrainConfig) -> list[str]:
-    """Advice if an ensemble is split into parts that are too small to learn from."""
-    from echelon.algorithms import find
-
-    policies, each = config.num_policies, config.num_envs // config.num_policies
-    if policies == 1 or find(config.algo).networks(policies) > 1 or each >= FEW_ENVS:
-        return []
-    few = f"{each} environments for each of {policies} policies are few for an ensemble"
-    return [f"{few}; --algo ppo trains one policy, or take {FEW_ENVS * policies} environments or more"]
-
-
-def _other_minibatches(config: TrainConfig, ranks: Ranks) -> str:
-    """A number of minibatches that the environments would split into, as advice; empty if the user set the number."""
-    from echelon.training.trainer import make_layout, make_plan
-
-    if config.update.minibatches is not None:
-        return ""
-    wanted = 2 * config.update.horizon / config.update.minibatch_envs
-    for number in sorted(range(1, 65), key=lambda number: abs(number - wanted)):
-        other = replace(config, update=replace(config.update, minibatches=number))
-        try:
-            make_plan(make_layout(other, ranks=ranks), other)
-        except UserError:
-            continue
-        return f"; or --update.minibatches {number}"
-    return ""
-
-
-def _fitted(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
-    """Fewer environments than the preset's on a CPU if it is sized for a GPU, and equal numbers for each network."""
-    from echelon.algorithms import find
-
-    notes: list[str] = []
-    if config.device == "cpu" and config.num_envs > GPU_SIZED:
+    config, notes = complete(config), list[str]()
+    policies, networks = config.num_policies, find(config.algo).networks(config.num_policies)
+    if fit_envs and device == "cpu" and config.num_envs > GPU_SIZED:
         notes += [f"on a CPU: {CPU_ENVS} environments instead of {config.num_envs:,}; --num-envs sets another number"]
         config = replace(config, num_envs=CPU_ENVS)
-    networks = find(config.algo).networks(config.num_policies)
-    fitting = config.num_envs - config.num_envs % networks
-    if 0 < fitting < config.num_envs:
+    fitting = config.num_envs // networks * networks
+    if fit_envs and 0 < fitting < config.num_envs:
         notes += [f"{fitting} environments instead of {config.num_envs}: an equal number for each member"]
         config = replace(config, num_envs=fitting)
-    return config, notes
+    if policies > networks == 1 and (each := config.num_envs // policies) < FEW_ENVS:
+        few = f"{each} environments for each of {policies} policies are few for an ensemble"
+        notes += [f"{few}; --algo ppo trains one policy, or take {FEW_ENVS * policies} environments or more"]
+
+    def plan(config: TrainConfig) -> "Plan":
+        return make_plan(make_layout(config, "cpu" if elsewhere else ranks.device(device), ranks), config)
+
+    try:  # before a run folder exists that cannot be trained
+        return Resolved(config, plan(config), tuple(notes))
+    except UserError as error:
+        wanted = 2 * config.update.horizon / config.update.minibatch_envs
+        numbers = sorted(range(1, 65), key=lambda number: abs(number - wanted))
+        for number in numbers if config.update.minibatches is None else ():
+            try:
+                plan(replace(config, update=replace(config.update, minibatches=number)))
+            except UserError:
+                continue
+            raise UserError(f"{error}; or --update.minibatches {number}") from None
+        raise
+
+
+@contextmanager
+def explain_full_memory(config: TrainConfig) -> Iterator[None]:
+    """Turn an out-of-memory error into a `UserError`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in OUT_OF_MEMORY):
+            raise
+        hidden = " ".join(map(str, config.model.hidden))
+        raise UserError(
+            f"{config.num_envs:,} environments, a horizon of {config.update.horizon} and networks of {hidden} do not "
+            f"fit into the memory of the {config.device}; try --num-envs {max(1, config.num_envs // 2)}"
+        ) from None

@@ -1,18 +1,32 @@
-"""One run while it trains: its clock, its log, its warnings and its checkpoints."""
+"""One run while it trains: its clock, its log, its checks, its warnings and its checkpoints."""
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from echelon.algorithms.algorithm import Takeover
+from echelon.config import TrainConfig
+from echelon.config.checks import setting
+from echelon.console.wording import figure
+from echelon.envs.checks import find_fault
 from echelon.errors import UserError
+from echelon.models.normaliser import Normaliser
 from echelon.runs import checkpoint
 from echelon.runs.faults import keep_faults, with_policies
 from echelon.runs.folder import RunFolder, still_ours
 from echelon.runs.metrics import RunWriter
-from echelon.training.soundness import require_finite
 from echelon.training.trainer import Iteration, Trainer
-from echelon.training.trouble import TroubleWatch
+
+CHECK_EVERY = 50
+"""Iterations between two checks of observations and rewards, each of which waits for the device."""
+WARNING_INTERVAL = 50
+"""Iterations between two warnings of the same kind."""
+LOST_CONTACTS_LIMIT = 1e-3
+"""Fraction of environment steps that may lose contacts or constraints without a warning."""
+WEAK_PULL = 0.98
+"""Mean weight exp(Â/λ) below which to warn: it is at least 1 where Â has mean 0, up to sampling error."""
 
 
 class Run:
@@ -28,7 +42,6 @@ class Run:
         """Metrics that checkpoint callbacks returned last."""
         self._result = Iteration({}, None)
         self._trouble = TroubleWatch(trainer.config, say)
-        self._steps = trainer.config.steps_per_iteration
         self._noted = False
         self.writer = trainer.ranks.attempt(lambda: self._open() if trainer.ranks.first else None)
         self._last = time.perf_counter()
@@ -45,17 +58,17 @@ class Run:
 
     def take(self, result: Iteration) -> None:
         """Take in the results of an iteration, and add progress and speed to its metrics."""
-        now, trainer = time.perf_counter(), self.trainer
+        now, trainer, steps = time.perf_counter(), self.trainer, self.trainer.config.steps_per_iteration
         spent, self._last = now - self._last, now
         seconds = trainer.timers.iteration
         progress = {
             "iteration": trainer.iteration,
-            "env_steps": trainer.iteration * self._steps,
+            "env_steps": trainer.iteration * steps,
             "gradient_steps": trainer.gradient_steps,
             "wall_s": now - self._began,
-            "fps/total": self._steps / spent,
-            "fps/collect": self._steps / seconds["collect"].seconds,
-            "fps/update": self._steps / seconds["update"].seconds,
+            "fps/total": steps / spent,
+            "fps/collect": steps / seconds["collect"].seconds,
+            "fps/update": steps / seconds["update"].seconds,
         }
         self._result = result
         self.metrics = progress | result.metrics | trainer.timers.metrics() | self.figures
@@ -79,19 +92,43 @@ class Run:
             self.writer.write_takeovers(iteration, env_steps, takeovers)
 
     def check(self, *, saving: bool, last: bool) -> None:
-        """Raise a `UserError` if numbers are not finite, warn about other problems, and keep simulations that went
-        wrong."""
-        require_finite(self.trainer, self.metrics, self.folder, saving)
+        """Raise a `UserError` if losses are not finite; every `CHECK_EVERY` iterations, and when `saving`, also if
+        observations, rewards or anything learned are not. Warn about other problems, and keep simulations that went
+        wrong. A collective call: all ranks make it.
+
+        A population replaces members that diverge, so only its state as a whole is checked, before it is saved.
+        """
+        trainer, ranks = self.trainer, self.trainer.ranks
+        wrong = self.infinite_loss or (checkpoint.unsound({"trainer": trainer.learned()}) if saving else None)
+        if wrong is not None:
+            raise self.diverged(f"{wrong} is not finite")
+        if trainer.selection is None and (saving or trainer.iteration % CHECK_EVERY == 0) and self._fault():
+            raise self.diverged("training would learn from it")
         self._trouble.check(self.metrics, self._result.takeovers, last)
         if self.metrics.get("env/quarantined", 0.0) > 0:
-            self._keep_faults()
+            found = with_policies(getattr(trainer.env, "take_faults", list)(), trainer.layout.policy_id.tolist())
+            faults = [fault for rank in ranks.gather(found) for fault in rank]
+            ranks.attempt(lambda: keep_faults(self.folder, trainer.iteration, faults) if self.writer else None)
 
-    def _keep_faults(self) -> None:
-        """Write simulations that went wrong, of all ranks, each with the policy that drove it."""
-        trainer = self.trainer
-        found = with_policies(getattr(trainer.env, "take_faults", list)(), trainer.layout.policy_id.tolist())
-        faults = [fault for rank in trainer.ranks.gather(found) for fault in rank]
-        trainer.ranks.attempt(lambda: keep_faults(self.folder, trainer.iteration, faults) if self.writer else None)
+    @property
+    def infinite_loss(self) -> str | None:
+        """The name of a loss that is not finite. A population has none: it outlives members that diverge."""
+        wrong = (name for name in ("loss/actor", "loss/critic") if not math.isfinite(self.metrics[name]))
+        return next(wrong, None) if self.trainer.selection is None else None
+
+    def diverged(self, what: str) -> UserError:
+        """The error for a run that cannot continue, with its cause. A collective call."""
+        cause, advice = "learning diverged", "start again with --out and a smaller --update.learning-rate or reward"
+        if fault := self._fault():
+            cause, advice = f"{fault}, seen", "fix the environment and rerun the command to resume"
+        before = f"any checkpoint in {self.folder.path} is from before"
+        text = f"{cause} in iteration {self.trainer.iteration}: {what}; {before}; {advice}"
+        return self.trainer.ranks.said_once(UserError(text))
+
+    def _fault(self) -> str | None:
+        """A fault in the observations or rewards of any rank's last rollout, or left in the normalisers by an earlier
+        one. A collective call."""
+        return next((fault for fault in self.trainer.ranks.gather(_fault_of_rank(self.trainer)) if fault), None)
 
     def save(self) -> None:
         """Write a checkpoint, after the log is on the disk."""
@@ -119,3 +156,81 @@ class Run:
     def __exit__(self, *error: Any) -> None:
         if self.writer is not None:
             self.writer.__exit__(*error)
+
+
+def _fault_of_rank(trainer: Trainer) -> str | None:
+    rollout = trainer.collector.rollout
+    for name, x in rollout.obs.items():
+        if x.is_floating_point() and (fault := find_fault(f"observation {name}", x)):
+            return fault
+    if fault := find_fault("reward", rollout.reward, abs(trainer.config.update.reward_scale)):
+        return fault
+    for name, normaliser in trainer.model.obs_norm.items():
+        assert isinstance(normaliser, Normaliser)
+        if find_fault(name, normaliser.std[None]):
+            return f"the environment gave an observation {name} that is not finite, or larger than 1e10"
+    return None
+
+
+class TroubleWatch:
+    """Warns about lost contacts, diverged simulations and settings that work against learning, at most once per
+    `WARNING_INTERVAL` iterations of each kind."""
+
+    def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
+        self._config, self._say = config, say
+        self._next: dict[str, float] = {}
+        """Iteration from which on a kind of warning may be given again."""
+        self._quarantined, self._first = 0.0, 0.0
+        """Simulations quarantined since the last warning, and the iteration of the first."""
+
+    def check(self, metrics: Mapping[str, float], takeovers: Sequence[Takeover] = (), last: bool = False) -> None:
+        """Check one iteration. After the `last` one, pending quarantines are reported at once."""
+        iteration = metrics["iteration"]
+        self._first = self._first if self._quarantined else iteration
+        self._quarantined += metrics.get("env/quarantined", 0.0)
+        for kind, text in self._problems(iteration, metrics, takeovers).items():
+            if iteration >= self._next.get(kind, 0.0) or (last and kind == "quarantined"):
+                self._next[kind] = iteration + WARNING_INTERVAL
+                self._say(f"WARNING: {text}")
+                self._quarantined = 0.0 if kind == "quarantined" else self._quarantined
+
+    def _problems(
+        self, iteration: float, metrics: Mapping[str, float], takeovers: Sequence[Takeover]
+    ) -> dict[str, str]:
+        """Problems of an iteration in words, by kind."""
+        config, found, now = self._config, dict[str, str](), f"in iteration {iteration:.0f}"
+        if (lost := metrics.get("env/overflow", 0.0) / config.steps_per_iteration) > LOST_CONTACTS_LIMIT:
+            sizes = {name: getattr(config.env, name, None) for name in ("contacts", "constraints")}
+            flags = " ".join(setting(f"env.{name}", 2 * size) for name, size in sizes.items() if size)
+            found["lost"] = (
+                f"in {figure(100 * lost)} % of the environment steps of iteration {iteration:.0f}, contacts or "
+                "constraints did not fit and were lost: physics is wrong there"
+            ) + (f"; stop, and resume with {flags}" if flags else "")
+        if self._quarantined:
+            since = f"in iterations {self._first:.0f} to {iteration:.0f}" if self._first < iteration else now
+            number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
+            found["quarantined"] = (
+                f"{since}, {number} went wrong numerically or became impossibly fast and restarted, with reward 0 for "
+                "that step; a few do no harm, many mean that the physics is unstable: the first are in "
+                "diagnostics/fault-*.npz"
+            )
+        # Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0.
+        weight = metrics.get("pull/weight", 1.0)
+        if weight < WEAK_PULL and config.ensemble.advantage_scope != "global":
+            found["pull"] = (
+                f"{now} the pull's mean weight was {figure(weight)}, which centred advantages cannot give: something "
+                "is wrong with them; please report it"
+            )
+        bound = config.model.max_sigma
+        if bound is not None and metrics.get("sigma/policy_0", 0.0) >= 0.99 * bound:
+            found["noise"] = (
+                f"{now} the leader's sigma has reached its bound of {bound:g} (--model.max-sigma): it is paid for "
+                "noise more than for what it learns; lower --update.entropy-coef or entropy-scale"
+            )
+        if broken := next((one for one in takeovers if math.isnan(one.objective)), None):
+            found["broken"] = (
+                f"after iteration {iteration:.0f}, member {broken.member} was not finite and was replaced by a copy of "
+                f"member {broken.donor}; the cause is a reward or an observation that is not finite, or a learning "
+                "rate too high"
+            )
+        return found

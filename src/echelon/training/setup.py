@@ -1,5 +1,9 @@
-"""Everything before the first iteration: settings of torch, run folders, environments, the trainer, and its state."""
+"""Everything before the first iteration: settings of torch, run folders, environments, the trainer, and its state.
 
+A run starts from its newest valid checkpoint, with the networks of another run, or from scratch.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,31 +16,19 @@ from echelon.config import TaskConfig, TrainConfig
 from echelon.config.checks import check, choose_device, require
 from echelon.config.ranges import SEEDS
 from echelon.console.view import View
-from echelon.envs.contract import Env, MakeEnv
+from echelon.envs.contract import Adaptive, Env, MakeEnv, Stateful
 from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
-from echelon.errors import UserError
+from echelon.errors import UserError, first_line
+from echelon.runs import checkpoint
 from echelon.runs.changes import described
+from echelon.runs.checkpoint import Checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, maker, several_seeds
-from echelon.training.agreement import require_alike, share_folder
-from echelon.training.memory import explain_full_memory
-from echelon.training.resolve import Resolved
-from echelon.training.resuming import resume_all
-from echelon.training.stacked import StackedTrainer, require_no_selection
+from echelon.training.agreement import require_alike, require_seen
+from echelon.training.resolve import Resolved, explain_full_memory
+from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
-
-
-def require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
-    """Raise a `UserError` for what several seeds in one process cannot have."""
-    require("seeds", len(seeds), SEEDS)
-    if len(set(seeds)) < len(seeds):
-        raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
-    for seed in seeds:
-        check(replace(resolved.config, seed=seed))
-    require_no_selection(resolved.config)
-    if resolved.ranks.size > 1:
-        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
 
 
 def start(
@@ -46,40 +38,69 @@ def start(
 
     Without `seeds` it is the one run that the settings describe.
     """
-    ranks, config = resolved.ranks, resolved.config
+    ranks, config, algorithm = resolved.ranks, resolved.config, find(resolved.config.algo)
     if make_env is not None and config.source is None:
         config = replace(config, source=source_of(make_env))
+    configs = [config]
+    if seeds is not None:
+        _require_stackable(resolved, seeds)
+        outs = [str(Path(config.out) / f"seed_{seed}") if config.out else None for seed in seeds]
+        configs = [replace(config, seed=seed, out=out) for seed, out in zip(seeds, outs, strict=True)]
     set_up_torch(config)
-    require_alike(ranks, config, resolved.device)
+    if ranks.size > 1:
+        require_alike(ranks, config, resolved.device)
     ranks.connect(resolved.device)
-    if change and find(config.algo).selection is not None:
+    if change and algorithm.selection is not None:
         raise UserError("settings of a population cannot be changed in its run: members have values of their own")
-    configs = [config] if seeds is None else [_of_seed(config, seed) for seed in seeds]
-    colour = find(config.algo).colour
-    folders = [share_folder(ranks, one, colour, change=change) for one in configs]
+
+    def open_folders() -> list[RunFolder]:
+        return [RunFolder.create_or_resume(one, algorithm.colour, change=change) for one in configs]
+
+    def build() -> Trainer:
+        whole, each = envs or _environments(resolved, configs, make_env)
+        with explain_full_memory(config):
+            if len(configs) == 1:
+                return Trainer(whole, configs[0], resolved.plan)
+            return StackedTrainer(each, configs, resolved.plan, whole)
+
+    folders = ranks.broadcast(ranks.attempt(lambda: open_folders() if ranks.first else []))
+    if ranks.size > 1:
+        require_seen(ranks, folders[0])
     # Rank 0 first: the others take over what its environment settles, and find its kernels compiled.
     envs = ranks.attempt(lambda: _environments(resolved, configs, make_env) if ranks.first else None)
-    folders = ranks.broadcast(_with_env_settings(folders, envs[1]) if envs else folders)
+    folders = ranks.broadcast([_settled(*pair) for pair in zip(folders, envs[1], strict=True)] if envs else folders)
     configs = [folder.config for folder in folders]
-    whole, each = ranks.attempt(lambda: envs or _environments(resolved, configs, make_env))
-    trainer = ranks.attempt(lambda: _trainer(whole, each, configs, resolved))
-    seconds = resume_all(trainer, folders, view)
+    trainer = ranks.attempt(build)
+    common = _common_iteration(folders, view) if len(folders) > 1 else None
+    seconds = [_resume(run, folder, view, common) for run, folder in zip(trainer.runs, folders, strict=True)]
+    trainer.take_in()
     for run, folder in zip(trainer.runs, folders, strict=True):
         _take_changes(run, folder, view)
     return trainer, folders, seconds
 
 
+def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
+    """Raise a `UserError` for what several seeds in one process cannot have."""
+    config = resolved.config
+    require("seeds", len(seeds), SEEDS)
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
+    for seed in seeds:
+        check(replace(config, seed=seed))
+    if find(config.algo).selection is not None:  # it decides on the host between iterations
+        raise UserError(
+            f"{config.algo} chooses between its members by itself, so its seeds cannot train side by side; train "
+            "them one after another, as echelon compare does"
+        )
+    if resolved.ranks.size > 1:
+        raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
+
+
 def set_up_torch(config: TrainConfig) -> None:
     """Torch's settings for the whole process."""
-    on_cpu = choose_device(config.device).type == "cpu"
     torch.set_num_threads(config.threads)
-    exact = config.precision == "fp32" or on_cpu
+    exact = config.precision == "fp32" or choose_device(config.device).type == "cpu"
     torch.set_float32_matmul_precision("highest" if exact else "high")  # high is TF32
-
-
-def _of_seed(config: TrainConfig, seed: int) -> TrainConfig:
-    """The settings of one seed's run."""
-    return replace(config, seed=seed, out=str(Path(config.out) / f"seed_{seed}") if config.out else None)
 
 
 def _environments(
@@ -99,22 +120,12 @@ def _environments(
         return SideBySide(envs) if len(envs) > 1 else envs[0], envs
 
 
-def _with_env_settings(folders: Sequence[RunFolder], envs: Sequence[Env]) -> list[RunFolder]:
-    """Store the settings that the environments chose where they were left open."""
-    found: list[RunFolder] = []
-    for folder, env in zip(folders, envs, strict=True):
-        settled = getattr(env, "config", None)
-        if isinstance(settled, TaskConfig) and settled != folder.config.env:
-            folder = folder.with_config(replace(folder.config, env=settled))
-        found.append(folder)
-    return found
-
-
-def _trainer(whole: Env, envs: Sequence[Env], configs: Sequence[TrainConfig], resolved: Resolved) -> Trainer:
-    with explain_full_memory(configs[0]):
-        if len(configs) == 1:
-            return Trainer(whole, configs[0], resolved.plan)
-        return StackedTrainer(envs, configs, resolved.plan, whole)
+def _settled(folder: RunFolder, env: Env) -> RunFolder:
+    """Store the settings that the environment chose where they were left open."""
+    settled = getattr(env, "config", None)
+    if not isinstance(settled, TaskConfig) or settled == folder.config.env:
+        return folder
+    return folder.with_config(replace(folder.config, env=settled))
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
@@ -128,3 +139,120 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
         if changed["setting"] == "update.learning_rate":
             trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
         view.message(f"changed: {described(changed)}")
+
+
+def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
+    """The newest iteration that every seed has a valid checkpoint of; 0 if they have none in common, None if none was
+    ever saved.
+
+    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more.
+    """
+    saved = [checkpoint.saved_iterations(folder) for folder in folders]
+    if not any(saved):
+        return None
+
+    def valid(iteration: int) -> bool:
+        try:
+            return all(checkpoint.load(folder, iteration) for folder in folders)
+        except UserError as error:
+            view.message(f"iteration {iteration} was skipped: {error}")
+            return False
+
+    common = next(filter(valid, sorted(set.intersection(*map(set, saved)), reverse=True)), 0)
+    for folder, iterations in zip(folders, saved, strict=True):
+        if sum(iteration > common for iteration in iterations) > 1:
+            behind = min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
+            raise UserError(
+                f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side; train each alone, "
+                "with --seed and --out, or start again with another --out"
+            )
+    return common
+
+
+def _resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> float:
+    """Load a run's newest checkpoint, or that of an iteration, where 0 starts over; seconds that it has taken so far.
+
+    Rank 0 chooses. What is learned is then the same on all ranks to the bit, whatever machine each is on.
+    """
+    ranks = trainer.ranks
+    found = ranks.attempt(lambda: _find(trainer, folder, view, iteration) if ranks.first else None)
+    chosen = ranks.broadcast(None if found is None else found.iteration)
+    seconds = ranks.attempt(lambda: _load(trainer, folder, found, chosen, view))
+    trainer.sync_learned()
+    return seconds
+
+
+def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> Checkpoint | None:
+    checkpoint.tidy(folder.checkpoints)  # a run that is done saves no more, which would tidy up too
+    if iteration == 0:
+        return None
+    found = checkpoint.load(folder, iteration) if iteration else checkpoint.find(folder, "newest", view.message)
+    if found is None:  # a fresh start would drop what the run has logged
+        if checkpoint.saved_iterations(folder):
+            raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start again with --out")
+        if folder.lost_checkpoints:
+            raise UserError(
+                f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite "
+                "them; put its checkpoints back, or choose another folder with --out"
+            )
+        return None
+    if found.iteration > trainer.config.num_iterations:
+        raise UserError(
+            f"{folder.path} is at iteration {found.iteration} already, beyond the {trainer.config.num_iterations} "
+            "that were asked for; ask for more, or choose another folder with --out"
+        )
+    here = trainer.env.device.type
+    if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
+        raise UserError(
+            f"{folder.path} was trained on {there}, not {here}, where it cannot continue; use --device {there}"
+        )
+    return found
+
+
+def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen: int | None, view: View) -> float:
+    if chosen is None:
+        if trainer.config.start_from:
+            _warm_start(trainer, trainer.config.start_from, view)
+        return 0.0
+    found, size = found or checkpoint.load(folder, chosen), trainer.ranks.size
+    new_episodes = "so new episodes start: learning continues, but not to the bit"
+    try:
+        state = found.state["trainer"]
+        trainer.load_learned(state)
+        if found.ranks == size:
+            trainer.load_own_state(found.of_rank(trainer.ranks.rank))
+            lacks_state = not isinstance(trainer.env, Stateful) or not state["env"]
+            note = f"the environment saves no state (state_dict), {new_episodes}" if lacks_state else ""
+        else:  # which divides the environments differently; what they share, such as a curriculum, is kept
+            if isinstance(trainer.env, Adaptive) and state["env"]:
+                trainer.env.adopt(state["env"], fixed=False)
+            trainer.collector.reset()
+            before, now = ("one process" if count == 1 else f"{count} ranks" for count in (found.ranks, size))
+            note = f"{before} saved it and {now} will train it now, {new_episodes}"
+        seconds = float(found.state["seconds"])
+    except UserError:
+        raise
+    except Exception as error:  # the file is untrusted
+        raise UserError(
+            f"checkpoint {found.path} does not fit this run ({first_line(error)}): it is of another task or network, "
+            "or no version of Echelon wrote it; remove it, or choose another folder with --out"
+        ) from None
+    if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
+        raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
+    view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
+    if note:
+        view.message(note)
+    return seconds
+
+
+def _warm_start(trainer: Trainer, run: str, view: View) -> None:
+    """Begin with the networks of another run."""
+    found = checkpoint.load(RunFolder.open(run), "newest")
+    try:
+        trainer.model.load_state_dict(found.state["trainer"]["model"])
+    except RuntimeError:
+        raise UserError(
+            f"the networks of {run} have other sizes, so they cannot be started from; it needs the same observations, "
+            "actions, --model, --policies and kind of algorithm"
+        ) from None
+    view.message(f"started from the networks of {run} after iteration {found.iteration}")

@@ -82,7 +82,9 @@ class Trainer:
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            self.model = make_model(env, config, self.layout).to(device)
+            sizes = env.obs_spec, env.action_dim, self.layout.policies
+            bf16 = config.precision == "bf16"
+            self.model = ActorCritic(*sizes, config.model, networks=self.layout.networks, bf16=bf16).to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
         self.common = ranks.common_generator(self.generator, config.seed, device)
@@ -109,6 +111,8 @@ class Trainer:
         """Whether everything is compiled."""
         self.timers = Timers.for_device(device)
         self.iteration = self.gradient_steps = 0
+        self.runs: Sequence[Trainer] = [self]
+        """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
         """`run`, recorded as a CUDA graph. If it steps the environment (`acts`), the environment must support that."""
@@ -120,11 +124,6 @@ class Trainer:
             return Captured(run, env.device, enabled=False)
         generators = generators_of(self.generator, env.generator)
         return Captured(run, env.device, generators, env.capturing, enabled=config.capture, mode=mode)
-
-    @property
-    def runs(self) -> "Sequence[Trainer]":
-        """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
-        return [self]
 
     def iterate(self) -> Iteration:
         """One iteration of a trainer with one run."""
@@ -253,8 +252,7 @@ class Trainer:
         self.load_own_state(state)
 
     def load_learned(self, state: Any) -> None:
-        self.iteration = state["iteration"]
-        self.gradient_steps = state["gradient_steps"]
+        self.iteration, self.gradient_steps = state["iteration"], state["gradient_steps"]
         self.model.load_state_dict(state["model"])
         self.update.optimizer.load_state_dict(state["optimizer"])
         if self.extra_reward:
@@ -274,12 +272,16 @@ class Trainer:
         _only(self.generator).set_state(state["generator"].cpu())
         self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
 
+    def tensors(self) -> list[Tensor]:
+        """What networks and optimizer hold, `[G, ...]` each."""
+        moments = [x for _, x in tensors_of(self.update.optimizer.state_dict())]
+        return [*self.model.parameters(), *self.model.buffers(), *moments]
+
     def sync_learned(self) -> None:
         """Copy what rank 0 has learned to all ranks, since unlike machines may round differently, and to `runs`. Call
         it before one is saved."""
         extra = self.extra_reward.state_dict() if self.extra_reward else {}
-        parts = [self.model.state_dict(), self.update.optimizer.state_dict(), extra]
-        self.ranks.copy_first_([x for _, x in tensors_of(parts)])
+        self.ranks.copy_first_([*self.tensors(), *(x for _, x in tensors_of(extra))])
 
 
 def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: Ranks = ALONE) -> Layout:
@@ -299,20 +301,6 @@ def make_plan(layout: Layout, config: TrainConfig) -> Plan:
         update.sequence if config.model.lstm else 1,
         find(config.algo).groups(config),
         minibatches=update.minibatches or float(update.minibatch_envs),
-    )
-
-
-def make_model(env: Env, config: TrainConfig, layout: Layout | None = None) -> ActorCritic:
-    """The networks of a run, for an environment like the one it is trained in."""
-    policies = layout.policies if layout else config.num_policies
-    networks = layout.networks if layout else find(config.algo).networks(policies)
-    return ActorCritic(
-        env.obs_spec,
-        env.action_dim,
-        policies,
-        config.model,
-        networks=networks,
-        bf16=config.precision == "bf16",
     )
 
 
