@@ -32,7 +32,7 @@ class Still:
 
 @dataclass(frozen=True)
 class KukaStill(Still):
-    """A pose of an AllegroKuka task, which `robot` names; its scene is put together in Python."""
+    """A pose of an AllegroKuka task, which `robot` names; its hands are changed in Python."""
 
     scales: tuple[float, ...] = ()
     """Edges of the object in units of 5 cm."""
@@ -43,9 +43,8 @@ class KukaStill(Still):
         from echelon import tasks
         from echelon.tasks.allegro_kuka import scene
 
-        place = tasks.info(self.robot).task.place
-        model = scene.build(place)
-        for name in ("object", "goal") if place.marker == "box" else ("object",):
+        model = scene.build(tasks.info(self.robot).task.scene)
+        for name in ("object", "goal") if "Reorientation" in self.robot else ("object",):
             model.geom(name).size = [0.025 * scale for scale in self.scales]
         model.body("goal").pos, model.body("goal").quat = self.goal[:3], self.goal[3:]
         return model

@@ -20,6 +20,7 @@ from echelon.sim import make_engine
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import Arms
+from echelon.tasks.allegro_kuka.task import AllegroKuka
 
 OPEN = (0.0, 0.1, 0.1, 0.1) * 3 + (1.3, 0.2, 0.1, 0.1)
 LIFT = np.array([0.0, 0.05, 0.2])
@@ -65,7 +66,7 @@ class Grasps:
 def reach(model: mujoco.MjModel, data: mujoco.MjData, place: np.ndarray, axes: np.ndarray) -> np.ndarray | None:
     """Arm angles that bring the palm to a pose, by damped least squares; None where there are none."""
     site, (low, high) = model.site("arm0/hand/palm_centre").id, model.jnt_range[1:8].T
-    data.qpos[7:14] = scene.ONE_ARM.arm_pose
+    data.qpos[7:14] = AllegroKuka.arm_pose
     jacobian, quat, turn = np.zeros((6, model.nv)), np.zeros(4), np.zeros(3)
     for _ in range(200):
         mujoco.mj_kinematics(model, data)
@@ -84,7 +85,7 @@ def reach(model: mujoco.MjModel, data: mujoco.MjData, place: np.ndarray, axes: n
 
 def draw(count: int, seed: int = 0) -> Grasps:
     """Palms that look down on the object, tilted towards the fingers, with the object between fingers and thumb."""
-    rng, model = np.random.default_rng(seed), scene.build(scene.ONE_ARM)
+    rng, model = np.random.default_rng(seed), scene.build("kuka_one_arm.xml")
     data = mujoco.MjData(model)
     every = objects.shuffled(objects.small(), objects.big(), objects.sticks())
     rows = []
@@ -108,15 +109,15 @@ def draw(count: int, seed: int = 0) -> Grasps:
 
 def carry_out(grasps: Grasps, variant: str, kind: str = "cpu") -> str:
     """One line about all grasps under one variant of the physics."""
-    model, count = scene.build(scene.ONE_ARM), len(grasps.scales)
+    model, count = scene.build("kuka_one_arm.xml"), len(grasps.scales)
     steps = vary(model, round(1 / 60 / model.opt.timestep), variant)
     if kind == "cpu":
         engine = CpuEngine(model, count)
     else:
         torch.set_default_device("cuda")
         engine = make_engine(model, count, torch.device("cuda"), 56, 224, kind)
-    arms = Arms(engine, scene.ONE_ARM, relative=False, control_step=1 / 60)
-    scales, mass = objects.give(engine, grasps.scales, ("object",))
+    arms = Arms(engine, AllegroKuka.arm_pose, relative=False, control_step=1 / 60)
+    scales, mass = objects.give(engine, grasps.scales)
     start = torch.tensor(model.qpos0).repeat(count, 1)
     start[:, 2] = 0.53 + 0.025 * scales[:, 2]
     start[:, 3], start[:, 6] = torch.tensor(np.cos(grasps.yaw / 2)), torch.tensor(np.sin(grasps.yaw / 2))

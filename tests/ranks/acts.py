@@ -24,7 +24,7 @@ from echelon.ranks import ALONE
 from echelon.ranks.together import Together
 from echelon.runs import checkpoint
 from echelon.tasks import preset
-from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.reward import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.training import agreement, loop
 from echelon.training.loop import train

@@ -22,7 +22,7 @@ from echelon.ranks import Ranks, join, together
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
-from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.reward import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.training.agreement import difference
 from echelon.training.resolve import resolve

@@ -18,7 +18,7 @@ import pytest
 import scenes
 from tasks.frames import inertia, inertia_of, moved, placed_by_quat, turn
 
-from echelon.tasks.allegro_kuka.robot import kuka_allegro
+from echelon.tasks.allegro_kuka.scene import build
 
 FREE, SLIDE = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 TABLES = {
@@ -45,7 +45,7 @@ Robot = tuple[mujoco.MjModel, dict[str, Any], dict[str, float]]
 @pytest.fixture(scope="module", params=TABLES)
 def robot(request: pytest.FixtureRequest) -> Robot:
     name = request.param
-    model = kuka_allegro().compile() if name == "kuka_allegro" else scenes.load(name)
+    model = build("kuka_allegro.xml") if name == "kuka_allegro" else scenes.load(name)
     return model, json.loads((Path(__file__).parent / TABLES[name]).read_text()), TOLERANCES[name]
 
 

@@ -9,7 +9,7 @@ step and used where an episode ended. That makes a step capturable as a CUDA gra
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from echelon.config.checks import check
-from echelon.device.capture import Generators
+from echelon.device.capture import Generators, Source, draw, generators_of
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine
 from echelon.sim.capacity import probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
-from echelon.tasks.rng import Rng
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -37,6 +36,35 @@ class StartState:
 
     qpos: Tensor
     qvel: Tensor
+
+
+class Rng:
+    """Draws random numbers, a row for each of `num_envs` environments.
+
+    They are `blocks` of equal size, which all get the same numbers, so that policies can be compared side by side under
+    equal conditions. Several generators draw for equal parts of the environments.
+    """
+
+    def __init__(self, generator: Source, num_envs: int, blocks: int = 1) -> None:
+        generators = generators_of(generator)
+        self.generator, self.blocks, self.device = generator, blocks, generators[0].device
+        self.seeds, self.each = len(generators), num_envs // blocks // len(generators)
+        """Number of generators, and of environments that each draws for."""
+
+    def uniform(self, low: float, high: float, *columns: int) -> Tensor:
+        """Uniform numbers `[N, *columns]`."""
+        return self._fill(columns, lambda x, generator: x.uniform_(low, high, generator=generator))
+
+    def normal(self, *columns: int) -> Tensor:
+        """Normal numbers `[N, *columns]` of mean 0 and deviation 1."""
+        return self._fill(columns, lambda x, generator: x.normal_(generator=generator))
+
+    def _fill(self, columns: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
+        def sample(generator: torch.Generator, rows: int) -> Tensor:
+            return fill(torch.empty(rows, *columns, device=self.device), generator)
+
+        drawn = draw(self.generator, self.seeds * self.each, sample)
+        return drawn if self.blocks == 1 else drawn.repeat(self.blocks, *[1] * (drawn.dim() - 1))
 
 
 C = TypeVar("C", bound=MujocoTaskConfig)
@@ -194,7 +222,12 @@ class MujocoTask(ABC, Generic[C]):
         """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
-            self.clock.copy_(self.rng.integers(0, self.episode_length))
+            length, device = self.episode_length, self.device
+
+            def sample(generator: torch.Generator, rows: int) -> Tensor:
+                return torch.randint(length, (rows,), generator=generator, device=device)
+
+            self.clock.copy_(draw(self.generator, self.num_envs, sample))
         return self.observe()
 
     def step(self, action: Tensor) -> Step:

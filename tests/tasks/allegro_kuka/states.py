@@ -42,8 +42,8 @@ def put(env: AllegroKuka, position: Tensor, orientation: Any = UPRIGHT, velocity
 
 def aim(env: AllegroKuka, position: Any, orientation: Any = UPRIGHT) -> None:
     """Goals, without telling anyone: best distances stay what they were."""
-    env.goals.position.copy_(torch.as_tensor(position).expand(env.num_envs, 3))
-    env.goals.orientation.copy_(torch.as_tensor(orientation).expand(env.num_envs, 4))
+    env.kept["goal_position"].copy_(torch.as_tensor(position).expand(env.num_envs, 3))
+    env.kept["goal_orientation"].copy_(torch.as_tensor(orientation).expand(env.num_envs, 4))
 
 
 def idle(env: AllegroKuka) -> Tensor:

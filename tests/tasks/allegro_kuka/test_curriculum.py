@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from echelon.tasks.allegro_kuka.curriculum import Tolerance
+from echelon.tasks.allegro_kuka.reward import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 
 GOOD, POOR = torch.tensor([6.0, 0.0]), torch.tensor([5.9, 0.0])  # 3 and 2.95 in the mean

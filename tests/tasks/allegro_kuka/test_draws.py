@@ -7,16 +7,17 @@ from tasks.states import check_spread
 
 from echelon import tasks
 from echelon.tasks.allegro_kuka import objects
-from echelon.tasks.allegro_kuka.goals import Draws
-from echelon.tasks.rng import Rng
+from echelon.tasks.allegro_kuka.draws import Draws
+from echelon.tasks.mujoco_task import Rng
 
 COUNT = 6000
 SCALES = torch.tensor((objects.shuffled(objects.small(), objects.big(), objects.sticks()) * 7)[:COUNT])
 
 
 def drawing(task: str) -> Draws:
-    place, config = tasks.info(task).task.place, tasks.info(task).preset.env
-    return Draws(place, SCALES, config.keypoints > 1, Rng(torch.Generator().manual_seed(0), len(SCALES)))
+    kind, turned = tasks.info(task).task, tasks.info(task).preset.env.keypoints > 1
+    rng = Rng(torch.Generator().manual_seed(0), len(SCALES))
+    return Draws(kind.object_starts, kind.goal_places, SCALES, turned, rng)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,7 @@ def drawing(task: str) -> Draws:
 )
 def test_goals(task: str, low: tuple, high: tuple, sides: tuple) -> None:
     goal, turned = drawing(task).goals()
+    goal[:, 2] += tasks.info(task).task.above_marker
     if sides:
         assert goal[:, 0].sign().mean().abs() < 0.05  # either side as often
         goal[:, 0] = goal[:, 0].abs()

@@ -39,13 +39,13 @@ def test_switchboard() -> None:
         c, t = tasks.info(task).preset.env, tasks.info(task).task
         base = [c.episode_length, c.keypoints, c.success_steps, c.max_successes, c.replace_object, c.objects]
         base += [c.tolerance, c.target_tolerance, c.force_scale, c.relative_arm, c.reach_until_lifted]
-        return [*base, c.arm_speed_weight, c.hand_speed_weight, c.hand_distance, len(t.place.bases), t.place.marker]
+        return [*base, c.arm_speed_weight, c.hand_speed_weight, c.hand_distance, t.scene[5:-4]]
 
     speeds = [-0.003, -0.0003]
-    assert row(REGRASPING) == [399, 1, 30, 50, True, "all", 0.075, 0.01, 2.0, True, True, *speeds, None, 1, "ball"]
-    assert row(REORIENTATION) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, True, True, *speeds, 1.5, 1, "box"]
-    assert row(THROW) == [299, 1, 5, 50, True, "small", 0.075, 0.075, 0.0, True, True, *speeds, None, 1, "bucket"]
-    assert row(TWO_ARMS) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, False, False, 0, 0, None, 2, "box"]
+    assert row(REGRASPING) == [399, 1, 30, 50, True, "all", 0.075, 0.01, 2.0, True, True, *speeds, None, "regrasping"]
+    assert row(REORIENTATION) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, True, True, *speeds, 1.5, "one_arm"]
+    assert row(THROW) == [299, 1, 5, 50, True, "small", 0.075, 0.075, 0.0, True, True, *speeds, None, "throw"]
+    assert row(TWO_ARMS) == [599, 4, 1, 50, False, "all", 0.075, 0.01, 2.0, False, False, 0, 0, None, "two_arms"]
 
 
 def test_a_goal_reached_is_paid_counted_and_replaced_within_the_step() -> None:
@@ -53,21 +53,21 @@ def test_a_goal_reached_is_paid_counted_and_replaced_within_the_step() -> None:
     env.clock[:] = 100
     env.progress.lifted[:] = True
     env.progress.best_reach[:] = 0.2
-    before, target = env.goals.position.clone(), env.arms.target.clone()
+    before, target = env.kept["goal_position"].clone(), env.arms.target.clone()
     step = env.step(idle(env))
     reached = torch.tensor([True, False, True])
     assert torch.equal(step.log["reward/goal"], 1000.0 * reached)
     assert torch.equal(step.log["episode/successes"], reached.float())
     assert env.clock.tolist() == [0, 101, 0]
     assert not (step.terminated | step.truncated).any()
-    assert torch.equal((env.goals.position != before).any(dim=1), reached)
+    assert torch.equal((env.kept["goal_position"] != before).any(dim=1), reached)
     assert env.progress.near_steps.tolist() == [0, 0, 0]
     assert env.progress.lifted.all()  # the object stays where it is
     torch.testing.assert_close(env.progress.best_reach, torch.full((3, 4), 0.2))
     torch.testing.assert_close(env.progress.best_distance[reached], env.distance()[reached])
     torch.testing.assert_close(env.arms.target[:, :7], target[:, :7])
-    torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), env.goals.position)
-    torch.testing.assert_close(env.engine.mocap_quat[:, 0].float(), env.goals.orientation)
+    torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), env.kept["goal_position"])
+    torch.testing.assert_close(env.engine.mocap_quat[:, 0].float(), env.kept["goal_orientation"])
     # The observation to act on shows the goal to act for, its distance, the clock of it, and the success.
     obs = step.obs["policy"]
     assert torch.equal(obs, step.final_obs["policy"])
@@ -123,7 +123,7 @@ def test_a_bucket_catches_what_falls_into_it() -> None:
     env = begun(THROW, 24)
     small = [i for i in range(24) if env.scales[i].amax() <= 2.0]
     assert len(small) > 5
-    env.goals.position[:] = torch.tensor([0.7, -0.4, 0.55])
+    env.kept["goal_position"][:] = torch.tensor([0.7, -0.4, 0.55])
     env._new_goals(torch.zeros(24, dtype=torch.bool))
     torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), torch.tensor([0.7, -0.4, 0.5]).expand(24, 3))
     put(env, torch.tensor([0.7, -0.4, 0.62]))
@@ -213,7 +213,8 @@ def test_episode_lifted_remembers() -> None:
 def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
     """Two tips of the last hand a metre up: at 4 cm from the surface, then one at 6 cm, then both but below 0.73 m."""
     env = begun(task, 3)
-    env.engine.sensordata[:, env.arms._tips] = 9.0  # the others are far away
+    tips = env.arms._sensors[:, 13:].flatten()
+    env.engine.sensordata[:, tips] = 9.0  # the others are far away
     half = 0.5 * 0.05 * env.scales  # turned by 90° about z: the object's x axis is the world's y
     ends = torch.tensor([[0.04, 0.04], [0.04, 0.06], [0.04, 0.04]])
     centre = torch.tensor([[0.3, 0.2, 0.74], [0.3, 0.2, 0.74], [0.3, 0.2, 0.72]])
@@ -221,7 +222,7 @@ def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
     for tip, sign in enumerate((1.0, -1.0)):
         place = centre.clone()
         place[:, 1] += sign * (half[:, 0] + ends[:, tip])
-        env.engine.sensordata[:, env.arms._tips[-12 + 3 * tip :][:3]] = place.double()
+        env.engine.sensordata[:, tips[-12 + 3 * tip :][:3]] = place.double()
     assert env.held().tolist() == [True, False, False]
 
 

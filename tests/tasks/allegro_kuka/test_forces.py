@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from echelon.tasks.allegro_kuka.forces import Pushes
-from echelon.tasks.rng import Rng
+from echelon.tasks.allegro_kuka.draws import Pushes
+from echelon.tasks.mujoco_task import Rng
 
 NUM_ENVS = 4000
 

@@ -41,7 +41,7 @@ def go(env: AllegroKuka, steps: int, arm: Tensor, hand: Tensor) -> dict[str, Ten
 
 def test_objects_can_be_lifted_and_held() -> None:
     env = begun(REORIENTATION, 2, force_scale=0.0)
-    scales, _ = objects.give(env.engine, SCALES, ("object", "goal"))
+    scales, _ = objects.give(env.engine, SCALES)
     above, at, closed, opened = (torch.tensor(rows) for rows in (ABOVE, AT, CLOSED, [OPEN, OPEN]))
     qpos = torch.tensor(env.engine.model.qpos0).repeat(2, 1)
     qpos[:, 2] = 0.53 + 0.025 * scales[:, 2]
@@ -50,7 +50,7 @@ def test_objects_can_be_lifted_and_held() -> None:
     everything = torch.ones(2, dtype=torch.bool)
     env.engine.set_state(everything, qpos, torch.zeros_like(env.engine.qvel))
     env.arms.hold(everything)
-    env.goals.position[:] = torch.tensor([0.0, 0.0, 5.0])
+    env.kept["goal_position"][:] = torch.tensor([0.0, 0.0, 5.0])
     env.progress.new_object(everything, env.reach())
     reached = go(env, 90, at, opened)
     assert (reached["reward/reach"] > 0).all()

@@ -79,7 +79,7 @@ def test_order() -> None:
 
 def check_objects(engine) -> None:
     """Size, mass and inertia of each simulation's object, and that it rests on the table at its half height."""
-    scales, mass = objects.give(engine, SAMPLE, ("object", "goal"))
+    scales, mass = objects.give(engine, SAMPLE)
     assert engine.num_sims == 10  # two more than objects
     body, geoms = engine.model.body("object").id, [engine.model.geom(name).id for name in ("object", "goal")]
     for i in range(10):
@@ -103,33 +103,33 @@ def check_objects(engine) -> None:
     everything = torch.ones(10, dtype=torch.bool, device=engine.device)
     engine.set_state(everything, start, torch.zeros_like(engine.qvel))
     for _ in range(40):
-        engine.step(scene.SUBSTEPS)
+        engine.step(2)
     np.testing.assert_allclose((engine.qpos[:, 2] - 0.53).cpu(), half.cpu(), rtol=0, atol=5e-4)
     assert engine.qvel[:, :6].abs().max() < 0.01
     assert not engine.overflow.any()
 
 
 def test_every_simulation_has_its_own_object() -> None:
-    check_objects(CpuEngine(scene.build(scene.ONE_ARM), 10))
+    check_objects(CpuEngine(scene.build("kuka_one_arm.xml"), 10))
 
 
 @needs_gpu
 def test_every_simulation_has_its_own_object_on_cuda() -> None:
     from echelon.sim.warp import WarpEngine
 
-    check_objects(WarpEngine(scene.build(scene.ONE_ARM), 10, torch.device("cuda"), 28, 112))
+    check_objects(WarpEngine(scene.build("kuka_one_arm.xml"), 10, torch.device("cuda"), 28, 112))
 
 
 def test_a_push_at_the_centre_moves_an_object_by_its_mass() -> None:
     """0.1 N for 1/60 s in free fall: dv = F dt / m, and no turning."""
-    model = scene.build(scene.ONE_ARM)
+    model = scene.build("kuka_one_arm.xml")
     engine = CpuEngine(model, 8)
-    _, mass = objects.give(engine, SAMPLE, ("object",))
+    _, mass = objects.give(engine, SAMPLE)
     start = engine.qpos.clone()
     start[:, :3] = torch.tensor([0.0, -1.0, 3.0])
     engine.set_state(torch.ones(8, dtype=torch.bool), start, torch.zeros_like(engine.qvel))
     engine.xfrc_applied[:, model.body("object").id, 0] = 0.1
-    engine.step(scene.SUBSTEPS)
+    engine.step(2)
     np.testing.assert_allclose(engine.qvel[:, 0], 0.1 / 60 / mass.double(), rtol=1e-6)
     np.testing.assert_allclose(engine.qvel[:, 2], np.full(8, -9.81 / 60), rtol=1e-6)
     assert engine.qvel[:, 3:6].abs().max() < 1e-9
@@ -137,13 +137,13 @@ def test_a_push_at_the_centre_moves_an_object_by_its_mass() -> None:
 
 def test_turning_fades_by_half_in_a_second() -> None:
     """exp(-0.5 t) about every axis, whatever the shape; a turn about a principal axis stays one."""
-    model = scene.build(scene.ONE_ARM)
+    model = scene.build("kuka_one_arm.xml")
     engine = CpuEngine(model, 3)
-    objects.give(engine, [(1.0, 2.0, 3.0)], ("object",))
+    objects.give(engine, [(1.0, 2.0, 3.0)])
     start, spin = engine.qpos.clone(), torch.zeros_like(engine.qvel)
     start[:, :3] = torch.tensor([0.0, -1.0, 30.0])
     spin[:, 3:6] = torch.eye(3)
     engine.set_state(torch.ones(3, dtype=torch.bool), start, spin)
     for _ in range(60):
-        engine.step(scene.SUBSTEPS)
+        engine.step(2)
     np.testing.assert_allclose(engine.qvel[:, 3:6], np.exp(-0.5) * np.eye(3), rtol=0, atol=3e-3)

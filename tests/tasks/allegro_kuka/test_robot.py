@@ -6,12 +6,12 @@ import pytest
 from tasks.allegro_kuka.kuka_chain import ARM_LIMITS, DEFAULT, HAND_LIMITS, last_link
 from tasks.frames import check_rests
 
-from echelon.tasks.allegro_kuka.robot import kuka_allegro
+from echelon.tasks.allegro_kuka.scene import build
 
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return kuka_allegro().compile()
+    return build("kuka_allegro.xml")
 
 
 def test_palm_sensors_are_those_of_the_last_link(model: mujoco.MjModel) -> None:

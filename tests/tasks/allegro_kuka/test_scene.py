@@ -19,7 +19,7 @@ def kind(name: str) -> str:
 
 def touching(task: str) -> set[frozenset[str]]:
     """Kinds that meet by their contact bits; the pairs that are listed besides are within a hand."""
-    model = scene.build(tasks.info(task).task.place)
+    model = scene.build(tasks.info(task).task.scene)
     geoms = [model.geom(i) for i in range(model.ngeom)]
     return {
         frozenset((kind(one.name), kind(two.name)))
@@ -44,7 +44,7 @@ def test_what_meets_what() -> None:
 @pytest.mark.parametrize("task", FAMILY)
 def test_only_primitive_pairs_touch(task: str) -> None:
     """Boxes, capsules and a plane: nothing that needs a convex solver with `nativeccd` off."""
-    model = scene.build(tasks.info(task).task.place)
+    model = scene.build(tasks.info(task).task.scene)
     touches = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     assert set(model.geom_type[touches]) == {
         int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("BOX", "CAPSULE", "PLANE")

@@ -124,14 +124,14 @@ class KukaOriginal:
 def disturb(env: Any, generator: torch.Generator) -> None:
     """Objects at their goals, in the air, near the floor and far away; episodes that are nearly over."""
     qpos, qvel = env.engine.qpos.clone(), env.engine.qvel.clone()
-    goal = env.goals.position.double()
+    goal = env.kept["goal_position"].double()
     near = around(env, generator, goal, 0.1)
     high = around(env, generator, (0.0, -0.4, 0.75), (0.4, 0.3, 0.25))
     low = around(env, generator, (0.5, -0.6, 0.1), (0.0, 0.0, 0.02))
     far = around(env, generator, (0.0, -1.0, 0.9), (1.5, 0.3, 0.1))
     choice = torch.rand(env.num_envs, 1, generator=generator)
     place = torch.where(choice < 0.6, near, torch.where(choice < 0.9, high, torch.where(choice < 0.95, low, far)))
-    turn = nearby(env, generator, env.goals.orientation.double(), 0.3)
+    turn = nearby(env, generator, env.kept["goal_orientation"].double(), 0.3)
     qpos[:, :7] = torch.cat((place, torch.where(choice < 0.6, turn, directions(env, generator))), dim=1)
     qvel[:, :6] = 0.0
     marker = env.engine.mocap_pos.clone(), env.engine.mocap_quat.clone()

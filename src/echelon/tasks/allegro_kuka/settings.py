@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from echelon.algorithms import AdversaryConfig, Preset
+from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import COUNT, POSITIVE
 from echelon.errors import UserError
-from echelon.tasks.paper import PAPER, steps
-from echelon.tasks.settings import MujocoTaskConfig
+from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
 
 
 @dataclass(frozen=True)
@@ -73,76 +72,66 @@ class AllegroKukaConfig(MujocoTaskConfig):
             )
 
 
-def _preset(task: str, env: AllegroKukaConfig, entropy_scale: float, temperature: float) -> Preset:
-    """The preset of a task; apart from `env`, the four differ in two numbers.
-
-    As in the released configs, no value is bootstrapped at a time limit: the episode ends as if it had failed.
-    """
-    return replace(
-        PAPER,
-        task=task,
-        env=env,
-        env_steps=steps(iterations=52_000, horizon=16),
-        model=ModelConfig(hidden=(768, 512, 256), lstm=768),
-        update=replace(
-            PAPER.update,
-            horizon=16,
-            sequence=16,
-            mini_epochs=2,
-            learning_rate=1e-4,
-            kl_threshold=0.016,
-            rate_schedule="mini_epoch",
-            clip=0.1,
-            entropy_scale=entropy_scale,
-            reward_scale=0.01,
-            timeout_bootstrap="none",
-        ),
-        pull=replace(PAPER.pull, beta=1e-3, temperature=temperature),
-        adversary=AdversaryConfig(coef=0.0, hidden=(1024, 1024, 512, 512)),
-    )
-
-
-REGRASPING = AllegroKukaConfig(
-    episode_length=399, keypoints=1, success_steps=30, replace_object=True, hand_distance=None
+KUKA = replace(
+    PAPER,
+    env_steps=52_000 * NUM_ENVS * 16,
+    model=ModelConfig(hidden=(768, 512, 256), lstm=768),
+    update=replace(
+        PAPER.update,
+        sequence=16,
+        mini_epochs=2,
+        learning_rate=1e-4,
+        kl_threshold=0.016,
+        clip=0.1,
+        entropy_scale=0.005,
+        reward_scale=0.01,
+        timeout_bootstrap="none",  # as in the released configs: a time limit ends an episode as a failure does
+    ),
+    pull=replace(PAPER.pull, beta=1e-3, temperature=0.2),
+    adversary=AdversaryConfig(coef=0.0, hidden=(1024, 1024, 512, 512)),
 )
-THROW = AllegroKukaConfig(
-    episode_length=299,
-    contacts=56,  # more than twice the most seen with a hand at the bucket, where many walls overlap
-    constraints=180,
-    keypoints=1,
-    success_steps=5,
-    replace_object=True,
-    objects="small",
-    target_tolerance=0.075,
-    force_scale=0.0,
-    hand_distance=None,
+REORIENTATION = replace(KUKA, task="AllegroKukaReorientation", env=AllegroKukaConfig())
+REGRASPING = replace(
+    KUKA,
+    task="AllegroKukaRegrasping",
+    env=AllegroKukaConfig(episode_length=399, keypoints=1, success_steps=30, replace_object=True, hand_distance=None),
+    update=replace(KUKA.update, entropy_scale=0.0),
 )
-TWO_ARMS = AllegroKukaConfig(
-    contacts=40,
-    constraints=160,
-    relative_arm=False,
-    reach_until_lifted=False,
-    hand_distance=None,
-    arm_speed_weight=0.0,
-    hand_speed_weight=0.0,
+THROW = replace(
+    KUKA,
+    task="AllegroKukaThrow",
+    env=AllegroKukaConfig(
+        episode_length=299,
+        contacts=56,  # more than twice the most seen with a hand at the bucket, where many walls overlap
+        constraints=180,
+        keypoints=1,
+        success_steps=5,
+        replace_object=True,
+        objects="small",
+        target_tolerance=0.075,
+        force_scale=0.0,
+        hand_distance=None,
+    ),
+    update=replace(KUKA.update, entropy_scale=0.0),
+    pull=replace(KUKA.pull, temperature=0.1),
 )
-
+TWO_ARMS = replace(
+    KUKA,
+    task="AllegroKukaTwoArmsReorientation",
+    env=AllegroKukaConfig(
+        contacts=40,
+        constraints=160,
+        relative_arm=False,
+        reach_until_lifted=False,
+        hand_distance=None,
+        arm_speed_weight=0.0,
+        hand_speed_weight=0.0,
+    ),
+)
 TASKS = (
     # The only other arm trained as far: SAPG that borrows from all, 0.43 objects an episode at 300 M steps, CPO 2.8.
-    TaskInfo(
-        "grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm",
-        _preset("AllegroKukaRegrasping", REGRASPING, entropy_scale=0.0, temperature=0.2),
-    ),
-    TaskInfo(
-        "bring a cuboid to pose after pose with an Allegro hand on a KUKA arm",
-        _preset("AllegroKukaReorientation", AllegroKukaConfig(), entropy_scale=0.005, temperature=0.2),
-    ),
-    TaskInfo(
-        "throw cuboids into buckets with an Allegro hand on a KUKA arm",
-        _preset("AllegroKukaThrow", THROW, entropy_scale=0.0, temperature=0.1),
-    ),
-    TaskInfo(
-        "bring a cuboid to poses on both sides of a table with two arms and hands",
-        _preset("AllegroKukaTwoArmsReorientation", TWO_ARMS, entropy_scale=0.005, temperature=0.2),
-    ),
+    TaskInfo("grasp cuboid after cuboid from a table with an Allegro hand on a KUKA arm", REGRASPING),
+    TaskInfo("bring a cuboid to pose after pose with an Allegro hand on a KUKA arm", REORIENTATION),
+    TaskInfo("throw cuboids into buckets with an Allegro hand on a KUKA arm", THROW),
+    TaskInfo("bring a cuboid to poses on both sides of a table with two arms and hands", TWO_ARMS),
 )

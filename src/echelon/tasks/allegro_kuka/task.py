@@ -13,7 +13,6 @@ a change of goal or the start of an episode, the new values are observed. `docs/
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import mujoco
@@ -23,13 +22,18 @@ from torch import Tensor
 from echelon.envs.contract import Groups, State
 from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka import objects, scene
-from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms
-from echelon.tasks.allegro_kuka.clearance import Hands, gaps
-from echelon.tasks.allegro_kuka.curriculum import Tolerance
-from echelon.tasks.allegro_kuka.forces import Pushes
-from echelon.tasks.allegro_kuka.goals import Draws, Goals, Keypoints
-from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, TERMS, Progress, Seen
-from echelon.tasks.allegro_kuka.scene import ONE_ARM, TWO_ARMS, Volume
+from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms, Hands
+from echelon.tasks.allegro_kuka.draws import Draws, Pushes, Volume
+from echelon.tasks.allegro_kuka.reward import (
+    HEIGHT_OFFSET,
+    LIFTED_HEIGHT,
+    NEAR,
+    START_HEIGHT,
+    TERMS,
+    Progress,
+    Seen,
+    Tolerance,
+)
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
@@ -38,49 +42,47 @@ REWARD_SCALE = 0.01
 """Scale of the reward in the observation."""
 REDRAWS = 3
 """How often an object that would start inside a hand is drawn again; in some poses of the hand every place is taken."""
-GRIP, GRIPPING = 0.05, 2
-"""A held object has at least `GRIPPING` fingertips within `GRIP` metres of its surface: the second nearest was within
-3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
+HELD_HEIGHT, GRIP, GRIPPING = START_HEIGHT - HEIGHT_OFFSET + LIFTED_HEIGHT, 0.05, 2
+"""A held object is as high as a lifted one, 0.73 m, with at least `GRIPPING` fingertips within `GRIP` metres of its
+surface: the second nearest was within 3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves
+within two steps."""
+CORNERS = ((1.0, 1.0, 1.0), (1.0, 1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, -1.0, -1.0))
 
 
 class AllegroKuka(MujocoTask[AllegroKukaConfig]):
     """Base class of the AllegroKuka tasks."""
 
-    substeps = scene.SUBSTEPS
-    place: ClassVar[scene.Workplace]
+    substeps = 2
     objective = "objective"
     curriculum = ("tolerance", "tolerance_steps")
+    arm_pose: ClassVar[tuple[float, ...]] = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358)
+    """The seven default angles of an arm at the start, in radians."""
+    object_starts = Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65))
+    goal_places = Volume((-0.4, 0.0, 0.68), (0.4, 0.35, 1.05))
+    above_marker = 0.0
+    """Height of a goal above its marker, in metres."""
 
     def prepare(self) -> None:
         config, num_envs, device = self.config, self.num_envs, self.device
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
-        sized = ("object", "goal") if self.place.marker == "box" else ("object",)
-        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), sized, self.rng.each)
+        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), self.rng.each)
         """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
-        self.arms = Arms(self.engine, self.place, config.relative_arm, step)
+        self.arms = Arms(self.engine, self.arm_pose, config.relative_arm, step)
         self.hands = Hands(self.engine)
-        self.keypoints = Keypoints(self.scales, config.keypoints)
-        self.draws = Draws(self.place, self.scales, config.keypoints > 1, self.rng)
-        self.goals = Goals(num_envs, device)
+        self.draws = Draws(self.object_starts, self.goal_places, self.scales, config.keypoints > 1, self.rng)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
         self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.rng)
         self.tolerance = Tolerance(config, device, self.rng.seeds)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
-        self.obs_spec = {"policy": self._width()}
         self.totals = {"lifted": self.zeros(), "held": self.zeros()}
-        self.kept = self._kept()
-        self._body = int(model.body("object").id)
-        self._reached, self._reward = ~self._everything, self.zeros()
-        self._home = self.constant(model.qpos0)
-
-    def _kept(self) -> dict[str, Tensor]:
-        """All state between steps, by name."""
-        return {
+        # All best fingertip distances are observed with one arm, none with two, as in the reference.
+        self._observed_reaches = 4 if self.arms.count == 1 else 0
+        self.kept = {
             "target": self.arms.target,
-            "goal_position": self.goals.position,
-            "goal_orientation": self.goals.orientation,
+            "goal_position": self.zeros(3),
+            "goal_orientation": self.zeros(4),
             "lifted": self.progress.lifted,
             "best_reach": self.progress.best_reach,
             "best_distance": self.progress.best_distance,
@@ -92,8 +94,15 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
             "successes": self.zeros(),
             "last_successes": self.zeros(),
             "reward": self.zeros(),
-            "told": self.zeros(3 + self._observed_reaches()),
+            "told": self.zeros(3 + self._observed_reaches),
         }
+        corners = self.constant(CORNERS if config.keypoints == len(CORNERS) else [(0.0, 0.0, 0.0)])
+        self._offsets = 0.5 * NEAR * objects.EDGE * corners * self.scales[:, None]
+        """`[N, K, 3]`: keypoints in the object's frame, its centre or four corners of the cuboid enlarged by 1.5."""
+        self._body = int(model.body("object").id)
+        self._reached, self._reward = ~self._everything, self.zeros()
+        self._home, self._above_marker = self.constant(model.qpos0), self.constant((0.0, 0.0, self.above_marker))
+        self.obs_spec = {"policy": self.observe()["policy"].shape[1]}
 
     @property
     def longest_episode(self) -> int:
@@ -112,7 +121,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.tolerance.mean_of_ranks = mean
 
     def model(self) -> mujoco.MjModel:
-        return scene.build(self.place)
+        return scene.build(self.scene)
 
     # Start of an episode.
 
@@ -156,17 +165,16 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self._reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
         self._reached = reached & ~self.engine.bad
         kept["successes"] += self._reached
+        kept["reward"].copy_(self._reward.masked_fill(self.engine.bad, 0.0))
         self.clock.masked_fill_(self._reached, 0)
 
     def failed(self) -> Tensor:
-        config = self.config
-        failed = self._fallen()
-        if config.hand_distance is not None:
-            failed |= self._seen.reach.amax(dim=1) > config.hand_distance
-        return failed | (self.kept["successes"] >= config.max_successes)
+        failed = self._fallen() | (self.kept["successes"] >= self.config.max_successes)
+        if self.config.hand_distance is not None:
+            failed |= self._seen.reach.amax(dim=1) > self.config.hand_distance
+        return failed
 
     def reward(self, action: Tensor) -> Tensor:
-        self.kept["reward"].copy_(self._reward.masked_fill(self.engine.bad, 0.0))
         return self._reward
 
     def figures(self) -> dict[str, Tensor]:
@@ -207,12 +215,14 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
     def _new_goals(self, mask: Tensor) -> None:
         """Draw new goals in the environments of `mask [N]`, and move the markers there."""
-        self.goals.change(mask, *self.draws.goals())
+        position, orientation = self.kept["goal_position"], self.kept["goal_orientation"]
+        place, turn = self.draws.goals()
+        position.copy_(torch.where(mask[:, None], place + self._above_marker, position))
+        orientation.copy_(torch.where(mask[:, None], turn, orientation))
         self.progress.new_goal(mask, self.distance())
         self._update_observed_progress(mask)
-        marker, turn = self.engine.mocap_pos, self.engine.mocap_quat
-        marker[:, 0] = (self.goals.position - self.draws.above_marker).to(marker.dtype)
-        turn[:, 0] = self.goals.orientation.to(turn.dtype)
+        self.engine.mocap_pos[:, 0] = (position - self._above_marker).to(self.engine.mocap_pos.dtype)
+        self.engine.mocap_quat[:, 0] = orientation.to(self.engine.mocap_quat.dtype)
 
     # Observation.
 
@@ -228,7 +238,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
     def held(self) -> Tensor:
         """`[N]`: whether the object is as high as a lifted one now, with fingertips at its surface."""
         pose, tips = self.engine.qpos[:, :7].float(), self.arms.palms().fingertips.flatten(1, 2)
-        return (pose[:, 2] > HELD_HEIGHT) & ((gaps(tips, pose, self.scales) <= GRIP).sum(dim=1) >= GRIPPING)
+        return (pose[:, 2] > HELD_HEIGHT) & ((objects.gaps(tips, pose, self.scales) <= GRIP).sum(dim=1) >= GRIPPING)
 
     def _fallen(self) -> Tensor:
         """`[N]`: whether the object has fallen off the table."""
@@ -237,7 +247,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
     def observe(self) -> Groups:
         palms, velocity = self.arms.palms(), self.engine.qvel[:, :6].float()
         position, orientation = self._pose()
-        points = self.keypoints.at(position, orientation)
+        points = self._keypoints(position, orientation)
         columns = (
             self.arms.unscaled(),
             self.arms.velocities(),
@@ -257,20 +267,12 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         )
         return {"policy": torch.cat(columns, dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
 
-    def _width(self) -> int:
-        arms, joints, points = self.arms.count, self.arms.low.numel(), self.keypoints.count
-        return 2 * joints + arms * (3 + 10 + 12 + 3 * points) + 10 + 3 * points + 3 + (3 + self._observed_reaches()) + 2
-
-    def _observed_reaches(self) -> int:
-        """Number of best fingertip distances observed: all with one arm, none with two, as in the reference."""
-        return 4 if self.arms.count == 1 else 0
-
     def _update_observed_progress(self, mask: Tensor) -> None:
         """Update the observed progress of the episode in the environments of `mask [N]`."""
         progress, told = self.progress, self.kept["told"]
         columns = (
             progress.best_distance[:, None],
-            progress.best_reach[:, : self._observed_reaches()],
+            progress.best_reach[:, : self._observed_reaches],
             progress.lifted[:, None].float(),
             torch.log1p(self.kept["successes"])[:, None],
         )
@@ -283,34 +285,40 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
     def _to_goal(self) -> Tensor:
         """`[N, K, 3]`: vectors from the goal's keypoints to the object's."""
-        goal = self.keypoints.at(self.goals.position, self.goals.orientation)
-        return self.keypoints.at(*self._pose()) - goal
+        return self._keypoints(*self._pose()) - self._keypoints(
+            self.kept["goal_position"], self.kept["goal_orientation"]
+        )
+
+    def _keypoints(self, position: Tensor, orientation: Tensor) -> Tensor:
+        """`[N, K, 3]`: keypoints of objects at `position [N, 3]` with `orientation [N, 4]`."""
+        turns = orientation[:, None].expand(-1, self._offsets.shape[1], -1).flatten(0, 1)
+        return position[:, None] + rotations.to_world(turns, self._offsets.flatten(0, 1)).view_as(self._offsets)
 
 
 class AllegroKukaRegrasping(AllegroKuka):
     """Grasp, lift and hold at a point; then again from the table."""
 
-    place = replace(ONE_ARM, marker="ball")
+    scene = "kuka_regrasping.xml"
 
 
 class AllegroKukaReorientation(AllegroKuka):
     """Grasp, lift and bring to a pose; then to the next one."""
 
-    place = ONE_ARM
+    scene = "kuka_one_arm.xml"
 
 
 class AllegroKukaThrow(AllegroKuka):
     """Grasp, lift and throw into a bucket; then into another."""
 
-    place = replace(
-        ONE_ARM,
-        marker="bucket",
-        goals=Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7),
-        camera=((1.8, -1.45, 1.4), (0.2, 0.12, 0.62)),
-    )
+    scene = "kuka_throw.xml"
+    goal_places = Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7)
+    above_marker = 0.05  # the marker's origin is the bucket's underside
 
 
 class AllegroKukaTwoArmsReorientation(AllegroKuka):
     """Bring to poses that one arm alone may not reach."""
 
-    place = TWO_ARMS
+    scene = "kuka_two_arms.xml"
+    arm_pose = (-1.571, 1.571, 0.0, 1.6, 0.0, 1.485, 2.358)
+    object_starts = Volume((-0.1, -0.1, 0.61), (0.1, 0.1, 0.65), side=0.35)
+    goal_places = Volume((-0.2, -0.5, 0.68), (0.2, 0.5, 1.05), side=0.75)

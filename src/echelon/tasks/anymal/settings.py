@@ -7,8 +7,7 @@ the critic's weight (2, not 4) and that of the bounds (1e-3, not 1e-4).
 from dataclasses import dataclass, replace
 
 from echelon.config import TaskInfo
-from echelon.tasks.paper import LOCOMOTION, steps
-from echelon.tasks.settings import MujocoTaskConfig
+from echelon.tasks.settings import LOCOMOTION, NUM_ENVS, MujocoTaskConfig
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ PRESET = replace(
     LOCOMOTION,
     task="Anymal",
     env=AnymalConfig(),
-    env_steps=steps(iterations=13_000, horizon=16),
+    env_steps=13_000 * NUM_ENVS * 16,
     update=replace(LOCOMOTION.update, learning_rate=3e-4, reward_scale=1.0, critic_coef=2.0, bounds_coef=1e-3),
 )
 TASKS = (TaskInfo("walk on four legs at a commanded velocity", PRESET),)

@@ -6,17 +6,10 @@ from typing import Annotated
 from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE, Range
-from echelon.tasks.paper import PAPER, steps
-from echelon.tasks.settings import MujocoTaskConfig
+from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
 
 CUBE_A, CUBE_B, GOAL_CUBE = 0.05, 0.07, 0.05
-"""Edges of the cubes, in metres: the one that is moved, the one to stack it on, the one that shows the
-goal."""
-
-
-def room_beside(edge: float) -> Range:
-    """Allowed `start_spread` beside a cube of this edge, so that a position that does not touch it always exists."""
-    return Range(low=0.5 * (CUBE_A + edge), open_low=True)
+"""Edges of the cubes, in metres: the one that is moved, the one to stack it on, the one that shows the goal."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,8 @@ class FrankaCubeConfig(MujocoTaskConfig):
 class FrankaCubePushConfig(FrankaCubeConfig):
     """Settings of FrankaCubePush."""
 
-    start_spread: Annotated[float, room_beside(GOAL_CUBE)] = 0.25
+    # So that a place beside the other cube always exists.
+    start_spread: Annotated[float, Range(low=0.5 * (CUBE_A + GOAL_CUBE), open_low=True)] = 0.25
     align_reward: float = 2.0
     """Reward of a step with the cube at the goal; it falls with the distance."""
     success_reward: float = 4.0
@@ -62,7 +56,7 @@ class FrankaCubePushConfig(FrankaCubeConfig):
 class FrankaCubeStackConfig(FrankaCubeConfig):
     """Settings of FrankaCubeStack."""
 
-    start_spread: Annotated[float, room_beside(CUBE_B)] = 0.25
+    start_spread: Annotated[float, Range(low=0.5 * (CUBE_A + CUBE_B), open_low=True)] = 0.25
     reach_reward: float = 0.1
     """Reward of a step with the gripper around cube A; it falls with the distance."""
     lift_reward: float = 1.5
@@ -81,20 +75,16 @@ PUSH = replace(
     PAPER,
     task="FrankaCubePush",
     env=FrankaCubePushConfig(),
-    env_steps=steps(iterations=13_000, horizon=16),
+    env_steps=13_000 * NUM_ENVS * 16,
     model=ModelConfig(hidden=(256, 128, 64), lstm=256),
     update=replace(
         PAPER.update,
-        horizon=16,
         sequence=16,  # as the table says; the released configs name it by an obsolete key and train on 4
         mini_epochs=8,
         learning_rate=5e-4,
         kl_threshold=0.008,
-        rate_schedule="mini_epoch",
-        clip=0.2,
         entropy_scale=0.005,
         reward_scale=1.0,
-        timeout_bootstrap="final_obs",
     ),
     pull=replace(PAPER.pull, beta=5e-4, temperature=0.1),
     adversary=AdversaryConfig(coef=0.0, hidden=(256, 128, 64)),

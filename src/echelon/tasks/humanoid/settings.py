@@ -8,8 +8,7 @@ from typing import Annotated
 
 from echelon.config import TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE
-from echelon.tasks.paper import LOCOMOTION, steps
-from echelon.tasks.settings import MujocoTaskConfig
+from echelon.tasks.settings import LOCOMOTION, NUM_ENVS, MujocoTaskConfig
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ PRESET = replace(
     LOCOMOTION,
     task="Humanoid",
     env=HumanoidConfig(),
-    env_steps=steps(iterations=26_000, horizon=16),
+    env_steps=26_000 * NUM_ENVS * 16,
     update=replace(LOCOMOTION.update, learning_rate=5e-4, reward_scale=0.01),
 )
 TASKS = (TaskInfo("run on two legs without falling", PRESET),)

@@ -6,8 +6,7 @@ from typing import Annotated
 from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE, POSITIVE
-from echelon.tasks.paper import PAPER, steps
-from echelon.tasks.settings import MujocoTaskConfig
+from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
 
 
 @dataclass(frozen=True)
@@ -43,18 +42,8 @@ class InHandConfig(MujocoTaskConfig):
 HANDS = replace(
     PAPER,
     env=InHandConfig(),
-    env_steps=steps(iterations=104_000, horizon=8),
-    update=replace(
-        PAPER.update,
-        horizon=8,
-        mini_epochs=5,
-        learning_rate=5e-4,
-        kl_threshold=0.016,
-        rate_schedule="mini_epoch",
-        clip=0.2,
-        reward_scale=0.01,
-        timeout_bootstrap="final_obs",
-    ),
+    env_steps=104_000 * NUM_ENVS * 8,
+    update=replace(PAPER.update, horizon=8, mini_epochs=5, learning_rate=5e-4, kl_threshold=0.016, reward_scale=0.01),
     adversary=AdversaryConfig(hidden=(1024, 1024, 512, 512)),
 )
 SHADOW = replace(
