@@ -61,7 +61,7 @@ def test_the_grid(tmp_path: Path) -> None:
 def test_notes_are_said_once_for_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--tasks", "AllegroHand", "--algos", "cpo", "--seeds", "2", "--out", str(tmp_path), "--device", "cpu"]
     assert [job.config.num_envs for job in jobs_of(words)] == [384, 384]
-    assert capsys.readouterr().out.count("AllegroHand, cpo: on a CPU: 384 environments instead of") == 1
+    assert capsys.readouterr().out.count("on a CPU: 384 environments instead of") == 1
     many = preset("AllegroHand").num_envs
     (named,) = jobs_of([*words, "--seeds", "1", "--num-envs", str(many)])
     assert named.config.num_envs == many

@@ -129,12 +129,13 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     from echelon.grid import Job
     from echelon.runs.folder import CONFIG, RunFolder
 
-    notes: dict[str, None] = {}
+    notes: dict[str, list[str]] = {}
     configs: dict[str, TrainConfig] = {}
     for config in order.configs():
         resolved = _resolve(config, order.train_flags, elsewhere)
         configs[f"{config.task}-{config.method}"] = resolved.config
-        notes |= dict.fromkeys(f"{config.task}, {config.method}: {note}" for note in resolved.notes)
+        for note in resolved.notes:
+            notes.setdefault(note, []).append(f"{config.task} {config.method}")
     jobs = [
         Job(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.folder / f"{name}-s{seed}")), evaluate=True)
         for seed in range(order.seeds)
@@ -143,8 +144,8 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     for job in jobs:
         if (job.path / CONFIG).exists():
             RunFolder.open(job.path).require_same(job.config)
-    for note in notes:
-        print(note)
+    for note, names in notes.items():
+        print(note if len(names) == len(configs) else f"{', '.join(names)}: {note}")
     return jobs
 
 

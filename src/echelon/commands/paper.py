@@ -1,12 +1,7 @@
 """`echelon paper`: a table or figure of the paper from runs of one's own, beside the numbers it prints."""
 
-import math
-import statistics
-import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 import tyro
 
@@ -17,21 +12,15 @@ from echelon.commands.report import inches
 from echelon.config.ranges import COUNT
 from echelon.errors import UserError, nearest
 
-if TYPE_CHECKING:
-    from echelon.grid import Job
-
-PROBE_ITERATIONS = 12
-"""Iterations trained to measure a rate; the first half compiles and is not counted."""
-CPU_PROBE_ITERATIONS, CPU_PROBE_ENVS = 4, 16
-"""On a CPU nothing compiles, and fewer environments per policy give the same rate."""
+H200_STEPS_PER_S = 2.19e6
+"""AllegroHand, CPO, `--preset paper` on one H200 (results/physics/bench.txt); other tasks run at 1 to 3 million."""
 
 
 @dataclass(frozen=True)
 class Paper(Command):
     """Train what a table or figure of the paper needs and is missing, and draw it beside the paper's published numbers.
-    Runs are shared between them; the same command resumes where it stopped. Before it starts it says how long that will
-    take, at the rate of runs in the same folder, or measured for a few iterations. All other flags are those of echelon
-    train, for every run."""
+    Runs are shared between them; the same command resumes where it stopped. All other flags are those of echelon train,
+    for every run."""
 
     refused = (
         dict(Compare.refused)
@@ -42,7 +31,7 @@ class Paper(Command):
     name: Annotated[tyro.conf.Positional[str], place("NAME")]
     """Which table or figure, as below."""
     plan: bool = False
-    """Say what would be trained and how long it takes, and stop."""
+    """Say how many runs, steps and hours are left, and stop."""
     tasks: tuple[str, ...] = ()
     """Instead of the paper's."""
     seeds: Annotated[int, COUNT.up_to(10_000)] = 5
@@ -74,28 +63,26 @@ class Paper(Command):
         """The runs that the exhibit compares."""
         from echelon.report.paper import EXHIBITS
 
-        exhibit = EXHIBITS[self.name]
-        found = Compare(
-            tasks=self.tasks or tuple(exhibit.tasks),
-            variants=tuple(exhibit.methods),
-            seeds=self.seeds,
-            out=self.out,
-            workers=self.workers,
-            train_flags=(*self.train_flags, "--preset", "paper"),
-        )
+        exhibit, flags = EXHIBITS[self.name], (*self.train_flags, "--preset", "paper")
+        tasks = self.tasks or exhibit.tasks
+        found = Compare(tasks=tasks, variants=exhibit.methods, seeds=self.seeds, out=self.out, train_flags=flags)
         found.check()
         return found
 
     def run(self) -> int:
         from echelon import grid
+        from echelon.console.tables import text_table
+        from echelon.console.wording import count, duration
         from echelon.report.paper import EXHIBITS
 
         order, exhibit = self.comparison(), EXHIBITS[self.name]
         jobs, logs = make_jobs(order), order.folder / "logs"
         left = [job for job in jobs if not job.trained]
-        print(f"{exhibit.title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done")
-        if left:
-            print(cost_table(left, measured_rates(jobs, {job.config.task for job in left})))
+        wanted = sum(job.config.num_iterations * job.config.steps_per_iteration for job in left)
+        steps = wanted - sum(job.newest().get("env_steps", 0) for job in left)
+        time = f"{duration(steps / H200_STEPS_PER_S)} of an H200 at {count(H200_STEPS_PER_S)} steps/s"
+        cost = f"; {count(steps)} steps are left, about {time}"
+        print(f"{exhibit.title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done{cost if left else ''}")
         if self.plan:
             return 0
         try:
@@ -105,72 +92,6 @@ class Paper(Command):
             return INTERRUPTED
         out = order.folder / self.name
         rows = exhibit.draw([job.path for job in jobs if job.name not in failed], out, inches(self.column))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            print("  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip())
+        print(text_table(rows[1:], rows[0]), end="")
         print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
         return 1 if failed else 0
-
-
-def measured_rates(jobs: "Sequence[Job]", tasks: Iterable[str]) -> dict[tuple[str, str], float]:
-    """Environment steps per second by task and method, from finished runs; for a task without any, from a short
-    probe of its costliest method."""
-    rates: dict[tuple[str, str], float] = {}
-    for job in jobs:
-        newest = job.newest()
-        if newest.get("wall_s"):
-            rates[job.config.task, job.config.method] = newest["env_steps"] / newest["wall_s"]
-    for task in tasks:
-        if not any(known == task for known, _ in rates):
-            probed = [job for job in jobs if job.config.task == task][-1]
-            print(f"measuring the rate of {task}, {probed.config.method}, for a few iterations ...", flush=True)
-            rates[task, probed.config.method] = _probe(probed)
-    return rates
-
-
-def _probe(job: "Job") -> float:
-    """Steps per second of a few iterations in a folder that is thrown away; NaN if they fail."""
-    from echelon import grid
-    from echelon.config.checks import choose_device
-    from echelon.console.view import NullView
-    from echelon.runs.folder import RunFolder
-    from echelon.runs.metrics import read_metrics
-
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "probe"
-        config = replace(job.config, iterations=PROBE_ITERATIONS, out=str(out))
-        if choose_device(config.device).type == "cpu":
-            fewer = min(config.num_envs, CPU_PROBE_ENVS * config.num_policies)
-            config = replace(config, iterations=CPU_PROBE_ITERATIONS, num_envs=fewer)
-        grid.run([grid.Job("probe", config)], Path(place), view=NullView())
-        if not (out / "metrics.jsonl").exists():
-            return math.nan
-        rates = [line["fps/total"] for line in read_metrics(RunFolder(out, config)) if "fps/total" in line]
-    return statistics.median(rates[len(rates) // 2 :] or [math.nan])
-
-
-def cost_table(left: "Sequence[Job]", rates: dict[tuple[str, str], float]) -> str:
-    """What is left to train: runs, steps, rate and time by task and method, and in all."""
-    from echelon.console.tables import text_table
-    from echelon.console.wording import count, duration
-
-    rows: list[tuple[str, ...]] = []
-    steps, seconds = 0.0, 0.0
-    for task, method in dict.fromkeys((job.config.task, job.config.method) for job in left):
-        here = [job for job in left if (job.config.task, job.config.method) == (task, method)]
-        of_task = [rate for (known, _), rate in rates.items() if known == task]
-        rate = rates.get((task, method), statistics.median(of_task) if of_task else math.nan)
-        missing = [_missing(job) for job in here]
-        steps, seconds = steps + sum(missing), seconds + sum(missing) / rate
-        about = "" if (task, method) in rates else "~"
-        times = (count(max(missing)), about + count(rate), duration(sum(missing) / rate))
-        rows.append((task, method, str(len(here)), *times))
-    table = text_table(rows, ("task", "method", "runs", "steps each", "steps/s", "time"), right=range(2, 6))
-    hours = f"{duration(seconds)} ({seconds / 3600:,.1f} hours)" if math.isfinite(seconds) else "unknown time"
-    return f"{table}In all {count(steps)} steps, {hours} of this machine, one run at a time"
-
-
-def _missing(job: "Job") -> float:
-    """Environment steps that are left."""
-    wanted = job.config.num_iterations * job.config.steps_per_iteration
-    return max(0.0, wanted - job.newest().get("env_steps", 0))
