@@ -86,7 +86,10 @@ class Page:
         """A real mouse click in the middle of the first element that matches."""
         place = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        box = self.evaluate(f"(b => [b.x, b.y, b.width, b.height])({place}.getBoundingClientRect())")
+        box, before = [], None
+        while box != before:  # the page may still be laid out
+            before, box = box, self.evaluate(f"(b => [b.x, b.y, b.width, b.height])({place}.getBoundingClientRect())")
+            time.sleep(0.02)
         self.mouse("mousePressed", box[0] + box[2] / 2, box[1] + box[3] / 2)
         self.mouse("mouseReleased", box[0] + box[2] / 2, box[1] + box[3] / 2)
 

@@ -1,4 +1,4 @@
-"""Which runs are one method, what methods are called, and which of them differ in one setting only."""
+"""Which runs are one method, and what methods are called."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from report.synthetic import write_run
 
 from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import UpdateConfig
-from echelon.report.methods import find_sweeps, group_runs
+from echelon.report.methods import group_runs
 from echelon.report.reading import Run, read_run
 
 
@@ -69,15 +69,3 @@ def test_a_variant_goes_by_its_name(tmp_path: Path) -> None:
     ]
     names = [method.name for method in group_runs([*no_pull, varied("b", "no_pull", algo="sapg")])]
     assert names == ["no_pull · algo sapg", "no_pull · algo cpo"]
-
-
-def test_methods_that_differ_in_one_number_are_a_sweep(tmp_path: Path) -> None:
-    """Three temperatures at the usual β; a fourth at another β is no part of it, nor are two values of β enough."""
-    runs = [read(tmp_path / str(value), pull=PullConfig(temperature=value)) for value in (0.5, 0.1, 0.2)]
-    runs.append(read(tmp_path / "beta", pull=PullConfig(temperature=0.2, beta=0.5)))
-    methods = group_runs(runs)
-    (sweep,) = find_sweeps(methods, "CartpoleSwingup")
-    assert sweep.setting == "pull.temperature"
-    assert [value for value, _ in sweep.points] == [0.1, 0.2, 0.5]
-    assert [method.runs[0].settings["pull.temperature"] for _, method in sweep.points] == [0.1, 0.2, 0.5]
-    assert find_sweeps(methods, "Hopper") == []

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from report.synthetic import write_run
 
-from echelon.report.methods import Method, group_runs
-from echelon.report.palette import COLOURS, DARK_COLOURS, DASHES, looks
+from echelon.report.methods import COLOURS, DARK_COLOURS, DASHES, Method, group_runs, looks
 from echelon.report.reading import read_run
 
 SIGHT = {
@@ -96,7 +95,8 @@ def test_lines_stand_out_from_their_ground(colours: tuple[str, ...], ground: str
 def test_algorithms_keep_their_colours_and_no_line_comes_twice(tmp_path: Path) -> None:
     runs = [read_run(write_run(tmp_path, algo, iterations=2)) for algo in ("ppo", "cpo")]
     both, alone = looks(group_runs(runs)), looks(group_runs(runs[:1]))
-    assert both[0] == alone[0]
+    assert both["PPO"] == alone["PPO"]
     many = [Method(f"CPO {k}", "cpo", (runs[1],)) for k in range(len(COLOURS) * len(DASHES))]
-    assert len(set(looks(many))) == len(many)
-    assert len({look.colour for look in looks(many)[:8]}) == 8
+    found = [*looks(many).values()]
+    assert len(set(found)) == len(many)
+    assert len({look.colour for look in found[:8]}) == 8

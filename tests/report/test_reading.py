@@ -161,21 +161,21 @@ def test_broken_runs_are_named_and_the_others_are_read(tmp_path: Path) -> None:
         sentences[str(odd)] = sentence
     runs, problems = read_runs([*map(Path, sentences), fine])
     assert [run.path for run in runs] == [fine]
-    assert [one.path for one in problems] == list(sentences)
-    assert [one for one in problems if sentences[one.path] not in one.sentence] == []
+    assert [*problems] == [*sentences]
+    assert [path for path, sentence in problems.items() if sentences[path] not in sentence] == []
 
 
 def test_what_is_no_run_is_named_and_surprises_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     _, problems = read_runs([tmp_path / "empty", tmp_path / "file"])
-    assert [one.sentence for one in problems] == ["it is empty", "it is a file, not a run folder"]
+    assert [*problems.values()] == ["it is empty", "it is a file, not a run folder"]
 
     def surprise(path: Path) -> None:
         raise RecursionError("too deep\nin there")
 
     monkeypatch.setattr("echelon.report.reading.read_run", surprise)
-    assert read_runs([tmp_path])[1][0].sentence == "it cannot be read (RecursionError: too deep)"
+    assert read_runs([tmp_path])[1] == {str(tmp_path): "it cannot be read (RecursionError: too deep)"}
 
 
 def test_settings_of_an_unknown_task_are_read(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from echelon.algorithms import AdversaryConfig
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.report import figures
-from echelon.report.comparison import score_table
 from echelon.report.page import page, payload, plain
 from echelon.report.write import read_contents, write_report, write_table
 
@@ -72,7 +71,7 @@ def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
 def test_the_table_for_papers(written: Written, tmp_path: Path) -> None:
     """A name of several lines would end a cell, and the next be LaTeX. It compiles where LaTeX is installed."""
     text = (written.page.parent / "figures" / "scores.tex").read_text()
-    best = next(cell for cell in score_table(written.contents) if cell.best)
+    best = next(cell for cell in written.contents.cells.values() if cell.best)
     assert rf"{best.sample.mean:.1f} $\pm$ {best.sample.deviation:.1f} (3)" in text
     assert r"\textbf" not in text  # three seeds
     write_table([["", "50 % of a_b · {x}"], ["x\n\n\\input{y}", "**1 ± 2**"]], tmp_path / "table.tex")
@@ -89,7 +88,7 @@ def test_the_table_for_papers(written: Written, tmp_path: Path) -> None:
 
 
 def test_csv_files_hold_what_was_computed(written: Written) -> None:
-    cells, found, runs = score_table(written.contents), rows(written, "scores"), rows(written, "runs")
+    cells, found, runs = written.contents.cells.values(), rows(written, "scores"), rows(written, "runs")
     assert [(row["task"], row["method"]) for row in found] == [(cell.task, cell.method) for cell in cells]
     assert [float(row["mean"]) for row in found] == pytest.approx([cell.sample.mean for cell in cells])
     assert [row["p"] == "" for row in found] == [cell.best for cell in cells]
@@ -166,4 +165,4 @@ def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -
         write_report(read_contents([path], "upright_late"), tmp_path / "file")
     contents = read_contents([path, tmp_path / "never"], "return", {path: "it broke", tmp_path / "never": "why"})
     assert contents.runs[0].notes == ["it broke"]
-    assert [(one.path, one.sentence) for one in contents.problems] == [(str(tmp_path / "never"), "why")]
+    assert contents.problems == {str(tmp_path / "never"): "why"}

@@ -1,15 +1,17 @@
-"""The contents of a report: its runs, grouped into methods, and what they are compared by."""
+"""The contents of a report: its runs, grouped into methods, and their scores."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from echelon.console.wording import count
-from echelon.report.curves import Band, Curve, at_step, band, thin
+from echelon.report import statistics
 from echelon.report.methods import Method
-from echelon.report.reading import Problem, Run
+from echelon.report.reading import Run
+from echelon.report.statistics import MIN_SEEDS, Band, Sample
 
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference is significant below this p."""
 SAME_BUDGET = 1.05
 """Runs whose lengths differ by less are compared at their ends: the final score averages over as long a stretch."""
 
@@ -27,29 +29,42 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What the runs of one method score on one task, after `steps` or at their ends."""
+class Cell:
+    """One method on one task. It is scored at `steps`, or at the end of its runs if that is None."""
 
+    task: str
+    method: str
     values: list[float]
+    sample: Sample
+    iqm: float
+    interval: tuple[float, float]
+    """95 % bootstrap interval of the IQM, from five seeds on."""
     steps: float | None
     provisional: bool
-    """Whether they are of runs that have not finished."""
+    """Whether the scores are of runs that have not finished."""
     comparable: bool
     """Whether the other methods of the task were scored at the same place."""
+    best: bool = False
+    """Whether its mean is the highest of the task."""
+    p: float = math.nan
+    """p of Welch's test against the best; NaN for the best itself."""
+    p_holm: float = math.nan
+    """The same, corrected for all comparisons of the table."""
+    bold: bool = False
+    """As in the paper: the best, and all that do not differ significantly from it. Never with fewer than five seeds of
+    either, nor where only one method was run."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The runs of a report, and the folders that could not be read."""
+    """The runs of a report, and how they are scored."""
 
     runs: list[Run]
     methods: list[Method]
-    problems: list[Problem]
+    problems: dict[str, str]
+    """What is wrong with folders that could not be read, by path."""
     score: str
     """The metric that decides who is better, `NAME/leader`."""
-    at: float | None = None
-    """Environment steps to compare at; None: where the rules of docs/report.md say."""
-    _known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def tasks(self) -> list[str]:
@@ -60,15 +75,9 @@ class Contents:
         """The score's name for readers."""
         return self.score.removesuffix("/leader").replace("_", " ")
 
-    def counted(self, method: Method, task: str) -> list[Run]:
-        """A method's runs of a task, each seed once: a seed that was run again does not count twice."""
-        return once(method.on(task))
-
     def basis(self, task: str) -> Basis:
         """What the runs of a task are compared by; see docs/report.md, "What is compared"."""
-        if self.at is not None:
-            return Basis(evaluated=False, steps=self.at, finished=True)
-        runs = [run for method in self.methods for run in self.counted(method, task)]
+        runs = [run for method in self.methods for run in method.counted(task)]
         finished = [run for run in runs if run.finished]
         lengths = [run.env_steps for run in finished or runs]
         equal = bool(finished) and max(lengths) <= SAME_BUDGET * min(lengths)
@@ -81,66 +90,73 @@ class Contents:
         words = f"{'evaluated' if basis.evaluated else 'training'} {self.score_name}"
         return words if basis.steps is None else f"{words} at {count(basis.steps)} steps"
 
-    def scored(self, method: Method, task: str) -> Scored | None:
-        """The scores of a method's runs of a task; None if there are none. Cached, since every table needs it."""
-        key = (method.name, task)
-        if key not in self._known:
-            self._known[key] = self._score(method, task)
-        return self._known[key]
+    @cached_property
+    def cells(self) -> dict[tuple[str, str], Cell]:
+        """The table of scores by task and method. Runs that stopped early are scored there, and not tested."""
+        found: list[Cell] = []
+        for task in self.tasks:
+            row = [cell for method in self.methods if (cell := self._cell(method, task))]
+            rivals = [cell for cell in row if cell.comparable]
+            best = max(rivals, key=lambda cell: cell.sample.mean, default=None)
+            for cell in row:
+                p, bold = math.nan, False
+                if best is not None and cell.comparable and len(rivals) > 1:
+                    p = math.nan if cell is best else statistics.welch(cell.sample, best.sample)
+                    enough = min(cell.sample.runs, best.sample.runs) >= MIN_SEEDS
+                    bold = enough and (cell is best or p > SIGNIFICANCE_LEVEL)
+                found.append(replace(cell, best=cell is best, p=p, bold=bold))
+        adjusted = zip(found, statistics.holm([cell.p for cell in found]), strict=True)
+        return {(cell.task, cell.method): replace(cell, p_holm=p) for cell, p in adjusted}
 
-    def _score(self, method: Method, task: str) -> Scored | None:
-        basis, runs, steps = self.basis(task), self.counted(method, task), self.basis(task).steps
-        ready = [run for run in runs if run.finished] if basis.finished else runs
-        if self.at is not None:
-            ready = runs = [run for run in runs if run.env_steps >= self.at * (1 - 1e-9)]
-        comparable = bool(ready)
-        if not ready and runs:  # stopped early while others of the task have finished
-            ready, steps = runs, min(run.env_steps for run in runs)
-        if basis.evaluated and comparable:
-            values = [run.evaluated(self.score) for run in ready]
-        else:
-            values = [self.training_score(run, steps) for run in ready]
+    def _cell(self, method: Method, task: str) -> Cell | None:
+        """The scores of a method's runs of a task, before they are compared; None if there are none."""
+        basis, runs = self.basis(task), method.counted(task)
+        ready = [run for run in runs if run.finished or not basis.finished]
+        # without one: stopped early, while others of the task have finished
+        steps = basis.steps if ready else min((run.env_steps for run in runs), default=None)
+        by_evaluation = basis.evaluated and ready
+        values = [run.evaluated(self.score) if by_evaluation else self._trained(run, steps) for run in ready or runs]
         values = [value for value in values if math.isfinite(value)]
-        return Scored(values, steps, not (comparable and basis.finished), comparable) if values else None
+        if not values:
+            return None
+        numbers = (
+            statistics.sample(values),
+            float(statistics.interquartile_mean(values)),
+            statistics.interval_of([values]),
+        )
+        return Cell(task, method.name, values, *numbers, steps, not (ready and basis.finished), bool(ready))
+
+    def _trained(self, run: Run, steps: float | None) -> float:
+        """A run's score by its training metric, at its end or after `steps` environment steps."""
+        if self.score not in run.columns or steps is None or run.env_steps <= SAME_BUDGET * steps:
+            return run.final(self.score)
+        return statistics.at_step(
+            statistics.thin(run.columns["env_steps"]), statistics.thin(run.columns[self.score]), steps
+        )
 
     def scores(self, method: Method, task: str) -> list[float]:
         """Scores of a method's runs that can be compared with those of other methods."""
-        found = self.scored(method, task)
-        return found.values if found and found.comparable else []
+        cell = self.cells.get((task, method.name))
+        return cell.values if cell and cell.comparable else []
 
-    def training_score(self, run: Run, steps: float | None) -> float:
-        """A run's score by its training metric, at its end or after `steps` environment steps."""
-        if self.score not in run.columns:
-            return math.nan
-        if steps is None or (self.at is None and run.env_steps <= SAME_BUDGET * steps):
-            return run.final(self.score)
-        return at_step(*curve(run, "env_steps", self.score), steps)
+    def bands(self, task: str, metric: str, axis: str = "env_steps") -> dict[str, Band]:
+        """Mean curve and spread by method; with an interval for the score only, since resampling takes long."""
+        curves = {
+            method.name: {
+                run.name: (statistics.thin(run.columns[axis]), statistics.thin(run.columns[metric]))
+                for run in method.counted(task)
+                if {axis, metric} <= run.columns.keys()
+            }
+            for method in self.methods
+        }
+        return statistics.bands(curves, MIN_SEEDS if metric == self.score else math.inf)
 
-    def band(self, method: Method, task: str, metric: str, axis: str = "env_steps") -> Band | None:
-        """Mean curve and spread of a method's runs of a task; cached, since tables and figures both need it."""
-        key = (method.name, task, metric, axis)
-        if key not in self._known:
-            runs = [run for run in self.counted(method, task) if metric in run.columns and axis in run.columns]
-            self._known[key] = band([curve(run, axis, metric) for run in runs])
-        return self._known[key]
+    def marks(self, task: str, metric: str) -> list[tuple[float, str]]:
+        """Levels to draw beside a metric, with their names: of the discriminator's loss, what guessing gives."""
+        runs = [run for run in self.runs if run.task == task and metric in run.columns and metric == "adversary/loss"]
+        return [(math.log(size), f"ln {size}: a blind guess") for size in {run.config.num_policies for run in runs}]
 
-
-def curve(run: Run, axis: str, metric: str) -> Curve:
-    """A metric of a run against an axis, thinned."""
-    return thin(run.columns[axis]), thin(run.columns[metric])
-
-
-def once(runs: Sequence[Run]) -> list[Run]:
-    """One run per seed: the longest, and of equally long ones the first."""
-    longest: dict[int, Run] = {}
-    for run in runs:
-        seed = run.config.seed
-        if seed not in longest or run.env_steps > longest[seed].env_steps:
-            longest[seed] = run
-    return [run for run in runs if longest[run.config.seed] is run]
-
-
-def mapped_runs(contents: Contents, method: Method, task: str) -> list[Run]:
-    """A method's runs of a task with KL maps of one size, that of the first."""
-    runs = [run for run in contents.counted(method, task) if run.distances]
-    return [run for run in runs if run.config.num_policies == runs[0].config.num_policies]
+    def mapped(self, method: Method, task: str) -> list[Run]:
+        """A method's runs of a task with KL maps of one size, that of the first."""
+        runs = [run for run in method.counted(task) if run.distances]
+        return [run for run in runs if run.config.num_policies == runs[0].config.num_policies]

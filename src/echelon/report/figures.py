@@ -1,8 +1,6 @@
 """Figures for papers and slides at their printed size, each as PDF and PNG, by matplotlib."""
 
-import math
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
-from echelon.report.contents import Contents, mapped_runs
-from echelon.report.curves import Band
-from echelon.report.palette import COLOURS, DASHES, Look, looks
+from echelon.report.contents import Contents
+from echelon.report.methods import COLOURS, Look, looks
+from echelon.report.statistics import Band
 
 METRIC_NAMES = {
     "is_deviation": "IS deviation",
@@ -42,29 +40,19 @@ def write_figures(contents: Contents, folder: Path, width: float, metrics: tuple
     folder.mkdir(parents=True, exist_ok=True)
     drawn = 0
     with rc_context(STYLE):
-        for name, figure in _figures(contents, width, metrics):
+        named = [("curves_mean", curves(contents, contents.score, "mean", width))]
+        named += [("curves_iqm", curves(contents, contents.score, "iqm", width))]
+        named += [(metric.replace("/", "_"), curves(contents, metric, "mean", width)) for metric in metrics]
+        named += [(f"kl_maps_{task}", kl_maps(contents, task, width)) for task in contents.tasks]
+        for name, figure in named:
+            if figure is None:
+                continue
             figure.draw_without_rendering()
             figure.set_layout_engine(None)  # laid out once for both
             for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None})):  # the same runs give the same bytes
                 figure.savefig(folder / f"{name}.{suffix}", dpi=200, metadata=dates)
             drawn += 1
     return drawn
-
-
-def _figures(contents: Contents, width: float, metrics: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
-    """Names and figures: one statistic each, a panel per task."""
-    for name, metric, statistic in (
-        ("curves_mean", contents.score, "mean"),
-        ("curves_iqm", contents.score, "iqm"),
-        *((metric.replace("/", "_"), metric, "mean") for metric in metrics),
-    ):
-        figure = curves(contents, metric, statistic, width)
-        if figure is not None:
-            yield name, figure
-    for task in contents.tasks:
-        figure = kl_maps(contents, task, width)
-        if figure is not None:
-            yield f"kl_maps_{task}", figure
 
 
 def panels(number: int, width: float) -> tuple[Figure, list[Any]]:
@@ -81,20 +69,16 @@ def panels(number: int, width: float) -> tuple[Figure, list[Any]]:
 def curves(contents: Contents, metric: str, statistic: str, width: float) -> Figure | None:
     """A panel per task over environment steps: mean and deviation, as in the paper, or the IQM with its 95 % interval;
     None if no run has the metric."""
-    found = {task: [(m, contents.band(m, task, metric)) for m in contents.methods] for task in contents.tasks}
-    tasks = [task for task, bands in found.items() if any(one for _, one in bands)]
-    if not tasks:
+    found = {task: bands for task in contents.tasks if (bands := contents.bands(task, metric))}
+    if not found:
         return None
-    figure, places = panels(len(tasks), width)
-    style = dict(zip((method.name for method in contents.methods), looks(contents.methods), strict=True))
-    named: dict[str, Any] = {}
-    for axes, task in zip(places, tasks, strict=True):
-        for method, one in found[task]:
-            if one is not None:
-                _draw_band(axes, one, statistic, style[method.name], method.name)
-        sizes = {run.config.num_policies for run in contents.runs if run.task == task and metric in run.columns}
-        for size in sizes if metric == "adversary/loss" else ():
-            axes.axhline(math.log(size), color="0.4", lw=0.8, ls=":", label=f"ln {size}, a blind guess")
+    figure, places = panels(len(found), width)
+    style, named = looks(contents.methods), dict[str, Any]()
+    for axes, (task, bands) in zip(places, found.items(), strict=True):
+        for name, band in bands.items():
+            _draw_band(axes, band, statistic, style[name], name)
+        for level, text in contents.marks(task, metric):
+            axes.axhline(level, color="0.4", lw=0.8, ls=":", label=text)
         axes.set_title(task)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.locator_params(nbins=4)
@@ -111,7 +95,7 @@ def _draw_band(axes: Any, one: Band, statistic: str, look: Look, name: str) -> N
     centre, low, high = one.iqm, one.low, one.high
     if statistic == "mean":
         centre, low, high = one.mean, one.mean - one.deviation, one.mean + one.deviation
-    style: dict[str, Any] = {"color": COLOURS[look.colour], "ls": (0, DASHES[look.dash])}
+    style: dict[str, Any] = {"color": COLOURS[look.colour], "ls": (0, look.dash)}
     whole = one.runs == one.runs.max()
     axes.plot(one.x, centre, lw=0.7, alpha=0.6, **style)
     axes.plot(one.x, np.where(whole, centre, np.nan), lw=1.2, label=name, **style)
@@ -139,10 +123,9 @@ def kl_maps(contents: Contents, task: str, width: float) -> Figure | None:
     None if none was measured."""
     maps: dict[str, list[np.ndarray]] = {}
     for method in contents.methods:
-        runs = [run.distances for run in mapped_runs(contents, method, task)]
-        moments = [[lines[round(k * (len(lines) - 1) / 2)]["kl"] for lines in runs] for k in range(len(MOMENTS))]
-        if runs:
-            maps[method.name] = [np.mean(matrices, axis=0) for matrices in moments]
+        if runs := [run.distances for run in contents.mapped(method, task)]:
+            places = [[lines[round(k * (len(lines) - 1) / 2)]["kl"] for lines in runs] for k in range(len(MOMENTS))]
+            maps[method.name] = [np.mean(matrices, axis=0) for matrices in places]
     if not maps:
         return None
     side = min(1.35, (width - 1.0) / len(MOMENTS))

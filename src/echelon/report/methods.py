@@ -1,4 +1,9 @@
-"""Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed."""
+"""Grouping runs into methods: a **method** is an algorithm or variant with one set of settings, a run per seed. It has
+the same looks in the page, in the figures and in every report.
+
+Neighbouring colours can be told apart with any common colour blindness, on a light and on a dark ground;
+tests/report/test_palette.py states by how much. Beyond eight methods colours come again, with other dashes.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -12,6 +17,10 @@ from echelon.runs.changes import MAY_CHANGE
 
 NOT_THE_METHOD = ("task", "seed", "preset", *MAY_CHANGE)
 """Settings, and groups of settings, in which two runs of one method may differ."""
+COLOURS = ("#E12F00", "#044189", "#438C6C", "#D760AD", "#6A3200", "#5831F5", "#302526", "#0A96F3")
+DARK_COLOURS = ("#FF9E61", "#1C8EFE", "#16FFD1", "#F60B7A", "#B47F04", "#AB68B1", "#9BA5AC", "#3DC3FF")
+"""The same hues for a dark ground."""
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (4, 1), (1, 1), (6, 1, 1, 1), (3, 3))
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,12 @@ class Method:
     def on(self, task: str) -> list[Run]:
         """Its runs of one task."""
         return [run for run in self.runs if run.task == task]
+
+    def counted(self, task: str) -> list[Run]:
+        """Its runs of a task, each seed once: of one that was run again the longest, of equally long ones the first."""
+        falling = sorted(self.on(task), key=lambda run: -run.env_steps)
+        longest = {run.config.seed: run for run in falling[::-1]}
+        return [run for run in self.on(task) if longest[run.config.seed] is run]
 
     @property
     def colour(self) -> int | None:
@@ -43,13 +58,8 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
         same = [run for run in runs if _title(run) == title]
         varied = _varied(same)
         for run in same:
-            usual = {name: _usual(same, run.task, name) for name in varied}
-            told = [
-                name
-                for name in varied
-                if name in run.settings and (len(varied) == 1 or worded(run.settings[name]) != usual[name])
-            ]
-            parts = [f"{re.sub('[._]', ' ', name)} {worded(run.settings.get(name))}" for name in told]
+            odd = [name for name in varied if len(varied) == 1 or _value(run, name) != _usual(same, run.task, name)]
+            parts = [f"{re.sub('[._]', ' ', name)} {_value(run, name)}" for name in odd if name in run.settings]
             groups[" · ".join([title, *parts])].append(run)
     methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
     return sorted(methods, key=_rank)
@@ -93,35 +103,11 @@ def _varied(same: Sequence[Run]) -> list[str]:
 
 def _usual(runs: Sequence[Run], task: str, name: str) -> str:
     """The value of a setting that most runs of a task have."""
-    return Counter(worded(run.settings.get(name)) for run in runs if run.task == task).most_common(1)[0][0]
+    return Counter(_value(run, name) for run in runs if run.task == task).most_common(1)[0][0]
 
 
-class Sweep(NamedTuple):
-    """Methods of one task that differ in one numeric setting only."""
-
-    task: str
-    setting: str
-    points: list[tuple[float, Method]]
-    """By value, ascending."""
-
-
-def find_sweeps(methods: Sequence[Method], task: str) -> list[Sweep]:
-    """For each numeric setting with three values or more, the largest group of methods that agree in all others."""
-    found = []
-    for algo in dict.fromkeys(method.algo for method in methods):
-        here = [(method, method.on(task)[0]) for method in methods if method.algo == algo and method.on(task)]
-        varied = [name for name in _varied([run for _, run in here]) if name != "variant"]
-        for setting in varied:
-            groups: dict[tuple[str, ...], dict[float, Method]] = defaultdict(dict)
-            for method, run in here:
-                value = run.settings.get(setting)
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    others = tuple(worded(run.settings.get(name)) for name in varied if name != setting)
-                    groups[others].setdefault(float(value), method)
-            largest = max(groups.values(), key=len, default={})
-            if len(largest) >= 3:
-                found.append(Sweep(task, setting, sorted(largest.items(), key=lambda point: point[0])))
-    return found
+def _value(run: Run, name: str) -> str:
+    return worded(run.settings.get(name))
 
 
 def worded(value: Any) -> str:
@@ -131,3 +117,24 @@ def worded(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(worded, value))
     return "-" if value is None else str(value)
+
+
+class Look(NamedTuple):
+    """A method's line."""
+
+    colour: int
+    """Index into `COLOURS`."""
+    dash: tuple[float, ...]
+
+
+def looks(methods: Sequence[Method]) -> dict[str, Look]:
+    """A look by method: its algorithm's colour if no method has it yet, otherwise the one used least. No two of up to
+    64 methods have the same colour and dashes."""
+    reserved, used, found = {method.colour for method in methods}, Counter[int](), dict[str, Look]()
+    for method in methods:
+        colour = method.colour
+        if colour is None or used[colour]:
+            colour = min(range(len(COLOURS)), key=lambda index: max(used[index], index in reserved))
+        found[method.name] = Look(colour, DASHES[(colour + used[colour]) % len(DASHES)])
+        used[colour] += 1
+    return found

@@ -4,6 +4,7 @@ Published numbers are those of the tables of *Coupled Policy Optimization*, trai
 steps with five seeds; no number is read off a curve. Returns of another simulator are not expected to agree.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,15 +44,12 @@ OVERHEAD = {"no_adversary": 0.24, "CPO": 0.52}
 """Extra wall-clock time relative to SAPG with 24,576 environments; the paper does not name the task."""
 LAMBDAS = ("lambda_f_0.5", "lambda_f_0.2", "lambda_f_0.1", "lambda_f_0.05")
 
-PAPER = {
-    "score": {
-        (task, name): pair(*x) for task, row in TABLE_1.items() for name, x in zip(PUBLISHED_METHODS, row, strict=True)
-    },
-    "more than SAPG": {("", name): f"{x:+.0%}" for name, x in OVERHEAD.items()},
-}
-for place, quantity in enumerate(("is_deviation", "ess")):
-    named = [(task, zip(("SAPG", *LAMBDAS), row, strict=True)) for task, row in TABLE_2.items()]
-    PAPER[quantity] = {(task, name): f"{x[place]:.3g}" for task, row in named for name, x in row}
+PAPER = {("more than SAPG", "", name): f"{x:+.0%}" for name, x in OVERHEAD.items()}
+for task, row in TABLE_1.items():
+    PAPER |= {("score", task, name): pair(*x) for name, x in zip(PUBLISHED_METHODS, row, strict=True)}
+for task, row in TABLE_2.items():
+    for name, (deviation, ess) in zip(("SAPG", *LAMBDAS), row, strict=True):
+        PAPER |= {("is_deviation", task, name): f"{deviation:.3g}", ("ess", task, name): f"{ess:.3g}"}
 """What the paper prints, by quantity, task and method."""
 
 
@@ -74,45 +72,36 @@ class Exhibit:
         write_figures(contents, out, width, self.metrics)
         write_table(score_rows(contents), out / "scores.tex")
         rows: list[Row] = [["task", "method", *(head for name in self.quantities for head in (name, "the paper's"))]]
-        for task in contents.tasks:
-            for method in contents.methods:
-                cells = [
-                    (_measured(contents, method, task, name), _published(task, method, name))
-                    for name in self.quantities
-                ]
-                rows.append([task, method.name, *(text for both in cells for text in both)])
+        for task, method in itertools.product(contents.tasks, contents.methods):
+            row = [task, method.name]
+            for name in self.quantities:
+                published = PAPER.get((name, task, method.name)) or PAPER.get((name, "", method.name), "–")
+                row += [_measured(contents, method, task, name), published]
+            rows.append(row)
         write_table(rows, out / "beside_the_paper.tex")
         return rows
 
 
-def _published(task: str, method: Method, quantity: str) -> str:
-    found = PAPER[quantity]
-    return found.get((task, method.name)) or found.get(("", method.name), "–")
-
-
 def _measured(contents: Contents, method: Method, task: str, quantity: str) -> str:
     """A quantity of our own runs as text."""
-    runs = contents.counted(method, task)
     if quantity == "score":
         counts = task.startswith("AllegroKuka")  # where the paper counts successes
-        ours = replace(contents, score="successes/leader", _known={}) if counts else contents
+        ours = replace(contents, score="successes/leader") if counts else contents
         found = sample(ours.scores(method, task))
         return f"{pair(found.mean, found.deviation)} ({found.runs}), {ours.basis_words(task)}" if found.runs else "–"
     if quantity == "more than SAPG":
-        base = next((_seconds(contents, one, task) for one in contents.methods if one.name == "SAPG"), math.nan)
-        seconds = _seconds(contents, method, task)
-        more = f" ({seconds / base - 1:+.0%})" if math.isfinite(seconds / base) else ""
-        return f"{pair(seconds, math.nan)} s{more}"
-    columns = [run.columns[quantity] for run in runs if quantity in run.columns]
+        seconds = {one.name: _seconds(one, task) for one in contents.methods}
+        more = seconds[method.name] / seconds.get("SAPG", math.nan) - 1
+        return f"{pair(seconds[method.name], math.nan)} s{f' ({more:+.0%})' if math.isfinite(more) else ''}"
+    columns = [run.columns[quantity] for run in method.counted(task) if quantity in run.columns]
     found = sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
     return pair(found.mean, found.deviation)
 
 
-def _seconds(contents: Contents, method: Method, task: str) -> float:
+def _seconds(method: Method, task: str) -> float:
     """Seconds of an iteration without its diagnostics, mean over runs."""
-    parts = [throughput(run)[1] for run in contents.counted(method, task)]
-    totals = [sum(value for name, value in one.items() if name != "diagnostics") for one in parts if one]
-    return float(np.mean(totals)) if totals else math.nan
+    parts = [throughput(run)[1] for run in method.counted(task)]
+    return sample([sum(value for name, value in one.items() if name != "diagnostics") for one in parts if one]).mean
 
 
 FOUR = ("ppo", "pbt", "sapg", "cpo")

@@ -1,4 +1,4 @@
-"""Reading run folders for a report: each becomes a `Run`, or a `Problem` that says why not.
+"""Reading run folders for a report: each becomes a `Run`, or a sentence says why not.
 
 No simulator is imported, and runs of unknown tasks can be read.
 """
@@ -6,6 +6,7 @@ No simulator is imported, and runs of unknown tasks can be read.
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,14 +31,6 @@ FINAL_SHARE = 0.05
 
 MAX_KL_MAPS = 61
 """KL maps of a run in the report: an odd number, so that the first, the middle and the last are among them."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A folder that is not in the report, and why."""
-
-    path: str
-    sentence: str
 
 
 @dataclass
@@ -113,23 +106,21 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Problem]]:
-    """All runs that can be read, and what is wrong with the others."""
+def read_runs(paths: Iterable[Path]) -> tuple[list[Run], dict[str, str]]:
+    """All runs that can be read, and what is wrong with the others, by path."""
     runs: list[Run] = []
-    problems: list[Problem] = []
+    problems: dict[str, str] = {}
     for path in paths:
         try:
             runs.append(read_run(path))
         except UserError as error:
-            problems.append(Problem(str(path), str(error)))
+            problems[str(path)] = str(error)
         except Exception as error:  # folders are untrusted: a bad one must not stop the report
-            problems.append(Problem(str(path), f"it cannot be read ({type(error).__name__}: {first_line(error)})"))
-    depth = 1
-    while len({run.name for run in runs}) < len(runs) and depth < 20:  # parent folders tell equal names apart
-        depth += 1
-        names = [run.name for run in runs]
+            problems[str(path)] = f"it cannot be read ({type(error).__name__}: {first_line(error)})"
+    for depth in range(2, 20):  # parent folders tell equal names apart
+        counts = Counter(run.name for run in runs)
         for run in runs:
-            if names.count(run.name) > 1:
+            if counts[run.name] > 1:
                 run.name = "/".join(run.path.resolve().parts[-depth:])
     return runs, problems
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from echelon.console.wording import pair
 from echelon.errors import UserError, nearest
-from echelon.report.comparison import SIGNIFICANCE_LEVEL, score_table
-from echelon.report.contents import Contents, once
+from echelon.report.contents import SIGNIFICANCE_LEVEL, Contents
 from echelon.report.methods import group_runs
 from echelon.report.page import page
-from echelon.report.reading import REPORT, Problem, find_runs, read_runs
+from echelon.report.reading import REPORT, find_runs, read_runs
 from echelon.runs.durable import replace_durably
 
 TEX = {letter: f"\\{letter}" for letter in "{}$&#_%"} | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
@@ -30,12 +29,11 @@ def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Pat
     `failures` says why the run in a folder ended early, where this is known.
     """
     failures = failures or {}
-    missing = {str(path): failures[Path(path)] for path in paths if Path(path) in failures and not Path(path).exists()}
-    runs, unread = read_runs(find_runs(path for path in paths if str(path) not in missing))
-    problems = [Problem(path, why) for path, why in missing.items()]
-    problems += [Problem(one.path, failures.get(Path(one.path), one.sentence)) for one in unread]
+    problems = {str(path): failures[path] for path in map(Path, paths) if path in failures and not path.exists()}
+    runs, unread = read_runs(find_runs(path for path in paths if str(path) not in problems))
+    problems |= {path: failures.get(Path(path), sentence) for path, sentence in unread.items()}
     if not runs:
-        named = "; ".join(f"{problem.path}: {problem.sentence}" for problem in problems[:3])
+        named = "; ".join(f"{path}: {sentence}" for path, sentence in list(problems.items())[:3])
         raise UserError(f"there is no run to report on ({named or 'no folder has one'})")
     metric = f"{score.removesuffix('/leader')}/leader"
     known = dict.fromkeys(name for run in runs for name in run.leader_metrics)
@@ -44,14 +42,14 @@ def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Pat
         raise UserError(
             f"no run logged {score} of its leader{nearest(score, words) or '; there are ' + ', '.join(words)}"
         )
-    methods = group_runs(runs)
-    for run in runs:
-        run.notes += [failures[run.path]] if run.path in failures else []
-        same = next(method for method in methods if run in method.runs).on(run.task)
-        kept = next(other for other in once(same) if other.config.seed == run.config.seed)
-        if run is not kept:
-            run.notes.append(f"repeats seed {run.config.seed} of {kept.name}, so not counted")
-    return Contents(runs, methods, problems, metric)
+    contents = Contents(runs, group_runs(runs), problems, metric)
+    for method in contents.methods:
+        for run in method.runs:
+            run.notes += [failures[run.path]] if run.path in failures else []
+            kept = next(other for other in method.counted(run.task) if other.config.seed == run.config.seed)
+            if run is not kept:
+                run.notes.append(f"repeats seed {run.config.seed} of {kept.name}, so not counted")
+    return contents
 
 
 def write_report(
@@ -59,8 +57,8 @@ def write_report(
 ) -> Path:
     """Write `index.html`, `runs.csv` and `scores.csv` into `out`, and with `figures`, a width in inches, what papers
     print into `out/figures`; returns the page's path."""
-    for problem in contents.problems:
-        say(f"not in the report: {problem.path}: {problem.sentence}")
+    for path, sentence in contents.problems.items():
+        say(f"not in the report: {path}: {sentence}")
     written = write_page(contents, out)
     say(f"The report is {written.resolve().as_uri()}")
     with _writing(out):
@@ -123,7 +121,7 @@ def _runs(contents: Contents) -> Iterator[Sequence[Any]]:
 def _scores(contents: Contents) -> Iterator[Sequence[Any]]:
     numbers = ("runs", "mean", "deviation", "iqm", "iqm_low", "iqm_high", "best", "p", "p_holm", "bold")
     yield ("task", "method", "scored_by", "env_steps", "provisional", *numbers)
-    for cell in score_table(contents):
+    for cell in contents.cells.values():
         by = "evaluation" if contents.basis(cell.task).evaluated and not cell.provisional else "training"
         tests = (cell.iqm, *cell.interval, cell.best, cell.p, cell.p_holm, cell.bold)
         one = cell.sample
@@ -132,11 +130,10 @@ def _scores(contents: Contents) -> Iterator[Sequence[Any]]:
 
 def score_rows(contents: Contents) -> list[Row]:
     """Mean ± deviation (n), a row per task; bold and ° as in the page, parentheses around what is provisional."""
-    cells = {(cell.task, cell.method): cell for cell in score_table(contents)}
     rows: list[Row] = [["", *(method.name for method in contents.methods)]]
     for task in contents.tasks:
         row = [task]
-        for cell in (cells.get((task, method.name)) for method in contents.methods):
+        for cell in (contents.cells.get((task, method.name)) for method in contents.methods):
             doubtful = " °" if cell and not cell.bold and cell.p < SIGNIFICANCE_LEVEL < cell.p_holm else ""
             text = f"{pair(cell.sample.mean, cell.sample.deviation)} ({cell.sample.runs}){doubtful}" if cell else "–"
             row.append(f"**{text}**" if cell and cell.bold else f"({text})" if cell and cell.provisional else text)

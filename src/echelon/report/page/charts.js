@@ -43,7 +43,7 @@ const draw = (place, spec) => {
     add(line.y, {
       label: line.name ?? "", class: line.name ? "told" : "untold", stroke: paint(line.colour, line.alpha ?? 1),
       width: line.width ?? 2, dash: line.dash?.map((part) => 1.6 * part),
-      points: { show: spec.points ?? line.y.filter(known).length < 2, size: 7, fill: paint(line.colour) },
+      points: { show: line.y.filter(known).length < 2, size: 7, fill: paint(line.colour) },
       value: (_, value, __, i) => {
         const at = i ?? last;
         return known(line.y[at]) ? line.tell?.(at) ?? figure(line.y[at]) : "–";
@@ -59,8 +59,8 @@ const draw = (place, spec) => {
   const plot = new uPlot({
     width: Math.max(220, place.clientWidth), height: spec.height ?? HEIGHT, series, bands,
     cursor: { points: { size: 7 }, y: false }, legend: { markers: { width: 3 } },
-    scales: { x: { time: false, range: spec.xRange }, y: { distr: spec.log ? 3 : 1 } },
-    axes: [{ ...axis, label: spec.xName, size: 28, space: 70, splits: spec.xSplits, values: ticks(spec.xTick ?? tickText) },
+    scales: { x: { time: false }, y: { distr: spec.log ? 3 : 1 } },
+    axes: [{ ...axis, label: spec.xName, size: 28, space: 70, values: ticks(spec.xTick ?? tickText) },
       { ...axis, label: spec.yName, size: 54, values: ticks(tickText) }],
   }, columns, place);
   place.addEventListener("keydown", (event) => {

@@ -53,7 +53,7 @@ const metricName = (metric) => metric.replace("/leader", "").replaceAll("_", " "
 /** What the reader chose; it is in the address, so that a link shows what its sender saw. */
 const usual = {
   axis: "env_steps", statistic: "mean", curves: data.score, curvesLog: "", curvesSmooth: "0", single: "",
-  diagnostics: "", diagnosticsLog: "", diagnosticsSmooth: "0", details: "", at: "0", theme: "",
+  diagnostics: "", diagnosticsLog: "", diagnosticsSmooth: "0", details: "", theme: "",
 };
 const choice = { ...usual, hidden: new Set() };
 const words = new URLSearchParams(location.hash.slice(1));

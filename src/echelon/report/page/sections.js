@@ -11,38 +11,30 @@ const cellText = (cell) => {
   ];
 };
 section("scores", (body, controls) => {
-  const moment = data.scores[Number(choice.at)] ?? data.scores[0];
-  const last = data.scores.length - 1;
-  const slider = el("input", {
-    type: "range", id: "at", min: 0, max: last, value: last - Number(choice.at), "aria-label": "Steps at which scores are compared",
-    onchange: () => { choice.at = String(last - Number(slider.value)); changed("scores"); },
-  });
-  const when = el("output", {}, moment.steps === null ? "at the end" : `at ${count(moment.steps)} steps`);
-  controls.replaceChildren(el("label", { class: "pick", for: "at" }, "compare"), slider, when, tick("details", "IQM and tests"));
+  controls.replaceChildren(tick("details", "IQM and tests"));
   const [tasks, methods] = [data.tasks.filter(shownTask), methodNames.filter(shownMethod)];
   const cell = (task, method) => {
-    const one = moment.cells.find((found) => found.task === task && found.method === method);
+    const one = data.scores.find((found) => found.task === task && found.method === method);
     return one ? { value: one.sample[0], content: cellText(one), off: one.provisional } : { value: null, content: "–", off: true };
   };
   if (methods.length > tasks.length) {
-    table(body, "scores-table", [text("Method"), ...tasks.map((task) => ({ title: task, note: moment.basis[task] }))],
+    table(body, "scores-table", [text("Method"), ...tasks.map((task) => ({ title: task, note: data.basis[task] }))],
       methods.map((method) => [ofMethod(method), ...tasks.map((task) => cell(task, method))]));
   } else {
     table(body, "scores-table", [text("Task"), ...methods.map((method) => ({ content: named(method) }))],
-      tasks.map((task) => [{ value: task, content: [task, el("small", {}, moment.basis[task])] }, ...methods.map((method) => cell(task, method))]));
+      tasks.map((task) => [{ value: task, content: [task, el("small", {}, data.basis[task])] }, ...methods.map((method) => cell(task, method))]));
   }
 }, () => !alone);
 
 section("aggregate", (body) => {
-  const { methods, levels } = data.aggregates;
   const charts = body.appendChild(el("div", { class: "charts" }));
-  const here = methods.filter(({ method }) => shownMethod(method));
+  const here = data.aggregates.filter(shown);
   const between = ([low, high]) => (known(low) ? { value: low, content: `${low.toFixed(2)} to ${high.toFixed(2)}` } : { content: "too few seeds", off: true });
   table(charts, "aggregate-table", [text("Method"), { title: "IQM" }, { title: "95 % interval" }],
     here.map(({ method, iqm, interval }) => [ofMethod(method), { value: iqm, content: iqm.toFixed(2) }, between(interval)]));
-  chart(charts, { title: "Performance profile", x: levels, xName: "normalised score", xFormat: (x) => x.toFixed(2), yName: "share of runs above",
+  chart(charts, { title: "Performance profile", x: data.aggregates[0].levels, xName: "normalised score", xFormat: (x) => x.toFixed(2), yName: "share of runs above",
     lines: here.map(({ method, profile }) => ({ name: method, colour: colourOf(method), dash: data.methods[method].dash, y: profile })) });
-}, () => data.aggregates.methods.length > 1);
+}, () => data.aggregates.length > 1);
 
 section("improvement", (body) => {
   const methods = methodNames.filter(shownMethod);
@@ -65,21 +57,6 @@ section("improvement", (body) => {
   table(body, "improvement-table", [text("row beats column"), ...heads],
     methods.map((method, i) => [first(method, i), ...methods.map((other) => cell(method, other))]));
 }, () => data.improvements.length > 0);
-
-section("sweeps", (body) => {
-  const charts = body.appendChild(el("div", { class: "charts" }));
-  for (const { task, setting, points } of data.sweeps.filter(shown)) {
-    const value = (i) => (Number.isInteger(i) && points[i] ? String(points[i][0]) : "");
-    const column = (k) => points.map((point) => point[k]);
-    const x = points.map((_, i) => i); // Values of a setting are seldom evenly spaced, so they stand side by side.
-    const tell = (i) => `${pair(points[i][1], points[i][2])} (n = ${points[i][3]})`;
-    chart(charts, {
-      title: setting.replace(/[._]/g, " "), note: task, x, xName: setting, xFormat: value, xTick: value, xSplits: () => x,
-      xRange: [-0.4, points.length - 0.6], yName: data.scores[0].basis[task], points: true,
-      lines: [{ name: "score", colour: "--ink", y: column(1), low: column(4), high: column(5), tell }],
-    });
-  }
-}, () => data.sweeps.some(shown));
 
 /** KL maps over training: a slider and a play button move all of them together. */
 const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
