@@ -61,7 +61,9 @@ def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
         curves.draw_without_rendering()
     (legend,) = curves.legends
     box = legend.get_window_extent()
-    assert not box.overlaps(curves.axes[0].get_tightbbox())
+    panel = curves.axes[0].get_tightbbox()
+    assert panel is not None
+    assert not box.overlaps(panel)
     assert 0 <= box.x0 < box.x1 <= curves.bbox.x1
     for tasks, width, columns in ((2, 5.5, 2), (10, 5.5, 4), (10, 3.25, 2), (1, 3.25, 1)):
         figure, places = figures.panels(tasks, width)
