@@ -21,8 +21,8 @@ from echelon.config.checks import setting
 from echelon.console.flags import flags_of
 from echelon.console.interrupt import Preempted
 from echelon.errors import UserError, nearest
-from echelon.evaluation.evaluate import Evaluation, PolicyScore
 from echelon.runs.durable import require_writable
+from echelon.runs.evaluations import Evaluation, PolicyScore
 from echelon.runs.folder import RunFolder
 from echelon.training.resolve import Resolved
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from echelon.console.view import NullView, PlainView
     from echelon.envs.contract import Env, Image, Step
     from echelon.errors import UserError
-    from echelon.evaluation.during import evaluate_every
-    from echelon.evaluation.evaluate import evaluate
+    from echelon.evaluation.evaluate import evaluate, evaluate_every
     from echelon.export.policy import load_policy
     from echelon.runs.folder import RunFolder
     from echelon.runs.metrics import read_metrics
@@ -31,8 +30,7 @@ _PLACES = {
     "echelon.console.view": ("NullView", "PlainView"),
     "echelon.envs.contract": ("Env", "Image", "Step"),
     "echelon.errors": ("UserError",),
-    "echelon.evaluation.during": ("evaluate_every",),
-    "echelon.evaluation.evaluate": ("evaluate",),
+    "echelon.evaluation.evaluate": ("evaluate", "evaluate_every"),
     "echelon.export.policy": ("load_policy",),
     "echelon.runs.folder": ("RunFolder",),
     "echelon.runs.metrics": ("read_metrics",),

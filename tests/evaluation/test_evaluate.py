@@ -14,11 +14,12 @@ from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
-from echelon.evaluation.evaluate import Evaluation, PolicyScore, evaluate
+from echelon.evaluation.evaluate import evaluate
 from echelon.evaluation.trained import Trained
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
+from echelon.runs.evaluations import Evaluation, PolicyScore
 from echelon.runs.folder import RunFolder
 from echelon.tasks import make, preset
 from echelon.training.loop import train

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from echelon.evaluation.evaluate import Evaluation, PolicyScore
-from echelon.evaluation.scores import headline, score_table, write_scores
+from echelon.evaluation.evaluate import headline, score_table
+from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 
 EVALUATION = Evaluation(
     task="Hopper",
@@ -37,7 +37,7 @@ def test_the_table_marks_the_leader_and_fits_a_terminal() -> None:
 
 def test_json_has_every_figure_and_no_nan(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "scores.json"
-    write_scores(EVALUATION, path)
+    write_evaluation(EVALUATION, path)
     data = json.loads(path.read_text())
     assert data["task"] == "Hopper"
     assert data["env_steps"] == 4_915_200

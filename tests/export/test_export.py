@@ -22,8 +22,9 @@ from echelon.config import TaskConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
-from echelon.export import files
+from echelon.export import files, numpy_policy
 from echelon.export.files import ENDINGS, Format, export, largest_difference
+from echelon.export.numpy_policy import NumpyPolicy
 from echelon.export.policy import SavedPolicy
 from echelon.rollout.acting import Actor
 from echelon.runs.folder import RunFolder
@@ -107,17 +108,16 @@ def test_a_file_does_what_the_run_does(folder: RunFolder, format: Format, tmp_pa
     policy = (folder.config.policies or 1) - 1
     out = tmp_path / f"policy{ENDINGS[format]}"
     assert export(SavedPolicy.load(folder, policy), format, out) < 1e-5
-    read = {"onnx": files._read_onnx, "numpy": files._read_numpy}[format]
-    act, obs = read(out), observations(folder)
+    act, obs = (files.read_onnx if format == "onnx" else NumpyPolicy)(out), observations(folder)
     np.testing.assert_allclose(np.stack([act(row) for row in obs]), expected(folder, policy, obs), atol=1e-5)
 
 
 def test_a_file_that_differs_is_not_written(folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(file: Path) -> files.Act:
-        act = files._read_numpy(file)
+        act = NumpyPolicy(file)
         return lambda obs: act(obs) + 2e-5
 
-    monkeypatch.setitem(files._WAYS, "numpy", (files._write_numpy, wrong))
+    monkeypatch.setattr(numpy_policy, "NumpyPolicy", wrong)
     with pytest.raises(UserError, match="differs from the network by 2e-05, so it was not written"):
         export(SavedPolicy.load(folder), "numpy", tmp_path / "policy.npz")
     assert list(tmp_path.iterdir()) == []
@@ -156,7 +156,7 @@ def test_what_the_file_says_of_itself(runs: Callable[[str], RunFolder], capsys: 
 def test_mistakes_are_one_sentence(runs: Callable[[str], RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     run = str(runs("mlp").path)
     for words, sentence in (
-        (["--policy", "3"], "the policy is leader or a number from 0 to 2, not 3"),
+        (["--policy", "3"], "--policy is leader or a number from 0 to 2, not 3"),
         (["--out", "x.txt"], "--out must end in .onnx or .npz"),
         (["--out", "/proc/x.npz"], "/proc/x.npz cannot be written"),
     ):

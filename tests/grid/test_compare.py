@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from echelon.commands.compare import Compare, make_jobs, score_text
 from echelon.console.view import PlainView
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.evaluation.scores import write_scores
 from echelon.grid import Job, run
 from echelon.report.write import read_contents, write_report
+from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 from echelon.runs.folder import RunFolder, is_held
 from echelon.tasks import preset
 from echelon.training.loop import train
@@ -147,8 +147,8 @@ def test_a_trained_job_is_only_evaluated(tmp_path: Path, monkeypatch: pytest.Mon
     run_instead(monkeypatch, bodies)
     said: list[str] = []
     assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}
-    score = {"policy": 0, "mode": "deterministic", "return_mean": 3.5, "episodes": 3, "extra": {}}
-    document = {"iteration": 4, "leader": 0, "scores": [score]}
+    score = PolicyScore(0, "deterministic", 3, 3.5, 0.0, 9.0, 0.0)
+    document = asdict(Evaluation("CartpoleSwingup", "cpo", 4, 96, 1000, (score,)))
     path = str(job.path / "evaluation.json")
     bodies["one"] = f"assert what == 'evaluate'; json.dump({document}, open({path!r}, 'w'))"
     assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}
@@ -210,7 +210,7 @@ def test_killed_in_the_middle_it_ends_with_the_same_report(tmp_path: Path) -> No
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     (job,) = jobs_of([*COMPARE, "--out", str(whole)])
     folder = train(job.config)
-    write_scores(evaluate(folder, device="cpu"), folder.evaluation)
+    write_evaluation(evaluate(folder, device="cpu"), folder.evaluation)
     write_report(read_contents([job.path], "return"), whole / "report")
     first, run = compare(killed), killed / "CartpoleSwingup-cpo-s0"
     wait_until(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_text().count("\n") >= 5)

@@ -12,6 +12,7 @@ from echelon.config import TrainConfig
 from echelon.console.view import PlainView
 from echelon.grid import Job, local
 from echelon.grid.progress import GridProgress
+from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 
 
 def make_job(folder: Path, task: str = "A", algo: str = "cpo", seed: int = 0, done: int = 0) -> Job:
@@ -35,14 +36,15 @@ def test_a_job_is_done_when_its_last_state_is_saved_and_evaluated(tmp_path: Path
     assert not half.done
     job = replace(make_job(tmp_path, seed=5, done=50), evaluate=True)
     returns = {"deterministic": 7.5, "sampled": 2.0}
-    scores = [
-        {"policy": 1, "mode": mode, "return_mean": mean, "extra": {}, "episodes": 3} for mode, mean in returns.items()
-    ]
+    scores = tuple(PolicyScore(1, mode, 3, mean, 0.0, 9.0, 0.0) for mode, mean in returns.items())
     for iteration, text in ((50, "{"), (25, ""), (50, "")):
         assert job.trained
         assert not job.done
-        document = {"iteration": iteration, "leader": 1, "scores": scores}
-        (job.path / "evaluation.json").write_text(text or json.dumps(document))
+        write_evaluation(
+            Evaluation("Hopper", "cpo", iteration, 0, 1000, scores, leader=1), job.path / "evaluation.json"
+        )
+        if text:
+            (job.path / "evaluation.json").write_text(text)
     assert job.done
     assert job.score() == 7.5
 

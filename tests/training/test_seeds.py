@@ -14,8 +14,7 @@ from training.test_trainer import assert_same
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.errors import UserError
-from echelon.evaluation.during import evaluate_every
-from echelon.evaluation.evaluate import evaluate
+from echelon.evaluation.evaluate import evaluate, evaluate_every
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_distances, read_metrics

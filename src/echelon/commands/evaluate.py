@@ -39,13 +39,13 @@ class Evaluate(Command):
         target = folder.evaluation if self.json is None else Path(self.json)
         require_writable(target)
 
-        from echelon.evaluation.evaluate import evaluate
-        from echelon.evaluation.scores import headline, score_table, write_scores
+        from echelon.evaluation.evaluate import evaluate, headline, score_table
+        from echelon.runs.evaluations import write_evaluation
 
         evaluation = evaluate(folder, self.num_envs, self.seed, self.device, self.checkpoint)
         print(headline(evaluation))
         Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(score_table(evaluation))
         with writing(target, "choose another --json"):
-            write_scores(evaluation, target)
+            write_evaluation(evaluation, target)
         print(f"Written to {target}")
         return 0

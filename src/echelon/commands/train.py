@@ -161,7 +161,7 @@ class Train(OnTask):
         """What `--evaluate-every` and `--film-every` ask for."""
         found: list[CheckpointCallback] = []
         if self.evaluate_every is not None:
-            from echelon.evaluation.during import evaluate_every
+            from echelon.evaluation.evaluate import evaluate_every
 
             found.append(evaluate_every(self.evaluate_every))
         if self.film_every is not None:

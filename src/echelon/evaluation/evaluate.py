@@ -1,21 +1,28 @@
 """Score every policy of a run: each environment counted once, deterministic and sampled."""
 
+import dataclasses
 import itertools
+import json
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
 from echelon.config.checks import choose_device, require
 from echelon.config.ranges import COUNT
+from echelon.console.wording import count, figure, percent
 from echelon.envs.contract import Env, MakeEnv
 from echelon.evaluation.trained import Trained
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.checkpoint import Which
+from echelon.runs.durable import replace_durably
+from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import jsonable, read_lines
 from echelon.tasks import built_in, make
 from echelon.training.resolve import explain_full_memory
 
@@ -27,36 +34,6 @@ MAX_SIDE_BY_SIDE = 16_384
 """Environments up to which all policies act in one batch."""
 CHECK_END_EVERY = 16
 """Steps between two checks whether all episodes have ended; each check waits for the device."""
-
-
-@dataclass(frozen=True)
-class PolicyScore:
-    """One policy, acting one way, over one episode in each of its environments."""
-
-    policy: int
-    mode: Mode
-    episodes: int
-    return_mean: float
-    return_std: float
-    length_mean: float
-    terminated: float
-    """Share of episodes that ended before the time limit."""
-    extra: dict[str, float] = field(default_factory=dict)
-    """The task's own episode figures, averaged over episodes."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores of all policies of a run."""
-
-    task: str
-    algo: str
-    iteration: int
-    env_steps: int
-    seed: int
-    scores: tuple[PolicyScore, ...]
-    leader: int = 0
-    """The policy that stands for the run: in a population, the one that trained best."""
 
 
 def evaluate(
@@ -74,19 +51,38 @@ def evaluate(
     """
     require("num_envs", num_envs, COUNT.up_to(10**6))
     trained, where = Trained.load(run, checkpoint, make_env), choose_device(device)
-    config = trained.config
+    config, policies = trained.config, trained.model.policies
     torch.set_num_threads(config.threads)
-    policies = trained.model.policies
     trained.model.to(where)
-    small = 2 * policies * num_envs <= MAX_SIDE_BY_SIDE
-    with explain_full_memory(replace(config, num_envs=num_envs, device=where.type)):  # pyright: ignore[reportArgumentType]
-        if where.type == "cuda" and small and make_env is None and built_in(config):
-            figures = side_by_side(trained, num_envs, where, seed)
-        else:
-            figures = one_after_another(trained, num_envs, where, seed)
-    scores = [_score(figures[policy, mode], policy, mode) for mode in MODES for policy in range(policies)]
+    small = len(MODES) * policies * num_envs <= MAX_SIDE_BY_SIDE
+    together = where.type == "cuda" and small and make_env is None and built_in(config)
+    with explain_full_memory(dataclasses.replace(config, num_envs=num_envs, device=where.type)):  # pyright: ignore[reportArgumentType]
+        figures = (side_by_side if together else one_after_another)(trained, num_envs, where, seed)
+    scores = tuple(_score(figures[policy, mode], policy, mode) for mode in MODES for policy in range(policies))
     steps = config.steps_per_iteration * trained.iteration
-    return Evaluation(config.task, config.algo, trained.iteration, steps, seed, tuple(scores), trained.leader)
+    return Evaluation(config.task, config.algo, trained.iteration, steps, seed, scores, trained.leader)
+
+
+class evaluate_every:
+    """Evaluate while a run is trained, each `every` iterations and at the end: `train(config, callbacks=[
+    evaluate_every(50)])`, or `--evaluate-every 50`.
+
+    Results are appended to the run's `evaluations.jsonl`, the last also written to `evaluation.json`. The leader's
+    return with deterministic actions is logged as `evaluated/leader`.
+    """
+
+    def __init__(self, every: int, num_envs: int = 32, seed: int = 1000) -> None:
+        self.every, self.num_envs, self.seed = every, num_envs, seed
+
+    def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
+        """Score the newest checkpoint."""
+        found = evaluate(folder, self.num_envs, self.seed, folder.config.device, "newest", make_env)
+        write_evaluation(found, folder.evaluation)
+        path = folder.path / "evaluations.jsonl"
+        lines = [line for line in read_lines(path) if line["iteration"] < found.iteration]  # a resumed run repeats some
+        lines.append(jsonable(dataclasses.asdict(found)))
+        replace_durably(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        return {"evaluated/leader": found.of("return")}
 
 
 def one_after_another(
@@ -97,7 +93,7 @@ def one_after_another(
     found: dict[tuple[int, Mode], Figures] = {}
     for mode, policy in itertools.product(MODES, range(trained.model.policies)):
         env = trained.make_env(num_envs, device, seed)
-        noise = _noise(env, seed) if mode == "sampled" else lambda: None
+        noise = _noise(env, seed, num_envs) if mode == "sampled" else lambda: None
         found[policy, mode] = _first_episodes(env, trained.actor(policy, num_envs), noise)
     return found
 
@@ -115,11 +111,10 @@ def side_by_side(trained: Trained, num_envs: int, device: torch.device, seed: in
     return {key: {name: x.chunk(blocks)[k] for name, x in figures.items()} for k, key in places}
 
 
-def _noise(env: Env, seed: int, rows: int | None = None) -> Callable[[], Tensor]:
+def _noise(env: Env, seed: int, rows: int) -> Callable[[], Tensor]:
     """Draws noise of actions in standard deviations, `[rows, A]` per step."""
     generator = torch.Generator(env.device).manual_seed(seed)
-    shape = (env.num_envs if rows is None else rows, env.action_dim)
-    return lambda: torch.randn(shape, generator=generator, device=env.device)
+    return lambda: torch.randn((rows, env.action_dim), generator=generator, device=env.device)
 
 
 def _first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) -> Figures:
@@ -146,15 +141,37 @@ def _first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) 
 
 def _score(figures: Figures, policy: int, mode: Mode) -> PolicyScore:
     table = {name: x.double().cpu() for name, x in figures.items()}
-    means = {name: x.mean().item() for name, x in table.items()}
-    common = {"return", "length", "terminated"}
-    return PolicyScore(
-        policy=policy,
-        mode=mode,
-        episodes=len(table["return"]),
-        return_mean=means["return"],
-        return_std=table["return"].std(correction=0).item(),
-        length_mean=means["length"],
-        terminated=means["terminated"],
-        extra={name: mean for name, mean in means.items() if name not in common},
+    returns, means = table["return"], {name: x.mean().item() for name, x in table.items()}
+    mean, length, ended = (means.pop(name) for name in ("return", "length", "terminated"))
+    return PolicyScore(policy, mode, len(returns), mean, returns.std(correction=0).item(), length, ended, extra=means)
+
+
+def score_table(evaluation: Evaluation) -> Table:
+    """A row per policy and way of acting; the leader is bold."""
+    extras = list(dict.fromkeys(name for score in evaluation.scores for name in score.extra))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="cyan")
+    table.add_column("policy", no_wrap=True)
+    table.add_column("actions", no_wrap=True)
+    table.add_column("return", justify="right", no_wrap=True)
+    for heading in ("length", "ended early", *(name.replace("_", " ") for name in extras)):
+        table.add_column(heading, justify="right")
+    for score in evaluation.scores:
+        leads = score.policy == evaluation.leader
+        table.add_row(
+            f"{score.policy} leader" if leads else str(score.policy),
+            score.mode,
+            f"{figure(score.return_mean)} ± {figure(score.return_std)}",
+            figure(score.length_mean),
+            percent(score.terminated),
+            *(figure(score.extra.get(name, math.nan)) for name in extras),
+            style="bold" if leads else None,
+        )
+    return table
+
+
+def headline(evaluation: Evaluation) -> str:
+    """Task, algorithm and length of training in one line."""
+    return (
+        f"{evaluation.task}, {evaluation.algo}, after {evaluation.iteration:,} iterations "
+        f"({count(evaluation.env_steps)} steps), {evaluation.scores[0].episodes} episodes each"
     )

@@ -82,13 +82,15 @@ class Trained:
             return "leader"
         return f"policy {policy}" if self.model.networks > 1 else f"follower {policy}"
 
+    def number(self, policy: str | int, known: str = "leader") -> int:
+        """The number of a policy, given as `leader` or a number; `known` lists the words of an error's sentence."""
+        last = self.model.policies - 1
+        if policy == "leader":
+            return self.leader
+        if str(policy).isdecimal() and int(policy) <= last:
+            return int(policy)
+        raise UserError(f"--policy is {known} or {f'a number from 0 to {last}' if last else '0'}, not {policy}")
+
     def chosen(self, policies: str | int) -> tuple[int, ...]:
         """Numbers of the policies that `leader`, `all` or a number stands for."""
-        count = self.model.policies
-        if policies == "all":
-            return tuple(range(count))
-        policy = self.leader if policies == "leader" else int(policies) if str(policies).isdecimal() else count
-        if policy < count:
-            return (policy,)
-        numbers = f"a number from 0 to {count - 1}" if count > 1 else "0"
-        raise UserError(f"--policy is leader, all or {numbers}, not {policies}")
+        return tuple(range(self.model.policies)) if policies == "all" else (self.number(policies, "leader, all"),)

@@ -16,8 +16,7 @@ from echelon import __version__
 from echelon.envs.contract import onto
 from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
-from echelon.export.network import PolicyNetwork
-from echelon.export.policy import SavedPolicy
+from echelon.export.policy import PolicyNetwork, SavedPolicy
 from echelon.runs.durable import replace_durably
 
 Format = Literal["onnx", "numpy"]
@@ -34,7 +33,7 @@ Act = Callable[..., np.ndarray]
 
 def export(policy: SavedPolicy, format: Format, out: Path) -> float:
     """Write the policy to `out`; returns the largest difference from the network's actions that was found."""
-    write, read = _WAYS[format]
+    write, read = (_write_onnx, read_onnx) if format == "onnx" else (_write_numpy, numpy_policy.NumpyPolicy)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / f"policy{ENDINGS[format]}"
         write(policy, file, describe(policy))
@@ -50,13 +49,13 @@ def export(policy: SavedPolicy, format: Format, out: Path) -> float:
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
     """Metadata stored in the file: where the policy comes from, its inputs, outputs and action bounds."""
-    trained, network = policy.trained, policy.network()
+    trained, network = policy.trained, policy.network
 
     def limits(name: str) -> list[float | None]:
         """Numbers for JSON; None where there is no limit."""
-        return [value if np.isfinite(value) else None for value in network.get_buffer(name).tolist()]
+        return [value if np.isfinite(value) else None for value in network.weights[name].tolist()]
 
-    outputs = {"action": [len(network.get_buffer("mean_bias"))]}
+    outputs = {"action": [len(network.weights["mean_bias"])]}
     return {
         "echelon": __version__,
         "run": trained.folder.name,
@@ -64,7 +63,7 @@ def describe(policy: SavedPolicy) -> dict[str, Any]:
         "policy": policy.number,
         "iteration": trained.iteration,
         "inputs": {name: list(shape) for name, shape in network.sizes.items()},
-        "outputs": outputs | ({"next_state": [network.state_dim]} if network.recurrent else {}),
+        "outputs": outputs | ({"next_state": [network.state_dim]} if network.state_dim else {}),
         "action_low": limits("action_low"),
         "action_high": limits("action_high"),
     }
@@ -72,16 +71,16 @@ def describe(policy: SavedPolicy) -> dict[str, Any]:
 
 def largest_difference(policy: SavedPolicy, act: Act) -> float:
     """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips."""
-    model, network = policy.trained.model, policy.network()
-    steps = COMPARED_STEPS if network.recurrent else 1
+    model, network = policy.trained.model, policy.network
+    steps = COMPARED_STEPS if network.state_dim else 1
     rows = COMPARED_OBSERVATIONS // steps
     actor = policy.trained.actor(policy.number, rows)
     state, worst = torch.zeros(rows, model.state_dim), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
-    within = onto(network.get_buffer("action_low"), network.get_buffer("action_high"))
+    within = onto(network.weights["action_low"], network.weights["action_high"])
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
-        given = _draw(policy, network, rows, generator)
+        given = _draw(network, rows, generator)
         with torch.no_grad():
             seen = {"policy" if name == "obs" else name: x for name, x in given.items()}
             decision = actor.decide(unseen | seen, state, None)
@@ -91,30 +90,16 @@ def largest_difference(policy: SavedPolicy, act: Act) -> float:
     return worst
 
 
-def _draw(policy: SavedPolicy, network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _draw(network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
     """Random observations by the names of the file's inputs."""
     found: dict[str, Tensor] = {}
     if "obs" in network.sizes:
-        mean, std = network.get_buffer("obs_mean"), network.get_buffer("obs_std")
+        mean, std = network.weights["obs_mean"], network.weights["obs_std"]
         found["obs"] = mean + 2 * std * torch.randn(rows, len(mean), generator=generator)
-    if policy.image is not None:
+    if network.image is not None:
         noise = torch.rand((rows, *network.sizes["image"]), generator=generator)
-        found["image"] = noise if policy.image.floats else (noise * 255).to(torch.uint8)
+        found["image"] = noise if network.image.floats else (noise * 255).to(torch.uint8)
     return found
-
-
-def _with_memory(step: Callable[..., Any], width: int) -> Act:
-    """A function of observations that hands its state to itself."""
-    state: list[np.ndarray] = []
-
-    def act(*obs: np.ndarray) -> np.ndarray:
-        if not width:
-            return step(*obs)
-        action, after = step(*obs, state.pop() if state else np.zeros((len(obs[0]), width), np.float32))
-        state.append(after)
-        return action
-
-    return act
 
 
 def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
@@ -124,17 +109,17 @@ def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> No
 
     for noisy in ("torch.onnx", "torch.onnx._internal.exporter._registration"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    network, batch = policy.network(), torch.export.Dim("batch")
-    examples = tuple(_draw(policy, network, 2, torch.Generator()).values())
-    if network.recurrent:
+    network, batch = policy.network, torch.export.Dim("batch")
+    examples = tuple(_draw(network, 2, torch.Generator()).values())
+    if network.state_dim:
         examples += (torch.zeros(2, network.state_dim),)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter's own making
         program = torch.onnx.export(
             network,
             examples,
-            input_names=list(network.sizes),
-            output_names=["action", "next_state"] if network.recurrent else ["action"],
+            input_names=list(metadata["inputs"]),
+            output_names=list(metadata["outputs"]),
             dynamic_shapes=tuple({0: batch} for _ in examples),
             dynamo=True,
             verbose=False,
@@ -146,43 +131,35 @@ def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> No
     onnx.save(model, str(file))
 
 
-def _read_onnx(file: Path) -> Act:
-    """By ONNX Runtime, or where that is not installed by the standard's own reference."""
+def read_onnx(file: Path) -> Act:
+    """Run a file by ONNX Runtime, or where that is not installed by the standard's own reference; an LSTM's state is
+    kept between calls."""
+    import onnx
+
     try:
         import onnxruntime  # pyright: ignore[reportMissingImports]  # optional
 
-        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        names = [x.name for x in session.get_inputs()]
-        shapes = [x.shape for x in session.get_inputs()]
-        run = session.run
+        run = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]).run
     except ImportError:
         from onnx.reference import ReferenceEvaluator
 
-        session = ReferenceEvaluator(str(file))
-        names = [x if isinstance(x, str) else x.name for x in session.input_names]
-        shapes = [[d.dim_value for d in x.type.tensor_type.shape.dim] for x in session.proto_.graph.input]
-        run = session.run
+        run = ReferenceEvaluator(str(file)).run
+    inputs = {x.name: [d.dim_value for d in x.type.tensor_type.shape.dim] for x in onnx.load(str(file)).graph.input}
+    state: list[np.ndarray] = []
 
-    def step(*inputs: np.ndarray) -> Any:
-        found: Any = run(None, dict(zip(names, inputs, strict=True)))
-        return found[0] if len(found) == 1 else found
+    def act(*obs: np.ndarray) -> np.ndarray:
+        nonlocal state
+        if "state" in inputs and not state:
+            state = [np.zeros((len(obs[0]), inputs["state"][1]), np.float32)]
+        found: Any = run(None, dict(zip(inputs, (*obs, *state), strict=True)))
+        action, *state = found
+        return action
 
-    return _with_memory(step, shapes[-1][1] if names[-1] == "state" else 0)
+    return act
 
 
 def _write_numpy(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
-    if policy.trained.model.encoder is not None:
+    if policy.network.encoder is not None:
         raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
-    metadata = metadata | {"activation": policy.trained.config.model.activation}
-    arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.weights().items()}
-    np.savez(file, metadata=json.dumps(metadata), **arrays)
-
-
-def _read_numpy(file: Path) -> Act:
-    return numpy_policy.NumpyPolicy(file)
-
-
-_WAYS: dict[Format, tuple[Callable[[SavedPolicy, Path, dict[str, Any]], None], Callable[[Path], Act]]] = {
-    "onnx": (_write_onnx, _read_onnx),
-    "numpy": (_write_numpy, _read_numpy),
-}
+    arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.network.weights.items()}
+    np.savez(file, metadata=json.dumps(metadata | {"activation": policy.network.activation}), **arrays)

@@ -27,12 +27,8 @@ class NumpyPolicy:
     def __call__(self, obs):
         """Actions for observations `[D]`, or `[N, D]` of several environments."""
         obs = np.asarray(obs, dtype=np.float32)
-        action = self._act(np.atleast_2d(obs))
-        return action[0] if obs.ndim == 1 else action
-
-    def _act(self, obs):
         w = self.weights
-        x = np.clip((obs - w["obs_mean"]) / w["obs_std"], -w["obs_clip"], w["obs_clip"])
+        x = np.clip((np.atleast_2d(obs) - w["obs_mean"]) / w["obs_std"], -w["obs_clip"], w["obs_clip"])
         x = x @ w["first_weight"].T + w["first_bias"]
         x = self._remember(x) if "recur_weight" in w else self.activate(x)
         layer = 0
@@ -42,7 +38,8 @@ class NumpyPolicy:
         x = x @ w["mean_weight"].T + w["mean_bias"]
         free = np.isinf(w["action_low"]) | np.isinf(w["action_high"])
         low, high = np.where(free, -1, w["action_low"]), np.where(free, 1, w["action_high"])
-        return np.where(free, x, (low + high) / 2 + (high - low) / 2 * np.clip(x, -1, 1)).astype(np.float32)
+        action = np.where(free, x, (low + high) / 2 + (high - low) / 2 * np.clip(x, -1, 1)).astype(np.float32)
+        return action[0] if obs.ndim == 1 else action
 
     def _remember(self, gates):
         """One step of the LSTM, and the normalisation of what it puts out."""
@@ -59,20 +56,13 @@ class NumpyPolicy:
         return scaled * w["norm_weight"] + w["norm_bias"]
 
 
-def _elu(x):
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
-
-
 def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def _relu(x):
-    return np.maximum(x, 0)
-
-
-def _silu(x):
-    return x * _sigmoid(x)
-
-
-_ACTIVATIONS = {"elu": _elu, "relu": _relu, "silu": _silu, "tanh": np.tanh}
+_ACTIVATIONS = {
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+}

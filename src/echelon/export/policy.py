@@ -1,22 +1,127 @@
-"""A trained policy as a function: `echelon.load_policy(RUN)`."""
+"""A trained policy alone: as a network with normaliser, conditioning and action bounds inside, and as a function."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear
 
 from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
-from echelon.export.network import PolicyNetwork, weights_of
+from echelon.models.actor_critic import ActorCritic
+from echelon.models.encoder import scaled
+from echelon.models.linear import Linear
+from echelon.models.normaliser import Normaliser
+from echelon.models.trunk import ACTIVATIONS
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
 
 Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+class PolicyNetwork(nn.Module):
+    """From observations `[B, D]`, images or both to actions `[B, A]` at the policy's mean; with an LSTM, from and to
+    its state `[B, S]` as well, which is zero where an episode begins."""
+
+    def __init__(self, model: ActorCritic, policy: int, interface: Mapping[str, Any]) -> None:
+        """`interface` has the sizes and bounds of the environment (`interface_of`)."""
+        super().__init__()
+        each = model.policies // model.networks
+        alone = model.only(policy // each).cpu().float()
+        self.weights = weights = _weights(alone, policy % each, interface.get("bounds"))
+        """By name, float32 on the CPU."""
+        for name, x in weights.items():
+            self.register_buffer(name, x)
+        self.encoder, self.activation = alone.encoder, alone.actor.activation
+        self.layers = len(alone.actor.layers)
+        self.state_dim = alone.actor.state_dim
+        found = interface["obs_spec"].get("image")
+        self.image = Image(*found) if found else None
+        self.sizes: dict[str, tuple[int, ...]] = {}
+        """Shapes of what it takes, in order and by name."""
+        if "obs_mean" in weights:
+            self.sizes["obs"] = tuple(weights["obs_mean"].shape)
+            self.clip = float(weights["obs_clip"])
+        if self.image is not None:
+            self.sizes["image"] = shape_of(self.image)
+        if self.state_dim:
+            self.sizes["state"] = (self.state_dim,)
+        low, high = weights["action_low"], weights["action_high"]
+        self.unlimited = nn.Buffer(torch.isinf(low) | torch.isinf(high))
+        self.action_centre = nn.Buffer(((low + high) / 2).masked_fill(self.unlimited, 0.0))
+        self.action_reach = nn.Buffer(((high - low) / 2).masked_fill(self.unlimited, 1.0))
+
+    def forward(self, first: Tensor, second: Tensor | None = None, third: Tensor | None = None) -> Any:
+        """Inputs in the order of `sizes`."""
+        get, activate = self.get_buffer, ACTIVATIONS[self.activation]
+        given = dict(zip(self.sizes, (first, second, third), strict=False))
+        state = given.get("state")
+        x = linear(self._seen(given), get("first_weight"), get("first_bias"))
+        if state is not None:
+            hidden, cell = state.chunk(2, dim=-1)
+            enter, forget, candidate, leave = (x + hidden @ get("recur_weight").T).chunk(4, dim=-1)
+            cell = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+            hidden = leave.sigmoid() * cell.tanh()
+            state = torch.cat((hidden, cell), dim=-1)
+            x = layer_norm(hidden, hidden.shape[-1:], get("norm_weight"), get("norm_bias"))
+        else:
+            x = activate(x)
+        for number in range(self.layers):
+            x = activate(linear(x, get(f"layer_{number}_weight"), get(f"layer_{number}_bias")))
+        x = linear(x, get("mean_weight"), get("mean_bias"))
+        action = torch.where(self.unlimited, x, self.action_centre + self.action_reach * x.clamp(-1.0, 1.0))
+        return action if state is None else (action, state)
+
+    def _seen(self, given: Mapping[str, Any]) -> Tensor:
+        """Input of the trunk `[B, V]`."""
+        groups: dict[str, Tensor] = {}
+        if "obs" in given:
+            obs = (given["obs"] - self.get_buffer("obs_mean")) / self.get_buffer("obs_std")
+            groups["policy"] = obs.clamp(-self.clip, self.clip)
+        if self.encoder is None:
+            return groups["policy"]
+        if "image" in given:
+            groups["image"] = scaled(given["image"], torch.float32)
+        return self.encoder({name: x[None] for name, x in groups.items()})[0]
+
+
+@torch.no_grad()
+def _weights(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """Weights of a policy of one network. φ only shifts the first layer, so it is added to its bias.
+
+    `bounds` has `low` and `high` of the environment's actions; -1 and 1 without it.
+    """
+    trunk, unit = model.actor, torch.ones(model.mean_head.out_features)
+    bias = trunk.observe.bias[0]
+    if trunk.lstm:
+        bias = bias + trunk.recur.bias[0]
+    if trunk.condition is not None and model.phi is not None:
+        bias = bias + trunk.condition.weight[0] @ model.phi[0, policy]
+    found = {
+        "first_weight": trunk.observe.weight[0],
+        "first_bias": bias,
+        "mean_weight": model.mean_head.weight[0],
+        "mean_bias": model.mean_head.bias[0],
+        "action_low": torch.as_tensor(bounds["low"]) if bounds else -unit,
+        "action_high": torch.as_tensor(bounds["high"]) if bounds else unit,
+    }
+    if "policy" in model.obs_norm:
+        norm = model.obs_norm["policy"]
+        assert isinstance(norm, Normaliser)
+        found |= {"obs_mean": norm.mean[0], "obs_std": norm.std[0], "obs_clip": torch.tensor(norm.clip)}
+    if trunk.lstm:
+        found["recur_weight"] = trunk.recur.weight[0]
+        found["norm_weight"], found["norm_bias"] = trunk.norm.weight[0], trunk.norm.bias[0]
+    for number, layer in enumerate(trunk.layers):
+        assert isinstance(layer, Linear)
+        found[f"layer_{number}_weight"], found[f"layer_{number}_bias"] = layer.weight[0], layer.bias[0]
+    return {name: x.detach().float().clone() for name, x in found.items()}
 
 
 @dataclass(frozen=True)
@@ -30,27 +135,12 @@ class SavedPolicy:
     def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "SavedPolicy":
         """`policy` is `leader` or a number."""
         trained = Trained.load(run, checkpoint)
-        number = trained.leader if policy == "leader" else policy
-        if not str(number).isdecimal() or int(number) >= trained.model.policies:
-            raise UserError(f"the policy is leader or a number from 0 to {trained.model.policies - 1}, not {policy}")
-        return SavedPolicy(trained, int(number))
+        return SavedPolicy(trained, trained.number(policy))
 
-    @property
-    def image(self) -> Image | None:
-        """Size of the images it sees, if it does."""
-        found = self.trained.interface["obs_spec"].get("image")
-        return Image(*found) if found else None
-
-    def weights(self) -> dict[str, Tensor]:
-        """Its weights and the bounds of its actions, by name."""
-        return weights_of(self.trained.model, self.number, self.trained.interface.get("bounds"))
-
+    @cached_property
     def network(self) -> PolicyNetwork:
         """Its network alone."""
-        model, image = self.trained.model, self.image
-        alone = model.only(self.number // (model.policies // model.networks)).cpu().float()
-        shape = shape_of(image) if image else None
-        return PolicyNetwork(self.weights(), alone.actor.activation, alone.encoder, shape).eval()
+        return PolicyNetwork(self.trained.model, self.number, self.trained.interface).eval()
 
 
 class Policy:
@@ -87,7 +177,7 @@ class Policy:
 
     def _act(self, obs: list[Tensor]) -> Tensor:
         self.network.to(obs[0].device)
-        if not self.network.recurrent:
+        if not self.network.state_dim:
             return self.network(*obs)
         if self._state is None or self._state.shape[0] != len(obs[0]):
             self._state = torch.zeros(len(obs[0]), self.network.state_dim, device=obs[0].device)
@@ -108,4 +198,4 @@ def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
 
 def load_policy(run: Any, policy: str | int = "leader", checkpoint: Which = "newest") -> Policy:
     """The policy of a run, given by its folder: `leader`, or a number."""
-    return Policy(SavedPolicy.load(run, policy, checkpoint).network())
+    return Policy(SavedPolicy.load(run, policy, checkpoint).network)

@@ -27,10 +27,10 @@ def main(what: str) -> int:
             train(job.config, PlainView())
         else:
             from echelon.evaluation.evaluate import evaluate
-            from echelon.evaluation.scores import write_scores
+            from echelon.runs.evaluations import write_evaluation
 
             folder = RunFolder.open(job.path)
-            write_scores(evaluate(folder, device=job.config.device), folder.evaluation)
+            write_evaluation(evaluate(folder, device=job.config.device), folder.evaluation)
     except Held:
         return LOCKED
     except UserError as error:

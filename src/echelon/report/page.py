@@ -190,7 +190,7 @@ def _single(contents: Contents) -> str:
     if run.evaluation is None:
         return f"{trained}; training returns lag behind, so evaluate it to know what it can do."
     best, sampled = figure(run.evaluated(score)), figure(run.evaluated(score, mode="sampled"))
-    episodes = f"evaluated over {run.evaluation.episodes} episodes it scores"
+    episodes = f"evaluated over {run.evaluation.scores[0].episodes} episodes it scores"
     return f"{trained}; {episodes} {best} with deterministic and {sampled} with sampled actions."
 
 

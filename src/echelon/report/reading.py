@@ -18,7 +18,7 @@ from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
 from echelon.errors import UserError, first_line
 from echelon.runs.changes import described
-from echelon.runs.evaluations import Evaluated, read_evaluation
+from echelon.runs.evaluations import Evaluation, read_evaluation
 from echelon.runs.folder import CONFIG, RunFolder, read_config
 from echelon.runs.metrics import Column, read_columns, read_matrices
 from echelon.runs.untrusted import Unreadable
@@ -52,7 +52,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     colour: int | None = None
     """Its algorithm's place in the palette, if that has one."""
-    evaluation: Evaluated | None = None
+    evaluation: Evaluation | None = None
     """Scores of its last iteration."""
 
     @property

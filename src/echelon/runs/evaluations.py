@@ -1,43 +1,84 @@
-"""Reading `evaluation.json`, which `echelon evaluate` writes."""
+"""Scores of a run's policies, and `evaluation.json`, which holds them."""
 
+import dataclasses
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from echelon.errors import UserError
+from echelon.runs.durable import replace_durably
+from echelon.runs.metrics import jsonable
 from echelon.runs.untrusted import Unreadable, read_json
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What `echelon evaluate` found at the end of a run: episodes counted once, all policies from the same starts."""
+class PolicyScore:
+    """One policy, acting one way, over one episode in each of its environments."""
 
+    policy: int
+    mode: str
+    """deterministic or sampled."""
+    episodes: int
+    return_mean: float
+    return_std: float
+    length_mean: float
+    terminated: float
+    """Share of episodes that ended before the time limit."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """The task's own episode figures, averaged over episodes."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of all policies of a run."""
+
+    task: str
+    algo: str
     iteration: int
     """Iterations that its policies were trained for."""
-    leader: int
-    episodes: int
-    """Per policy and way of acting."""
-    scores: dict[tuple[int, str], dict[str, float]]
-    """By policy and way of acting: `return`, and the task's own figures by name."""
+    env_steps: int
+    seed: int
+    scores: tuple[PolicyScore, ...]
+    leader: int = 0
+    """The policy that stands for the run: in a population, the one that trained best."""
 
     def of(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
         """A figure of the leader or of another policy; `metric` is its name in training, `NAME/leader`."""
-        found = self.scores.get((self.leader if policy is None else policy, mode), {})
-        return found.get(metric.removesuffix("/leader"), math.nan)
+        who, name = (self.leader if policy is None else policy, mode), metric.removesuffix("/leader")
+        found = ({"return": one.return_mean} | one.extra for one in self.scores if (one.policy, one.mode) == who)
+        return next(found, {}).get(name, math.nan)
 
 
-def read_evaluation(run: Path) -> Evaluated | None:
+def write_evaluation(evaluation: Evaluation, path: Path) -> None:
+    """Write the evaluation as JSON; figures that are not finite become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_durably(path, json.dumps(jsonable(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
+
+
+def read_evaluation(run: Path) -> Evaluation | None:
     """Read `evaluation.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
     path = run / "evaluation.json"
     if not path.exists():
         return None
     try:
         found = read_json(path)
-        scores: dict[tuple[int, str], dict[str, float]] = {}
-        for one in found["scores"]:
-            figures = {"return": one["return_mean"], **one["extra"]}
-            known = {name: float(value) for name, value in figures.items() if value is not None}
-            scores[int(one["policy"]), str(one["mode"])] = known
-        return Evaluated(int(found["iteration"]), int(found["leader"]), int(found["scores"][0]["episodes"]), scores)
-    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError):
+        numbers = {name: int(found[name]) for name in ("iteration", "env_steps", "seed", "leader")}
+        scores = tuple(map(_score, found["scores"]))
+        if not scores:
+            raise ValueError
+        return Evaluation(str(found["task"]), str(found["algo"]), scores=scores, **numbers)
+    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, AttributeError):
         raise UserError("its evaluation.json is damaged; run echelon evaluate again") from None
+
+
+def _score(found: dict[str, Any]) -> PolicyScore:
+    """A score as it was written, with NaN for null."""
+
+    def number(value: Any) -> float:
+        return math.nan if value is None else float(value)
+
+    figures = {name: number(found[name]) for name in ("return_mean", "return_std", "length_mean", "terminated")}
+    extra = {name: number(value) for name, value in found["extra"].items()}
+    return PolicyScore(int(found["policy"]), str(found["mode"]), int(found["episodes"]), extra=extra, **figures)
