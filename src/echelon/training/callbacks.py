@@ -20,10 +20,8 @@ from echelon.errors import UserError, nearest
 from echelon.runs.folder import RunFolder
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-OCCASIONAL = (
-    *("ess", "is_deviation", "clip_bias", "clip_bias_bound"),
-    *("kl/follower_to_leader", "nearest_is_leader", "evaluated/leader"),
-)
+OCCASIONAL = {"ess", "is_deviation", "clip_bias", "clip_bias_bound", "kl/follower_to_leader", "nearest_is_leader"}
+OCCASIONAL |= {"evaluated/leader"}
 """Metrics of diagnostics and evaluations, which only some iterations have."""
 
 
@@ -104,12 +102,3 @@ def no_better_for(iterations: int, metric: str = "return/leader") -> Callback:
         return Stop(f"{metric} has not risen above {best:.6g} for {since} iterations") if since >= iterations else None
 
     return ask
-
-
-def ask(callbacks: Sequence[Callback], metrics: Mapping[str, float], say: Callable[[str], None]) -> Stop | None:
-    """Call all callbacks, show their texts, and return the first `Stop`."""
-    answers = [callback(metrics) for callback in callbacks]
-    for answer in answers:
-        if isinstance(answer, str):
-            say(answer)
-    return next((answer for answer in answers if isinstance(answer, Stop)), None)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
-from functools import partial
 from time import monotonic
 
 from echelon.config import TrainConfig
@@ -18,7 +17,7 @@ from echelon.training.callbacks import Callback, CheckpointCallback, Stop, call,
 from echelon.training.resolve import Resolved, explain_full_memory, resolve
 from echelon.training.run import Run
 from echelon.training.setup import start
-from echelon.training.trainer import Iteration, Trainer
+from echelon.training.trainer import Iteration
 
 Callbacks = Callback | CheckpointCallback | Sequence[Callback | CheckpointCallback]
 
@@ -44,7 +43,7 @@ def train(
 
     Processes that torchrun starts train one run together, each with an equal part of the environments.
     """
-    (folder,) = _train(config, None, view, make_env, callbacks, change)
+    (folder,) = Loop(config, view, make_env, callbacks).run(change=change)
     return folder
 
 
@@ -63,45 +62,7 @@ def train_seeds(
     The seeds end together, so callbacks are asked about the means of their metrics; checkpoint callbacks are called for
     each seed.
     """
-    return _train(config, seeds, view, make_env, callbacks)
-
-
-def _train(
-    config: TrainConfig | Resolved,
-    seeds: Sequence[int] | None,
-    view: View | None,
-    make_env: MakeEnv | None,
-    callbacks: Callbacks,
-    change: bool = False,
-) -> list[RunFolder]:
-    if not isinstance(config, TrainConfig | Resolved):
-        raise UserError(f'train takes settings, as in train(preset("Hopper")), not {config!r}')
-    if isinstance(config, TrainConfig):
-        joined, given = join(), config
-        config = joined.attempt(lambda: resolve(given, ranks=joined))
-    ranks = config.ranks
-    screen = (view or default_view()) if ranks.first else NullView()
-    try:
-        trainer, folders, seconds = start(config, seeds, make_env, screen, change)
-
-        def say(text: str, folder: RunFolder) -> None:
-            screen.message(text if len(folders) == 1 else f"seed {folder.config.seed}: {text}")
-
-        try:
-            with ExitStack() as stack:
-                starts = zip(trainer.runs, folders, seconds, strict=True)
-                screen.start(folders[0].config, folders[0], folders[0].config.num_iterations, trainer.iteration)
-                runs = [stack.enter_context(Run(*one, partial(say, folder=one[1]))) for one in starts]
-                called = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
-                Loop(trainer, runs, screen, make_env, called).run()
-        finally:
-            screen.stop()
-    except UserError as error:
-        told = ranks.explained(error)
-        if told is error:
-            raise
-        raise told from None
-    return folders
+    return Loop(config, view, make_env, callbacks).run(seeds)
 
 
 class Decision(IntEnum):
@@ -119,34 +80,51 @@ class Loop:
     rank 0 calls the callbacks."""
 
     def __init__(
-        self,
-        trainer: Trainer,
-        runs: Sequence[Run],
-        view: View,
-        make_env: MakeEnv | None,
-        callbacks: Sequence[Callback | CheckpointCallback],
+        self, config: TrainConfig | Resolved, view: View | None, make_env: MakeEnv | None, callbacks: Callbacks
     ) -> None:
-        self.trainer, self.runs, self.view, self.make_env = trainer, runs, view, make_env
-        self.config, self.ranks = runs[0].folder.config, trainer.ranks
-        self.callbacks = [one for one in callbacks if not isinstance(one, CheckpointCallback)]
-        self.callbacks += [until(self.config.until)] if self.config.until else []
-        self.checkpoint_callbacks = [one for one in callbacks if isinstance(one, CheckpointCallback)]
-        self.first = trainer.iteration + 1
-        """The first iteration of this start."""
-        self.saved = monotonic()
-        """When the last checkpoint was saved, or the loop began."""
-        self.stop = Stop("")
+        if not isinstance(config, TrainConfig | Resolved):
+            raise UserError(f'train takes settings, as in train(preset("Hopper")), not {config!r}')
+        if isinstance(config, TrainConfig):
+            ranks, given = join(), config
+            config = ranks.attempt(lambda: resolve(given, ranks=ranks))
+        self.resolved, self.config, self.ranks, self.make_env = config, config.config, config.ranks, make_env
+        self.view = (view or default_view()) if self.ranks.first else NullView()
+        called = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
+        self.callbacks = [one for one in called if not isinstance(one, CheckpointCallback)]
+        self.checkpoint_callbacks = [one for one in called if isinstance(one, CheckpointCallback)]
+        self.runs: list[Run] = []
+        self.reason = ""
         """Why a callback stopped the run, if one did."""
 
-    def run(self) -> None:
-        trainer, config, view, decision = self.trainer, self.config, self.view, Decision.CONTINUE
+    def run(self, seeds: Sequence[int] | None = None, change: bool = False) -> list[RunFolder]:
+        """Train one run, or one per seed; their folders."""
+        view = self.view
+        try:
+            self.callbacks += [until(self.config.until)] if self.config.until else []
+            self.trainer, folders, seconds = start(self.resolved, seeds, self.make_env, view, change)
+            starts = zip(self.trainer.runs, folders, seconds, strict=True)
+            with ExitStack() as stack:
+                stack.callback(view.stop)
+                view.start(folders[0].config, folders[0], self.config.num_iterations, self.trainer.iteration)
+                self.runs = [stack.enter_context(Run(*one, view.message, len(folders) > 1)) for one in starts]
+                self._train()
+        except UserError as error:
+            told = self.ranks.explained(error)
+            if told is error:
+                raise
+            raise told from None
+        return folders
+
+    def _train(self) -> None:
+        trainer, view, decision = self.trainer, self.view, Decision.CONTINUE
         where = " to ".join(dict.fromkeys(str(run.folder.path) for run in (self.runs[0], self.runs[-1])))
         if self.ranks.size > 1:
             view.message(f"{self.ranks.size} ranks, each with {trainer.env.num_envs} of the environments")
         if len(self.runs) > 1:
             view.message(f"{len(self.runs)} seeds side by side, in {where}; means of all are shown")
+        self.first, self.saved = trainer.iteration + 1, monotonic()
         with Interrupt() as interrupt:
-            while trainer.iteration < config.num_iterations and decision < Decision.FINISH:
+            while trainer.iteration < self.config.num_iterations and decision < Decision.FINISH:
                 for run, result in zip(self.runs, self._iterate(), strict=True):
                     run.take(result)
                 decision = Decision(self.ranks.agree(lambda: self._log_and_decide(interrupt)))
@@ -155,7 +133,7 @@ class Loop:
             view.message(f"interrupted: iteration {trainer.iteration} is saved in {where}")
             raise KeyboardInterrupt if decision == Decision.STOP else Preempted
         if decision == Decision.FINISH:
-            view.message(f"stopped after iteration {trainer.iteration}: {self.stop.reason}")
+            view.message(f"stopped after iteration {trainer.iteration}: {self.reason}")
 
     def _iterate(self) -> list[Iteration]:
         try:
@@ -185,7 +163,7 @@ class Loop:
         if stop:
             return Decision.REQUEUE if interrupt.requeue else Decision.STOP
         if stops := [answer for answer in answers if isinstance(answer, Stop)]:
-            self.stop = stops[0]
+            self.reason = stops[0].reason
             return Decision.FINISH
         return Decision.SAVE if overdue else Decision.CONTINUE
 

@@ -33,15 +33,18 @@ class Run:
     """One start of a run. On several ranks all call the same methods, and rank 0 writes. Use it as a context
     manager."""
 
-    def __init__(self, trainer: Trainer, folder: RunFolder, seconds_before: float, say: Callable[[str], None]) -> None:
-        """`seconds_before` is the training time of earlier starts; `say` shows a text."""
-        self.trainer, self.folder, self.say = trainer, folder, say
+    def __init__(
+        self, trainer: Trainer, folder: RunFolder, seconds_before: float, say: Callable[[str], None], named: bool
+    ) -> None:
+        """`seconds_before` is the training time of earlier starts; `say` shows a text, after the seed if `named`."""
+        self.trainer, self.folder = trainer, folder
+        self.say = (lambda text: say(f"seed {folder.config.seed}: {text}")) if named else say
         self.metrics: dict[str, float] = {}
         """Metrics of the last iteration."""
         self.figures: dict[str, float] = {}
         """Metrics that checkpoint callbacks returned last."""
         self._result = Iteration({}, None)
-        self._trouble = TroubleWatch(trainer.config, say)
+        self._trouble = TroubleWatch(trainer.config, self.say)
         self._noted = False
         self.writer = trainer.ranks.attempt(lambda: self._open() if trainer.ranks.first else None)
         self._last = time.perf_counter()

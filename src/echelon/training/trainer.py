@@ -1,6 +1,7 @@
 """One iteration of training, and everything a run is made of."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -90,14 +91,8 @@ class Trainer:
         self.common = ranks.common_generator(self.generator, config.seed, device)
         """For random numbers that must be the same on all ranks."""
         self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
-        self.update = Update(
-            self.model,
-            self.algorithm.actor_loss,
-            self.plan,
-            self.settings,
-            config,
-            reads_leader=self.algorithm.reads_leader(config),
-        )
+        loss, reads_leader = self.algorithm.actor_loss, self.algorithm.reads_leader(config)
+        self.update = Update(self.model, loss, self.plan, self.settings, config, reads_leader=reads_leader)
         self.selection = None
         if self.algorithm.selection is not None:
             parts = Parts(env, config, self.layout, self.settings, self.update, self.collector)
@@ -133,10 +128,8 @@ class Trainer:
     def iterate_each(self) -> list[Iteration]:
         """One rollout and all updates on it: the results of each run. The host reads from the device once, at the
         end."""
-        if self._warm or not self._fuses:
-            return self._iterate()
-        self._warm = True
-        with announced(cache_folder(), "for these sizes"):
+        compiles, self._warm = self._fuses and not self._warm, True
+        with announced(cache_folder(), "for these sizes") if compiles else nullcontext():
             return self._iterate()
 
     def take_in(self) -> None:
@@ -165,11 +158,6 @@ class Trainer:
             results[0].takeovers = self.selection.after(self.iteration, results[0].metrics)
         timers.settle()
         return results
-
-    @property
-    def leader(self) -> int:
-        """The policy that stands for the run."""
-        return LEADER if self.selection is None else self.selection.leader
 
     def score(self, metrics: Mapping[str, float]) -> float:
         """How good the run is after an iteration: its best checkpoint is never pruned."""
@@ -204,7 +192,10 @@ class Trainer:
     def _metrics(self, found: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """The iteration's metrics of each run, 0-d each. `found` are those of the update, `[G]` or 0-d."""
         scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
-        return [self.update.summary(found) | scores | self._policy_metrics()]
+        log_std = self.model.log_std.detach()
+        for i, (entropy, sigma) in enumerate(zip(gaussian.entropy(log_std), log_std.exp().mean(-1), strict=True)):
+            scores |= {f"entropy/policy_{i}": entropy, f"sigma/policy_{i}": sigma}
+        return [self.update.summary(found) | scores]
 
     def _measure(self, rollout: Rollout) -> list[Distances]:
         """Distances between the policies of each run; none in most iterations."""
@@ -212,13 +203,6 @@ class Trainer:
         if self.layout.policies == 1 or not every or self.iteration % every:
             return []
         return [measure(self.model, rollout, self.layout, self.config.diagnostics.states, self.config.update)]
-
-    @torch.no_grad()
-    def _policy_metrics(self) -> dict[str, Tensor]:
-        log_std = self.model.log_std
-        entropy, sigma = gaussian.entropy(log_std), log_std.exp().mean(-1)
-        names = range(self.layout.policies)
-        return {f"entropy/policy_{i}": entropy[i] for i in names} | {f"sigma/policy_{i}": sigma[i] for i in names}
 
     def state_dict(self) -> State:
         """Everything needed to resume bit for bit."""
@@ -229,13 +213,13 @@ class Trainer:
         return {
             "iteration": self.iteration,
             "gradient_steps": self.gradient_steps,
-            "leader": self.leader,
+            "leader": self.selection.leader if self.selection else LEADER,
             "model": self.model.state_dict(),
             "optimizer": self.update.optimizer.state_dict(),
             "extra_reward": self.extra_reward.state_dict() if self.extra_reward else {},
             "selection": self.selection.state_dict() if self.selection else {},
             "interface": interface_of(self.env),
-            **({} if self.common is self.generator else {"common": _only(self.common).get_state()}),
+            **({} if self.common is self.generator else {"common": generators_of(self.common)[0].get_state()}),
         }
 
     def own_state(self) -> State:
@@ -243,7 +227,7 @@ class Trainer:
         return {
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict() if isinstance(self.env, Stateful) else {},
-            "generator": _only(self.generator).get_state(),
+            "generator": generators_of(self.generator)[0].get_state(),
             "policy_id": self.layout.policy_id,
         }
 
@@ -261,7 +245,7 @@ class Trainer:
             self.selection.load_state_dict(state["selection"])
             self.selection.leader = state["leader"]
         if "common" in state and self.common is not self.generator:
-            _only(self.common).set_state(state["common"].cpu())
+            generators_of(self.common)[0].set_state(state["common"].cpu())
 
     def load_own_state(self, state: Any) -> None:
         self.collector.load_state_dict(state["collector"])
@@ -269,7 +253,7 @@ class Trainer:
             self.env.load_state_dict(state["env"])
         else:
             self.collector.reset()
-        _only(self.generator).set_state(state["generator"].cpu())
+        generators_of(self.generator)[0].set_state(state["generator"].cpu())
         self.collector.hand_over(state["policy_id"].to(self.layout.device) != self.layout.policy_id)
 
     def tensors(self) -> list[Tensor]:
@@ -294,20 +278,12 @@ def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: 
 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
-    update = config.update
-    return Plan(
-        layout,
-        update.horizon,
+    update, groups = config.update, find(config.algo).groups(config)
+    length, minibatches = (
         update.sequence if config.model.lstm else 1,
-        find(config.algo).groups(config),
-        minibatches=update.minibatches or float(update.minibatch_envs),
+        update.minibatches or float(update.minibatch_envs),
     )
-
-
-def _only(source: Source) -> torch.Generator:
-    """The generator of one run."""
-    (generator,) = generators_of(source)
-    return generator
+    return Plan(layout, update.horizon, length, groups, minibatches=minibatches)
 
 
 def _read(names: Sequence[Sequence[str]], values: Tensor, distances: Sequence[Distances]) -> list[Iteration]:
