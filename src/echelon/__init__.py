@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from echelon.tasks.environment import make
     from echelon.training.callbacks import Stop, no_better_for, until
     from echelon.training.loop import train, train_seeds
+    from echelon.viewing.during import film_every
     from echelon.viewing.page import replay
-    from echelon.viewing.video import film_every
 
 __version__ = "0.1.0"
 
@@ -38,8 +38,8 @@ _PLACES = {
     "echelon.tasks.environment": ("make",),
     "echelon.training.callbacks": ("Stop", "no_better_for", "until"),
     "echelon.training.loop": ("train", "train_seeds"),
+    "echelon.viewing.during": ("film_every",),
     "echelon.viewing.page": ("replay",),
-    "echelon.viewing.video": ("film_every",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 

@@ -11,22 +11,21 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tiny import timeless, tiny
 
 from echelon import __version__, cli
-from echelon.commands.compare import score_text
-from echelon.config import TrainConfig
 from echelon.console.view import NullView, PlainView
 from echelon.errors import UserError
 from echelon.grid import Job, cluster, run
-from echelon.grid.cluster import RayCluster, RayPool, why_unfit
-from echelon.grid.process import Outcome
+from echelon.grid.cluster import RayCluster, require_fit
 from echelon.training.loop import train
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+ITERATIONS = 100
 STORE = 80_000_000
 """Bytes of a node's object store, the least that Ray allows; nothing is kept there."""
 
@@ -71,52 +70,34 @@ def test_an_address_where_nothing_answers_is_one_sentence(
 
 def test_a_node_that_cannot_train_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SHARED_WAIT_S", -1.0)
-    assert why_unfit(tmp_path, __version__) == ""
-    assert "not 9.9; install the same version on all machines" in why_unfit(tmp_path, "9.9")
-    unseen = why_unfit(tmp_path / ".grid-1", __version__)
-    assert unseen == f"it does not see the files in {tmp_path}; pass --out with a folder that all machines share"
+    require_fit(tmp_path, __version__)
+    with pytest.raises(UserError, match=r"cannot train: it has echelon .*, not 9\.9; install the same version on all"):
+        require_fit(tmp_path, "9.9")
+    with pytest.raises(UserError, match=f"does not see the files in {tmp_path}; pass --out with a folder that all"):
+        require_fit(tmp_path / ".grid-1", __version__)
 
 
-class FakeRay:
-    """Keeps what is asked of it; its tasks end as `answer` says, which may run on a node."""
-
-    def __init__(self, answer: Callable[[Path], Outcome]) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self._answer = answer
-
-    def remote(self, **options: Any) -> Any:
-        return lambda function: SimpleNamespace(options=lambda **more: self._task(options | more))
-
-    def _task(self, options: dict[str, Any]) -> Any:
-        self.asked.append(options)
-
-        def submit(document: str, logs: Path, node_file: Path, version: str) -> Any:
-            future: Future[Outcome] = Future()
-            future.set_result(self._answer(node_file))
-            return SimpleNamespace(future=lambda: future)
-
-        return SimpleNamespace(remote=submit)
-
-
-def run_on(fake: FakeRay, config: TrainConfig, logs: Path, per_gpu: int = 1) -> dict[str, str]:
-    pool = RayPool(fake, logs, cpus=1, per_gpu=per_gpu)
-    cluster = cast(RayCluster, SimpleNamespace(pool=lambda logs: pool))
-    return run([Job("a", config)], logs, cluster=cluster)
-
-
-def test_a_node_that_cannot_train_ends_the_grid(tmp_path: Path) -> None:
-    fake = FakeRay(lambda file: Outcome(unfit="node3 cannot train: it has echelon 0.0"))
-    with pytest.raises(UserError, match=r"node3 cannot train: it has echelon 0\.0"):
-        run_on(fake, tiny("CartpoleSwingup", tmp_path / "a"), tmp_path)
-    assert {one["max_retries"] for one in fake.asked} == {-1}
-
-
-def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path) -> None:
-    fake = FakeRay(lambda file: Outcome("enough"))
+def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray starts a job again whenever its node is lost; three runs a GPU reserve a third of it, rounded down."""
+    asked: list[dict[str, Any]] = []
+    ended: Future[int] = Future()
+    ended.set_result(0)
+    reference = Mock(future=lambda: ended)
+    task = SimpleNamespace(remote=lambda *job: reference)
+    fake = SimpleNamespace(
+        cluster_resources=lambda: {"GPU": 4.0},
+        nodes=lambda: [{"Alive": True, "Resources": {"CPU": 8.0}}],
+        remote=lambda **options: (
+            lambda function: SimpleNamespace(options=lambda **more: asked.append(options | more) or task)
+        ),
+    )
+    monkeypatch.setattr(cluster, "_connect", lambda address: fake)
+    monkeypatch.setattr(cluster, "require_address", lambda address: None)
     config = replace(tiny("CartpoleSwingup", tmp_path / "a"), device="cuda")
     for per_gpu in (1, 3):
-        assert run_on(fake, config, tmp_path, per_gpu) == {"a": "enough"}
-    assert [one["num_gpus"] for one in fake.asked] == [1.0, 0.3333]
+        failed = run([Job("a", config)], tmp_path, cluster=RayCluster("ray", per_gpu=per_gpu))
+        assert failed == {"a": f"it ended before it was done; see {tmp_path / 'a.log'}"}
+    assert [(one["num_gpus"], one["num_cpus"], one["max_retries"]) for one in asked] == [(1.0, 1, -1), (0.3333, 1, -1)]
 
 
 def patiently(start: Callable[[], Any]) -> Any:
@@ -133,42 +114,38 @@ def add_node(cluster: Any) -> None:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that trains nothing, and two nodes of one CPU."""
+    """Two nodes of one CPU, one of which is the head."""
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-    for _ in range(2):
-        add_node(cluster)
+    add_node(cluster)
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     yield cluster
     cluster.shutdown()
 
 
 class LosesANode(PlainView):
-    """When a job has saved something, its machine is lost like one whose power fails, and another one comes."""
+    """When the job that is not on the head has saved something, its machine is lost like one whose power fails, and
+    another one comes."""
 
     def __init__(self, jobs: list[Job], cluster: Any) -> None:
         super().__init__()
         self._jobs, self._cluster = jobs, cluster
-        self.lost: list[str] = []
+        self.lost: Job | None = None
 
     def tick(self, now: bool = False) -> None:
         for job in self._jobs:
-            if not self.lost and 25 <= job.newest().get("iteration", 0) < 50:
-                self._lose(job)  # or one of the next, if this one has just ended
-
-    def _lose(self, job: Job) -> None:
-        (file,) = (job.path.parent / "logs").glob(f".grid-*/{job.name}")
-        (gone,) = [one for one in self._cluster.worker_nodes if one.node_id.startswith(file.read_text()[-4:])]
-        (child,) = [int(pid) for pid, folder in trainers() if folder == job.path.resolve()]
-        os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
-        if job.trained:
-            return os.kill(child, signal.SIGCONT)
-        self._cluster.remove_node(gone, allow_graceful=False)
-        os.kill(child, signal.SIGKILL)
-        add_node(self._cluster)
-        self.lost.append(job.name)
+            files = list((job.path.parent / "logs").glob(f".grid-*/{job.name}"))
+            node = [one for one in self._cluster.worker_nodes for file in files if one.node_id[:4] in file.read_text()]
+            if node and self.lost is None and job.newest().get("iteration", 0) >= 12:
+                (child,) = [int(pid) for pid, folder in trainers() if folder == job.path.resolve()]
+                os.kill(child, signal.SIGSTOP)  # so that it does not notice, and saves nothing
+                assert not job.trained
+                self._cluster.remove_node(node[0], allow_graceful=False)
+                os.kill(child, signal.SIGKILL)
+                add_node(self._cluster)
+                self.lost = job
 
 
 def trainers() -> Iterator[tuple[str, Path]]:
@@ -180,36 +157,38 @@ def trainers() -> Iterator[tuple[str, Path]]:
 
 
 @needs_ray
-def test_a_grid_survives_the_loss_of_a_node(nodes: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A node is removed in the middle and another added. All three jobs end, none is trained twice, and what they learn
-    is to the last digit what they learn without a cluster."""
+def test_a_grid_survives_the_loss_of_a_node(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node is removed in the middle and another added. Both jobs end, none is trained twice, and what they learn is
+    to the last digit what they learn without a cluster. A node of another version ends the grid."""
 
     def make_jobs(folder: Path) -> list[Job]:
-        names = {"ppo-s0": ("ppo", 0), "cpo-s0": ("cpo", 0), "ppo-s1": ("ppo", 1)}
-        small: dict[str, Any] = {"iterations": 60, "checkpoint_every": 10}
-        return [Job(n, tiny("CartpoleSwingup", folder / n, a, seed=s, **small), True) for n, (a, s) in names.items()]
+        small: dict[str, Any] = {"iterations": ITERATIONS, "checkpoint_every": 10}
+        return [Job(algo, tiny("CartpoleSwingup", folder / algo, algo, **small)) for algo in ("cpo", "ppo")]
 
     jobs, logs, here = make_jobs(tmp_path / "ray"), tmp_path / "ray" / "logs", socket.gethostname()
     view = LosesANode(jobs, nodes)
-    connection = RayCluster("ray")
-    try:
+    with contextlib.closing(RayCluster("ray")) as connection:
         assert connection.device == "cpu"
-        assert run(jobs, logs, cluster=connection, view=view, finished=score_text) == {}
+        assert run(jobs, logs, cluster=connection, view=view) == {}
         before = {job.name: len(timeless(job.path)) for job in jobs}
         assert run(jobs, logs, cluster=connection) == {}
-    finally:
-        connection.close()
+        monkeypatch.setattr(cluster, "__version__", "9.9")
+        with pytest.raises(UserError, match=rf"^{here} cannot train: it has echelon .*, not 9\.9"):
+            run([Job("new", tiny("CartpoleSwingup", tmp_path / "new"))], logs, cluster=connection)
     said = capsys.readouterr().out
-    (lost,) = view.lost
+    assert view.lost is not None
+    lost = view.lost.name
     assert f"{lost} lost its node {here}/" in said
     assert f"{lost} resumes on {here}/" in said
-    assert f"{lost} is done: evaluated return" in said
-    assert "3 of 3 done, 0 running, 0 left" in said
+    assert f"{lost} is done" in said
+    assert "2 of 2 done, 0 running, 0 left" in said
     assert not list(logs.glob(".grid-*"))
     for job, alone in zip(jobs, make_jobs(tmp_path / "alone"), strict=True):
         starts = json.loads((job.path / "config.json").read_text())["sessions"]
         assert len(starts) == (2 if job.name == lost else 1), job.name
-        assert before[job.name] == 60
+        assert before[job.name] == ITERATIONS
         train(alone.config, NullView())
         assert timeless(job.path) == timeless(alone.path), job.name
     assert "resumed" in (logs / f"{lost}.log").read_text()

@@ -1,9 +1,10 @@
 """`echelon compare`: every algorithm and variant on every task with every seed, then the report."""
 
+import itertools
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -16,9 +17,7 @@ from echelon.errors import UserError
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.grid import Job
-    from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
-    from echelon.training.resolve import Resolved
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,24 @@ class Compare(Command):
     def run(self) -> int:
         from echelon import grid
 
-        logs = self.folder / "logs"
-        with cluster_of(self) as cluster:
-            jobs = make_jobs(self, None if cluster is None else cluster.device)
+        cluster, logs = None, self.folder / "logs"
+        if self.on is not None:
+            from echelon.grid.cluster import RayCluster, require_address
+
+            require_address(self.on)
+            list(self.configs())  # reports mistakes before Ray starts
+            cluster = RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)
+        with closing(cluster) if cluster else nullcontext():
+            jobs = make_jobs(self, cluster.device if cluster else None)
             try:
                 failed = grid.run(jobs, logs, workers=self.workers, cluster=cluster, finished=score_text)
             except KeyboardInterrupt:
                 print(f"Stopped. The same command resumes:  {self.line}")
                 return INTERRUPTED
-        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
 
         from echelon.report.write import read_contents, write_report
 
+        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
         contents = read_contents([job.path for job in jobs], self.score, failures)
         record_best(contents, logs)
         write_report(contents, self.folder / "report")
@@ -95,44 +100,30 @@ class Compare(Command):
         from echelon.commands.train import configure
 
         algos = self.algos or (() if self.variants else tuple(BUILT_IN))
-        for task in dict.fromkeys(self.tasks):
-            for algo in dict.fromkeys(algos):
-                if algo in BUILT_IN:
-                    yield configure(task, self.train_flags, [algo], command="compare --tasks")
-                else:  # registered, or none
-                    yield configure(task, [*self.train_flags, "--algo", algo], command="compare --tasks")
-            for variant in dict.fromkeys(self.variants):
-                yield configure(task, self.train_flags, variant.split("+"), command="compare --tasks")
-
-
-@contextmanager
-def cluster_of(order: Compare) -> "Iterator[RayCluster | None]":
-    """The cluster that was asked for, while the grid needs it; None for this machine."""
-    if order.on is None:
-        yield None
-        return
-    from echelon.grid.cluster import RayCluster, require_address
-
-    require_address(order.on)
-    for _ in order.configs():
-        pass  # reports mistakes before Ray starts
-    cluster = RayCluster(order.on, per_gpu=order.per_gpu or 1, cpus=order.cpus)
-    try:
-        yield cluster
-    finally:
-        cluster.close()
+        for task, name in itertools.product(dict.fromkeys(self.tasks), dict.fromkeys((*algos, *self.variants))):
+            foreign = name in algos and name not in BUILT_IN  # registered, or none
+            flags = [*self.train_flags, "--algo", name] if foreign else self.train_flags
+            yield configure(task, flags, () if foreign else name.split("+"), command="compare --tasks")
 
 
 def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     """Make every job, first seeds first, so that a grid that is stopped early still compares. Whatever cannot work is
     reported before the first one starts. `elsewhere` is the device of a cluster that will train them."""
+    from echelon.algorithms import find
     from echelon.grid import Job
     from echelon.runs.folder import CONFIG, RunFolder
+    from echelon.training.resolve import resolve
 
     notes: dict[str, list[str]] = {}
     configs: dict[str, TrainConfig] = {}
+    fit_envs = not names_flag(order.train_flags, "--num-envs")
     for config in order.configs():
-        resolved = _resolve(config, order.train_flags, elsewhere)
+        if elsewhere == "cpu" and config.device == "cuda":
+            raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
+        if find(config.algo).one_policy:  # --policies is meant for the others
+            config = replace(config, policies=None)
+        device = elsewhere and (elsewhere if config.device == "auto" else config.device)
+        resolved = resolve(config, fit_envs=fit_envs, elsewhere=device)
         configs[f"{config.task}-{config.method}"] = resolved.config
         for note in resolved.notes:
             notes.setdefault(note, []).append(f"{config.task} {config.method}")
@@ -149,31 +140,11 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     return jobs
 
 
-def _resolve(config: "TrainConfig", flags: Sequence[str], elsewhere: str | None) -> "Resolved":
-    from echelon.algorithms import find
-    from echelon.training.resolve import resolve
-
-    if find(config.algo).one_policy:  # --policies is meant for the others
-        config = replace(config, policies=None)
-    if elsewhere == "cpu" and config.device == "cuda":
-        raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
-    if elsewhere is not None and config.device != "auto":
-        elsewhere = config.device
-    return resolve(config, fit_envs=not names_flag(flags, "--num-envs"), elsewhere=elsewhere)
-
-
 def score_text(job: "Job") -> str:
     """Say how a trained job was evaluated."""
     from echelon.console.wording import figure
 
     return f"evaluated return {figure(job.score())}" if job.done else "but it could not be evaluated; see its log"
-
-
-def _call(words: list[str], log: Path) -> int:
-    """Run an echelon command in a process of its own; its exit code."""
-    with log.open("wb") as out:
-        command = [sys.executable, "-m", "echelon.cli", *words]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
 
 
 def record_best(contents: "Contents", logs: Path) -> None:
@@ -183,9 +154,10 @@ def record_best(contents: "Contents", logs: Path) -> None:
     from echelon.runs.replays import replay_path
 
     for run in best_runs(contents, lambda run: run.finished)[:MAX_REPLAYS]:
-        replay, metrics = replay_path(run.path), run.path / "metrics.jsonl"
-        if replay.exists() and replay.stat().st_mtime >= metrics.stat().st_mtime:
+        replay, log = replay_path(run.path), logs / f"{run.path.name}.record.log"
+        if replay.exists() and replay.stat().st_mtime >= (run.path / "metrics.jsonl").stat().st_mtime:
             continue
-        log = logs / f"{run.path.name}.record.log"
-        code = _call(["record", str(run.path), "--format", "html"], log)
-        print(f"recorded {run.name}" if code == 0 else f"{run.name} could not be recorded; see {log}", flush=True)
+        command = [sys.executable, "-m", "echelon.cli", "record", str(run.path), "--format", "html"]
+        with log.open("wb") as out:
+            failed = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        print(f"{run.name} could not be recorded; see {log}" if failed else f"recorded {run.name}", flush=True)

@@ -37,5 +37,5 @@ class Play(Command):
         from echelon.evaluation.trained import Trained
         from echelon.viewing.live import play
 
-        play(Trained.load(folder, self.checkpoint), self.policy, self.seed, self.port, self.sampled)
+        play(folder, Trained.load(folder, self.checkpoint), self.policy, self.seed, self.port, self.sampled)
         return 0

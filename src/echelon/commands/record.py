@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,26 +33,30 @@ class Record(Command):
     """Which checkpoint to show; all shows every checkpoint that was kept, in a page."""
 
     def run(self) -> int:
-        from echelon.runs.folder import RunFolder
-        from echelon.viewing.drawing import MODULES
+        format = _format(self)
 
-        format = self._format()
+        from echelon.runs.folder import RunFolder
+
         folder = RunFolder.open(self.run_folder)
         require_package("mujoco", "echelon record", "mujoco")
-        for module in MODULES.get(format, ()):
-            require_package(module, f"--format {format}, unlike html,", "video")
-        if self.checkpoint == "all" and format != "html":
-            raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
+        if format != "html":
+            from echelon.viewing.video import require_packages
+
+            require_packages(format)
 
         from echelon.evaluation.trained import Trained
-        from echelon.runs.checkpoint import Which, saved_iterations
+        from echelon.runs.checkpoint import saved_iterations
         from echelon.runs.replays import replay_path, write_replay
         from echelon.viewing.recorder import record, to_replay
 
-        shown: list[Which] = [*saved_iterations(folder)] if self.checkpoint == "all" else [self.checkpoint]
-        checkpoints = [Trained.load(folder, one) for one in shown or ["newest"]]
-        trained = checkpoints[-1]
-        tapes = tuple(tape for one in checkpoints for tape in record(one, self.policy, self.seed))
+        shown = saved_iterations(folder) if self.checkpoint == "all" else []
+        if self.checkpoint == "all" and format != "html":
+            raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
+        tapes: tuple[Tape, ...] = ()
+        for iteration in shown[:-1]:
+            tapes += record(Trained.load(folder, iteration), self.policy, self.seed)
+        trained = Trained.load(folder, "best" if self.checkpoint == "best" else "newest")
+        tapes += record(trained, self.policy, self.seed)
         out = Path(self.out) if self.out else folder.path / "replay" / f"{self.policy}.{format}"
         for tape in tapes:
             when = f"{tape.iteration:>7,}  " if len(shown) > 1 else ""
@@ -62,13 +65,13 @@ class Record(Command):
             if format == "html":
                 from echelon.viewing.page import write_page
 
-                replay = to_replay(trained, self.seed, tapes)
+                replay = to_replay(folder.name, trained, self.seed, tapes)
                 write_replay(replay, replay_path(folder))
                 write_page(replay, out)
             else:
                 if not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
                     with suppress(UserError):  # meshes can be filmed only
-                        write_replay(to_replay(trained, self.seed, tapes), replay_path(folder))
+                        write_replay(to_replay(folder.name, trained, self.seed, tapes), replay_path(folder))
                 from echelon.console.wording import policies
                 from echelon.viewing.video import draw
 
@@ -81,22 +84,6 @@ class Record(Command):
         print(f"Written to {out}")
         return 0
 
-    def _format(self) -> Literal["mp4", "gif", "html"]:
-        """What to write, from the flags and what is installed."""
-        from echelon.viewing.drawing import MODULES
-
-        ending = Path(self.out or "").suffix.removeprefix(".").lower()
-        if self.format != "auto":
-            if ending in FORMATS and ending != self.format:
-                raise UserError(f"--out ends in .{ending} but --format is {self.format}; leave out one of them")
-            return self.format
-        for format in FORMATS:
-            if ending == format:
-                return format
-        if self.out:
-            raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {self.out} does not")
-        return "mp4" if all(map(find_spec, MODULES["mp4"])) else "html"
-
 
 def _end(tape: "Tape") -> str:
     """How an episode ended, and when."""
@@ -104,3 +91,20 @@ def _end(tape: "Tape") -> str:
     if tape.outcome == "cut":
         return f"cut after {tape.seconds:.3g} s, {steps}"
     return f"{'ended at its time limit' if tape.outcome == 'time limit' else tape.outcome} after {steps}"
+
+
+def _format(given: Record) -> Literal["mp4", "gif", "html"]:
+    """What to write, from the flags and what is installed."""
+    from importlib.util import find_spec
+
+    ending = Path(given.out).suffix.removeprefix(".").lower() if given.out else ""
+    if given.format != "auto":
+        if ending in FORMATS and ending != given.format:
+            raise UserError(f"--out ends in .{ending} but --format is {given.format}; leave out one of them")
+        return given.format
+    for format in FORMATS:
+        if ending == format:
+            return format
+    if given.out:
+        raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {given.out} does not")
+    return "mp4" if find_spec("imageio_ffmpeg") and find_spec("PIL") else "html"

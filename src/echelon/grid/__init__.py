@@ -1,9 +1,6 @@
-"""A grid of runs, each trained in a process of its own. `echelon compare` and the studies in `benchmarks` use it.
+"""A grid of runs, each trained in a process of its own. `echelon compare` and the studies in `results` use it.
 
-    from echelon.grid import Job, run
-
-    jobs = [Job(f"{name}-s{seed}", replace(config, seed=seed, out=f"runs/study/{name}-s{seed}")) ...]
-    failed = run(jobs, Path("runs/study/logs"), workers=2, finished=lambda job: keep(RunFolder.open(job.path)))
+    failed = run([Job(f"cpo-s{seed}", replace(config, seed=seed, out=f"runs/cpo-s{seed}")) for seed in range(5)], logs)
 
 The run folders are the only state, so the same call resumes a grid that was stopped or killed.
 """

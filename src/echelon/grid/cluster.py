@@ -14,13 +14,9 @@ from urllib.parse import urlsplit
 from echelon import __version__
 from echelon.errors import UserError, first_line, require_package
 from echelon.grid.jobs import Job
-from echelon.grid.local import POLL_S
-from echelon.grid.process import Outcome, train_job
+from echelon.grid.local import INTERRUPTED, POLL_S, train_job
 
-RAY = "ray"
 CLIENT = "ray://"
-ANSWER_S = 10.0
-"""Seconds that a cluster has to answer."""
 SHARED_WAIT_S = 60.0
 """Time after which a file that another machine wrote is surely seen, also by NFS with its usual caches."""
 SHUTDOWN_S = 30.0
@@ -36,18 +32,29 @@ class RayCluster:
         beside a GPU, else all of the smallest node, because physics takes all of them."""
         require_address(address)
         self._ray, self._per_gpu = _connect(address), per_gpu
+        self.device = "cuda" if self._ray.cluster_resources().get("GPU", 0) else "cpu"
         sizes = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
         smallest = int(min((size for size in sizes if size >= 1), default=1))
         self._cpus = cpus or (1 if self.device == "cuda" else smallest)
+        self._task = self._ray.remote(max_retries=-1)(train_on_node)
+        self._running: dict[Any, Future[int]] = {}
 
-    @property
-    def device(self) -> str:
-        """What its nodes train on."""
-        return "cuda" if self._ray.cluster_resources().get("GPU", 0) else "cpu"
+    def submit(self, job: Job, state: Path) -> "Future[int]":
+        """Hand the job to Ray, which starts jobs in the order in which they come, and again if their node is lost; the
+        future's result is that of `train_job`."""
+        options: dict[str, Any] = {"num_cpus": self._cpus, "name": job.name}
+        if job.config.device == "cuda":
+            options["num_gpus"] = int(10_000 / self._per_gpu) / 10_000  # rounded down so that all of them fit
+        reference = self._task.options(**options).remote(job.to_json(), state, __version__)
+        return self._running.setdefault(reference, reference.future())
 
-    def pool(self, logs: Path) -> "RayPool":
-        """The nodes, for the jobs of one grid."""
-        return RayPool(self._ray, logs, self._cpus, self._per_gpu)
+    def stop(self) -> None:
+        """Let running jobs save their state and end."""
+        for reference, future in self._running.items():
+            if not future.done():
+                self._ray.cancel(reference)
+        wait(self._running.values())
+        self._running.clear()
 
     def close(self) -> None:
         """Disconnect."""
@@ -56,7 +63,7 @@ class RayCluster:
 
 def require_address(address: str) -> None:
     """Raise a `UserError` for an address that is not one of a cluster."""
-    if address != RAY and not (address.startswith(CLIENT) and len(address) > len(CLIENT)):
+    if address != "ray" and not (address.startswith(CLIENT) and len(address) > len(CLIENT)):
         raise UserError(f"--on takes ray, or the address of a Ray cluster as in ray://head:10001, not {address!r}")
     require_package("ray", "--on", "ray")
 
@@ -70,7 +77,7 @@ def _connect(address: str) -> Any:
     try:  # Ray would wait for minutes where nothing listens
         place = urlsplit(asked if "://" in asked else f"//{asked}")
         if place.hostname and place.port:  # RAY_ADDRESS may also be a word
-            socket.create_connection((place.hostname, place.port), ANSWER_S).close()
+            socket.create_connection((place.hostname, place.port), timeout=10.0).close()
     except (OSError, ValueError) as error:
         raise UserError(f"nothing answers at {asked} ({first_line(error)}); see ray status there") from None
     try:
@@ -84,57 +91,31 @@ def _connect(address: str) -> Any:
     return ray
 
 
-class RayPool:
-    """The nodes of a cluster, for the jobs of one grid. Ray starts a job again whenever its node is lost."""
-
-    def __init__(self, ray: Any, logs: Path, cpus: int, per_gpu: int) -> None:
-        self._ray, self._logs, self._cpus, self._per_gpu = ray, logs, cpus, per_gpu
-        self._task = ray.remote(max_retries=-1)(train_on_node)
-        self._running: list[tuple[Any, Future[Outcome]]] = []
-
-    def submit(self, job: Job, node_file: Path) -> "Future[Outcome]":
-        """Hand the job to Ray, which starts jobs in the order in which they come."""
-        options: dict[str, Any] = {"num_cpus": self._cpus, "name": job.name}
-        if job.config.device == "cuda":
-            options["num_gpus"] = int(10_000 / self._per_gpu) / 10_000  # rounded down so that all of them fit
-        reference = self._task.options(**options).remote(job.to_json(), self._logs, node_file, __version__)
-        self._running.append((reference, reference.future()))
-        return self._running[-1][1]
-
-    def close(self) -> None:
-        """Let running jobs save their state and end."""
-        for reference, future in self._running:
-            if not future.done():
-                self._ray.cancel(reference)
-        wait([future for _, future in self._running])
-
-
-def train_on_node(document: str, logs: Path, node_file: Path, version: str) -> Outcome:
+def train_on_node(document: str, state: Path, version: str) -> int:
     """Train the job in a Ray task. Ray's cancel arrives as a KeyboardInterrupt. When Ray ends the worker around it,
     because the command that started the grid was killed, the job's process notices and ends too."""
     import ray
 
-    node, host = ray.get_runtime_context().get_node_id(), socket.gethostname()
-    if why := why_unfit(node_file.parent, version):
-        return Outcome(unfit=f"{host} cannot train: {why}")
-    job = Job.from_json(document)
+    require_fit(state, version)
+    job, node = Job.from_json(document), ray.get_runtime_context().get_node_id()
     if job.done:  # before its node was lost
-        return Outcome()
-    outcome = train_job(job, logs, node_file, lambda: time.sleep(POLL_S), node=f"{host}/{node[:4]}")
-    if outcome.killed:
+        return 0
+    code = train_job(job, state, lambda: time.sleep(POLL_S), node=f"{socket.gethostname()}/{node[:4]}")
+    if code < 0 or code == INTERRUPTED:
         time.sleep(SHUTDOWN_S)
-    return outcome
+    return code
 
 
-def why_unfit(state: Path, version: str) -> str:
-    """Say why this machine cannot train jobs of the grid whose folder `state` is; empty if it can."""
-    if __version__ != version:
-        return f"it has echelon {__version__}, not {version}; install the same version on all machines"
-    deadline = time.monotonic() + SHARED_WAIT_S
-    while not state.exists():
-        if time.monotonic() > deadline:
-            return f"it does not see the files in {state.parent}; pass --out with a folder that all machines share"
+def require_fit(state: Path, version: str) -> None:
+    """Raise a `UserError` if this machine cannot train jobs of the grid whose folder `state` is."""
+    why, deadline = "", time.monotonic() + SHARED_WAIT_S
+    while not state.exists() and time.monotonic() < deadline:
         time.sleep(1)
-    if not os.access(state, os.W_OK):
-        return f"it cannot write into {state.parent}; pass --out with a folder that all machines may write"
-    return ""
+    if __version__ != version:
+        why = f"it has echelon {__version__}, not {version}; install the same version on all machines"
+    elif not state.exists():
+        why = f"it does not see the files in {state.parent}; pass --out with a folder that all machines share"
+    elif not os.access(state, os.W_OK):
+        why = f"it cannot write into {state.parent}; pass --out with a folder that all machines may write"
+    if why:
+        raise UserError(f"{socket.gethostname()} cannot train: {why}")

@@ -12,9 +12,6 @@ from echelon.errors import UserError
 from echelon.runs.evaluations import read_evaluation
 from echelon.tasks import stored_config
 
-LAST_LINE_BYTES = 1 << 16
-"""Bytes at the end of `metrics.jsonl` that surely hold its last line."""
-
 
 @dataclass(frozen=True)
 class Job:
@@ -36,9 +33,8 @@ class Job:
     @property
     def trained(self) -> bool:
         """Whether the state after the last iteration is saved."""
-        checkpoints = self.path / "checkpoints"
-        names = [entry.name for entry in checkpoints.iterdir()] if checkpoints.is_dir() else []
-        return any(name.isdigit() and int(name) >= self.config.num_iterations for name in names)
+        names = [path.name for path in self.path.glob("checkpoints/*") if path.name.isdigit()]
+        return any(int(name) >= self.config.num_iterations for name in names)
 
     @property
     def done(self) -> bool:
@@ -57,11 +53,15 @@ class Job:
         """The last whole line of its metrics, empty before there is one."""
         try:
             with (self.path / "metrics.jsonl").open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - LAST_LINE_BYTES))
+                file.seek(max(0, file.seek(0, 2) - (1 << 16)))  # which surely hold a line
                 whole, _, _ = file.read().rpartition(b"\n")
             return json.loads(whole.rpartition(b"\n")[2])
         except (OSError, ValueError):
             return {}
+
+    def log(self, state: Path) -> Path:
+        """What its processes print. `state` is a grid's folder in that of the logs."""
+        return state.parent / f"{self.name}.log"
 
     def to_json(self) -> str:
         """One line that its processes read, with the command that its run folder will name."""

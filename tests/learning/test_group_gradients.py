@@ -1,0 +1,141 @@
+"""Which group of rows moves which parameters: full-batch gradients in float64 on real rollouts."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from learning.iteration import Parts, small_config, small_trainer, take_apart
+from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
+from torch import Tensor
+
+from echelon.algorithms import PullConfig
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-13}
+TOUCHED = 1e-8
+
+
+def parts_of(algo: str, policies: int, follower: int = 1, beta: float = 0.3, **update: object) -> Parts:
+    update = {"entropy_scale": 0.1, "bounds_coef": 0.1} | update
+    config = small_config(algo, policies, num_envs=6 * policies, minibatches=1, **update)
+    config = replace(config, pull=PullConfig(beta=beta, temperature=0.2))
+    trainer = small_trainer(config)
+    trainer.model.mean_head.weight.data *= 4  # means beyond ±1.1, so that the bounds matter
+    return take_apart(trainer, follower, double=True)
+
+
+def leader_neglogp(parts: Parts, policy: int) -> Tensor:
+    """Mean of -log π_policy(a|s) over the leader's rows, by an own forward pass and torch's distribution."""
+    model, layout, rollout = parts.trainer.model, parts.trainer.layout, parts.rollout
+    envs = layout.sizes[0]
+    obs = {name: x[:-1, :envs] for name, x in rollout.obs.items()}
+    ids = torch.full((envs,), policy)
+    mean = model(obs, ids, rollout.state[0, :envs], rollout.start[:-1, :envs]).mean
+    normal = torch.distributions.Normal(mean, model.log_std[policy].exp())
+    return -normal.log_prob(rollout.action[:, :envs]).sum(-1).mean()
+
+
+@pytest.mark.parametrize("policies", [2, 3, 6])
+def test_without_advantages_only_imitation_is_left(policies: int) -> None:
+    """w = 1, so the actor's gradient is β/2M · Σ_i ∇ mean(-log π_i) on the leader's actions and nothing else."""
+    parts = parts_of("cpo", policies, critic_coef=0.0, bounds_coef=0.0, entropy_scale=0.0)
+    parts.data.advantage.zero_()
+    found = parts.gradients()
+    model = parts.trainer.model
+    expected = 0.3 / (2 * policies) * sum(leader_neglogp(parts, i) for i in range(1, policies))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(expected, parameters, allow_unused=True)
+    assert sum(g is not None and g.abs().max() > TOUCHED for g in gradients) > 5
+    for name, gradient, parameter in zip(names, gradients, parameters, strict=True):
+        zero = torch.zeros_like(parameter)
+        torch.testing.assert_close(found[name][None], zero if gradient is None else gradient, **TIGHT)
+
+
+def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
+    """With β = 0 the gradient is the same whatever stands in the pull rows."""
+    parts = parts_of("cpo", 3, beta=0.0)
+    before = parts.gradients()
+    _, _, group = listing(parts.trainer.plan, parts.follower)
+    pulls = where(group, FOLLOWER_PULL)
+    parts.data.returns[..., pulls] = 1e3
+    parts.data.value[..., pulls] = -1e3
+    parts.data.advantage[..., pulls] = 1e6
+    after = parts.gradients()
+    assert before.keys() == after.keys()
+    for name in before:
+        assert after[name].equal(before[name]), name
+    # What the network says about them does not matter either.
+    batch = parts.batch()
+    for output in (batch.output.mean, batch.output.value):
+        (gradient,) = torch.autograd.grad(parts.trainer.update.loss(batch).total.sum(), output, retain_graph=True)
+        assert gradient[:, :, batch.learns].abs().max() > 0
+        assert gradient[:, :, batch.columns("follower_pull")].eq(0).all()
+
+
+@pytest.mark.parametrize("policies", [2, 3, 6])
+def test_without_beta_the_gradient_is_sapgs_scaled(policies: int) -> None:
+    """(M+1)/2M of SAPG's, 7/12 for six policies, when both are given the same advantages, values and returns."""
+    sapg, other = parts_of("sapg", policies), parts_of("cpo", policies, beta=0.0)
+    shared = sapg.trainer.plan.size
+    assert sapg.rollout.action.equal(other.rollout.action)
+    for name in ("advantage", "value", "returns"):
+        getattr(other.data, name)[..., :shared] = getattr(sapg.data, name)
+    theirs, ours = sapg.gradients(), other.gradients()
+    assert theirs.keys() == ours.keys()
+    for name, gradient in theirs.items():
+        assert gradient.abs().max() > TOUCHED, name
+        torch.testing.assert_close(ours[name], (policies + 1) / (2 * policies) * gradient, **TIGHT)
+
+
+@pytest.mark.parametrize("group", [OWN, LEADER_BORROWS, FOLLOWER_PULL])
+@pytest.mark.parametrize("advantage", [-2.0, 2.0])
+@pytest.mark.parametrize("centre", ["one", "old_ratio"])
+def test_an_impossible_row_leaves_all_gradients_finite(group: str, advantage: float, centre: str) -> None:
+    """A log-ratio of 200 in a row of any group, in float32; e^200 is more than float32 holds."""
+    config = small_config("cpo", 3, minibatches=1)
+    config = replace(config, ensemble=replace(config.ensemble, clip_centre=centre))
+    trainer = small_trainer(config)
+    parts = take_apart(trainer)
+    unit, _, groups = listing(trainer.plan, parts.follower)
+    column = where(groups, group).nonzero()[3]
+    row = trainer.plan.rows(unit[column]).item()
+    parts.data.log_prob[row] -= 200.0
+    parts.data.advantage[..., column] = advantage
+    gradients = parts.gradients()
+    batch = parts.batch()
+    assert batch.log_ratio.max() > 190
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert trainer.update.loss(batch).total.isfinite()
+
+
+@pytest.mark.parametrize("advantage", [-2.0, 0.0, 2.0])
+def test_an_impossible_row_of_the_rollout_does_not_move_the_clip_interval_to_infinity(advantage: float) -> None:
+    """The leader's old ratio on a follower's row, the centre of its clip interval, is beyond float32 here."""
+    config = small_config("cpo", 3, minibatches=1)
+    config = replace(config, ensemble=replace(config.ensemble, clip_centre="old_ratio"))
+    trainer = small_trainer(config)
+    collect = trainer.collector.collect
+
+    def unlikely():
+        rollout = collect()
+        rollout.log_prob[0, trainer.layout.sizes[0]] -= 200.0
+        return rollout
+
+    trainer.collector.collect = unlikely
+    parts = take_apart(trainer, follower=1)
+    assert parts.targets.centre.isfinite().all()
+    assert parts.targets.centre.max() > 1e6
+    parts.data.advantage.flatten()[parts.targets.centre.argmax()] = advantage
+    assert trainer.update.loss(parts.batch()).total.isfinite()
+    assert all(gradient.isfinite().all() for gradient in parts.gradients().values())
+
+
+def test_only_the_total_loss_has_a_gradient() -> None:
+    parts = take_apart(small_trainer(small_config("cpo", 3, minibatches=1)))
+    update = parts.trainer.update
+    (minibatch,) = parts.trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))
+    batch, loss = update.evaluate(parts.data, update.gather(parts.data, minibatch))
+    assert loss.total.requires_grad
+    output = batch.output
+    others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)
+    assert not any(x.requires_grad for x in others)
+    assert output.mean.equal(parts.data.evaluate(update.gather(parts.data, minibatch), False).output.mean)
