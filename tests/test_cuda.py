@@ -16,7 +16,6 @@ from echelon.config import DiagnosticsConfig, TrainConfig
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout
 from echelon.tasks import make
-from echelon.tasks.seed_slices import seed_slices
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
 
@@ -152,7 +151,7 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
     for capture in (True, False):
         env = make(config.task, config.env, 3 * config.num_envs, torch.device("cuda"), seeds, spread_clocks=True)
         configs = [dataclasses.replace(config, capture=capture, seed=seed) for seed in seeds]
-        trainer = StackedTrainer(seed_slices(env), configs, whole=env)
+        trainer = StackedTrainer(env.slices(), configs, whole=env)
         for _ in range(4):
             found = trainer.iterate_each()
         results.append([one.metrics for one in found])

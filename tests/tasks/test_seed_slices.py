@@ -10,7 +10,6 @@ from training.test_stacked import assert_close
 from echelon.tasks import make, preset
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 from echelon.tasks.mujoco_task import MujocoTask
-from echelon.tasks.seed_slices import seed_slices
 
 SEEDS, ENVS = (8, 3), 3
 CPU = torch.device("cpu")
@@ -49,13 +48,13 @@ def test_each_seeds_environments_are_its_own(name: str) -> None:
     assert whole.reset()["policy"].equal(torch.cat(first))
     assert not first[0].equal(first[1])
     assert_together(whole, alone, 9)
-    parts = seed_slices(whole)
+    parts = whole.slices()
     states = [part.state_dict() for part in parts]
     for state, env in zip(states, alone, strict=True):
         assert_close(state, env.state_dict())
     other, _ = both(name)
     other.reset()
-    for part, state in zip(seed_slices(other), states, strict=True):
+    for part, state in zip(other.slices(), states, strict=True):
         part.load_state_dict(state)
     assert_together(other, alone, 5)
 
@@ -68,16 +67,14 @@ def test_a_curriculum_is_each_seeds_own() -> None:
     whole.kept["last_successes"][ENVS:] = 10.0
     step = whole.step(torch.zeros(whole.num_envs, whole.action_dim))
     assert step.log["tolerance"].tolist() == pytest.approx([0.075] * ENVS + [0.0675] * ENVS)
-    assert [part.state_dict()["kept"]["tolerance"].item() for part in seed_slices(whole)] == pytest.approx(
-        [0.075, 0.0675]
-    )
+    assert [part.state_dict()["kept"]["tolerance"].item() for part in whole.slices()] == pytest.approx([0.075, 0.0675])
 
 
 def test_a_fault_is_told_to_the_seed_that_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = both("CartpoleSwingup")
     faults = [{"environment": 4, "qpos": [0.0]}, {"environment": 1, "qpos": [1.0]}]
     monkeypatch.setattr(whole, "take_faults", lambda: [faults.pop(0)] if faults else [])
-    first, second = seed_slices(whole)
+    first, second = whole.slices()
     assert first.take_faults() == []
     assert first.take_faults() == [{"environment": 1, "qpos": [1.0]}]
     assert second.take_faults() == [{"environment": 1, "qpos": [0.0]}]

@@ -23,15 +23,9 @@ if TYPE_CHECKING:
     from echelon.envs.contract import Env, MakeEnv
 
 
-def _found() -> dict[str, TaskInfo]:
-    """The tasks in all folders here, in alphabetical order."""
-    folders = [name for _, name, is_folder in iter_modules(__path__) if is_folder and not name.startswith("_")]
-    tasks = (task for folder in folders for task in tasks_in(f"{__name__}.{folder}").items())
-    return dict(sorted(tasks))
-
-
-TASKS: dict[str, TaskInfo] = _found()
-"""The built-in tasks by name."""
+_FOLDERS = [name for _, name, is_folder in iter_modules(__path__) if is_folder and not name.startswith("_")]
+TASKS = dict(sorted(task for folder in _FOLDERS for task in tasks_in(f"{__name__}.{folder}").items()))
+"""The built-in tasks by name, in alphabetical order."""
 
 
 def names() -> tuple[str, ...]:

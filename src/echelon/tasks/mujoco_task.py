@@ -11,9 +11,9 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import mujoco
 import torch
@@ -30,8 +30,7 @@ from echelon.sim.faults import FaultLog
 from echelon.tasks.settings import MujocoTaskConfig
 
 
-@dataclass
-class StartState:
+class StartState(NamedTuple):
     """Sampled start states: `qpos [N, nq]`, `qvel [N, nv]`."""
 
     qpos: Tensor
@@ -41,8 +40,8 @@ class StartState:
 class Rng:
     """Draws random numbers, a row for each of `num_envs` environments.
 
-    They are `blocks` of equal size, which all get the same numbers, so that policies can be compared side by side under
-    equal conditions. Several generators draw for equal parts of the environments.
+    All `blocks` of equal size get the same numbers, so that policies can be compared side by side under equal
+    conditions. Several generators draw for equal parts of the environments.
     """
 
     def __init__(self, generator: Source, num_envs: int, blocks: int = 1) -> None:
@@ -53,17 +52,18 @@ class Rng:
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Uniform numbers `[N, *columns]`."""
-        return self._fill(columns, lambda x, generator: x.uniform_(low, high, generator=generator))
+        return self._draw(columns, lambda x, generator: x.uniform_(low, high, generator=generator))
 
     def normal(self, *columns: int) -> Tensor:
         """Normal numbers `[N, *columns]` of mean 0 and deviation 1."""
-        return self._fill(columns, lambda x, generator: x.normal_(generator=generator))
+        return self._draw(columns, lambda x, generator: x.normal_(generator=generator))
 
-    def _fill(self, columns: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
-        def sample(generator: torch.Generator, rows: int) -> Tensor:
-            return fill(torch.empty(rows, *columns, device=self.device), generator)
-
-        drawn = draw(self.generator, self.seeds * self.each, sample)
+    def _draw(self, columns: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
+        drawn = draw(
+            self.generator,
+            self.seeds * self.each,
+            lambda generator, rows: fill(torch.empty(rows, *columns, device=self.device), generator),
+        )
         return drawn if self.blocks == 1 else drawn.repeat(self.blocks, *[1] * (drawn.dim() - 1))
 
 
@@ -76,18 +76,15 @@ class MujocoTask(ABC, Generic[C]):
     A simulation that diverges is quarantined: its episode terminates with reward 0, a new one starts, and
     `log["quarantined"]` is 1 there. The engine has already put it into the default state, so `final_obs` is finite.
 
-    With `spread_clocks`, `reset()` starts episodes at random times of their clock, so that they are not all truncated
-    at the same step: otherwise each iteration of training would see only one phase of the episode. Evaluation leaves
-    it off, because it shortens first episodes. With `blocks`, all blocks of environments draw the same random numbers.
+    With `spread_clocks`, `reset()` starts episodes at random times of their clock: otherwise all would be truncated at
+    the same step, and each iteration of training would see only one phase of the episode. Evaluation leaves it off,
+    because it shortens first episodes. With `blocks`, all blocks of environments draw the same random numbers.
     """
 
     substeps: ClassVar[int]
     """Physics steps per control step."""
     objective: ClassVar[str] = "return"
     """Metric by which members of a population are compared: an `episode/` metric, or the return."""
-    mutable: ClassVar[tuple[str, ...]] = ()
-    """Reward weights that may differ between members of a population; only for tasks with another objective than the
-    return."""
     curriculum: ClassVar[tuple[str, ...]] = ()
     """Names of `kept` that all environments of a seed have in common: 0-d, or `[S]` with several seeds."""
     scene: ClassVar[str]
@@ -104,7 +101,7 @@ class MujocoTask(ABC, Generic[C]):
         spread_clocks: bool = False,
         blocks: int = 1,
     ) -> None:
-        """Several seeds share the environments equally; `echelon.tasks.seed_slices` takes them apart."""
+        """Several seeds share the environments equally; `slices` takes them apart."""
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         check(config, "env.")
@@ -126,10 +123,6 @@ class MujocoTask(ABC, Generic[C]):
         self.kept: dict[str, Tensor] = {}
         """Other state of the task between steps, `[N, ...]` each, or one per seed if `curriculum` names it;
         saved with the state, reset by `begin`."""
-        self.reward_scales = {
-            name: torch.full((num_envs,), float(getattr(config, name)), device=device) for name in self.mutable
-        }
-        """The values of `mutable`, `[N]` each."""
         self._spread_clocks = spread_clocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         self._terms: dict[str, Tensor] = {}
@@ -151,11 +144,8 @@ class MujocoTask(ABC, Generic[C]):
         model, config = self.model(), self.config
         if self.device.type == "cuda" and None in (config.contacts, config.constraints):
             found = probe(model)
-            config = self.config = replace(
-                config,
-                contacts=config.contacts or found.contacts,
-                constraints=config.constraints or found.constraints,
-            )
+            contacts, constraints = config.contacts or found.contacts, config.constraints or found.constraints
+            config = self.config = replace(config, contacts=contacts, constraints=constraints)
         return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints, config.physics)
 
     @classmethod
@@ -222,12 +212,10 @@ class MujocoTask(ABC, Generic[C]):
         """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
-            length, device = self.episode_length, self.device
-
-            def sample(generator: torch.Generator, rows: int) -> Tensor:
-                return torch.randint(length, (rows,), generator=generator, device=device)
-
-            self.clock.copy_(draw(self.generator, self.num_envs, sample))
+            sizes = {"high": self.episode_length, "device": self.device}
+            self.clock.copy_(
+                draw(self.generator, self.num_envs, lambda g, rows: torch.randint(size=(rows,), generator=g, **sizes))
+            )
         return self.observe()
 
     def step(self, action: Tensor) -> Step:
@@ -269,7 +257,7 @@ class MujocoTask(ABC, Generic[C]):
         self.begin(mask)
 
     def state_dict(self) -> State:
-        """Simulator, clocks, `totals`, `kept` and random generator; those of several seeds are saved by `SeedSlice`."""
+        """Simulator, clocks, `totals`, `kept` and random generator; with several seeds, `SeedSlice` saves theirs."""
         return {
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
@@ -288,3 +276,57 @@ class MujocoTask(ABC, Generic[C]):
             value.copy_(saved["kept"][name])
         if isinstance(self.generator, torch.Generator):
             self.generator.set_state(saved["generator"].cpu())
+
+    def slices(self) -> list["SeedSlice"]:
+        """The environments of each seed of a task that was made with several."""
+        found: list[SeedSlice] = []
+        found.extend(SeedSlice(self, index, found) for index in range(self.rng.seeds))
+        return found
+
+
+class SeedSlice:
+    """One seed's environments, with everything of an `Env` but `reset` and `step`, which are the whole task's."""
+
+    def __init__(self, task: MujocoTask[Any], index: int, all_slices: list["SeedSlice"]) -> None:
+        self._task, self._index, self._all_slices = task, index, all_slices
+        self.generator, self.num_envs = generators_of(task.generator)[index], task.rng.each
+        self.action_dim, self.obs_spec, self.device = task.action_dim, task.obs_spec, task.device
+        self.episode_length, self.config = task.episode_length, task.config
+        self._faults: list[dict[str, Any]] = []
+
+    def reset(self) -> Groups:
+        raise NotImplementedError("the whole task is reset")
+
+    def step(self, action: Tensor) -> Step:
+        raise NotImplementedError("the whole task is stepped")
+
+    def take_faults(self) -> list[dict[str, Any]]:
+        """Faults of this seed's simulations; those of other seeds are stored for their slices."""
+        for fault in self._task.take_faults():
+            index, environment = divmod(fault["environment"], self.num_envs)
+            self._all_slices[index]._faults.append(fault | {"environment": environment})
+        found, self._faults = self._faults, []
+        return found
+
+    def state_dict(self) -> State:
+        """The state that a task of this seed alone would save."""
+        return self._part(self._task.state_dict()) | {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what `state_dict` returned; the other seeds keep their state."""
+        whole = self._task.state_dict()
+        _write(self._part(whole), state)
+        self._task.load_state_dict(whole)
+        self.generator.set_state(cast(Tensor, state["generator"]).cpu())
+
+    def _part(self, state: Any, name: str = "") -> Any:
+        """Views of this seed's numbers."""
+        if isinstance(state, Mapping):
+            return {key: self._part(value, key) for key, value in state.items()}
+        return state[self._index] if name in self._task.curriculum else state.chunk(self._task.rng.seeds)[self._index]
+
+
+def _write(part: Any, state: Any) -> None:
+    """Copy the tensors of a nested `state` into those of `part`."""
+    for name, value in part.items():
+        value.copy_(state[name]) if isinstance(value, Tensor) else _write(value, state[name])

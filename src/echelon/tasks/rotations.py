@@ -11,15 +11,11 @@ def multiply(left: Tensor, right: Tensor) -> Tensor:
     """`left ⊗ right`: first the rotation `right`, then `left`."""
     lw, lx, ly, lz = left.unbind(-1)
     rw, rx, ry, rz = right.unbind(-1)
-    return torch.stack(
-        (
-            lw * rw - lx * rx - ly * ry - lz * rz,
-            lw * rx + lx * rw + ly * rz - lz * ry,
-            lw * ry - lx * rz + ly * rw + lz * rx,
-            lw * rz + lx * ry - ly * rx + lz * rw,
-        ),
-        dim=-1,
-    )
+    w = lw * rw - lx * rx - ly * ry - lz * rz
+    x = lw * rx + lx * rw + ly * rz - lz * ry
+    y = lw * ry - lx * rz + ly * rw + lz * rx
+    z = lw * rz + lx * ry - ly * rx + lz * rw
+    return torch.stack((w, x, y, z), dim=-1)
 
 
 def conjugate(quat: Tensor) -> Tensor:

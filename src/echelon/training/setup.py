@@ -111,10 +111,8 @@ def _environments(
     seeds = [resolved.ranks.seed(one.seed) for one in configs]
     with explain_full_memory(config):
         if make_env is None and len(seeds) > 1 and several_seeds(config):
-            from echelon.tasks.seed_slices import seed_slices  # with MuJoCo
-
             task: Any = make(config.task, config.env, len(seeds) * count, device, seeds, spread_clocks=True)
-            return task, seed_slices(task)
+            return task, task.slices()
         one = make_env or maker(config, spread_clocks=True)
         envs = [one(count, device, seed) for seed in seeds]
         return SideBySide(envs) if len(envs) > 1 else envs[0], envs

@@ -16,6 +16,8 @@ START_HEIGHT = 0.63
 """Height of the object's centre at the start, in metres, for every size."""
 HEIGHT_OFFSET, LIFTED_HEIGHT, MOST_LIFT = 0.05, 0.15, 0.5
 """In metres: offset of the height above the start; height of a lifted object; largest rewarded height."""
+HELD_HEIGHT = START_HEIGHT - HEIGHT_OFFSET + LIFTED_HEIGHT
+"""Height above which the object's centre is lifted, 0.73 m."""
 NEAR = 1.5
 """Factor of the keypoints' distance from the centre over the corners', and of the threshold over the tolerance."""
 MOST_REACH, MOST_APPROACH = 10.0, 100.0

@@ -24,28 +24,17 @@ from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms, Hands
 from echelon.tasks.allegro_kuka.draws import Draws, Pushes, Volume
-from echelon.tasks.allegro_kuka.reward import (
-    HEIGHT_OFFSET,
-    LIFTED_HEIGHT,
-    NEAR,
-    START_HEIGHT,
-    TERMS,
-    Progress,
-    Seen,
-    Tolerance,
-)
+from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, NEAR, TERMS, Progress, Seen, Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
-OBS_CLIP = 10.0
-REWARD_SCALE = 0.01
+OBS_CLIP, REWARD_SCALE = 10.0, 0.01
 """Scale of the reward in the observation."""
 REDRAWS = 3
 """How often an object that would start inside a hand is drawn again; in some poses of the hand every place is taken."""
-HELD_HEIGHT, GRIP, GRIPPING = START_HEIGHT - HEIGHT_OFFSET + LIFTED_HEIGHT, 0.05, 2
-"""A held object is as high as a lifted one, 0.73 m, with at least `GRIPPING` fingertips within `GRIP` metres of its
-surface: the second nearest was within 3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves
-within two steps."""
+GRIP, GRIPPING = 0.05, 2
+"""A held object has at least `GRIPPING` fingertips within `GRIP` metres of its surface: the second nearest was within
+3.4 cm in every scripted grasp that held, and an object tossed at 2 m/s leaves within two steps."""
 CORNERS = ((1.0, 1.0, 1.0), (1.0, 1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, -1.0, -1.0))
 
 
@@ -66,13 +55,15 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         config, num_envs, device = self.config, self.num_envs, self.device
         model, step = self.engine.model, self.substeps * self.engine.model.opt.timestep
         known = (objects.small(),) if config.objects == "small" else (objects.small(), objects.big(), objects.sticks())
-        self.scales, self.mass = objects.give(self.engine, objects.shuffled(*known), self.rng.each)
-        """`[N, 3]` edges in units of 5 cm, `[N]` in kg."""
+        self.longest_episode = config.max_successes * self.episode_length
+        """Control steps after which every episode has ended, however often its clock restarted."""
+        self.scales, mass = objects.give(self.engine, objects.shuffled(*known), self.rng.each)
+        """`[N, 3]`: edges in units of 5 cm."""
         self.arms = Arms(self.engine, self.arm_pose, config.relative_arm, step)
         self.hands = Hands(self.engine)
         self.draws = Draws(self.object_starts, self.goal_places, self.scales, config.keypoints > 1, self.rng)
         self.progress = Progress(num_envs, self.arms.count * 4, device)
-        self.pushes = Pushes(num_envs, config.force_scale * float(self.mass[0]), step, self.rng)
+        self.pushes = Pushes(num_envs, config.force_scale * float(mass[0]), step, self.rng)
         self.tolerance = Tolerance(config, device, self.rng.seeds)
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
@@ -83,10 +74,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
             "target": self.arms.target,
             "goal_position": self.zeros(3),
             "goal_orientation": self.zeros(4),
-            "lifted": self.progress.lifted,
-            "best_reach": self.progress.best_reach,
-            "best_distance": self.progress.best_distance,
-            "near_steps": self.progress.near_steps,
+            **vars(self.progress),
             "force": self.pushes.force,
             "force_chance": self.pushes.chance,
             "tolerance": self.tolerance.value,
@@ -103,11 +91,6 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self._reached, self._reward = ~self._everything, self.zeros()
         self._home, self._above_marker = self.constant(model.qpos0), self.constant((0.0, 0.0, self.above_marker))
         self.obs_spec = {"policy": self.observe()["policy"].shape[1]}
-
-    @property
-    def longest_episode(self) -> int:
-        """Control steps after which every episode has ended, however often its clock restarted."""
-        return self.config.max_successes * self.episode_length
 
     def adopt(self, state: State, *, fixed: bool) -> None:
         """Take the tolerance that training had reached in `state`; if `fixed`, keep it."""

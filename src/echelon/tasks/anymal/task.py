@@ -27,9 +27,7 @@ class Anymal(MujocoTask[AnymalConfig]):
     start_velocity = 0.1
     """Largest joint velocity at the start, in rad/s."""
     obs_clip = 5.0
-    velocity_scale = 2.0
-    spin_scale = 0.25
-    joint_velocity_scale = 0.05
+    velocity_scale, spin_scale, joint_velocity_scale = 2.0, 0.25, 0.05
 
     def prepare(self) -> None:
         self.obs_spec = {"policy": 48}
@@ -43,8 +41,7 @@ class Anymal(MujocoTask[AnymalConfig]):
         self._command_range = self.constant((config.max_forward, config.max_sideways, config.max_turn))
         self._command_scale = self.constant((self.velocity_scale, self.velocity_scale, self.spin_scale))
         base, torque = (int(model.sensor(name).adr[0]) for name in ("base", "LF_HAA"))
-        self._touches = slice(base, base + 5)
-        self._torques = slice(torque, torque + 12)
+        self._touches, self._torques = slice(base, base + 5), slice(torque, torque + 12)
 
     def start_state(self) -> StartState:
         joints = self._stance * self.uniform(*self.start_spread, 12)

@@ -8,6 +8,7 @@ observation, reward and episode are tabulated in `docs/tasks/deceptive_reach.md`
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -28,32 +29,8 @@ class Box(NamedTuple):
     top: float
 
 
-class Drawing:
-    """The arena as a MuJoCo model, in the states of an environment on a CPU."""
-
-    substeps = 1
-
-    def __init__(self, num_envs: int, wall_length: float) -> None:
-        import mujoco  # needed only to show the task
-
-        from echelon.sim.cpu import CpuEngine
-
-        model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("arena.xml")))
-        model.geom("wall").size[1] = 0.5 * wall_length
-        self.engine = CpuEngine(model, num_envs)
-        self._everything = torch.ones(num_envs, dtype=torch.bool)
-
-    def show(self, position: Tensor, velocity: Tensor) -> None:
-        """Put the points there, `[2, N]` each."""
-        self.engine.set_state(self._everything, position.T, velocity.T)
-
-
 class DeceptiveReach:
-    """`num_envs` copies of the arena.
-
-    With `spread_clocks`, `reset()` starts episodes at random times of their clock: for training, so that they are not
-    all truncated at the same step.
-    """
+    """`num_envs` copies of the arena. `spread_clocks` and `blocks` are those of `MujocoTask`."""
 
     start = (-0.6, 0.0)
     goal = (0.7, 0.0)
@@ -66,7 +43,9 @@ class DeceptiveReach:
     acceleration = 0.01
     """Velocity gained in a step by an action of 1, in units per step."""
     drag = 0.05
-    """Share of the velocity lost in a step. With the acceleration it makes a top speed of 0.2 per step."""
+    """Share of the velocity lost in a step."""
+    top_speed = acceleration / drag
+    """Speed at which drag balances full acceleration, in units per step."""
     action_dim = 2
 
     def __init__(
@@ -82,11 +61,8 @@ class DeceptiveReach:
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         check(config, "env.")
-        self.config = config
-        self.num_envs = num_envs
-        self.device = device
-        self.episode_length = config.episode_length
-        self.obs_spec = {"policy": 4}
+        self.config, self.num_envs, self.device = config, num_envs, device
+        self.episode_length, self.obs_spec = config.episode_length, {"policy": 4}
         self.generator = torch.Generator(device).manual_seed(seed)
         self.position = torch.zeros(2, num_envs, device=device)
         """`[2, N]`: x and y."""
@@ -98,7 +74,7 @@ class DeceptiveReach:
         """`[N]`: steps of this episode that ended in the trap."""
         self.closest = torch.zeros(num_envs, device=device)
         """`[N]`: smallest distance to the goal in this episode."""
-        self._drawing: Drawing | None = None
+        self._drawing: Any = None
         self._spread_clocks, self._blocks = spread_clocks, blocks
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
@@ -106,11 +82,6 @@ class DeceptiveReach:
         left, right, bottom, top = torch.tensor(self.wall, device=device)
         self._sides = ((left, right), (bottom, top))
         self._edges = torch.tensor((-1.0, 1.0), device=device)
-
-    @property
-    def top_speed(self) -> float:
-        """Speed at which drag balances full acceleration, in units per step."""
-        return self.acceleration / self.drag
 
     @property
     def wall(self) -> Box:
@@ -134,7 +105,7 @@ class DeceptiveReach:
         """Advance all environments by one step. `action` is `[N, 2]`, clamped to [-1, 1]."""
         self._move(action.detach().clamp(-1.0, 1.0).T)
         self.clock += 1
-        distance = self.distance()
+        distance = torch.hypot(self.position[0] - self.goal[0], self.position[1] - self.goal[1])
         reached = distance <= self.goal_radius
         truncated = (self.clock >= self.episode_length) & ~reached
         reward = self.dense(distance) + self.config.goal_bonus * reached
@@ -143,19 +114,21 @@ class DeceptiveReach:
         self._begin(reached | truncated)
         return Step(self.observe(), reward, reached, truncated, final_obs, log)
 
-    def drawing(self) -> Drawing:
-        """An engine that shows the points; made when it is first asked for."""
+    def drawing(self) -> Any:
+        """The arena as a MuJoCo model that shows the points of an environment on a CPU."""
         if self._drawing is None:
-            self._drawing = Drawing(self.num_envs, self.config.wall_length)
+            import mujoco  # needed only to show the task
+
+            from echelon.sim.cpu import CpuEngine
+
+            model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("arena.xml")))
+            model.geom("wall").size[1] = 0.5 * self.config.wall_length
+            self._drawing = SimpleNamespace(engine=CpuEngine(model, self.num_envs), substeps=1)
         return self._drawing
 
     def observe(self) -> Groups:
         """Position and velocity, `[N, 4]`."""
         return {"policy": torch.cat((self.position, self.velocity / self.top_speed)).T.contiguous()}
-
-    def distance(self) -> Tensor:
-        """`[N]`: distance to the goal's centre."""
-        return torch.hypot(self.position[0] - self.goal[0], self.position[1] - self.goal[1])
 
     def dense(self, distance: Tensor) -> Tensor:
         """The dense reward at a distance from the goal, elementwise."""
@@ -206,7 +179,7 @@ class DeceptiveReach:
         self.trapped_steps.masked_fill_(mask, 0.0)
         self.closest.masked_fill_(mask, torch.inf)
         if self._drawing is not None:
-            self._drawing.show(self.position, self.velocity)
+            self._drawing.engine.set_state(self._everything, self.position.T, self.velocity.T)
 
     def capturing(self) -> AbstractContextManager[None]:
         """Does nothing: torch captures its own kernels."""

@@ -10,7 +10,6 @@ The engines store M and J in different forms, so both are computed from poses, w
 float64: for a stretched arm, M⁻¹ Jᵀ loses too much precision in float32, and more in TF32.
 """
 
-import mujoco
 import torch
 from torch import Tensor
 
@@ -45,15 +44,17 @@ class Arm:
     def __init__(self, engine: Engine, joints: tuple[str, ...]) -> None:
         model, device = engine.model, engine.device
         ids = [model.joint(name).id for name in joints]
+        chains: list[set[int]] = [set()]  # of every body: itself and its parents, up to the world
+        for body in range(1, model.nbody):
+            chains.append({body} | chains[int(model.body_parentid[body])])
         carriers = [int(model.jnt_bodyid[joint]) for joint in ids]
-        bodies = [body for body in range(model.nbody) if carriers[0] in _chain(model, body)]
+        bodies = [body for body, chain in enumerate(chains) if carriers[0] in chain]
         self._joints, self._bodies = slice(ids[0], ids[-1] + 1), slice(bodies[0], bodies[-1] + 1)
 
         def constant(values: object) -> Tensor:
             return torch.as_tensor(values, dtype=torch.float64).to(device)
 
-        moved = [[carrier in _chain(model, body) for carrier in carriers] for body in bodies]
-        self._moved = constant(moved)[:, None, :]
+        self._moved = constant([[carrier in chains[body] for carrier in carriers] for body in bodies])[:, None, :]
         self._root_mass = constant(model.body_mass[bodies]).sqrt()[:, None, None]
         self._root_inertia = constant(model.body_inertia[bodies]).sqrt()[:, :, None]
         self._armature = torch.diag(constant(model.dof_armature[model.jnt_dofadr[ids]]))
@@ -95,12 +96,3 @@ class Arm:
     def _hinges(self) -> tuple[Tensor, Tensor]:
         """Anchors and axes of the joints, `[N, J, 3]` each, in the world."""
         return self._anchor[:, self._joints].double(), self._axis[:, self._joints].double()
-
-
-def _chain(model: mujoco.MjModel, body: int) -> list[int]:
-    """The body and all its parents, up to the world."""
-    chain = [body]
-    while body:
-        body = int(model.body_parentid[body])
-        chain.append(body)
-    return chain

@@ -36,19 +36,16 @@ MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 SHARPNESS = 10.0
 """Rate at which closeness falls with distance, in 1/m."""
 DRAWS = 16
-"""Candidate positions drawn for cube A; the first that is far enough from cube B is used, or else the farthest.
-
-Fewer than 1 start in 10⁷ has none that is far enough; with a smaller `start_spread` there may be none at all.
-"""
-OBS_CLIP = 5.0
-MOVED = 0.005
+"""Candidate positions drawn for cube A; the first that is far enough from cube B is used, or else the farthest. Fewer
+than 1 start in 10⁷ has none that is far enough; with a smaller `start_spread` there may be none at all."""
+OBS_CLIP, MOVED = 5.0, 0.005
 """Distance from its start, in metres, beyond which the cube counts as moved."""
 
 C = TypeVar("C", bound=FrankaCubeConfig)
 
 
 class FrankaCube(MujocoTask[C]):
-    """Base class of both tasks. Coordinates: cube A, cube B if there is one, seven joints, two fingers."""
+    """Base class of both tasks. Coordinates: cube A, cube B if it is there, seven joints, two fingers."""
 
     substeps = 3
     other_edge: ClassVar[float]
@@ -70,10 +67,6 @@ class FrankaCube(MujocoTask[C]):
         """`[N, 3]` m: position of cube B or of the goal."""
 
     @abstractmethod
-    def place_other(self, pose: Tensor) -> Tensor:
-        """Coordinates of cube B for a drawn `pose [N, 7]`; `[N, 0]` if the goal is not a body."""
-
-    @abstractmethod
     def succeeded(self) -> Tensor:
         """`[N]` bool: the task is solved in the current state, which ends the episode."""
 
@@ -86,13 +79,10 @@ class FrankaCube(MujocoTask[C]):
         chosen = distance.clamp(max=sqrt(2.0) * (CUBE_A + self.other_edge)).argmax(dim=1)
         cube = candidates.gather(1, chosen[:, None, None].expand(-1, 1, 2))[:, 0]
         joints = self._home + self.uniform(-joint_spread, joint_spread, 7)
-        parts = (
-            self._on_table(cube, CUBE_A),
-            self.place_other(self._on_table(other, self.other_edge)),
-            joints.clamp(self._low, self._high),
-            self._fingers,
-        )
-        return StartState(torch.cat(parts, dim=1), self.zeros(self.engine.model.nv))
+        cube, self._drawn_other = self._on_table(cube, CUBE_A), self._on_table(other, self.other_edge)
+        bodies = (cube, self._drawn_other) if self.engine.model.nq > 16 else (cube,)  # a goal is no body
+        qpos = torch.cat((*bodies, joints.clamp(self._low, self._high), self._fingers), dim=1)
+        return StartState(qpos, self.zeros(self.engine.model.nv))
 
     def _on_table(self, place: Tensor, edge: float) -> Tensor:
         """`[N, 7]`: pose of a cube on the table at `place [N, 2]`, with a random yaw."""
@@ -128,10 +118,6 @@ class FrankaCube(MujocoTask[C]):
     def grip(self) -> Tensor:
         """`[N, 3]` m: the point between the fingertips."""
         return self._sensor("grip_pos", 3)
-
-    def tips(self) -> tuple[Tensor, Tensor]:
-        """`[N, 3]` m: left and right fingertip."""
-        return self._sensor("left_tip_pos", 3), self._sensor("right_tip_pos", 3)
 
     def height(self) -> Tensor:
         """`[N]` m: of cube A's centre above the table."""
@@ -171,18 +157,13 @@ class FrankaCubePush(FrankaCube[FrankaCubePushConfig]):
         self.kept = {"goal": self.zeros(7), "start": self.zeros(2)}
         """Pose of the goal, whose orientation is for display only, and the cube's start position."""
         self.totals = {"moved": self.zeros()}
-        self._drawn_goal = self.kept["goal"]
 
     def other(self) -> Tensor:
         return self.kept["goal"][:, :3]
 
-    def place_other(self, pose: Tensor) -> Tensor:
-        self._drawn_goal = pose
-        return pose[:, :0]
-
     def begin(self, mask: Tensor) -> None:
         goal, start = self.kept["goal"], self.kept["start"]
-        goal.copy_(torch.where(mask[:, None], self._drawn_goal, goal))
+        goal.copy_(torch.where(mask[:, None], self._drawn_other, goal))
         start.copy_(torch.where(mask[:, None], self.cube()[:, :2], start))
         shown = goal.to(self.engine.mocap_pos.dtype)
         self.engine.mocap_pos[:, 0], self.engine.mocap_quat[:, 0] = shown[:, :3], shown[:, 3:]
@@ -227,9 +208,6 @@ class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
     def other(self) -> Tensor:
         return self.engine.qpos[:, 7:10].float()
 
-    def place_other(self, pose: Tensor) -> Tensor:
-        return pose
-
     def succeeded(self) -> Tensor:
         """The height is measured from the table, as in the original, so cube B must stand on it."""
         config = self.config
@@ -243,7 +221,8 @@ class FrankaCubeStack(FrankaCube[FrankaCubeStackConfig]):
 
     def reward(self, action: Tensor) -> Tensor:
         config, cube, lifted, stacked = self.config, self.cube(), self.lifted(), self.succeeded()
-        distance = (torch.stack((self.grip(), *self.tips())) - cube).norm(dim=2).mean(dim=0)
+        points = (self.grip(), self._sensor("left_tip_pos", 3), self._sensor("right_tip_pos", 3))
+        distance = (torch.stack(points) - cube).norm(dim=2).mean(dim=0)
         align = closeness((self.other() + self._above - cube).norm(dim=1)) * lifted
         reach = torch.maximum(closeness(distance), align)
         terms = {

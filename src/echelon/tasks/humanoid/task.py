@@ -25,9 +25,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
     """Projection of the torso's x on the way to the target above which nothing more is gained."""
     near_limit = 0.98
     """Share of its range beyond which a joint counts as at its stop."""
-    force_scale = 0.01
-    joint_velocity_scale = 0.1
-    spin_scale = 0.25
+    force_scale, joint_velocity_scale, spin_scale = 0.01, 0.1, 0.25
 
     def prepare(self) -> None:
         self.obs_spec = {"policy": 108}
@@ -64,11 +62,9 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         return self.height() < self.config.fall_height
 
     def progress(self) -> Tensor:
-        """`[N]` m/s: how much closer the step came to the target, per second.
-
-        The difference of two distances of about 1000 m would keep three digits in float32, so it is taken from their
-        squares: d₀ - d₁ = (d₀² - d₁²) / (d₀ + d₁).
-        """
+        """`[N]` m/s: how much closer the step came to the target, per second."""
+        # The difference of two distances of about 1000 m would keep three digits in float32, so it is taken from their
+        # squares: d₀ - d₁ = (d₀² - d₁²) / (d₀ + d₁).
         (x0, y0), (x1, y1) = self._before.unbind(1), self.engine.qpos[:, :2].unbind(1)
         squares = (x1 - x0) * (2.0 * self.target_x - x0 - x1) + (y0 - y1) * (y0 + y1)
         distances = torch.hypot(self.target_x - x0, y0) + torch.hypot(self.target_x - x1, y1)
@@ -91,15 +87,12 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         angles = self.engine.qpos[:, 7:].float()
         return (2.0 * angles - self._high - self._low) / (self._high - self._low)
 
-    def joint_forces(self) -> Tensor:
-        """`[N, 21]` N·m: of motors, springs and dampers."""
-        motors = self._effort * self.engine.ctrl.float()
-        springs = self._stiffness * self.engine.qpos[:, 7:].float()
-        return motors - springs - self._damping * self.engine.qvel[:, 6:].float()
-
     def observe(self) -> Groups:
         position, quat = self.engine.qpos[:, :3].float(), self.engine.qpos[:, 3:7].float()
         velocity = self.engine.qvel.float()
+        # N·m, of motors, springs and dampers.
+        forces = self._effort * self.engine.ctrl.float() - self._stiffness * self.engine.qpos[:, 7:].float()
+        forces = forces - self._damping * velocity[:, 6:]
         yaw = rotations.yaw(quat)
         bearing = torch.atan2(-position[:, 1], self.target_x - position[:, 0])
         angles = (yaw, rotations.roll(quat), rotations.wrapped(bearing - yaw), self.up(), self.heading())
@@ -110,7 +103,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
             torch.stack(angles, dim=1),
             self.joints(),
             self.joint_velocity_scale * velocity[:, 6:],
-            self.force_scale * self.joint_forces(),
+            self.force_scale * forces,
             self.force_scale * self.engine.sensordata[:, self._wrenches].float(),
             self.engine.ctrl.float(),
         )

@@ -5,10 +5,8 @@ terms are of the state after the step and of the goal that was active in it. A g
 so the observation to act on shows the next one, and so does `final_obs`. `docs/tasks/allegro_hand.md` has the tables.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-import mujoco
 import torch
 from torch import Tensor
 
@@ -17,63 +15,62 @@ from echelon.tasks import rotations
 from echelon.tasks.in_hand.settings import InHandConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
 
-
-@dataclass(frozen=True)
-class Hand:
-    """What differs between the hands' tasks.
-
-    In the scene, the cube's body, joint and geom are named `cube`; its only mocap body shows the goal.
-    """
-
-    joints: tuple[str, ...]
-    """Joints in the order of the observation, which is the model's."""
-    cube_start: tuple[float, float, float]
-    """Where the cube starts, in metres."""
-    goal_position: tuple[float, float, float]
-    """Where the cube should stay, in metres."""
-    tips: tuple[str, ...] = ()
-    """Fingertips whose sensors `<tip>_pos`, `_quat`, `_linvel`, `_angvel`, `_force` and `_torque` are observed."""
-
-
-VELOCITY_SCALE = 0.2
-FORCE_SCALE = 10.0
-OBS_CLIP = 5.0
+VELOCITY_SCALE, FORCE_SCALE, OBS_CLIP = 0.2, 10.0, 5.0
 SHADOW_JOINTS = {"WR": "10", "FF": "3210", "MF": "3210", "RF": "3210", "LF": "43210", "TH": "43210"}
 """Joint numbers of the Shadow hand's wrist and of each finger, from the arm outwards."""
 
 
 class InHand(MujocoTask[InHandConfig]):
-    """A hand that turns a cube to one goal orientation after another; the base class of both hands' tasks."""
+    """A hand that turns a cube to one goal orientation after another; the base class of both hands' tasks.
 
-    hand: ClassVar[Hand]
+    In the scene, the cube's body, joint and geom are named `cube`; its only mocap body shows the goal.
+    """
+
     objective = "successes"
-    mutable = ("distance_weight", "rotation_weight", "action_weight", "success_bonus")
+    hand_joints: ClassVar[tuple[str, ...]]
+    """Joints in the order of the observation, which is the model's."""
+    cube_start: ClassVar[tuple[float, float, float]]
+    """Where the cube starts, in metres."""
+    goal_position: ClassVar[tuple[float, float, float]]
+    """Where the cube should stay, in metres."""
+    tips: ClassVar[tuple[str, ...]] = ()
+    """Fingertips whose sensors `<tip>_pos`, `_quat`, `_linvel`, `_angvel`, `_force` and `_torque` are observed."""
 
     def prepare(self) -> None:
-        model, hand = self.engine.model, self.hand
-        self.cube = _range(model, "cube", 7), _range(model, "cube", 6, "dof")
+        model, joints, constant = self.engine.model, self.hand_joints, self.constant
+        ids = [model.joint(name).id for name in joints]
+        if ids != list(range(ids[0], ids[0] + len(ids))):
+            raise ValueError(f"the joints {joints} are not in the model's order")
+        cube, cube_dof = (int(adr[0]) for adr in (model.joint("cube").qposadr, model.joint("cube").dofadr))
+        self.cube = slice(cube, cube + 7), slice(cube_dof, cube_dof + 6)
         """Columns of the cube in `qpos` and `qvel`."""
-        self.joints = _columns(model, hand.joints, "qpos"), _columns(model, hand.joints, "dof")
+        first, first_dof = int(model.jnt_qposadr[ids[0]]), int(model.jnt_dofadr[ids[0]])
+        self.joints = slice(first, first + len(ids)), slice(first_dof, first_dof + len(ids))
         """Columns of the hand in `qpos` and `qvel`."""
-        self.obs_spec = {"policy": 3 * len(hand.joints) + 24 + 19 * len(hand.tips) + self.action_dim}
+        self.obs_spec = {"policy": 3 * len(joints) + 24 + 19 * len(self.tips) + self.action_dim}
         self.totals = {"successes": self.zeros()}
         self.kept = {"goal": self.zeros(4), "action": self.zeros(self.action_dim)}
         """`goal`: the orientation to reach, w x y z. `action`: the last action, zero at the start."""
+        names = ("distance_weight", "rotation_weight", "action_weight", "success_bonus")
+        self.reward_scales = {name: self.zeros().fill_(getattr(self.config, name)) for name in names}
+        """Reward weights, which may differ between members of a population."""
         self._reached = ~self._everything
-        constant = self.constant
-        ids = [model.joint(name).id for name in hand.joints]
         self._low, self._high = constant(model.jnt_range[ids]).unbind(1)
         self._driven = torch.tensor([ids.index(joint) for joint in model.actuator_trnid[:, 0]], device=self.device)
         self._target_low, self._target_high = constant(model.actuator_ctrlrange).unbind(1)
         self._torque_low, self._torque_high = constant(model.actuator_forcerange).unbind(1)
         self._stiffness, self._damping = constant(model.actuator_gainprm[:, 0]), constant(-model.actuator_biasprm[:, 2])
         self._home = constant(model.qpos0)
-        self._cube_start, self._goal_position = constant(hand.cube_start), constant(hand.goal_position)
-        self._tips, self._wrenches = (torch.tensor(ids, device=self.device) for ids in _tip_sensors(model, hand.tips))
+        self._cube_start, self._goal_position = constant(self.cube_start), constant(self.goal_position)
+        # Columns of `sensordata`, per tip: position, quaternion x y z w, velocities; then force and torque.
+        starts = [[int(model.sensor(f"{tip}_{name}").adr[0]) for name in ("pos", "force")] for tip in self.tips]
+        states = [start + i for start, _ in starts for i in (0, 1, 2, 4, 5, 6, 3, *range(7, 13))]
+        wrenches = [start + i for _, start in starts for i in range(6)]
+        self._tips, self._wrenches = (torch.tensor(columns, device=self.device) for columns in (states, wrenches))
 
     def start_state(self) -> StartState:
         spread = self.config.start_spread
-        drawn = self._low + (self._high - self._low) * self.uniform(0.0, 1.0, len(self.hand.joints))
+        drawn = self._low + (self._high - self._low) * self.uniform(0.0, 1.0, len(self.hand_joints))
         qpos = self._home.repeat(self.num_envs, 1)
         start = self.cube[0].start
         qpos[:, start : start + 3] = self._cube_start + self.uniform(-spread, spread, 3)
@@ -141,7 +138,7 @@ class InHand(MujocoTask[InHandConfig]):
             rotations.xyzw(self.kept["goal"]),
             rotations.xyzw(self._to_goal()),
         ]
-        if self.hand.tips:
+        if self.tips:
             sensors = self.engine.sensordata.float()
             columns += [sensors[:, self._tips], FORCE_SCALE * sensors[:, self._wrenches]]
         return {"policy": torch.cat((*columns, self.kept["action"]), dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
@@ -184,11 +181,9 @@ class AllegroHand(InHand):
 
     scene = "allegro_cube.xml"
     substeps = 4
-    hand = Hand(
-        joints=tuple(f"hand/{finger}_joint_{i}" for finger in ("index", "middle", "ring", "thumb") for i in range(4)),
-        cube_start=(0.0, -0.2, 0.56),
-        goal_position=(0.0, -0.2, 0.52),
-    )
+    hand_joints = tuple(f"hand/{finger}_joint_{i}" for finger in ("index", "middle", "ring", "thumb") for i in range(4))
+    cube_start = (0.0, -0.2, 0.56)
+    goal_position = (0.0, -0.2, 0.52)
 
 
 class ShadowHand(InHand):
@@ -196,30 +191,7 @@ class ShadowHand(InHand):
 
     scene = "shadow_hand.xml"
     substeps = 3
-    hand = Hand(
-        joints=tuple(f"{finger}J{number}" for finger, numbers in SHADOW_JOINTS.items() for number in numbers),
-        cube_start=(0.0, -0.39, 0.60),
-        goal_position=(0.0, -0.39, 0.56),
-        tips=("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal"),
-    )
-
-
-def _range(model: mujoco.MjModel, joint: str, width: int, kind: str = "qpos") -> slice:
-    """Columns of one joint in `qpos`, or with `dof` in `qvel`."""
-    start = int(getattr(model.joint(joint), f"{kind}adr")[0])
-    return slice(start, start + width)
-
-
-def _columns(model: mujoco.MjModel, joints: tuple[str, ...], kind: str) -> slice:
-    """Columns of hinges that lie side by side."""
-    starts = [_range(model, joint, 1, kind).start for joint in joints]
-    if starts != list(range(starts[0], starts[0] + len(joints))):
-        raise ValueError(f"the joints {joints} do not lie side by side in {kind}")
-    return slice(starts[0], starts[0] + len(joints))
-
-
-def _tip_sensors(model: mujoco.MjModel, tips: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """Columns of `sensordata`: per tip 13 of position, quaternion x y z w and velocities, and 6 of force and torque."""
-    starts = [[int(model.sensor(f"{tip}_{name}").adr[0]) for name in ("pos", "force")] for tip in tips]
-    states = [state + i for state, _ in starts for i in (0, 1, 2, 4, 5, 6, 3, *range(7, 13))]
-    return states, [force + i for _, force in starts for i in range(6)]
+    hand_joints = tuple(f"{finger}J{number}" for finger, numbers in SHADOW_JOINTS.items() for number in numbers)
+    cube_start = (0.0, -0.39, 0.60)
+    goal_position = (0.0, -0.39, 0.56)
+    tips = ("ffdistal", "mfdistal", "rfdistal", "lfdistal", "thdistal")
