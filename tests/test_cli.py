@@ -19,7 +19,7 @@ from echelon.algorithms.variants import VARIANTS
 from echelon.config import TaskConfig, TaskInfo, TrainConfig, UpdateConfig
 from echelon.config.checks import setting
 from echelon.console.flags import flags_of
-from echelon.console.interrupt import Preempted
+from echelon.console.view import Preempted
 from echelon.errors import UserError, nearest
 from echelon.runs.durable import require_writable
 from echelon.runs.evaluations import Evaluation, PolicyScore

@@ -9,8 +9,6 @@ from tiny import tiny
 
 import echelon
 from echelon import make
-from echelon.console import view as views
-from echelon.console.view import NullView, PlainView
 from echelon.errors import UserError
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
@@ -49,25 +47,23 @@ def test_environments_by_name() -> None:
         make("CartpoleSwingup", num_envs="3")  # pyright: ignore[reportArgumentType]
 
 
-def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(views.default_view(), NullView)
-    monkeypatch.setitem(sys.modules, "ipykernel", object())
-    assert isinstance(views.default_view(), PlainView)
-
-
 def test_presets_are_at_hand() -> None:
     script = "import echelon; print(echelon.tasks.names()[0], echelon.tasks.preset('Hopper').task)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "AllegroHand Hopper\n"
 
 
-def test_what_people_pass_instead(tmp_path: Path) -> None:
+def test_what_people_pass_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A task's name instead of settings, a run's path instead of its folder, one callback or variant alone."""
     for wrong in ("Hopper", {"task": "Hopper"}):
         with pytest.raises(UserError, match=r'train takes settings, as in train\(preset\("Hopper"\)\), not '):
             echelon.train(wrong)  # pyright: ignore
     config = tiny("Hopper", tmp_path / "run", "ppo")
     echelon.train(config, callbacks=lambda metrics: None)
+    assert "Hopper, ppo, 1 policy, 6 environments, cpu, iterations 0 to 2" in capsys.readouterr().out
     assert echelon.read_metrics(str(tmp_path / "run"))
     assert len(echelon.evaluate(str(tmp_path / "run"), num_envs=2, device="cpu").scores) == 2
     assert echelon.apply_variants(config, "no_pull").variant == ("no_pull",)
+    with pytest.raises(ZeroDivisionError):
+        echelon.train(tiny("Hopper", tmp_path / "failed"), make_env=lambda num_envs, device, seed: 1 / 0)  # pyright: ignore
+    assert not (tmp_path / "failed").exists()

@@ -9,14 +9,10 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from echelon import __version__
-from echelon.commands import COMMANDS, INTERRUPTED
+from echelon.commands import INTERRUPTED
 from echelon.errors import SaidElsewhere, UserError, nearest
-
-if TYPE_CHECKING:
-    from echelon.commands.command import Command
 
 OVERVIEW = """\
 usage: echelon COMMAND ...
@@ -43,6 +39,7 @@ commands:
 
 echelon COMMAND --help says more, echelon train TASK --help lists every setting of a task.
 """
+COMMANDS = [*dict.fromkeys(line.split()[0] for line in OVERVIEW.splitlines() if line.startswith("  "))]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,13 +49,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be valid text
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
             return _dispatch(arguments)
     except SaidElsewhere:
         return 2
     except UserError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2
+    except SystemExit as leaving:  # tyro leaves this way once it has printed a help page
+        return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # `echelon tasks | head` closed its end; nothing more can be written there.
@@ -71,46 +70,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     """Hand the rest of the line to its command."""
-    for word in arguments:
-        if "\0" in word:  # only from Python: a shell cannot pass it
-            raise UserError(f"{word!r} has a null byte, which no value may have")
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(OVERVIEW, end="")
+    if found := [word for word in arguments if "\0" in word]:  # only from Python: a shell cannot pass it
+        raise UserError(f"{found[0]!r} has a null byte, which no value may have")
+    name, *words = arguments or ["--help"]
+    if name in ("-h", "--help", "--version"):
+        print(f"echelon {__version__}" if name == "--version" else OVERVIEW.rstrip())
         return 0
-    if arguments[0] == "--version":
-        print(f"echelon {__version__}")
-        return 0
-    if arguments[0] not in COMMANDS:
-        raise UserError(
-            f"{arguments[0]} is not a command of echelon"
-            f"{nearest(arguments[0], COMMANDS) or '; there are ' + ', '.join(COMMANDS)}"
-        )
-    try:
-        return _parse(arguments).run()
-    except SystemExit as leaving:  # tyro leaves this way once it has printed a help page.
-        return leaving.code if isinstance(leaving.code, int) else 0
-
-
-def _parse(arguments: list[str]) -> "Command":
-    """The command, from a line that all processes of torchrun are given: one of them reports its mistakes."""
+    if name not in COMMANDS:
+        known = nearest(name, COMMANDS) or "; there are " + ", ".join(COMMANDS)
+        raise UserError(f"{name} is not a command of echelon{known}")
     from echelon.commands.command import find, parse
 
     try:
-        return parse(find(arguments[0]), arguments[0], arguments[1:])
-    except UserError as error:
+        command = parse(find(name), name, words)
+    except UserError as error:  # all processes of torchrun are given the same line: one of them reports its mistakes
         raise (error if os.environ.get("RANK", "0") == "0" else SaidElsewhere(str(error))) from None
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: object = None,
-) -> None:
-    """Print warnings without the line of code they come from, which does not help a user."""
-    print(f"warning: {message}", file=sys.stderr)
+    return command.run()
 
 
 if __name__ == "__main__":

@@ -40,11 +40,14 @@ def install(extra: str) -> str:
     return f"pip install '{PACKAGE}[{extra}]'"
 
 
+def is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a part of a package that is not there
+        return False
+
+
 def require_package(module: str, purpose: str, extra: str) -> None:
     """Raise a `UserError` where an optional package is missing: `purpose` needs it."""
-    try:
-        found = find_spec(module) is not None
-    except ModuleNotFoundError:  # a part of a package that is not there
-        found = False
-    if not found:
+    if not is_installed(module):
         raise UserError(f"{purpose} needs the package {module}, which is not installed; {install(extra)}")

@@ -114,5 +114,5 @@ def _ranks_apart(found: RunFolder, expected: RunFolder) -> list[str]:
     ours, theirs = checkpoint.find(found), checkpoint.find(expected)
     assert ours is not None
     assert theirs is not None
-    pairs = zip(ours.parts, theirs.parts, strict=True)
-    return [f"rank {rank} differs" for rank, (one, other) in enumerate(pairs) if rank and one != other]
+    pairs = zip(ours.body["ranks"], theirs.body["ranks"], strict=True)
+    return [f"rank {rank} differs" for rank, (one, other) in enumerate(pairs, start=1) if one != other]

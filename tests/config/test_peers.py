@@ -136,14 +136,12 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A line for what is there, and the command for what is not."""
-    from echelon.commands import doctor
-
     assert cli.main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("echelon ")
     assert "\ntorch " in said
     assert "  yes  built-in tasks on a CPU  mujoco " in said
-    monkeypatch.setattr(doctor, "find_spec", lambda module: None)
+    monkeypatch.setattr("echelon.errors.find_spec", lambda module: None)
     assert cli.main(["doctor"]) == 0
     assert re.search(r"  no +mjlab:NAME +pip install 'echelon-rl\[mjlab\]'\n", capsys.readouterr().out)
     assert cli.main(["doctor", "now"]) == 2

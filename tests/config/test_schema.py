@@ -87,7 +87,7 @@ def test_every_field_has_a_docstring_for_its_flag() -> None:
     breaks. A group may leave it to its class."""
     sources = [path.read_text() for path in Path(echelon.__file__).parent.rglob("*.py")]
     nodes = [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
-    bases = {"Command", "OnTask"}
+    bases = {"Command", "OnRun", "OnTask"}
     configs = {node.name: node for node in nodes if node.name.endswith("Config")}
     configs |= {node.name: node for node in nodes if node.name in bases or bases & set(map(ast.unparse, node.bases))}
     assert {"TrainConfig", "AnymalConfig", "Record", "Bench"} <= set(configs)

@@ -9,10 +9,8 @@ from rich.console import Console
 
 from echelon.config import TrainConfig
 from echelon.console import view as views
-from echelon.console.progress import RunProgress
-from echelon.console.tables import text_table
-from echelon.console.view import LiveView, NullView, PlainView, View, choose_view
-from echelon.console.wording import count, duration, figure, sparkline
+from echelon.console.view import LiveView, NullView, PlainView, RunProgress, View, choose_view
+from echelon.console.wording import count, duration, figure, sparkline, text_table
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter
 
@@ -62,14 +60,14 @@ def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
     progress.update(FULL)
     text = plain(progress)
     for words in (
-        "CartpoleSwingup · cpo · 6 policies · 4,096 envs · cpu",
+        "CartpoleSwingup · cpo · 6 policies · 4,096 environments · cpu",
         "25%  iteration 50/200",
         "return     412.3",
         "followers 300.0 to 380.0",
         "successes  0.790",
-        "204,800",
+        "env steps  205 k",
         "45.2 k  collect 90.0 k  update 91.0 k",
-        "rate 5.00e-04  clipped 12%",
+        "rate 5.00e-04  clipped 0.120",
         "own 0.0151  follower pull 0.400",
         "collect 75%  update 25%  of 4.00 s",
     ):
@@ -189,26 +187,6 @@ def test_sparklines_show_the_course_in_the_width_there_is() -> None:
     assert sparkline([], 8) == ""
     assert sparkline([0.0] * 50_000 + [7.0] * 50_000, 8) == "▁▁▁▁████"
     assert len(sparkline(range(1000), 32)) == 32
-
-
-def test_control_keys_are_silent_while_a_panel_is_drawn(monkeypatch: pytest.MonkeyPatch, folder: RunFolder) -> None:
-    """The terminal is given back as it was; one in the background, or none at all, is left alone."""
-    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
-    master, slave = pty.openpty()
-    with os.fdopen(slave, "r") as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        before, view = termios.tcgetattr(stdin), LiveView()
-        for foreground in (True, False):
-            monkeypatch.setattr("os.tcgetpgrp", lambda fd, foreground=foreground: os.getpgrp() if foreground else -1)
-            view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
-            assert bool(termios.tcgetattr(stdin)[3] & termios.ECHOCTL) is not foreground
-            assert termios.tcgetattr(stdin)[3] & termios.ECHO
-            view.stop()
-            assert termios.tcgetattr(stdin) == before
-        monkeypatch.setattr("sys.stdin", None)
-        view.start(TrainConfig(policies=6, device="cpu"), folder, 12, 0)
-        view.stop()
-    os.close(master)
 
 
 def test_tables_fold_inside_their_last_column(monkeypatch: pytest.MonkeyPatch) -> None:

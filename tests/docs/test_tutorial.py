@@ -43,7 +43,7 @@ def test_mistakes_of_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     for words, sentence in (
         (["reach arm"], "a task is named like a class"),
         (["Arm", "robots"], "robots/arm exists already"),
-        (["Arm", "a", "b"], "takes 2 arguments, but got Arm a b"),
+        (["Arm", "a", "b"], "'b' is neither a flag nor the value of one"),
     ):
         assert cli.main(["new-task", *words]) == 2
         assert sentence in capsys.readouterr().err

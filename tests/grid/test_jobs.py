@@ -62,7 +62,7 @@ def test_the_line_says_how_far_a_grid_is(tmp_path: Path) -> None:
     grid = Grid(jobs, lambda: now)
     out = io.StringIO()
     view = PlainView(out, every=30)
-    view.show(grid.headline(), grid.line, grid.panel)
+    view.show(grid)
     view.tick()
     assert out.getvalue() == "1 of 3 done, 0 running, 2 left, time left -\n"
     view.stop()

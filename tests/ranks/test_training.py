@@ -45,7 +45,7 @@ def whole_state(out: Path) -> dict[str, Any]:
     found = checkpoint.find(RunFolder.open(out))
     assert found is not None
     assert found.ranks == 2
-    return {"others": found.parts[1:], "trainer": found.state["trainer"]}
+    return {"others": found.body["ranks"], "trainer": found.state["trainer"]}
 
 
 def test_a_resumed_run_goes_on_to_the_bit_on_every_rank(tmp_path: Path, world: World) -> None:

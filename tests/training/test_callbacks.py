@@ -64,7 +64,7 @@ def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixt
     assert cli.main([*words, "--out", str(tmp_path / "run"), "--until", "env_steps>=4000"]) == 0
     assert "stopped after iteration 3: env_steps is 4608" in capsys.readouterr().out  # 96 · 16 each
     for condition, sentence in (
-        ("return/leader", "--until takes a metric and a limit, as in return/leader>=500, not 'return/leader'"),
+        ("return/leader", "--until takes a metric and a limit, as in return>=500, not 'return/leader'"),
         ("return/leadr>1", "return/leadr is not a metric of this run; did you mean return/leader?"),
         ("return/leader>=much", "--until takes a metric and a limit"),
         ("return/leader>=nan", "--until takes a metric and a limit"),  # would never be reached
@@ -90,6 +90,7 @@ def test_conditions(condition: str, values: list[float], stops: list[bool]) -> N
 def test_a_metric_of_diagnostics_is_missing_in_most_iterations() -> None:
     ask, found = until("ess>=0.5"), ({"x": 1.0}, {"ess": 0.4}, {}, {"ess": 0.5})
     assert [ask(metrics) is not None for metrics in found] == [False, False, False, True]
+    assert until("return>=5")({"return/leader": 6.0}) == Stop("return/leader is 6")
 
 
 def test_no_better_for_some_iterations() -> None:

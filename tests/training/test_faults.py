@@ -19,8 +19,7 @@ from torch import Tensor
 from training.test_loop import Remember, drift, iterations_of, state_of, tiny
 
 from echelon.config import TrainConfig
-from echelon.console.interrupt import Preempted
-from echelon.console.view import PlainView
+from echelon.console.view import PlainView, Preempted
 from echelon.envs.contract import Groups, Step
 from echelon.errors import UserError
 from echelon.runs import checkpoint

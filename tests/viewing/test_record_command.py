@@ -124,7 +124,7 @@ def test_the_ending_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert chosen(out="film.GIF") == "gif"
     assert chosen(out="page.html") == "html"
     assert chosen(out="film.bin", format="mp4") == "mp4"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("echelon.errors.find_spec", lambda name: None)
     assert chosen() == "html"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr("echelon.errors.find_spec", lambda name: True)
     assert chosen() == "mp4"

@@ -4,14 +4,7 @@ A command is imported when it is called, and imports what is slow only once its 
 mistakes are answered at once.
 """
 
-COMMANDS = (
-    *("tasks", "variants", "train", "evaluate", "compare", "report", "paper", "record", "play"),
-    *("bench", "export", "new-task", "env", "import-config", "doctor"),
-)
-"""Every command, in the order of the overview. Each is a module of this package."""
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
-
 PREEMPTED = 75
 """Exit code after SIGTERM or SIGUSR1, once everything is saved: EX_TEMPFAIL of sysexits.h, to be started again."""

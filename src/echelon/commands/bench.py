@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from echelon.commands.tasks import task_list
+from echelon.commands.lists import task_list
 from echelon.commands.train import OnTask
 from echelon.config.ranges import COUNT
 
@@ -28,8 +28,7 @@ class Bench(OnTask):
         return "\ntasks:\n" + task_list()
 
     def run(self) -> int:
-        from echelon.console.tables import show_progress
-        from echelon.console.wording import policies
+        from echelon.console.wording import show_progress
         from echelon.ranks import join
         from echelon.runs.durable import require_writable, writing
 
@@ -47,6 +46,7 @@ class Bench(OnTask):
             print(note)
 
         from echelon.bench.measure import bench
+        from echelon.bench.table import document, table
 
         found = bench(config, self.repeats, show_progress if ranks.first else lambda text: None, ranks)
         ranks.leave()
@@ -54,10 +54,11 @@ class Bench(OnTask):
             return 0
         show_progress("")
         task = config.source or config.task
-        sizes = f"{policies(config.num_policies)}, {config.num_envs} environments, {found.device}"
-        print(f"{task}, {config.method}, {sizes}\n")
-        print(found.table())
+        print(
+            f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n"
+        )
+        print(table(found))
         with writing(path, "choose another --json"):
-            path.write_text(found.document())
+            path.write_text(document(found))
         print(f"Written to {path}")
         return 0

@@ -3,34 +3,23 @@
 import platform
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 
 from echelon.commands.command import Command
-from echelon.errors import install
-
-
-@dataclass(frozen=True)
-class Part:
-    """A feature that needs optional packages."""
-
-    name: str
-    modules: dict[str, str]
-    """Names of distributions by the modules they bring."""
-    extra: str
-
+from echelon.errors import install, is_installed
 
 PARTS = (
-    Part("built-in tasks on a CPU", {"mujoco.batch": "mujoco"}, "mujoco"),
-    Part("built-in tasks on CUDA", {"mujoco_warp": "mujoco-warp", "warp": "warp-lang"}, "gpu"),
-    Part("films (mp4, gif)", {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "video"),
-    Part("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
-    Part("Weights & Biases", {"wandb": "wandb"}, "wandb"),
-    Part("compare --on ray", {"ray": "ray"}, "ray"),
-    Part("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
-    Part("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
-    Part("playground:NAME", {"mujoco_playground": "playground"}, "playground"),
-    Part("maniskill:NAME", {"mani_skill": "mani_skill"}, "maniskill"),
+    ("built-in tasks on a CPU", {"mujoco.batch": "mujoco"}, "mujoco"),
+    ("built-in tasks on CUDA", {"mujoco_warp": "mujoco-warp", "warp": "warp-lang"}, "gpu"),
+    ("films (mp4, gif)", {"imageio_ffmpeg": "imageio-ffmpeg", "PIL": "pillow"}, "video"),
+    ("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
+    ("Weights & Biases", {"wandb": "wandb"}, "wandb"),
+    ("compare --on ray", {"ray": "ray"}, "ray"),
+    ("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
+    ("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
+    ("playground:NAME", {"mujoco_playground": "playground"}, "playground"),
+    ("maniskill:NAME", {"mani_skill": "mani_skill"}, "maniskill"),
 )
+"""Features that need optional packages: distributions by the modules they bring, and the extra that installs them."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +28,11 @@ class Doctor(Command):
 
     def run(self) -> int:
         from echelon import __version__
-        from echelon.console.tables import text_table
+        from echelon.console.wording import text_table
 
         print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
         print(machine())
-        print(text_table(map(status, PARTS)), end="")
+        print(text_table(status(*part) for part in PARTS), end="")
         return 0
 
 
@@ -59,23 +48,15 @@ def machine() -> str:
     return f"torch {torch.__version__}, CUDA {torch.version.cuda}: {names}"
 
 
-def status(part: Part) -> tuple[str, str, str]:
-    """Whether a part works, its name, and the versions it has or the command that installs it."""
-    missing = [name for module, name in part.modules.items() if not is_there(module)]
-    if missing:
-        return "no", part.name, install(part.extra)
-    return "yes", part.name, ", ".join(f"{name} {version(name)}" for name in part.modules.values())
+def status(name: str, modules: dict[str, str], extra: str) -> tuple[str, str, str]:
+    """Whether a feature works, its name, and the versions it has or the command that installs it."""
+    if not all(map(is_installed, modules)):
+        return "no", name, install(extra)
+    return "yes", name, ", ".join(f"{package} {version(package)}" for package in modules.values())
 
 
-def is_there(module: str) -> bool:
+def version(package: str) -> str:
     try:
-        return find_spec(module) is not None
-    except ImportError:
-        return False
-
-
-def version(name: str) -> str:
-    try:
-        return metadata.version(name)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "of unknown version"

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from echelon.commands.command import Command, RunPath
+from echelon.commands.command import OnRun
 from echelon.config.ranges import COUNT, NOT_NEGATIVE
 
 
 @dataclass(frozen=True)
-class Evaluate(Command):
+class Evaluate(OnRun):
     """Score every policy of a run."""
 
-    run_folder: RunPath
-    """The run."""
     num_envs: Annotated[int, COUNT] = 64
     """Environments per policy; each counts one episode."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
@@ -30,11 +28,10 @@ class Evaluate(Command):
         from rich.console import Console
 
         from echelon.config.checks import choose_device
-        from echelon.console.tables import LOG_WIDTH
+        from echelon.console.wording import LOG_WIDTH
         from echelon.runs.durable import require_writable, writing
-        from echelon.runs.folder import RunFolder
 
-        folder = RunFolder.open(self.run_folder)
+        folder = self.folder()
         choose_device(self.device)
         target = folder.evaluation if self.json is None else Path(self.json)
         require_writable(target)

@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from echelon.commands.command import Command, RunPath
+from echelon.commands.command import OnRun
 from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.errors import UserError, require_package
 
 
 @dataclass(frozen=True)
-class Play(Command):
+class Play(OnRun):
     """Show a policy of a run, live in the browser."""
 
-    run_folder: RunPath
-    """The run."""
     policy: str = "leader"
     """leader, or a policy's number; the page can change it."""
     port: Annotated[int, Range(low=0, high=65535)] = 0
@@ -28,10 +26,7 @@ class Play(Command):
     def run(self) -> int:
         if self.policy == "all":
             raise UserError("play shows one policy at a time, so --policy is leader or a number; the page changes it")
-
-        from echelon.runs.folder import RunFolder
-
-        folder = RunFolder.open(self.run_folder)
+        folder = self.folder()
         require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
         from echelon.evaluation.trained import Trained

@@ -5,22 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from echelon.commands.command import Command, RunPath
+from echelon.commands.command import OnRun
 from echelon.config.ranges import NOT_NEGATIVE
-from echelon.errors import UserError, require_package
+from echelon.errors import UserError, is_installed, require_package
 
 if TYPE_CHECKING:
     from echelon.viewing.recorder import Tape
 
-FORMATS = ("mp4", "gif", "html")
-
 
 @dataclass(frozen=True)
-class Record(Command):
+class Record(OnRun):
     """Film a run's policies, or show them in 3D."""
 
-    run_folder: RunPath
-    """The run."""
     policy: str = "all"
     """leader, a policy's number, or all of them side by side."""
     format: Literal["auto", "mp4", "gif", "html"] = "auto"
@@ -34,10 +30,7 @@ class Record(Command):
 
     def run(self) -> int:
         format = _format(self)
-
-        from echelon.runs.folder import RunFolder
-
-        folder = RunFolder.open(self.run_folder)
+        folder = self.folder()
         require_package("mujoco", "echelon record", "mujoco")
         if format != "html":
             from echelon.viewing.video import require_packages
@@ -46,22 +39,21 @@ class Record(Command):
 
         from echelon.evaluation.trained import Trained
         from echelon.runs.checkpoint import saved_iterations
+        from echelon.runs.durable import writing
         from echelon.runs.replays import replay_path, write_replay
         from echelon.viewing.recorder import record, to_replay
 
-        shown = saved_iterations(folder) if self.checkpoint == "all" else []
         if self.checkpoint == "all" and format != "html":
             raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
-        tapes: tuple[Tape, ...] = ()
-        for iteration in shown[:-1]:
-            tapes += record(Trained.load(folder, iteration), self.policy, self.seed)
+        earlier = saved_iterations(folder)[:-1] if self.checkpoint == "all" else []
         trained = Trained.load(folder, "best" if self.checkpoint == "best" else "newest")
+        tapes = tuple(tape for one in earlier for tape in record(Trained.load(folder, one), self.policy, self.seed))
         tapes += record(trained, self.policy, self.seed)
-        out = Path(self.out) if self.out else folder.path / "replay" / f"{self.policy}.{format}"
         for tape in tapes:
-            when = f"{tape.iteration:>7,}  " if len(shown) > 1 else ""
+            when = f"{tape.iteration:>7,}  " if earlier else ""
             print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
-        try:
+        out = Path(self.out) if self.out else folder.path / "replay" / f"{self.policy}.{format}"
+        with writing(out, "choose another --out"):
             if format == "html":
                 from echelon.viewing.page import write_page
 
@@ -69,18 +61,13 @@ class Record(Command):
                 write_replay(replay, replay_path(folder))
                 write_page(replay, out)
             else:
+                from echelon.viewing.video import draw
+
                 if not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
                     with suppress(UserError):  # meshes can be filmed only
                         write_replay(to_replay(folder.name, trained, self.seed, tapes), replay_path(folder))
-                from echelon.console.wording import policies
-                from echelon.viewing.video import draw
-
-                frames = max(len(tape.qpos) for tape in tapes)
-                print(f"drawing {frames} frames of {policies(len(tapes))} ...", flush=True)
+                print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames ...", flush=True)
                 draw(tapes, out, format)
-        except OSError as error:
-            where = error.filename or out
-            raise UserError(f"{where} cannot be written: {error.strerror}; choose another --out") from None
         print(f"Written to {out}")
         return 0
 
@@ -95,16 +82,13 @@ def _end(tape: "Tape") -> str:
 
 def _format(given: Record) -> Literal["mp4", "gif", "html"]:
     """What to write, from the flags and what is installed."""
-    from importlib.util import find_spec
-
     ending = Path(given.out).suffix.removeprefix(".").lower() if given.out else ""
     if given.format != "auto":
-        if ending in FORMATS and ending != given.format:
+        if ending in ("mp4", "gif", "html") and ending != given.format:
             raise UserError(f"--out ends in .{ending} but --format is {given.format}; leave out one of them")
         return given.format
-    for format in FORMATS:
-        if ending == format:
-            return format
+    if ending == "mp4" or ending == "gif" or ending == "html":
+        return ending
     if given.out:
         raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {given.out} does not")
-    return "mp4" if find_spec("imageio_ffmpeg") and find_spec("PIL") else "html"
+    return "mp4" if is_installed("imageio_ffmpeg") and is_installed("PIL") else "html"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from echelon.commands.command import Command, Needs, place
+from echelon.commands.command import Command, place
 from echelon.config.ranges import Range
 from echelon.errors import UserError
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class Report(Command):
     """Show what runs did, in one page."""
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], place("RUN ..."), Needs("run folders", "runs/*")]
+    needs = "run folders first, as in echelon {} runs/*"
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], place("RUN ...")]
     """The runs, or folders of runs."""
     out: str | None = None
     """Folder to write to; a folder named report in the run, or beside several runs, unless given."""

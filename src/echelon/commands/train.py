@@ -1,5 +1,6 @@
 """`echelon train`: train a task, or resume its run."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ import tyro
 
 from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.command import Command, TrainFlags, find, names_flag, place
-from echelon.commands.tasks import task_list
+from echelon.commands.lists import task_list
 from echelon.config.checks import require, with_settings
 from echelon.config.ranges import COUNT, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
@@ -31,7 +32,7 @@ The most common settings; echelon train TASK --help lists all, with that task's 
   --num-envs N               environments simulated side by side
   --iterations K             how long to train, or:
   --env-steps S              the same in environment steps, as in 1e6
-  --until METRIC>=VALUE      stop earlier, as in return/leader>=500
+  --until METRIC>=VALUE      stop earlier, as in return>=500
   --from RUN                 begin with the networks of another run
   --seed SEED                seed of all random numbers (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
@@ -59,9 +60,7 @@ class OnTask(Command):
         if not self.task and not self.env:
             if self.train_flags:
                 raise UserError(f"the task comes first, as in echelon {name} CartpoleSwingup {self.train_flags[0]}")
-            raise UserError(
-                f"{name} needs a task, as in echelon {name} CartpoleSwingup; echelon {name} --help lists them"
-            )
+            raise UserError(f"{name} needs a task, as in echelon {name} Hopper; echelon {name} --help lists them")
 
     def resolve(self, ranks: Ranks) -> "Resolved":
         """The settings. Unless `--num-envs` is among the flags, the number of environments may be adapted."""
@@ -104,17 +103,14 @@ class Train(OnTask):
             raise UserError(f"--resume takes the task from the run; leave out {self.task}")
         for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
             if names_flag(self.train_flags, flag) or (flag == "--seeds" and self.seeds):
-                raise UserError(
-                    f"{flag} would be another run; leave it out with --resume, or name a new folder with --out"
-                )
+                raise UserError(f"{flag} would be another run; leave it out, or start one without --resume")
 
     def run(self) -> int:
         ranks = join()
         resolved, callbacks = ranks.attempt(lambda: (self.settings(ranks), self.callbacks()))
         seeds = list(range(self.seeds[0])) if len(self.seeds) == 1 else list(self.seeds)
 
-        from echelon.console.interrupt import Preempted
-        from echelon.console.view import NullView, choose_view
+        from echelon.console.view import NullView, Preempted, choose_view
         from echelon.console.wording import duration
         from echelon.training.loop import train, train_seeds
 
@@ -127,19 +123,14 @@ class Train(OnTask):
                 folders = train_seeds(resolved, seeds, view, callbacks=callbacks)
             else:
                 folders = [train(resolved, view, callbacks=callbacks, change=self.resume is not None)]
+            code, said = 0, _ending([str(x.path) for x in folders], duration(time.monotonic() - started), command)
         except KeyboardInterrupt as interrupt:
-            view.stop()
-            if ranks.first:
-                print(f"Stopped. The same command resumes from the last checkpoint, if there is one:  {command}")
-            ranks.leave()
-            return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
-        finally:
-            view.stop()
+            code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
+            said = f"Stopped. The same command resumes from the last checkpoint, if there is one:  {command}"
         ranks.leave()
         if ranks.first:
-            print(f"\n{_ending([str(folder.path) for folder in folders], duration(time.monotonic() - started))}")
-            print(f"  resume it  {command}  (the same command, with more --iterations or --env-steps)")
-        return 0
+            print(said)
+        return code
 
     def settings(self, ranks: Ranks) -> "Resolved":
         """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
@@ -172,20 +163,17 @@ class Train(OnTask):
         return found
 
 
-def _ending(paths: list[str], spent: str) -> str:
+def _ending(paths: list[str], spent: str, command: str) -> str:
     """Where the runs are, and what to type next."""
-    import shlex
-
     where = f"The runs are in {paths[0]} to {paths[-1]}" if len(paths) > 1 else f"The run is in {paths[0]}"
-    lines = [f"{where}, after {spent}."]
-    for what, words in (
-        ("score it", ["evaluate", paths[0]]),
-        ("watch it", ["play", paths[0]]),
-        ("record it", ["record", paths[0]]),
-        ("report it", ["report", *paths, "--open"]),
-    ):
-        lines.append(f"  {what:<9}  {shlex.join(['echelon', *words])}")
-    return "\n".join(lines)
+    first = shlex.quote(paths[0])
+    return f"""
+{where}, after {spent}.
+  score it   echelon evaluate {first}
+  watch it   echelon play {first}
+  record it  echelon record {first}
+  report it  echelon report {shlex.join(paths)} --open
+  resume it  {command}  (the same command, with more --iterations or --env-steps)"""
 
 
 def _given(start: "TrainConfig", flags: Sequence[str], command: str, description: str) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class TrainConfig:
     env_steps: Annotated[int, COUNT.up_to(10**15)] = 1_000_000
     """Environment steps to train for, rounded up to whole iterations."""
     until: str | None = None
-    """Stop earlier, once a metric passes a value: `return/leader>=500`."""
+    """Stop earlier, once a metric passes a value: `return>=500`."""
     start_from: Annotated[str | None, tyro.conf.arg(aliases=["--from"])] = None
     """Run whose networks a new run begins with."""
     seed: Annotated[int, Range(low=0, high=2**32 - 1)] = 0

@@ -51,11 +51,14 @@ def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
     return found
 
 
-def show_help(config: Any, prog: str, description: str | None = None) -> NoReturn:
-    """Print the help of every field of a dataclass or an instance, and leave with `SystemExit(0)`."""
+def show_help(config: Any, prog: str, description: str, more: str = "") -> NoReturn:
+    """Print the help of every field of a dataclass or an instance, then `more`, and leave with `SystemExit(0)`."""
     kind, default = (config, {}) if isinstance(config, type) else (type(config), {"default": config})
     marks = (tyro.conf.SuppressFixed,)
-    raise SystemExit(tyro.cli(kind, args=["--help"], prog=prog, description=description, config=marks, **default))
+    try:
+        raise SystemExit(tyro.cli(kind, args=["--help"], prog=prog, description=description, config=marks, **default))
+    finally:
+        print(more, end="")
 
 
 def spans(words: Sequence[str]) -> Iterator[list[str]]:
@@ -79,7 +82,7 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
         adds = flag.name in given and flag.hint == tuple[str, ...]  # names add up, as in --env-arg a=1
         given[flag.name] = (*given[flag.name], *found) if adds else found
     if first:
-        raise UserError(f"{first[0]!r} stands where a flag was expected; see {prog} --help")
+        raise UserError(f"{first[0]!r} is neither a flag nor the value of one; see {prog} --help")
     return given
 
 

@@ -1,19 +1,181 @@
-"""What a person sees while a run or a grid trains: a live panel on a terminal, a line every few seconds elsewhere."""
+"""What a person sees while a run or a grid trains: a live panel on a terminal, a line every few seconds elsewhere; and
+the signals that end it between two iterations, so that it is saved."""
 
 import contextlib
+import math
 import os
+import signal
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TextIO
+from types import FrameType
+from typing import Any, Protocol, TextIO
 
 from rich import get_console
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from echelon.config import TrainConfig
-from echelon.console.progress import RunProgress
+from echelon.console.wording import count, duration, figure, listed, sparkline
 from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_columns
+
+PACE_ITERATIONS = 30
+"""Iterations the time left is estimated from: enough to be steady, few enough to forget the slow first ones."""
+REQUEUE = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+"""Signals that a cluster sends before it takes a machine away."""
+SIGNALS = [*REQUEUE, *(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))]
+
+
+class Preempted(KeyboardInterrupt):
+    """The machine's scheduler, not the user, asked the run to end: it should be started again elsewhere."""
+
+
+class Interrupt:
+    """While entered, the first of the signals sets `asked`, and `requeue` if a cluster sent it. A second SIGINT
+    interrupts at once, as usual, and any further one is ignored."""
+
+    def __init__(self) -> None:
+        self.asked = self.requeue = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python delivers no signals
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until exit: the run is already ending
+            raise KeyboardInterrupt
+        if not self.asked:
+            self.requeue = number in REQUEUE
+        self.asked = True
+
+
+class Progress(Protocol):
+    """How far a run or a grid is."""
+
+    def headline(self) -> str: ...
+    def line(self) -> str: ...
+    def panel(self) -> RenderableType: ...
+
+
+class RunProgress:
+    """The newest metrics of a run, any of which may be missing or NaN, and its returns so far."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        total: int,
+        done: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config, self.folder, self.total, self.done = config, folder, total, done
+        self.metrics: Mapping[str, float] = {}
+        self.returns: list[float] = []
+        if done:
+            with contextlib.suppress(OSError):  # the writer of the file reports it
+                self.returns += map(float, read_columns(folder, "return/leader".__eq__).get("return/leader", ()))
+        self._clock, self._first = clock, done
+        self._marks = deque([(clock(), done)], maxlen=PACE_ITERATIONS)
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        """Add one iteration."""
+        if len(self._marks) == 2 and self._marks[0][1] == self._first:
+            self._marks.popleft()  # the first iteration compiles kernels, so its time does not count
+        self.metrics = dict(metrics)
+        self.done = int(metrics.get("iteration", self.done + 1))
+        self._marks.append((self._clock(), self.done))
+        self.returns.append(self.get("return/leader"))
+
+    def get(self, name: str) -> float:
+        """The newest value of a metric, NaN if it was not logged."""
+        return self.metrics.get(name, math.nan)
+
+    @property
+    def seconds_left(self) -> float:
+        """Time left at the pace of the last iterations; NaN before there is one."""
+        (start, before), (end, done) = self._marks[0], self._marks[-1]
+        return (end - start) / (done - before) * max(0, self.total - done) if done > before else math.nan
+
+    def headline(self) -> str:
+        """Name the task, the method and the run folder."""
+        return f"{self._title(', ')}, iterations {self.done} to {self.total}, in {self.folder.path}"
+
+    def _title(self, between: str) -> str:
+        config, policies = self.config, self.config.num_policies
+        sizes = f"{policies} {'policy' if policies == 1 else 'policies'}", f"{config.num_envs:,} environments"
+        return between.join((config.task, config.method, *sizes, config.device))
+
+    def line(self) -> str:
+        """Say where the run stands, without figures that were not logged."""
+        figures = {
+            "left": duration(self.seconds_left),
+            "steps": count(self.get("env_steps")),
+            "steps/s": count(self.get("fps/total")),
+            "return": figure(self.get("return/leader")),
+            "successes": figure(self.get("successes/leader")),
+            "KL": figure(self.get("kl/own")),
+            "lr": figure(self.get("lr")),
+        }
+        return f"{self.done}/{self.total}  {self.done / max(1, self.total):4.0%}  {listed(figures)}"
+
+    def panel(self) -> RenderableType:
+        """Draw a bar and rows of figures."""
+        where = f"{self.done / max(1, self.total):.0%}  iteration {self.done:,}/{self.total:,}"
+        rows = Table.grid(padding=(0, 2))
+        rows.add_column(style="cyan", no_wrap=True)
+        for label, text in self._rows().items():
+            if text:
+                rows.add_row(label, Text(text))
+        return Panel(
+            Group(
+                ProgressBar(total=max(1, self.total), completed=self.done),
+                Text(f"{where}  left {duration(self.seconds_left)}\n"),
+                rows,
+            ),
+            title=Text(self._title(" · "), style="bold"),
+            title_align="left",
+            subtitle=Text(str(self.folder.path), style="bright_black"),
+            subtitle_align="left",
+            border_style="bright_black",
+        )
+
+    def _rows(self) -> dict[str, str]:
+        """Figures by label; empty where none was logged."""
+        returns = f"{figure(self.get('return/leader')):<8} {sparkline(self.returns, 32)}"
+        if followers := [value for name, value in self._under("return/policy_").items() if name != "0"]:
+            returns += f"  followers {figure(min(followers))} to {figure(max(followers))}"
+        learning = {"rate": "lr", "clipped": "clip_fraction/own", "gradient": "grad_norm", "ESS": "ess"}
+        seconds = {name: value for name, value in self._under("time/").items() if "/" not in name}
+        total = sum(seconds.values())
+        times = {name: f"{value / total:.0%}" for name, value in seconds.items() if value >= 0.005 * total > 0}
+        return {
+            "return": returns,
+            "successes": listed({"": figure(self.get("successes/leader"))}),
+            "env steps": listed({"": count(self.get("env_steps"))}),
+            "steps/s": listed({name.replace("total", ""): count(x) for name, x in self._under("fps/").items()}),
+            "learning": listed({name: figure(self.get(metric)) for name, metric in learning.items()}),
+            "KL": listed({name.replace("_", " "): figure(x) for name, x in self._under("kl/").items()}),
+            "time": f"{listed(times)}  of {total:.2f} s" if total > 0 else "",
+        }
+
+    def _under(self, prefix: str) -> dict[str, float]:
+        """Finite metrics that start with `prefix`, by the rest of their names."""
+        found = {name.removeprefix(prefix): value for name, value in self.metrics.items() if name.startswith(prefix)}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 class View:
@@ -27,7 +189,7 @@ class View:
     def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
         """Show a run that has done `first_iteration` of its iterations."""
         self._run = RunProgress(config, folder, total_iterations, first_iteration, self._clock)
-        self.show(self._run.headline(), self._run.line, self._run.panel)
+        self.show(self._run)
 
     def update(self, metrics: Mapping[str, float]) -> None:
         """Show the metrics of an iteration. Any may be missing or NaN."""
@@ -36,7 +198,7 @@ class View:
             self._run.update(metrics)
             self.tick(now=first or self._run.done >= self._run.total)
 
-    def show(self, headline: str, line: Callable[[], str], panel: Callable[[], RenderableType]) -> None:
+    def show(self, progress: Progress) -> None:
         """Show progress as a line or as a panel, until `stop`."""
 
     def tick(self, now: bool = False) -> None:
@@ -66,8 +228,6 @@ class View:
 class NullView(View):
     """Shows nothing."""
 
-    def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None: ...
-
 
 class PlainView(View):
     """Lines of plain text, for logs: one for the first and last iteration, and one every few seconds between."""
@@ -76,15 +236,15 @@ class PlainView(View):
         self, out: TextIO | None = None, every: float = 5.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._out, self._every, self._clock = out, every, clock
-        self._line: Callable[[], str] | None = None
+        self._shown: Progress | None = None
         self._next, self._unsaid = 0.0, False
 
-    def show(self, headline: str, line: Callable[[], str], panel: Callable[[], RenderableType]) -> None:
-        self._line, self._next = line, self._clock() + self._every
-        self.message(headline)
+    def show(self, progress: Progress) -> None:
+        self._shown, self._next = progress, self._clock() + self._every
+        self.message(progress.headline())
 
     def tick(self, now: bool = False) -> None:
-        self._unsaid = self._line is not None
+        self._unsaid = self._shown is not None
         if now or self._clock() >= self._next:
             self.stop()
 
@@ -93,19 +253,18 @@ class PlainView(View):
             print(text, file=self._out or sys.stdout, flush=True)
 
     def stop(self) -> None:
-        if self._unsaid and self._line is not None:
+        if self._unsaid and self._shown is not None:
             self._unsaid, self._next = False, self._clock() + self._every
-            self.message(self._line())
+            self.message(self._shown.line())
 
 
 class LiveView(View):
     """A panel that is redrawn in place; messages scroll by above it."""
 
     _live: Live | None = None
-    _silenced = False
 
-    def show(self, headline: str, line: Callable[[], str], panel: Callable[[], RenderableType]) -> None:
-        self._live, self._silenced = Live(get_renderable=panel, refresh_per_second=4), set_control_echo(False)
+    def show(self, progress: Progress) -> None:
+        self._live = Live(get_renderable=progress.panel, refresh_per_second=4)
         with self._output():
             self._live.start()
 
@@ -118,22 +277,6 @@ class LiveView(View):
             live, self._live = self._live, None
             with self._output():
                 live.stop()
-            self._silenced = self._silenced and not set_control_echo(True)
-
-
-def set_control_echo(on: bool) -> bool:
-    """Set whether the terminal echoes control keys, since a `^C` would shift the panel by a line; whether that changed
-    anything. A background job leaves the terminal alone: the system would stop it."""
-    try:
-        import termios
-
-        before = termios.tcgetattr(sys.stdin)
-        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp() or bool(before[3] & termios.ECHOCTL) == on:
-            return False
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, [*before[:3], before[3] ^ termios.ECHOCTL, *before[4:]])
-    except Exception:  # Windows, no terminal, no standard input
-        return False
-    return True
 
 
 def choose_view(every: float = 5.0) -> View:
@@ -141,9 +284,3 @@ def choose_view(every: float = 5.0) -> View:
     console = Console()
     able = console.is_terminal and not console.is_dumb_terminal and console.encoding.lower().startswith("utf")
     return LiveView() if able else PlainView(every=every)
-
-
-def default_view() -> View:
-    """The view of `train` in Python: progress in a notebook or on a terminal, nothing elsewhere."""
-    notebook = "ipykernel" in sys.modules
-    return PlainView() if notebook else choose_view() if sys.stdout is not None and sys.stdout.isatty() else NullView()

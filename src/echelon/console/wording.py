@@ -1,10 +1,14 @@
-"""Numbers formatted for people, in the views and tables of a run."""
+"""Numbers and tables, laid out for people."""
 
 import itertools
 import math
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 BARS = "▁▂▃▄▅▆▇█"
+LOG_WIDTH = 240
+"""Columns of a table that does not go to a terminal, where rich would fold it to 80."""
 
 
 def duration(seconds: float) -> str:
@@ -12,22 +16,10 @@ def duration(seconds: float) -> str:
     if not math.isfinite(seconds) or seconds < 0:
         return "-"
     total = round(seconds)
-    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
-    if days:
-        return f"{days} d {hours:02d} h"
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {total % 60:02d} s" if minutes else f"{total} s"
-
-
-def policies(number: int) -> str:
-    """`1 policy`, `6 policies`."""
-    return "1 policy" if number == 1 else f"{number} policies"
-
-
-def percent(fraction: float) -> str:
-    """`12%`."""
-    return f"{fraction:.0%}" if math.isfinite(fraction) else "-"
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if total >= size:
+            return f"{total // size} {unit} {total % size // part:02d} {smaller}"
+    return f"{total} s"
 
 
 def count(number: float) -> str:
@@ -46,25 +38,28 @@ def figure(number: float) -> str:
     if not math.isfinite(number):
         return "-"
     size = abs(number)
-    if size == 0:
-        return "0"
-    if size >= 1e7 or size < 1e-3:
+    if size != 0 and (size >= 1e7 or size < 1e-3):
         return f"{number:.2e}"
     exponent = int(f"{size:.2e}".partition("e")[2])  # After rounding: 0.00999… counts as 0.01.
-    decimals = 2 - exponent + (exponent >= 2)
-    return f"{number:,.{max(0, decimals)}f}"
+    return f"{number:,.{max(0, 2 - exponent + (exponent >= 2))}f}" if size else "0"
 
 
 def pair(mean: float, deviation: float) -> str:
     """`79,374 ± 1`: both to the same decimals, three significant digits of the larger, four from a hundred on."""
     if not math.isfinite(mean):
         return "–"
-    size = max(abs(mean), deviation if math.isfinite(deviation) else 0.0)
     spread = math.isfinite(deviation)
+    size = max(abs(mean), deviation if spread else 0.0)
     if size != 0 and (size >= 1e7 or size < 1e-3):
-        return f"{mean:.1e} ± {deviation:.1e}" if spread else f"{mean:.1e}"
-    decimals = 0 if size == 0 else max(0, 2 - math.floor(math.log10(size)) + (size >= 100))
-    return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}" if spread else f"{mean:,.{decimals}f}"
+        form = ".1e"
+    else:
+        form = f",.{0 if size == 0 else max(0, 2 - math.floor(math.log10(size)) + (size >= 100))}f"
+    return f"{mean:{form}} ± {deviation:{form}}" if spread else f"{mean:{form}}"
+
+
+def listed(figures: Mapping[str, str]) -> str:
+    """`return 412.3  KL 0.0151`, without unknown figures."""
+    return "  ".join(f"{name} {text}".strip() for name, text in figures.items() if text != "-")
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -76,3 +71,31 @@ def sparkline(values: Sequence[float], width: int) -> str:
     means = [sum(finite[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low, high = min(means, default=0), max(means, default=0)
     return "".join(BARS[min(7, int((mean - low) / ((high - low) or 1) * 8))] for mean in means)
+
+
+def text_table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Collection[int] = ()) -> str:
+    """Lay out rows in columns, those in `right` aligned right. On a terminal, long text folds inside the last one."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = [[Text(text) for text in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headings))
+    columns = len(texts[0]) if texts else len(headings)
+    for index in range(columns):
+        heading = headings[index] if headings else ""
+        table.add_column(heading, justify="right" if index in right else "left", no_wrap=index < columns - 1)
+    for row in texts:
+        table.add_row(*row)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else LOG_WIDTH
+    console = Console(width=width - 2, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return "".join(f"  {line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def show_progress(text: str) -> None:
+    """Show a line on a terminal's standard error that each text overwrites and an empty one removes."""
+    if sys.stderr.isatty():
+        line = f"measuring: {text}" if text else ""
+        print(f"\r{line:<60}", end="" if text else "\r", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from echelon.config.checks import choose_device, require
 from echelon.config.ranges import COUNT
-from echelon.console.wording import count, figure, percent
+from echelon.console.wording import count, figure
 from echelon.envs.contract import Env, MakeEnv
 from echelon.evaluation.trained import Trained
 from echelon.rollout.acting import Actor, Player
@@ -162,7 +162,7 @@ def score_table(evaluation: Evaluation) -> Table:
             score.mode,
             f"{figure(score.return_mean)} ± {figure(score.return_std)}",
             figure(score.length_mean),
-            percent(score.terminated),
+            f"{score.terminated:.0%}",
             *(figure(score.extra.get(name, math.nan)) for name in extras),
             style="bold" if leads else None,
         )

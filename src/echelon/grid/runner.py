@@ -57,7 +57,7 @@ def run(
     left = grid.in_state("left")
     workers = workers or default_workers(left[0].config.device if left else "cpu")
     pool = cluster or LocalPool(min(workers, len(left) or 1))
-    view.show(grid.headline(), grid.line, grid.panel)
+    view.show(grid)
     try:
         for job in grid.in_state("done"):
             finished(job)

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -102,6 +103,12 @@ class RunFolder:
             document["sessions"].append(session)
             replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
         return RunFolder(path, config)
+
+    def discard(self) -> None:
+        """Remove the folder after a start that failed, if nothing but that start is in it."""
+        with suppress(OSError):
+            if {file.name for file in self.path.iterdir()} <= {CONFIG, ".lock"}:
+                shutil.rmtree(self.path)
 
     def with_config(self, config: TrainConfig) -> "RunFolder":
         """Store settings that were completed while the run was built."""

@@ -68,7 +68,7 @@ def call(
 
 
 def until(condition: str) -> Callback:
-    """Stop once a metric passes a value: `return/leader>=500`, `env/distance<0.02`."""
+    """Stop once a metric passes a value: `env/distance<0.02`, or `return>=500`, which is that of the leader."""
     found = re.fullmatch(r"\s*([\w/.+-]+?)\s*(>=|<=|>|<)\s*(\S+)\s*", condition)
     try:
         name, comparison, value = found.groups() if found else ("", "", "")
@@ -76,17 +76,16 @@ def until(condition: str) -> Callback:
         if not math.isfinite(limit):
             raise ValueError
     except ValueError:
-        raise UserError(f"--until takes a metric and a limit, as in return/leader>=500, not {condition!r}") from None
+        raise UserError(f"--until takes a metric and a limit, as in return>=500, not {condition!r}") from None
 
     def ask(metrics: Mapping[str, float]) -> Stop | None:
-        if name not in metrics and name in OCCASIONAL:
-            return None
-        if name not in metrics:
+        names = name, f"{name}/leader"
+        found = next((one for one in names if one in metrics), None)
+        if found is None and not set(names) & set(OCCASIONAL):
             raise UserError(f"--until {condition}: {name} is not a metric of this run{nearest(name, metrics)}")
-        value = metrics[name]
-        if math.isfinite(value) and COMPARISONS[comparison](value, limit):
-            return Stop(f"{name} is {value:.6g}")
-        return None
+        if found is None or not COMPARISONS[comparison](value := metrics[found], limit) or not math.isfinite(value):
+            return None
+        return Stop(f"{found} is {value:.6g}")
 
     return ask
 

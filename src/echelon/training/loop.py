@@ -7,8 +7,7 @@ from enum import IntEnum
 from time import monotonic
 
 from echelon.config import TrainConfig
-from echelon.console.interrupt import Interrupt, Preempted
-from echelon.console.view import NullView, View, default_view
+from echelon.console.view import Interrupt, NullView, Preempted, View, choose_view
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError
 from echelon.ranks import join
@@ -32,7 +31,7 @@ def train(
 ) -> RunFolder:
     """Train as `config` says, in its run folder; a folder that exists is resumed where it stopped.
 
-    Progress is shown in a notebook or on a terminal; `view=NullView()` shows nothing. `callbacks` are called after
+    Progress is shown on a terminal, or printed as lines; `view=NullView()` shows nothing. `callbacks` are called after
     every iteration (`echelon.training.callbacks`); evaluations and films are callbacks, too.
 
     With `change`, a stored run continues with settings that differ from its own, where that is possible; changes are
@@ -88,7 +87,7 @@ class Loop:
             ranks, given = join(), config
             config = ranks.attempt(lambda: resolve(given, ranks=ranks))
         self.resolved, self.config, self.ranks, self.make_env = config, config.config, config.ranks, make_env
-        self.view = (view or default_view()) if self.ranks.first else NullView()
+        self.view = (view or choose_view()) if self.ranks.first else NullView()
         called = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
         self.callbacks = [one for one in called if not isinstance(one, CheckpointCallback)]
         self.checkpoint_callbacks = [one for one in called if isinstance(one, CheckpointCallback)]

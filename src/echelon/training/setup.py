@@ -5,6 +5,7 @@ A run starts from its newest valid checkpoint, with the networks of another run,
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,16 +67,20 @@ def start(
     folders = ranks.broadcast(ranks.attempt(lambda: open_folders() if ranks.first else []))
     if ranks.size > 1:
         require_seen(ranks, folders[0])
-    # Rank 0 first: the others take over what its environment settles, and find its kernels compiled.
-    envs = ranks.attempt(lambda: _environments(resolved, configs, make_env) if ranks.first else None)
-    folders = ranks.broadcast([_settled(*pair) for pair in zip(folders, envs[1], strict=True)] if envs else folders)
-    configs = [folder.config for folder in folders]
-    trainer = ranks.attempt(build)
-    common = _common_iteration(folders, view) if len(folders) > 1 else None
-    seconds = [_resume(run, folder, view, common) for run, folder in zip(trainer.runs, folders, strict=True)]
-    trainer.take_in()
-    for run, folder in zip(trainer.runs, folders, strict=True):
-        _take_changes(run, folder, view)
+    with ExitStack() as undo:  # a start that fails leaves no run folder
+        for folder in folders if ranks.first else ():
+            undo.callback(folder.discard)
+        # Rank 0 first: the others take over what its environment settles, and find its kernels compiled.
+        envs = ranks.attempt(lambda: _environments(resolved, configs, make_env) if ranks.first else None)
+        folders = ranks.broadcast([_settled(*pair) for pair in zip(folders, envs[1], strict=True)] if envs else folders)
+        configs = [folder.config for folder in folders]
+        trainer = ranks.attempt(build)
+        common = _common_iteration(folders, view) if len(folders) > 1 else None
+        seconds = [_resume(run, folder, view, common) for run, folder in zip(trainer.runs, folders, strict=True)]
+        trainer.take_in()
+        for run, folder in zip(trainer.runs, folders, strict=True):
+            _take_changes(run, folder, view)
+        undo.pop_all()
     return trainer, folders, seconds
 
 
