@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 
 from echelon import cli  # noqa: E402
 from echelon.config import TrainConfig  # noqa: E402
-from echelon.envs.gymnasium_env import GymnasiumEnv, make  # noqa: E402
+from echelon.envs.gymnasium_env import GymnasiumEnv, make_gymnasium  # noqa: E402
 from echelon.envs.sources import as_env, maker  # noqa: E402
 from echelon.errors import UserError  # noqa: E402
 from echelon.runs.folder import RunFolder  # noqa: E402
@@ -142,7 +142,7 @@ def test_images_are_a_group_with_channels_first() -> None:
 
 
 def test_the_seed_decides_the_episodes() -> None:
-    starts = [make("Pendulum-v1", 3, CPU, seed).reset()["policy"] for seed in (1, 1, 2)]
+    starts = [make_gymnasium("Pendulum-v1", 3, CPU, seed).reset()["policy"] for seed in (1, 1, 2)]
     assert torch.equal(starts[0], starts[1])
     assert not torch.equal(starts[0], starts[2])
 

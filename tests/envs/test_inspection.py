@@ -9,9 +9,9 @@ import torch
 from rollout.stub_env import DriftEnv
 
 from echelon import cli
-from echelon.envs.contract import Step
-from echelon.envs.inspection import Findings, inspect_env
-from echelon.tasks import TASKS, maker, preset
+from echelon.envs.contract import MakeEnv, Step
+from echelon.envs.inspection import inspect_env
+from echelon.tasks import maker, preset
 
 CPU = torch.device("cpu")
 
@@ -29,21 +29,28 @@ class Changed(DriftEnv):
         return step
 
 
-def found(change: Callable[[Changed, Step], None], **members: Any) -> Findings:
+def found(change: Callable[[Changed, Step], None], **members: Any) -> dict[str, list[str]]:
     def make(num_envs: int, device: torch.device, seed: int) -> Changed:
         env = Changed(num_envs, seed, change)
         for name, value in members.items():
             setattr(env, name, value)
         return env
 
-    return inspect_env(make, 8, CPU, 0)
+    return by_kind(make)
+
+
+def by_kind(make: MakeEnv, num_envs: int = 8) -> dict[str, list[str]]:
+    """What is found, without the facts."""
+    findings = list(inspect_env(make, num_envs, CPU, 0))
+    return {kind: [said for k, said in findings if k == kind] for kind in ("note", "problem")}
 
 
 def sound(env: Changed, step: Step) -> None: ...
 
 
-def test_a_sound_environment_has_neither_problems_nor_notes() -> None:
-    assert (found(sound).problems, found(sound).notes) == ([], [])
+@pytest.mark.parametrize("task", ["DeceptiveReach", "CartpoleSwingup", "Hopper"])
+def test_a_sound_environment_has_neither_problems_nor_notes(task: str) -> None:
+    assert by_kind(maker(preset(task)), 4) == found(sound) == {"note": [], "problem": []}
 
 
 def sets(**parts: Callable[[Changed, Step], Any]) -> Callable[[Changed, Step], None]:
@@ -84,36 +91,22 @@ def test_a_wrong_step_or_member_is_one_sentence() -> None:
         "after load_state_dict it does not continue": {"load_state_dict": lambda state: None},
         "load_state_dict failed with KeyError: 'gone'": {"load_state_dict": lambda state: state["gone"]},
     }
-    problems = {sentence: found(change).problems for sentence, change in steps.items()}
-    problems |= {sentence: found(sound, **changes).problems for sentence, changes in members.items()}
+    problems = {sentence: found(change)["problem"] for sentence, change in steps.items()}
+    problems |= {sentence: found(sound, **changes)["problem"] for sentence, changes in members.items()}
     assert [(sentence, said) for sentence, said in problems.items() if sentence not in said[0]] == []
     assert all(len(problems[sentence]) == 1 for sentence in members)
 
 
-def test_what_is_lacking_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is lacking, and chance without a seed, are notes."""
     assert cli.main(["env", "check", "envs.least:make", "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert said.count("note: ") == 2
     assert "no final_obs" in said
     assert "no state_dict" in said
     assert said.endswith("envs.least:make keeps the contract\n")
-
-
-def test_chance_without_a_seed_is_a_note() -> None:
-    def noisy(env: Changed, step: Step) -> None:
-        step.reward = torch.rand(8)
-
-    assert any("two environments of the same seed differ" in note for note in found(noisy).notes)
-
-
-@pytest.mark.parametrize("task", ["DeceptiveReach", "CartpoleSwingup", "Hopper"])
-def test_built_in_tasks_keep_it(task: str) -> None:
-    assert task in TASKS
-    findings = inspect_env(maker(preset(task)), 4, CPU, 0)
-    assert (findings.problems, findings.notes) == ([], [])
-
-
-def test_a_wrong_environment_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    noisy = found(sets(reward=lambda env, step: torch.rand(8)))
+    assert any("two environments of the same seed differ" in note for note in noisy["note"])
     assert cli.main(["env", "check", "envs.test_inspection:make_wrong", "--device", "cpu"]) == 1
     assert "does not keep the contract" in capsys.readouterr().out
     assert cli.main(["env", "chek"]) == 2

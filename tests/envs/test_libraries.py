@@ -25,7 +25,7 @@ def test_mjlab(tmp_path: Path) -> None:
 
 def test_playground(tmp_path: Path) -> None:
     pytest.importorskip("mujoco_playground", reason="needs pip install 'echelon-rl[playground]'")
-    from echelon.envs.playground_env import make
+    from echelon.envs.playground_env import make_playground as make
 
     env = make("CartpoleBalance", 3, CPU, 0, episode_length=3)
     first = env.reset()["policy"].clone()
@@ -39,7 +39,7 @@ def test_playground(tmp_path: Path) -> None:
 
 def test_maniskill(tmp_path: Path) -> None:
     pytest.importorskip("mani_skill", reason="needs pip install 'echelon-rl[maniskill]'")
-    from echelon.envs.maniskill_env import make
+    from echelon.envs.maniskill_env import make_maniskill as make
 
     try:
         env = make("PickCube-v1", 2, CPU, 0, max_episode_steps=3)
@@ -61,7 +61,7 @@ def test_maniskill(tmp_path: Path) -> None:
 
 def test_success_in_maniskill_is_counted_once_and_ends_nothing() -> None:
     pytest.importorskip("mani_skill", reason="needs pip install 'echelon-rl[maniskill]'")
-    from echelon.envs.maniskill_env import make
+    from echelon.envs.maniskill_env import make_maniskill as make
 
     try:
         env = make("PushCube-v1", 1, CPU, 0, max_episode_steps=4)

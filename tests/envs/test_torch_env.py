@@ -15,8 +15,9 @@ import torch
 from envs.life import live
 from torch import Tensor
 
+from echelon.envs import torch_env
 from echelon.envs.sources import as_env, maker
-from echelon.envs.torch_env import TorchEnv, groups_of, set_fields
+from echelon.envs.torch_env import TorchEnv, groups_of, make_mjlab, set_fields
 from echelon.errors import UserError
 from echelon.tasks import preset
 
@@ -131,7 +132,7 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs), rate=1 / cfg.dt)
     for module in (types.ModuleType("isaaclab"), app, tasks, utils, gym):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.delitem(sys.modules, "echelon.envs.isaaclab_env", raising=False)
+    monkeypatch.setattr(torch_env, "_app", [])
     config = preset("isaaclab:Isaac-Ant-v0")
     assert config.task == "Isaac-Ant-v0"
     env = maker(dataclasses.replace(config, env_arg=("episode_length_s=5.0",)))(6, torch.device("cpu"), 3)
@@ -154,10 +155,6 @@ def test_mjlab_on_cuda_solves_with_our_kernel_where_it_can(monkeypatch: pytest.M
     for module in modules:
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("echelon.sim.newton", newton, raising=False)
-    monkeypatch.setitem(sys.modules, "echelon.envs.mjlab_env", None)  # so that the next line is undone
-    monkeypatch.delitem(sys.modules, "echelon.envs.mjlab_env")
-    from echelon.envs.mjlab_env import make as make_mjlab
-
     make_mjlab("Go", 2, torch.device("cpu"), 0)
     make_mjlab("Go", 2, torch.device("cuda"), 0)
     monkeypatch.delattr("echelon.sim.newton")

@@ -1,6 +1,7 @@
 """`echelon env check`: whether an environment keeps the contract, before it is trained in."""
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated
 
 import tyro
@@ -38,10 +39,11 @@ class Env(Command):
         from echelon.envs.inspection import inspect_env
         from echelon.tasks import maker
 
-        findings = inspect_env(maker(config), num_envs, choose_device(config.device), config.seed)
-        for mark, sentences in (("", findings.facts), ("note: ", findings.notes), ("WRONG: ", findings.problems)):
-            for sentence in sentences:
-                print(mark + sentence)
-        keeps = "keeps" if not findings.problems else "does not keep"
-        print(f"{self.source} {keeps} the contract")
-        return 1 if findings.problems else 0
+        findings = sorted(
+            inspect_env(maker(config), num_envs, choose_device(config.device), config.seed), key=itemgetter(0)
+        )
+        for kind, sentence in sorted(findings, key=itemgetter(0)):
+            print({"fact": "", "note": "note: ", "problem": "WRONG: "}[kind] + sentence)
+        wrong = any(kind == "problem" for kind, _ in findings)
+        print(f"{self.source} {'does not keep' if wrong else 'keeps'} the contract")
+        return 1 if wrong else 0

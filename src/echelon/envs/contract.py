@@ -3,8 +3,7 @@
 An environment holds `num_envs` copies of a task. A copy whose episode ends is reset within the same `step`, so the
 returned observation is always one to act on; `final_obs` holds the observation before the reset.
 
-`Env` is required, the other protocols are optional. An environment may further have these attributes, each used by one
-part of the library and with a default:
+`Env` is required, the other protocols are optional, and so are these attributes:
 
 * `longest_episode`: control steps after which every episode has ended, if a success restarts the clock.
 * `config`: its settings, with those filled in that were left unset, such as buffer sizes. They are stored with the run.
@@ -13,6 +12,9 @@ part of the library and with a default:
   the return, so only an environment with another objective should have them.
 * `take_faults()`: the first simulations that diverged since the last call: NumPy arrays by name, and the number of the
   `environment`. Waits for the device; called after a rollout that logged `quarantined`.
+
+The `require_` functions check what an environment returns. A tensor of a wrong shape that broadcasts would be accepted
+silently: one reward for all environments, or one environment's observation for all.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +25,18 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from echelon.errors import UserError
+
+MAX_MAGNITUDE = 1e10
+"""Largest magnitude of a valid observation or reward. MuJoCo rejects states beyond it, too."""
+MAX_STATISTIC = MAX_MAGNITUDE**2
+"""Largest valid statistic: the variance of valid observations is below it, and any weight or moment far below."""
+KINDS: dict[str, Callable[[Tensor], bool]] = {
+    "floating point": Tensor.is_floating_point,
+    "uint8": lambda x: x.dtype is torch.uint8,
+    "bool": lambda x: x.dtype is torch.bool,
+    "number": lambda x: not x.is_complex(),
+}
 Groups = dict[str, Tensor]
 """Observations by name, `[N, D]` each: `policy`, and `critic` where the value function sees something else; `image` is
 `[N, C, H, W]`."""
@@ -39,10 +53,6 @@ class Image(NamedTuple):
 
 Size = int | tuple[int, ...]
 """Size of a group: how many numbers, or an `Image`, or `(C, H, W)`."""
-
-
-def is_image(size: Size) -> bool:
-    return not isinstance(size, int)
 
 
 def shape_of(size: Size) -> tuple[int, ...]:
@@ -107,6 +117,10 @@ class Env(Protocol):
         Called under `torch.inference_mode`: tensors made here cannot be written in place outside of it.
         """
         ...
+
+
+MakeEnv = Callable[[int, torch.device, int], Env]
+"""Builds an environment from `num_envs`, device and seed."""
 
 
 @runtime_checkable
@@ -202,5 +216,50 @@ def interface_of(env: Env) -> dict[str, Any]:
     return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
 
 
-MakeEnv = Callable[[int, torch.device, int], Env]
-"""Builds an environment from `num_envs`, device and seed."""
+def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observation") -> None:
+    """Raise a `UserError` unless `obs` has each group of `obs_spec`, `[N, D]` floats or images, on its device."""
+    if not isinstance(obs, Mapping):
+        raise UserError(f"the environment's {name} must be a dict of groups such as policy, not {type(obs).__name__}")
+    for group, size in env.obs_spec.items():
+        if group not in obs:
+            raise UserError(f"the environment's {name} lacks the group {group}, which its obs_spec names")
+        kind = "uint8" if dtype_of(size) is torch.uint8 else "floating point"
+        _require(env, f"{name} {group}", obs[group], (env.num_envs, *shape_of(size)), kind)
+
+
+def require_step(env: Env, step: Step) -> None:
+    """Raise a `UserError` for the first part of a step that is not what the contract says."""
+    require_observations(env, step.obs)
+    if step.final_obs is not None:
+        require_observations(env, step.final_obs, "final_obs")
+    for name, kind in (("reward", "floating point"), ("terminated", "bool"), ("truncated", "bool")):
+        _require(env, name, getattr(step, name), (env.num_envs,), kind)
+    for name, x in step.log.items():
+        if not isinstance(x, int | float):
+            _require(env, f"log {name}", x, (env.num_envs,) if isinstance(x, Tensor) and x.ndim else (), "number")
+
+
+def _require(env: Env, name: str, x: Any, shape: tuple[int, ...], kind: str) -> None:
+    wrong = ""
+    if not isinstance(x, Tensor):
+        wrong = f"be a torch tensor, not {type(x).__name__}"
+    elif tuple(x.shape) != shape:
+        wrong = f"have the shape {list(shape)}, not {list(x.shape)}"
+    elif not KINDS[kind](x):
+        wrong = f"be {kind}, not {str(x.dtype).removeprefix('torch.')}"
+    elif x.device.type != env.device.type or (env.device.index not in (None, x.device.index)):
+        wrong = f"be on {env.device}, where it says it is, not on {x.device}"
+    if wrong:
+        raise UserError(f"the environment's {name} must {wrong}")
+
+
+def find_fault(name: str, x: Tensor, scale: float = 1.0) -> str | None:
+    """The first number of `x` `[T, N, ...]` that is not finite or beyond `MAX_MAGNITUDE`, in words; None if all are
+    sane. Waits for the device."""
+    wrong = ~(x.abs() <= MAX_MAGNITUDE * scale)
+    if not wrong.any():
+        return None
+    t, environment, *place = wrong.nonzero()[0].tolist()
+    value = x[(t, environment, *place)].item() / scale
+    where = f" (number {place[0]})" if place else ""
+    return f"the environment's {name}{where} is {value:g} in environment {environment}"

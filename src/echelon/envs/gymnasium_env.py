@@ -3,7 +3,6 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -17,17 +16,18 @@ from torch import Tensor
 from echelon.envs.contract import Env, Groups, Image, Size, Step
 from echelon.errors import UserError, first_line, nearest
 
-Read = Callable[[Any], np.ndarray]
-"""From a batch of observations of some space to a group's array, always a new one."""
+Arrays = dict[str, np.ndarray]
+"""Observations by group."""
 MOST_CHANNELS = 4
 """Channels come last if the last of three dimensions is at most this and the first is larger."""
 NO_LIMIT = 1000
 """Control steps that evaluation waits for an episode where the environment has no time limit."""
 
 
-def make(name: str, num_envs: int, device: torch.device, seed: int, /, *, processes: bool = False, **args: Any) -> Env:
+def make_gymnasium(
+    name: str, num_envs: int, device: torch.device, seed: int, /, *, processes: bool = False, **args: Any
+) -> Env:
     """`num_envs` copies of a registered environment; with `processes`, each in a process of its own."""
-    kind = "async" if processes else "sync"
     if args.get("render_mode") == "human":  # the whole process ends where there is no display
         raise UserError("render_mode human draws a window in every step; leave it out, and look with `echelon play`")
     try:
@@ -37,7 +37,7 @@ def make(name: str, num_envs: int, device: torch.device, seed: int, /, *, proces
         else:
             # Observations are copied when they are read, so the vector environment need not do it as well.
             same_step = {"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False}
-            env = gymnasium.make_vec(name, num_envs, kind, vector_kwargs=same_step, **args)
+            env = gymnasium.make_vec(name, num_envs, "async" if processes else "sync", vector_kwargs=same_step, **args)
     except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
         known = name in gymnasium.registry or "/" in name or "Did you mean" in str(error)
         hint = "" if known else nearest(name, gymnasium.registry)
@@ -98,10 +98,10 @@ class GymnasiumEnv:
         inside = envs[0].unwrapped if len(envs) == 1 else None
         if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
             self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
-        self._readers = _readers(env.single_observation_space)
-        blank = create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros)
+        self._parts = _parts(env.single_observation_space)
+        blank = self._read(create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros))
         self.obs_spec: dict[str, Size] = {
-            name: Image(*x.shape[1:]) if name == "image" else x.shape[1] for name, x in self._read(blank).items()
+            group: Image(*x.shape[1:]) if group == "image" else x.shape[1] for group, x in blank.items()
         }
 
     def reset(self) -> Groups:
@@ -112,99 +112,79 @@ class GymnasiumEnv:
 
     def step(self, action: Tensor) -> Step:
         """Advance all environments by one control step."""
-        obs, reward, terminated, truncated, info = self.env.step(self._action(action))
-        now = self._read(obs)
-        last = now
+        x = (action if self._on_cpu else action.cpu()).numpy()
+        if isinstance(self._space, spaces.Discrete):
+            x = x.argmax(1) + self._space.start
+        else:
+            x = x.reshape(self.num_envs, *self._space.shape).astype(self._space.dtype, copy=False)
+        obs, reward, terminated, truncated, info = self.env.step(x)
+        now = last = self._read(obs)
         if self._same_step:
             if "final_obs" in info:
                 last = self._before_reset(now, info["final_obs"], terminated | truncated)
         elif (done := terminated | truncated).any():  # the next step would reset them and ignore its action
             now = self._read(self.env.reset(options={"reset_mask": done})[0])
-        groups = self._groups(now)
-        return Step(
-            groups,
-            self._tensor(np.asarray(reward, np.float32)),
-            self._tensor(terminated),
-            self._tensor(truncated),
-            groups if last is now else self._groups(last),
-        )
+        groups, reward = self._groups(now), self._tensor(np.asarray(reward, np.float32))
+        final = groups if last is now else self._groups(last)
+        return Step(groups, reward, self._tensor(terminated), self._tensor(truncated), final)
 
     def _tensor(self, x: np.ndarray) -> Tensor:
         """On the device. Calls that do nothing are left out: between steps of a simulator each is slow."""
         return torch.from_numpy(x) if self._on_cpu else torch.from_numpy(x).to(self.device)
 
-    def _action(self, action: Tensor) -> np.ndarray:
-        x = (action if self._on_cpu else action.cpu()).numpy()
-        if isinstance(self._space, spaces.Discrete):
-            return x.argmax(1) + self._space.start
-        return x.reshape(self.num_envs, *self._space.shape).astype(self._space.dtype, copy=False)
+    def _groups(self, arrays: Arrays) -> Groups:
+        return {group: self._tensor(x) for group, x in arrays.items()}
 
-    def _read(self, obs: Any) -> dict[str, np.ndarray]:
-        return {name: read(obs) for name, read in self._readers.items()}
+    def _read(self, obs: Any) -> Arrays:
+        """Groups of an observation of any number of environments, always new arrays."""
+        parts = ((group, obs if name is None else obs[name], space) for group, (name, space) in self._parts.items())
+        return {group: _image(space, x) if group == "image" else _flat(space, x) for group, x, space in parts}
 
-    def _groups(self, arrays: dict[str, np.ndarray]) -> Groups:
-        return {name: self._tensor(x) for name, x in arrays.items()}
-
-    def _before_reset(self, now: dict[str, np.ndarray], final: Any, done: np.ndarray) -> dict[str, np.ndarray]:
+    def _before_reset(self, now: Arrays, final: Any, done: np.ndarray) -> Arrays:
         """Observations before a reset within the same step, of those whose episode ended."""
-        rows = done.nonzero()[0]
-        ended = [final[row] for row in rows]
-        space = self.env.single_observation_space
-        if isinstance(space, spaces.Box):
-            batch: Any = np.stack(ended)
-        else:
-            batch = concatenate(space, ended, create_empty_array(space, len(rows)))
-        last = {}
-        for name, read in self._readers.items():
-            last[name] = now[name].copy()
-            last[name][rows] = read(batch)
+        rows, space = done.nonzero()[0], self.env.single_observation_space
+        ended = self._read(concatenate(space, [final[row] for row in rows], create_empty_array(space, len(rows))))
+        last = {group: x.copy() for group, x in now.items()}
+        for group, x in ended.items():
+            last[group][rows] = x
         return last
 
 
-def _readers(space: spaces.Space) -> dict[str, Read]:
-    """What makes each group of an observation."""
+def _parts(space: spaces.Space) -> dict[str, tuple[Any, spaces.Space]]:
+    """What each group is made of: a part of the observation by its name, or all of it (None)."""
     if _is_image(space):
-        return {"image": _image(space)}
+        return {"image": (None, space)}
     if not isinstance(space, spaces.Dict):
-        return {"policy": _flat(space)}
+        return {"policy": (None, space)}
     images = [name for name, part in space.spaces.items() if _is_image(part)]
     if len(images) > 1:
         raise UserError(f"observations have one image, not {', '.join(images)}; put them into one, as channels")
-    found = {"image": _part(images[0], _image(space[images[0]]))} if images else {}
-    if "policy" in space.spaces:
-        groups = [name for name in ("policy", "critic") if name in space.spaces and name not in images]
-        return {name: _part(name, _flat(space[name])) for name in groups} | found
     rest = {name: part for name, part in space.spaces.items() if name not in images}
-    return ({"policy": _flat(spaces.Dict(rest))} if rest else {}) | found
+    if "policy" in space.spaces:
+        found = {name: (name, rest[name]) for name in ("policy", "critic") if name in rest}
+    else:
+        found = {"policy": (None, spaces.Dict(rest))} if rest else {}
+    return found | ({"image": (images[0], space[images[0]])} if images else {})
 
 
 def _is_image(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
-def _image(space: spaces.Space) -> Read:
+def _image(space: spaces.Space, x: Any) -> np.ndarray:
     """Images as `[N, C, H, W]`, also of spaces that have channels last."""
     assert space.shape is not None
-    if space.shape[2] <= MOST_CHANNELS < space.shape[0]:
-        return lambda x: np.ascontiguousarray(np.moveaxis(np.array(x), 3, 1))
-    return lambda x: np.array(x)
+    last = space.shape[2] <= MOST_CHANNELS < space.shape[0]
+    return np.array(np.moveaxis(x, 3, 1) if last else x, order="C")
 
 
-def _part(name: Any, read: Read) -> Read:
-    return lambda x: read(x[name])
-
-
-def _flat(space: spaces.Space) -> Read:
-    """Observations as float32 `[N, D]`. Made once per space, so that a step only copies."""
+def _flat(space: spaces.Space, x: Any) -> np.ndarray:
+    """Observations as float32 `[N, D]`."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        parts = [_part(name, _flat(part)) for name, part in named]
-        return lambda x: np.concatenate([read(x) for read in parts], axis=1)
+        return np.concatenate([_flat(part, x[name]) for name, part in named], axis=1)
     if isinstance(space, spaces.Discrete):
-        one_hot, start = np.eye(int(space.n), dtype=np.float32), space.start
-        return lambda x: one_hot[np.asarray(x) - start]
+        return (np.asarray(x)[:, None] == np.arange(space.n) + space.start).astype(np.float32)
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        if len(space.shape or ()) == 1:
-            return lambda x: np.array(x, dtype=np.float32)
-        return lambda x: np.array(x, dtype=np.float32).reshape(len(x), -1)
+        return np.array(x, dtype=np.float32).reshape(len(x), -1)
     raise UserError(f"observations are Box, Discrete, MultiBinary, Dict or Tuple spaces, not {type(space).__name__}")

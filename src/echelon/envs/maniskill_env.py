@@ -25,7 +25,7 @@ MISTAKES = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeErr
 """Errors that ManiSkill raises for an unknown argument."""
 
 
-def make(
+def make_maniskill(
     name: str, num_envs: int, device: torch.device, seed: int, /, *, ignore_terminations: bool = True, **args: Any
 ) -> Env:
     """`num_envs` copies of a task; `args` are those of `gymnasium.make`.

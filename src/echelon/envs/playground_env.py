@@ -16,7 +16,7 @@ from echelon.envs.torch_env import groups_of
 from echelon.errors import UserError, nearest
 
 
-def make(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
+def make_playground(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
     """`num_envs` copies of an environment; `args` override its config."""
     if name not in registry.ALL_ENVS:
         raise UserError(f"{name} is not an environment of MuJoCo Playground{nearest(name, registry.ALL_ENVS)}")

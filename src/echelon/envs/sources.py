@@ -12,6 +12,7 @@ It makes an `Env` as in `contract.py`, or a vector environment of Gymnasium, Isa
 
 import ast
 import inspect
+import operator
 import os
 import sys
 import typing
@@ -23,9 +24,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from echelon.config import TaskConfig, TaskInfo, TrainConfig, from_dict
+from echelon.config import ModelConfig, TaskConfig, TaskInfo, TrainConfig, UpdateConfig, from_dict
 from echelon.config.schema import ForeignSettings, tasks_in
-from echelon.envs.presets import LIBRARIES
 from echelon.errors import UserError, first_line, install, nearest
 
 if TYPE_CHECKING:
@@ -33,6 +33,32 @@ if TYPE_CHECKING:
 
     from echelon.envs.contract import Env, MakeEnv
 
+ON_DEVICE = TrainConfig(
+    num_envs=4096,
+    env_steps=200_000_000,
+    model=ModelConfig(hidden=(512, 256, 128)),
+    # These libraries limit no action, so a mean beyond 1 is no fault.
+    update=UpdateConfig(horizon=24, learning_rate=1e-3, kl_threshold=0.01, bounds_coef=0.0, minibatches=4),
+)
+"""Thousands of environments in one simulation on a GPU."""
+IN_PROCESS = TrainConfig(
+    algo="ppo",
+    num_envs=32,
+    env_steps=1_000_000,
+    model=ModelConfig(hidden=(256, 256)),
+    update=UpdateConfig(horizon=64, mini_epochs=10, minibatches=16, learning_rate=3e-4, kl_threshold=0.016),
+)
+"""Tens of environments, stepped one after another on a CPU: too few to split between policies."""
+BOUNDED = replace(ON_DEVICE, num_envs=2048, update=replace(ON_DEVICE.update, bounds_coef=1e-4))
+LIBRARIES = {
+    "gymnasium": IN_PROCESS,
+    "mjlab": ON_DEVICE,
+    "isaaclab": ON_DEVICE,
+    "maniskill": replace(BOUNDED, num_envs=1024, update=replace(BOUNDED.update, horizon=32)),
+    "playground": BOUNDED,
+}
+"""Libraries whose environments have an adapter here, `make_LIBRARY(name, num_envs, device, seed, **args)`, by the extra
+that installs them, and the settings to start from."""
 FROM_FLAGS = ("num_envs", "device", "seed")
 """Arguments of every adapter that have a flag of their own."""
 NOT_NAMES = ("make", "make_env", "build", "create")
@@ -66,44 +92,33 @@ def foreign_preset(source: str) -> TrainConfig:
     library = source.partition(":")[0]
     if library in LIBRARIES:
         config = LIBRARIES[library]
-    elif (info := _in_folder(source)) is not None:
-        config = info.preset
     else:
-        make = code(source)
-        config = getattr(make, "preset", None) or TrainConfig(env=(_settings_class(make) or TaskConfig)())
-        if not isinstance(config, TrainConfig):
-            raise UserError(f"the preset of {source} is a {type(config).__name__}, not a TrainConfig")
+        found = _find(source)
+        config = getattr(found, "preset", None) or TrainConfig(env=(_settings_class(found) or TaskConfig)())
+    if not isinstance(config, TrainConfig):
+        raise UserError(f"the preset of {source} is a {type(config).__name__}, not a TrainConfig")
     return replace(config, task=task_name(source), source=source)
 
 
-def _in_folder(source: str) -> TaskInfo | None:
-    """The task that a source names, if it lies in a task's folder."""
-    place, name = _place(source)
-    return tasks_in(place).get(name)
+def code(source: str) -> Callable[..., Any]:
+    """The function or class that a source other than a library's names."""
+    found = _find(source)
+    return found.task if isinstance(found, TaskInfo) else found
 
 
-def _place(source: str) -> tuple[str, str]:
-    """Module or folder and name of a source other than a library's; the working directory can be imported from."""
+def _find(source: str) -> Any:
+    """The task of a folder, or else the function or class, that a source names."""
     place, _, name = registered().get(source, source).partition(":")
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
     if os.getcwd() not in sys.path:  # console scripts do not search the working directory
         sys.path.append(os.getcwd())
-    return place, name
-
-
-def code(source: str) -> Callable[..., Any]:
-    """The function or class that a source other than a library's names."""
-    if (info := _in_folder(source)) is not None:
-        return info.task
-    place, name = _place(source)
+    if name in (tasks := tasks_in(place)):
+        return tasks[name]
     try:
-        found: Any = import_module(place)
-        for part in name.split("."):
-            found = getattr(found, part)
+        found: Any = operator.attrgetter(name)(import_module(place))
     except ModuleNotFoundError as error:
-        hint = nearest(place, LIBRARIES) if "." not in place else ""
-        advice = hint or "; install it, or run this where it lies"
+        advice = ("" if "." in place else nearest(place, LIBRARIES)) or "; install it, or run this where it lies"
         raise UserError(f"{source} cannot be imported ({first_line(error)}){advice}") from None
     except AttributeError as error:
         raise UserError(f"{source} cannot be found: {first_line(error)}") from None
@@ -126,10 +141,10 @@ def source_of(make: Callable[..., Any]) -> str | None:
     module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<")
     if module in (None, "__main__", "builtins") or "<" in name:
         return None
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is make else None
+    with suppress(AttributeError):
+        if operator.attrgetter(name)(sys.modules.get(module)) is make:
+            return f"{module}:{name}"
+    return None
 
 
 def env_args(config: TrainConfig) -> dict[str, Any]:
@@ -139,10 +154,9 @@ def env_args(config: TrainConfig) -> dict[str, Any]:
         name, given, value = word.partition("=")
         if not given or not name.isidentifier():
             raise UserError(f"--env-arg takes name=value, not {word!r}")
-        try:
+        found[name] = value
+        with suppress(ValueError, SyntaxError):
             found[name] = ast.literal_eval({"true": "True", "false": "False", "null": "None"}.get(value, value))
-        except (ValueError, SyntaxError):
-            found[name] = value
     return found
 
 
@@ -169,7 +183,17 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
             args = {"spread_clocks": spread_clocks} | args
         env = config.env
         make = partial(make, from_dict(settings(), env.values, "env.") if isinstance(env, ForeignSettings) else env)
-    return partial(_of_code, source, make, args)
+
+    def build(num_envs: int, device: "torch.device", seed: int) -> "Env":
+        try:
+            with suppress(ValueError):  # a builtin without a signature
+                inspect.signature(make).bind(num_envs, device, seed, **args)
+        except TypeError as error:
+            call = f"make(num_envs, device, seed{''.join(f', {name}=...' for name in args)})"
+            raise UserError(f"{source} cannot be called as {call}: {first_line(error)}") from None
+        return as_env(make(num_envs, device, seed, **args), source)
+
+    return build
 
 
 def _of_library(
@@ -177,7 +201,8 @@ def _of_library(
 ) -> "Env":
     """Build an environment by a library's adapter."""
     try:
-        make = import_module(f"echelon.envs.{library}_env").make
+        module = import_module(f"echelon.envs.{'torch' if library in ('mjlab', 'isaaclab') else library}_env")
+        make = getattr(module, f"make_{library}")
         for word, parameter in inspect.signature(make).parameters.items():
             if parameter.annotation is bool and not isinstance(args.get(word, True), bool):
                 raise UserError(f"--env-arg {word} is true or false, not {args[word]!r}")
@@ -190,22 +215,6 @@ def _of_library(
             raise
         given = ", ".join(f"{word}={value}" for word, value in args.items())
         raise UserError(f"{library} cannot make {name} with {given}: {first_line(error)}") from error
-
-
-def _of_code(
-    source: str, make: Callable[..., Any], args: dict[str, Any], num_envs: int, device: "torch.device", seed: int
-) -> "Env":
-    """Build an environment by a function or class."""
-    try:
-        inspect.signature(make).bind(num_envs, device, seed, **args)
-    except TypeError as error:
-        raise UserError(
-            f"{source} cannot be called as make(num_envs, device, seed{''.join(f', {name}=...' for name in args)}): "
-            f"{first_line(error)}"
-        ) from None
-    except ValueError:  # a builtin without a signature
-        pass
-    return as_env(make(num_envs, device, seed, **args), source)
 
 
 def as_env(made: Any, source: str) -> "Env":

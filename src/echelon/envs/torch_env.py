@@ -1,16 +1,66 @@
-"""Torch environments as mjlab, Isaac Lab and rsl_rl have them: many copies in one simulation, on the device."""
+"""Torch environments as mjlab, Isaac Lab and rsl_rl have them: many copies in one simulation, on the device.
+
+`--env mjlab:Mjlab-Velocity-Flat-Unitree-Go1`, `--env isaaclab:Isaac-Repose-Cube-Allegro-v0`.
+"""
+
+# The packages are optional.
+# pyright: reportMissingImports=false
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import Groups, Step
+from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError, nearest
 
 NAMES = {"policy": ("policy", "actor", "state", "obs"), "critic": ("critic", "privileged_state", "privileged")}
 """Names of observations in other libraries, by group."""
+
+
+_app: list[Any] = []
+"""Isaac Sim, once it is started."""
+
+
+def make_mjlab(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
+    """`num_envs` copies of a task; `args` are fields of its environment's config, such as `episode_length_s`."""
+    import mjlab.tasks  # noqa: F401  # registers them
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.tasks.registry import list_tasks, load_env_cfg
+
+    if name not in list_tasks():
+        raise UserError(f"{name} is not a task of mjlab{nearest(name, list_tasks())}")
+    config = load_env_cfg(name)
+    config.scene.num_envs, config.seed = num_envs, seed
+    set_fields(config, args)
+    if device.type == "cuda":  # `mujoco_warp.step` solves with our fused kernel, for the models that it supports
+        with suppress(ImportError):  # a MuJoCo Warp with other parts
+            from echelon.sim import newton
+
+            newton.install()
+    return TorchEnv(ManagerBasedRlEnv(cfg=config, device=str(device)))
+
+
+def make_isaaclab(name: str, num_envs: int, device: torch.device, seed: int, /, **args: Any) -> Env:
+    """`num_envs` copies of a task; `args` are fields of its environment's config, such as `episode_length_s`.
+
+    Written against its documented interface and tested with a stand-in: Isaac Sim could not be installed where this
+    was written.
+    """
+    from isaaclab.app import AppLauncher
+
+    if not _app:  # the simulator runs once a process, and before anything of it can be imported
+        _app.append(AppLauncher(headless=True))
+    import gymnasium
+    import isaaclab_tasks  # noqa: F401  # registers them
+    from isaaclab_tasks.utils import parse_env_cfg
+
+    config = parse_env_cfg(name, device=str(device), num_envs=num_envs)
+    config.seed = seed
+    set_fields(config, args)
+    return TorchEnv(gymnasium.make(name, cfg=config).unwrapped)
 
 
 def groups_of(obs: Any) -> Groups:

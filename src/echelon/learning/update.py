@@ -9,7 +9,7 @@ from torch import Tensor
 from echelon.config import TrainConfig
 from echelon.device.capture import Source
 from echelon.device.fusion import fused
-from echelon.envs.checks import MAX_STATISTIC
+from echelon.envs.contract import MAX_STATISTIC
 from echelon.learning.batch import Batch, Data, Gathered
 from echelon.learning.objective import ActorLoss, Loss, total_loss
 from echelon.learning.optimizer import Adam, adapt

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn.functional import conv2d, elu
 
 from echelon.config import ModelConfig
-from echelon.envs.contract import Groups, Size, is_image, shape_of
+from echelon.envs.contract import Groups, Size, shape_of
 from echelon.envs.sources import code
 from echelon.errors import UserError, first_line
 from echelon.models.linear import by_network, by_step
@@ -129,7 +129,7 @@ class Custom(Encoder):
 def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder | None:
     """The encoder of the actor's observations; None if they are plain vectors, which the trunk takes directly."""
     sizes = {name: obs_spec[name] for name in ("policy", "image") if name in obs_spec}
-    if not sizes or any(is_image(size) != (name == "image") for name, size in obs_spec.items()):
+    if not sizes or any(isinstance(size, int) == (name == "image") for name, size in obs_spec.items()):
         raise UserError(
             f"obs_spec is {dict(obs_spec)}; the policy needs a group policy with a number of values, a group image "
             "(C, H, W), or both, and no other group may be an image"

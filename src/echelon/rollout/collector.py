@@ -8,8 +8,7 @@ from torch import Tensor
 from echelon.config import UpdateConfig
 from echelon.device.capture import Source, draw
 from echelon.device.fusion import fused
-from echelon.envs.checks import require_observations, require_step
-from echelon.envs.contract import Env, Groups, State, Step, bounded
+from echelon.envs.contract import Env, Groups, State, Step, bounded, require_observations, require_step
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.rollout.buffer import Rollout

@@ -34,7 +34,7 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from echelon.envs.checks import MAX_STATISTIC
+from echelon.envs.contract import MAX_STATISTIC
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably

@@ -10,7 +10,7 @@ from echelon.algorithms.algorithm import Takeover
 from echelon.config import TrainConfig
 from echelon.config.checks import setting
 from echelon.console.wording import figure
-from echelon.envs.checks import find_fault
+from echelon.envs.contract import find_fault
 from echelon.errors import UserError
 from echelon.models.normaliser import Normaliser
 from echelon.runs import checkpoint
