@@ -68,7 +68,7 @@ from echelon import tasks
 from echelon.config.checks import choose_device
 from echelon.device.capture import Captured
 from echelon.errors import UserError
-from echelon.sim.capacity import probe
+from echelon.sim import probe
 from echelon.sim.warp import WarpEngine
 from echelon.tasks import preset
 from echelon.tasks.settings import MujocoTaskConfig
@@ -141,7 +141,7 @@ def on_warp(task: str) -> Any:
             model, config = self.model(), self.config
             if None in (config.contacts, config.constraints):
                 found = probe(model)
-                contacts, constraints = config.contacts or found.contacts, config.constraints or found.constraints
+                contacts, constraints = config.contacts or found[0], config.constraints or found[1]
                 config = self.config = dataclasses.replace(config, contacts=contacts, constraints=constraints)
             self.pristine = copy.deepcopy(model)
             stock = arguments(parse("stock"))

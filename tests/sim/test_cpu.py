@@ -1,4 +1,4 @@
-"""The CPU engine against plain MuJoCo, to the bit, and its treatment of simulations that go wrong."""
+"""The CPU engine against plain MuJoCo, to the bit, and its treatment of simulations that go wrong; sizes of buffers."""
 
 import gc
 import os
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from echelon.errors import UserError
-from echelon.sim.contract import MAX_SPEED, Engine
+from echelon.sim import CAPACITY_FACTOR, probe
+from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 
 # A box that falls onto the floor and drags an actuated leg: contacts, an activation, sensors of every stage.
@@ -43,8 +44,7 @@ XML = """
   </sensor>
 </mujoco>
 """
-NUM_SIMS = 4
-SUBSTEPS = 3
+NUM_SIMS, SUBSTEPS = 4, 3
 
 
 @pytest.fixture
@@ -58,34 +58,44 @@ def controls(steps: int, seed: int = 0) -> Tensor:
     return torch.rand(steps, NUM_SIMS, 1, generator=generator, dtype=torch.float64) * 2 - 1
 
 
-def advance(engine: Engine, actions: Tensor) -> None:
-    for action in actions:
-        engine.ctrl.copy_(action)
-        engine.step(SUBSTEPS)
+def advance(actions: Tensor, *engines: CpuEngine) -> None:
+    for engine in engines:
+        for action in actions:
+            engine.ctrl.copy_(action)
+            engine.step(SUBSTEPS)
 
 
-def snapshot(engine: Engine) -> Tensor:
+def snapshot(engine: CpuEngine) -> Tensor:
     """`[N, K]`: everything a task sees."""
     parts = (engine.qpos, engine.qvel, engine.sensordata, engine.read("act"), engine.read("xpos").flatten(1))
     return torch.cat(parts, dim=1)
 
 
-def both(engines: tuple[Engine, ...], actions: Tensor) -> None:
-    for engine in engines:
-        advance(engine, actions)
+def two(model: mujoco.MjModel) -> tuple[CpuEngine, CpuEngine]:
+    """An engine in which something happens, and one to compare with."""
+    return CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
 
 
 def mask_of(*sims: int) -> Tensor:
     return torch.tensor([sim in sims for sim in range(NUM_SIMS)])
 
 
+def assert_restarted(engine: CpuEngine, sim: int) -> None:
+    """That this simulation alone is marked and in its default state."""
+    assert torch.equal(engine.bad, mask_of(sim))
+    np.testing.assert_array_equal(engine.qpos[sim], engine.model.qpos0)
+    assert not engine.qvel[sim].any()
+
+
+def assert_same_but_for(sim: int, engine: CpuEngine, other: CpuEngine) -> None:
+    assert torch.equal(snapshot(engine)[~mask_of(sim)], snapshot(other)[~mask_of(sim)])
+
+
 def test_matches_a_plain_loop_of_mj_step(model: mujoco.MjModel) -> None:
     """Sensors and poses are of the state after the last substep."""
-    engine = CpuEngine(model, NUM_SIMS, threads=3)
+    engine, actions, contacts = CpuEngine(model, NUM_SIMS, threads=3), controls(40), 0
     xpos = engine.read("xpos")
-    actions = controls(40)
-    contacts = 0
-    advance(engine, actions)
+    advance(actions, engine)
     for sim in range(NUM_SIMS):
         data = mujoco.MjData(model)
         for action in actions:
@@ -93,9 +103,8 @@ def test_matches_a_plain_loop_of_mj_step(model: mujoco.MjModel) -> None:
             for _ in range(SUBSTEPS):
                 mujoco.mj_step(model, data)
                 contacts += data.ncon
-        np.testing.assert_array_equal(engine.qpos[sim], data.qpos)
-        np.testing.assert_array_equal(engine.qvel[sim], data.qvel)
-        np.testing.assert_array_equal(engine.read("act")[sim], data.act)
+        for name in ("qpos", "qvel", "act"):
+            np.testing.assert_array_equal(engine.read(name)[sim], getattr(data, name))
         mujoco.mj_forward(model, data)
         np.testing.assert_array_equal(xpos[sim], data.xpos)
         np.testing.assert_array_equal(engine.sensordata[sim, :6], data.sensordata[:6])
@@ -103,9 +112,9 @@ def test_matches_a_plain_loop_of_mj_step(model: mujoco.MjModel) -> None:
 
 
 def test_set_state_touches_only_the_masked_simulations(model: mujoco.MjModel) -> None:
-    engine, untouched = engines = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    engine, untouched = two(model)
     actions = controls(30)
-    both(engines, actions[:10])
+    advance(actions[:10], engine, untouched)
     engine.xfrc_applied[1, 1, 2] = 3.0
     engine.mocap_pos[1] = 5.0
     qpos, qvel = engine.qpos + 0.5, engine.qvel * 0 + 0.25
@@ -115,19 +124,16 @@ def test_set_state_touches_only_the_masked_simulations(model: mujoco.MjModel) ->
     default = mujoco.MjData(model)
     default.qpos[:], default.qvel[:] = qpos[1], qvel[1]
     mujoco.mj_forward(model, default)
-    np.testing.assert_array_equal(engine.qpos[1], default.qpos)
-    np.testing.assert_array_equal(engine.qvel[1], default.qvel)
+    for name in ("qpos", "qvel", "mocap_pos"):
+        np.testing.assert_array_equal(getattr(engine, name)[1], getattr(default, name))
     np.testing.assert_array_equal(engine.sensordata[1, :6], default.sensordata[:6])
     assert default.sensordata[6] > 0
     assert engine.sensordata[1, 6] == 0  # touch needs a step
-    np.testing.assert_array_equal(engine.mocap_pos[1], default.mocap_pos)
     for name in ("act", "qacc_warmstart", "xfrc_applied", "ctrl", "time"):
         assert not engine.read(name)[1].any(), name
-
-    others = ~mask_of(1)
-    assert torch.equal(snapshot(engine)[others], snapshot(untouched)[others])
-    both(engines, actions[10:])
-    assert torch.equal(snapshot(engine)[others], snapshot(untouched)[others])
+    assert_same_but_for(1, engine, untouched)
+    advance(actions[10:], engine, untouched)
+    assert_same_but_for(1, engine, untouched)
     assert not torch.equal(snapshot(engine)[1], snapshot(untouched)[1])
     # With nothing masked nothing changes.
     before = snapshot(engine).clone()
@@ -149,40 +155,37 @@ def test_a_bad_simulation_is_marked_and_restarted_alone(
 ) -> None:
     """And MuJoCo neither prints nor logs anything about it."""
     monkeypatch.chdir(tmp_path)
-    engine, clean = engines = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    engine, clean = two(model)
     actions = controls(20)
-    both(engines, actions[:10])
-    for one in engines:
+    advance(actions[:10], engine, clean)
+    for one in (engine, clean):
         one.ctrl.copy_(actions[10])
     getattr(engine, field)[2][0 if field != "xfrc_applied" else 1] = value
     for one in (engine, clean):
         one.step(SUBSTEPS)
-
-    assert torch.equal(engine.bad, mask_of(2))
+    assert_restarted(engine, 2)
     assert not clean.bad.any()
-    np.testing.assert_array_equal(engine.qpos[2], model.qpos0)
     assert snapshot(engine).isfinite().all()
-    both(engines, actions[11:])
+    advance(actions[11:], engine, clean)
     assert not engine.bad.any()
-    assert torch.equal(snapshot(engine)[~mask_of(2)], snapshot(clean)[~mask_of(2)])
+    assert_same_but_for(2, engine, clean)
     assert capfd.readouterr().err == ""
     assert not list(tmp_path.iterdir())
 
 
 def test_a_state_that_explodes_in_the_last_substep_is_marked_at_once(model: mujoco.MjModel) -> None:
     engine = CpuEngine(model, NUM_SIMS)
-    engine.qpos[0, 0], engine.qvel[0, 0] = 1e10 - 1, 1e9  # MuJoCo calls 1e10 huge; the first substep passes it
+    engine.qpos[0, 0], engine.qvel[0, 0] = 1e10 - 1, 0.5 * MAX_SPEED  # MuJoCo calls 1e10 huge; the substep passes it
     engine.step(1)
-    assert torch.equal(engine.bad, mask_of(0))
-    np.testing.assert_array_equal(engine.qpos[0], model.qpos0)
+    assert_restarted(engine, 0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("dof", [0, 6])  # a metre per second, and the last one, a radian per second
 def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco.MjModel, dof: int, sign: int) -> None:
-    """Long before MuJoCo warns; what is fast but below the limit goes on."""
+    """Long before MuJoCo warns; what is fast but below the limit continues."""
     model.opt.gravity[:] = 0  # and the box is above the floor: speeds stay what they are
-    engine, clean = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
+    engine, clean = two(model)
     for one in (engine, clean):
         qpos = one.qpos.clone()
         qpos[:, 2] = 5.0
@@ -191,67 +194,55 @@ def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco
     engine.qvel[2, dof] = sign * 1.1 * MAX_SPEED
     for one in (engine, clean):
         one.step(1)
-
-    assert torch.equal(engine.bad, mask_of(2))
+    assert_restarted(engine, 2)
     assert not clean.bad.any()
-    np.testing.assert_array_equal(engine.qpos[2], model.qpos0)
-    assert not engine.qvel[2].any()
     np.testing.assert_allclose(engine.sensordata[2, :6], [0.25, 0, 0.2, 0, 0, 0])  # the leg's middle, at rest
-    others = ~mask_of(2)
-    assert torch.equal(snapshot(engine)[others], snapshot(clean)[others])
+    assert_same_but_for(2, engine, clean)
     assert engine.qvel[1].abs().amax() > 0.8 * MAX_SPEED
     engine.step(1)
     assert not engine.bad[2]
 
 
-def test_a_mujoco_error_marks_its_simulation_alone(model: mujoco.MjModel) -> None:
+def test_a_mujoco_error_marks_its_simulation_alone() -> None:
     xml = XML.replace("</worldbody>", '</worldbody><equality><weld body1="target" body2="leg"/></equality>')
-    welded = mujoco.MjModel.from_xml_string(xml)
-    engine, clean = engines = CpuEngine(welded, NUM_SIMS), CpuEngine(welded, NUM_SIMS)
-    kinds = engine.expand("eq_type")
-    clean.expand("eq_type")
+    engine, clean = two(mujoco.MjModel.from_xml_string(xml))
+    kinds, _ = engine.expand("eq_type"), clean.expand("eq_type")
     actions = controls(6)
-    both(engines, actions[:2])
+    advance(actions[:2], engine, clean)
     kinds[3] = 99  # no such constraint: mj_step raises
-    both(engines, actions[2:4])
-    assert torch.equal(engine.bad, mask_of(3))
-    np.testing.assert_array_equal(engine.qpos[3], welded.qpos0)
+    advance(actions[2:4], engine, clean)
+    assert_restarted(engine, 3)
     kinds[3] = kinds[0]
-    both(engines, actions[4:])
+    advance(actions[4:], engine, clean)
     assert not engine.bad.any()
-    assert torch.equal(snapshot(engine)[:3], snapshot(clean)[:3])
+    assert_same_but_for(3, engine, clean)
 
 
 def test_overflow_counts_constraints_that_do_not_fit() -> None:
     tight = mujoco.MjModel.from_xml_string(XML.replace("<worldbody>", '<size memory="4K"/><worldbody>', 1))
     engine = CpuEngine(tight, NUM_SIMS)
-    qpos, qvel = engine.qpos.clone(), engine.qvel.clone()
+    qpos = engine.qpos.clone()
     qpos[:, 2] = 5.0
     qpos[1, 2] = 0.09  # only this one touches the floor
-    engine.set_state(mask_of(0, 1, 2, 3), qpos, qvel)
-    engine.step(1)
-    assert torch.equal(engine.overflow > 0, mask_of(1))
-    for _ in range(3):
-        before = engine.overflow[1].item()
+    engine.set_state(mask_of(0, 1, 2, 3), qpos, engine.qvel.clone())
+    for step in range(1, 5):
         engine.step(1)
-        assert engine.overflow[1] - before == 1  # counted anew in every step, not once more for the steps before
+        assert engine.overflow.tolist() == [0, step, 0, 0]  # once in every step
     assert not engine.bad.any()
 
 
 def test_expanded_mass_changes_its_simulation_alone(model: mujoco.MjModel) -> None:
-    engine, plain = CpuEngine(model, NUM_SIMS), CpuEngine(model, NUM_SIMS)
-    leg = model.body("leg").id
+    engine, plain = two(model)
+    leg, actions = model.body("leg").id, controls(10)
     engine.expand("body_mass")[1, leg] = 2.0
     engine.set_const()
-    actions = controls(10)
-    both((engine, plain), actions)
-    assert torch.equal(engine.qpos[~mask_of(1)], plain.qpos[~mask_of(1)])
-
+    advance(actions, engine, plain)
+    assert_same_but_for(1, engine, plain)
     heavy = mujoco.MjModel.from_xml_string(XML)
     heavy.body_mass[leg] = 2.0
     mujoco.mj_setConst(heavy, mujoco.MjData(heavy))
     reference = CpuEngine(heavy, NUM_SIMS)
-    advance(reference, actions)
+    advance(actions, reference)
     assert torch.equal(engine.qpos[1], reference.qpos[1])
     assert not torch.equal(engine.qpos[1], plain.qpos[1])
 
@@ -261,31 +252,31 @@ def test_state_dict_goes_on_to_the_bit(model: mujoco.MjModel) -> None:
     engine.expand("body_mass")[0, 1] = 1.5
     engine.set_const()
     actions = controls(60)
-    advance(engine, actions[:30])
+    advance(actions[:30], engine)
     engine.qpos[3] = torch.nan
-    advance(engine, actions[30:31])
+    advance(actions[30:31], engine)
     state = engine.state_dict()
     saved, seen = torch.as_tensor(state["rows"]).clone(), snapshot(engine).clone()
-    advance(engine, actions[31:])
+    advance(actions[31:], engine)
     assert torch.equal(torch.as_tensor(state["rows"]), saved)  # a copy
 
     # The other engine has a past of its own: other states, other expanded fields, stages already computed.
     other = CpuEngine(model, NUM_SIMS, threads=2)
     other.expand("opt.gravity")[:, 2] = -1.0
-    advance(other, controls(7, seed=1))
+    advance(controls(7, seed=1), other)
     other.load_state_dict(state)
     assert torch.equal(snapshot(other), seen)
     assert torch.equal(other.bad, mask_of(3))
-    advance(other, actions[31:])
+    advance(actions[31:], other)
     assert torch.equal(snapshot(other), snapshot(engine))
     with pytest.raises(UserError, match="num_envs"):
         CpuEngine(model, 3).load_state_dict(state)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_can_let_go_of_it() -> None:
+def test_a_forked_process_can_let_go_of_it(model: mujoco.MjModel) -> None:
     """MuJoCo would wait for ever for threads that the parent kept."""
-    held = [CpuEngine(mujoco.MjModel.from_xml_string(XML), NUM_SIMS, 2)]
+    held = [CpuEngine(model, NUM_SIMS, 2)]
     held[0].step(1)
     child = os.fork()
     if not child:
@@ -301,3 +292,15 @@ def test_a_forked_process_can_let_go_of_it() -> None:
         os.waitpid(child, 0)
     assert ended
     held[0].step(1)
+
+
+def test_buffers_grow_with_what_touches() -> None:
+    """Each ball that lies on the floor is one contact, of four pyramid edges: 3 contacts and 12 rows for three."""
+
+    def room(balls: int) -> tuple[int, int]:
+        body = '<body pos="{} 0 0.2"><freejoint/><geom type="sphere" size="0.1"/></body>'
+        scene = '<geom type="plane" size="5 5 1"/>' + "".join(body.format(2 * i) for i in range(balls))
+        return probe(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{scene}</worldbody></mujoco>"), seed=3)
+
+    assert room(0) == (8, 16)
+    assert room(3) == room(3) == (8 + int(CAPACITY_FACTOR * 3), 16 + int(CAPACITY_FACTOR * 12))

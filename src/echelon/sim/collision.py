@@ -22,14 +22,8 @@ class Collision:
     """Finds the contacts of all worlds, in place of `mujoco_warp.collision`; for models that are not `unsupported`."""
 
     def __init__(self, m: Any) -> None:
-        self._parts = [
-            (
-                (GeomType(int(kind[0])), GeomType(int(kind[1]))),
-                wp.array(pairs, dtype=wp.vec2i),
-                wp.array(ids, dtype=wp.vec2i),
-            )
-            for kind, pairs, ids in _pairs(m)
-        ]
+        parts = _pairs(m)
+        self._parts = [(kind, wp.array(at, dtype=wp.vec2i), wp.array(ids, dtype=wp.vec2i)) for kind, at, ids in parts]
         self._most = wp.zeros(1, dtype=int)
 
     def detect(self, m: Any, d: Any) -> None:
@@ -53,15 +47,14 @@ def unsupported(m: Any) -> str | None:
         return "collisions are sorted or disabled"
     if m.nflex or m.flg_surfacevel or m.callback.contactfilter or m.has_sdf_geom:
         return "the model has flex, moving surfaces, signed distance fields or a filter of contacts"
-    if not any(kind == (GeomType.BOX, GeomType.BOX) for kind, _, _ in _pairs(m)):
+    kinds, boxes = [kind for kind, _, _ in _pairs(m)], (GeomType.BOX, GeomType.BOX)
+    if boxes not in kinds:
         return "no boxes meet boxes, and without them separate passes are not faster"
     table = dict(MJ_COLLISION_TABLE)
     if m.opt.disableflags & DisableBit.NATIVECCD:
-        table[(GeomType.BOX, GeomType.BOX)] = CollisionType.PRIMITIVE
-    for kind, _, _ in _pairs(m):
-        if table.get(kind) != CollisionType.PRIMITIVE:
-            return f"pairs of {kind[0].name} and {kind[1].name} have no closed form"
-    return None
+        table[boxes] = CollisionType.PRIMITIVE
+    other = next((kind for kind in kinds if table.get(kind) != CollisionType.PRIMITIVE), None)
+    return f"pairs of {other[0].name} and {other[1].name} have no closed form" if other else None
 
 
 def _pairs(m: Any) -> list[tuple[tuple[GeomType, GeomType], np.ndarray, np.ndarray]]:

@@ -12,8 +12,8 @@ no NaN reaches the collision code) and counts a warning. A MuJoCo error stops th
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -24,8 +24,8 @@ from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 from torch import Tensor
 
 from echelon.errors import UserError
+from echelon.sim import acceleration_sensors
 from echelon.sim.contract import MAX_SPEED, State
-from echelon.sim.sensors import acceleration_sensors
 
 _NONE, _VEL = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "VEL"))
 _BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC", "CTRL")]
@@ -54,18 +54,13 @@ class CpuEngine:
     device = torch.device("cpu")
 
     def __init__(self, model: mujoco.MjModel, num_sims: int, threads: int = 0) -> None:
-        self.model = model
-        self.num_sims = num_sims
+        self.model, self.num_sims = model, num_sims
         self._batch = Batch(model, num_sims, threads, persistent=True)
         _batches.add(self._batch)
         self._warnings: np.ndarray = self._batch.warning  # [N, kinds, (last info, count)], live
-        self.qpos = self.read("qpos")
-        self.qvel = self.read("qvel")
-        self.ctrl = self.read("ctrl")
-        self.sensordata = self.read("sensordata")
-        self.mocap_pos = self.read("mocap_pos")
-        self.mocap_quat = self.read("mocap_quat")
-        self.xfrc_applied = self.read("xfrc_applied")
+        self.qpos, self.qvel, self.ctrl = self.read("qpos"), self.read("qvel"), self.read("ctrl")
+        self.sensordata, self.xfrc_applied = self.read("sensordata"), self.read("xfrc_applied")
+        self.mocap_pos, self.mocap_quat = self.read("mocap_pos"), self.read("mocap_quat")
         self._late = torch.from_numpy(acceleration_sensors(model))
         self.bad = torch.zeros(num_sims, dtype=torch.bool)
         self.overflow = torch.zeros(num_sims, dtype=torch.int64)
@@ -92,8 +87,6 @@ class CpuEngine:
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
         """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
-        if not mask.any():
-            return
         self._restart(mask.nonzero()[:, 0].numpy(), qpos, qvel)
 
     def expand(self, field: str) -> Tensor:
@@ -128,7 +121,12 @@ class CpuEngine:
                 f"the saved state holds {saved['rows'].shape[0]} simulations of {saved['rows'].shape[1]} numbers and "
                 f"this engine {rows.shape[0]} of {rows.shape[1]}; use the task settings and num_envs it was saved with"
             )
-        self._load_model(saved["model"])
+        for name in MODEL_FIELDS:
+            if name in saved["model"]:
+                self.expand(name).copy_(saved["model"][name])
+            elif self._batch.expanded(name) is not None:  # expanded here, but not where it was saved
+                owner, attribute = (self.model.opt, name[4:]) if name.startswith("opt.") else (self.model, name)
+                self._batch.expand(name)[...] = getattr(owner, attribute)
         # The persistent MjData may hold more than the saved rows: reset them, so that only the rows count.
         self._call(lambda: self._batch.reset(stage=_NONE))
         rows.copy_(saved["rows"])
@@ -136,15 +134,6 @@ class CpuEngine:
         self.sensordata.copy_(saved["sensordata"])  # acceleration sensors do not follow from the rows
         self.bad.copy_(saved["bad"])
         self.overflow.copy_(saved["overflow"])
-
-    def _load_model(self, saved: Mapping[str, Tensor]) -> None:
-        """Restore per-simulation model values; a field expanded here but not in `saved` gets the model's value."""
-        for name in MODEL_FIELDS:
-            if name in saved:
-                self.expand(name).copy_(saved[name])
-            elif self._batch.expanded(name) is not None:
-                owner, attribute = (self.model.opt, name[4:]) if name.startswith("opt.") else (self.model, name)
-                self._batch.expand(name)[...] = getattr(owner, attribute)
 
     def _restart(self, ids: np.ndarray, qpos: Tensor | None = None, qvel: Tensor | None = None) -> None:
         """Reset these simulations to the default state or to the given rows, and update their sensors."""
@@ -159,13 +148,16 @@ class CpuEngine:
         self.sensordata[rows] = self.sensordata[rows].masked_fill(self._late, 0.0)
 
     def _call(self, run: Callable[[], None]) -> np.ndarray:
-        """Run a batch call; returns the ids of simulations in which MuJoCo raised an error."""
-        with _warnings_logged():
-            try:
-                run()
-            except SimulationError as error:
-                _logger.debug("%s", error)
-                return error.ids
+        """Run a batch call, MuJoCo's warnings logged; returns the ids of simulations in which it raised an error."""
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_logger.debug)  # otherwise it prints one per bad state, and writes a file
+        try:
+            run()
+        except SimulationError as error:
+            _logger.debug("%s", error)
+            return error.ids
+        finally:
+            mujoco.set_mju_user_warning(before)
         return np.empty(0, np.intp)
 
 
@@ -174,14 +166,3 @@ def _shared(array: np.ndarray) -> Tensor:
     view = array[...]
     view.flags.writeable = True
     return torch.from_numpy(view)
-
-
-@contextmanager
-def _warnings_logged() -> Iterator[None]:
-    """Send MuJoCo's warnings to the log. Otherwise it prints one per bad state, and writes a file."""
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(_logger.debug)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)

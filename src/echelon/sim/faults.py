@@ -50,14 +50,12 @@ class FaultLog:
     def take(self) -> list[dict[str, Any]]:
         """Return faults since the last call, as NumPy arrays. Waits for the device."""
         first, self._taken = self._taken, int(self._count)
-        if first == self._taken:
-            return []
-        fields: Any = self._engine.state_dict()["model"]
-        return [self._listed(row, fields) for row in range(first, self._taken)]
-
-    def _listed(self, row: int, fields: dict[str, Tensor]) -> dict[str, Any]:
-        number = int(self._ids[row])
-        parts = self._rows[row].cpu().split([shape.numel() for shape in self._shapes])
-        state = {name: x.view(shape).numpy() for name, x, shape in zip(SAVED_FIELDS, parts, self._shapes, strict=True)}
-        model = {f"model/{name}": x[number].cpu().numpy() for name, x in fields.items()}
-        return {"environment": number} | state | model
+        found: list[dict[str, Any]] = []
+        fields: Any = self._engine.state_dict()["model"] if first < self._taken else {}
+        for row in range(first, self._taken):
+            number = int(self._ids[row])
+            parts = self._rows[row].cpu().split([shape.numel() for shape in self._shapes])
+            state = zip(SAVED_FIELDS, parts, self._shapes, strict=True)
+            found.append({"environment": number} | {name: x.view(shape).numpy() for name, x, shape in state})
+            found[-1] |= {f"model/{name}": x[number].cpu().numpy() for name, x in fields.items()}
+        return found

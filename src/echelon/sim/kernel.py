@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from operator import is_not
 from typing import Any
 
 import mujoco_warp as mjw
@@ -36,34 +37,26 @@ class Kernel:
         fast_math: bool = False,
     ) -> None:
         """With fewer `blocks` than worlds, each block takes several in turn."""
-        self._name, self._sizes, self._owners, self._tables = name, tuple(sizes.items()), {"m": m, "d": d}, tables or {}
-        self._blocks, self._registers, self._fast_math = blocks, registers, fast_math
-        self._worlds, self._device = d.nworld, d.qpos.device
-        self._ready: tuple[list[Any], Any, list[Any]] | None = None
+        self._name, self._sizes, self._fields = name, tuple(sizes.items()), _fields(name)
+        self._owners, self._tables = {"m": m, "d": d}, tables or {}
+        self._blocks, self._options = min(d.nworld, blocks or d.nworld), (blocks is not None, registers, fast_math)
+        self._arrays: list[Any] | None = None
 
     def launch(self) -> None:
         """Run it for every world."""
-        fields = _fields(self._name)
-        arrays = [self._tables[field] if of == "t" else _field(self._owners[of], field) for of, field in fields]
-        if self._ready is None or any(
-            x is not y for x, y in zip(self._ready[0], arrays, strict=True)
-        ):  # a field was expanded
+        arrays = [self._tables[field] if of == "t" else _field(self._owners[of], field) for of, field in self._fields]
+        if self._arrays is None or any(map(is_not, self._arrays, arrays)):  # a field was expanded
+            named = list(zip(self._fields, arrays, strict=True))
+            own = ((f"OWN_{field}", int(x.shape[0] > 1)) for (of, field), x in named if of == "m")
             kinds = tuple((x.dtype, x.ndim) for x in arrays)
-            own = (
-                (f"OWN_{field}", int(x.shape[0] > 1))
-                for (of, field), x in zip(fields, arrays, strict=True)
-                if of == "m"
-            )
-            kernel, structs = _build(
-                self._name, (*self._sizes, *own), kinds, self._blocks is not None, self._registers, self._fast_math
-            )
+            self._kernel, structs = _build(self._name, (*self._sizes, *own), kinds, *self._options)
             inputs = {of: struct() for of, struct in structs.items()}
-            for (of, field), x in zip(fields, arrays, strict=True):
+            for (of, field), x in named:
                 setattr(inputs[of], field, x)
-            self._ready = arrays, kernel, list(inputs.values())
-        _, kernel, inputs = self._ready
-        blocks = min(self._worlds, self._blocks or self._worlds)
-        wp.launch_tiled(kernel, dim=blocks, inputs=[self._worlds, blocks, *inputs], block_dim=WARP, device=self._device)
+            self._arrays, self._inputs = arrays, list(inputs.values())
+        d, blocks = self._owners["d"], self._blocks
+        inputs = [d.nworld, blocks, *self._inputs]
+        wp.launch_tiled(self._kernel, dim=blocks, inputs=inputs, block_dim=WARP, device=d.qpos.device)
 
 
 def unknown(m: Any, d: Any, *names: str) -> str | None:

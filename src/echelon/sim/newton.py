@@ -15,8 +15,8 @@ It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone wit
 """
 
 from copy import copy
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -31,90 +31,30 @@ SHARED_BYTES = 48 * 1024
 """Shared memory that a block has by default."""
 REST_BLOCKS = 1056
 """Blocks that look for worlds with many rows: eight for each of an H200's multiprocessors."""
+CODES = {
+    "FRICTION_ROW": int(ConstraintType.FRICTION_DOF),
+    "LIMIT_ROW": int(ConstraintType.LIMIT_JOINT),
+    "ELLIPTIC_ROW": int(ConstraintType.CONTACT_ELLIPTIC),
+    "SATISFIED": int(ConstraintState.SATISFIED),
+    "QUADRATIC": int(ConstraintState.QUADRATIC),
+    "LINEAR_BELOW": int(ConstraintState.LINEARNEG),
+    "LINEAR_ABOVE": int(ConstraintState.LINEARPOS),
+    "CONE": int(ConstraintState.CONE),
+    "ITERATIONS_BIT": int(mjw.OverflowType.ITERATIONS),
+    "LS_ITERATIONS_BIT": int(mjw.OverflowType.LS_ITERATIONS),
+}
+"""MuJoCo Warp's numbers, by the names that `newton.cu` gives them."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Constants of a compiled kernel, by the names that `newton.cu` gives them."""
+    """One of the kernels: what it is compiled with and what it takes."""
 
-    NV: int
-    NV_PAD: int
-    NJMAX: int
-    NONZEROS: int
-    TREE: int
-    """Degrees of freedom of the largest tree."""
-    ITERATIONS: int
-    LS_ITERATIONS: int
-    ELLIPTIC: int
-    CONDIM: int
-    JOINT_ROWS: int
-    FEW_ROWS: int
-    PART: Literal[0, 1, 2]
-    """0: all worlds; 1: those whose rows fit FEW_ROWS and FEW_SLOTS; 2: the others."""
-
-    @property
-    def columns(self) -> int:
-        return -(-self.NV // WARP)
-
-    @property
-    def few_slots(self) -> int:
-        return -(-self.FEW_ROWS // WARP) + 1
-
-    @property
-    def rows(self) -> int:
-        return self.FEW_ROWS if self.PART == 1 else self.NJMAX
-
-    @property
-    def slots(self) -> int:
-        return self.few_slots if self.PART == 1 else -(-self.NJMAX // WARP)
-
-    @property
-    def row_stride(self) -> int:
-        """Floats from one row of J to the next: an odd number of fours, so that 32 rows lie in different banks."""
-        fours = -(-self.NV // 4)
-        return 4 * (fours if fours % 2 else fours + 1)
-
-    @property
-    def lower_stride(self) -> int:
-        """Floats from one column to the next of what the factor has below its first 32 rows: an odd number."""
-        return (self.NV - WARP) | 1
-
-    @property
-    def shared_bytes(self) -> int:
-        cones = 2 * (WARP * self.slots + 8) if self.ELLIPTIC else 0
-        lower = WARP * self.lower_stride if self.columns > 1 else 0
-        vectors = 6 * WARP * self.columns + 4
-        return 4 * (self.rows * (self.row_stride + 1) + self.NV * self.TREE + vectors + lower + cones)
-
-    @property
-    def registers(self) -> int:
-        """Registers per thread that were fastest on an H200: more where a column of H is long, or J is large."""
-        if self.columns > 1:
-            return 224  # not measured: what nine worlds, that shared memory has room for, leave each thread
-        return 128 if self.NV <= 24 and self.rows <= 64 else 168
-
-    def constants(self) -> dict[str, int]:
-        return asdict(self) | {
-            "NV4": 4 * -(-self.NV // 4),
-            "COLUMNS": self.columns,
-            "DOFS": WARP * self.columns,
-            "KEEP_H": int(self.columns == 1),
-            "FEW_SLOTS": self.few_slots,
-            "ROWS": self.rows,
-            "SLOTS": self.slots,
-            "LD": self.row_stride,
-            "UD": self.lower_stride,
-            "FRICTION_ROW": int(ConstraintType.FRICTION_DOF),
-            "LIMIT_ROW": int(ConstraintType.LIMIT_JOINT),
-            "ELLIPTIC_ROW": int(ConstraintType.CONTACT_ELLIPTIC),
-            "SATISFIED": int(ConstraintState.SATISFIED),
-            "QUADRATIC": int(ConstraintState.QUADRATIC),
-            "LINEAR_BELOW": int(ConstraintState.LINEARNEG),
-            "LINEAR_ABOVE": int(ConstraintState.LINEARPOS),
-            "CONE": int(ConstraintState.CONE),
-            "ITERATIONS_BIT": int(mjw.OverflowType.ITERATIONS),
-            "LS_ITERATIONS_BIT": int(mjw.OverflowType.LS_ITERATIONS),
-        }
+    constants: dict[str, int]
+    """By the names that `newton.cu` gives them."""
+    shared_bytes: int
+    registers: int
+    blocks: int | None
 
 
 def unsupported(m: Any, d: Any) -> str | None:
@@ -130,12 +70,8 @@ def unsupported(m: Any, d: Any) -> str | None:
         return "the model's Jacobian is sparse"
     if d.njmax == 0:
         return "the model has no constraints"
-    if (
-        opt.integrator == mjw.IntegratorType.DISCRETE
-        or opt.noslip_iterations
-        or opt.enableflags & mjw.EnableBit.SLEEP
-        or m.nflex
-    ):
+    discrete, sleeping = opt.integrator == mjw.IntegratorType.DISCRETE, opt.enableflags & mjw.EnableBit.SLEEP
+    if discrete or opt.noslip_iterations or sleeping or m.nflex:
         return "the model uses the discrete integrator, noslip, sleeping or flex"
     room = max(size.shared_bytes for size in _sizes(m, d))
     if room > SHARED_BYTES:
@@ -159,24 +95,45 @@ def few_rows(nv: int, njmax: int) -> int:
 
 def _sizes(m: Any, d: Any) -> list[Size]:
     """One kernel, or two where most worlds need much less room than the buffers have."""
-    few = few_rows(m.nv, d.njmax)
-    return [
-        Size(
-            NV=m.nv,
-            NV_PAD=m.nv_pad,
-            NJMAX=d.njmax,
-            NONZEROS=m.M_colind.shape[0],
-            TREE=max((tile.size for tile in m.M_tiles), default=0),
-            ITERATIONS=int(m.opt.iterations),
-            LS_ITERATIONS=int(m.opt.ls_iterations),
-            ELLIPTIC=int(m.opt.cone == mjw.ConeType.ELLIPTIC),
-            CONDIM=max(3, int(m.nmaxcondim)),
-            JOINT_ROWS=int(m.jnt_limited_ball_adr.size == 0),
-            FEW_ROWS=few,
-            PART=cast(Literal[0, 1, 2], part),
-        )
-        for part in ((1, 2) if d.njmax > few else (0,))
-    ]
+    nv, njmax, few = m.nv, d.njmax, few_rows(m.nv, d.njmax)
+    columns, fours, few_slots = -(-nv // WARP), -(-nv // 4), -(-few // WARP) + 1
+    row_stride = 4 * (fours | 1)  # floats from one row of J to the next: 32 rows lie in different banks
+    lower_stride = (nv - WARP) | 1  # from one column to the next of what the factor has below its first 32 rows
+    elliptic, tree = m.opt.cone == mjw.ConeType.ELLIPTIC, max((tile.size for tile in m.M_tiles), default=0)
+    sizes = []
+    # Part 0 serves all worlds; or 1 those whose rows fit `few` and its slots, and 2 the others.
+    for part in (1, 2) if njmax > few else (0,):
+        rows, slots = (few, few_slots) if part == 1 else (njmax, -(-njmax // WARP))
+        constants = {
+            "NV": nv,
+            "NV_PAD": m.nv_pad,
+            "NJMAX": njmax,
+            "NONZEROS": m.M_colind.shape[0],
+            "TREE": tree,
+            "ITERATIONS": int(m.opt.iterations),
+            "LS_ITERATIONS": int(m.opt.ls_iterations),
+            "ELLIPTIC": int(elliptic),
+            "CONDIM": max(3, int(m.nmaxcondim)),
+            "JOINT_ROWS": int(m.jnt_limited_ball_adr.size == 0),
+            "FEW_ROWS": few,
+            "PART": part,
+            "NV4": 4 * fours,
+            "COLUMNS": columns,
+            "DOFS": WARP * columns,
+            "KEEP_H": int(columns == 1),
+            "FEW_SLOTS": few_slots,
+            "ROWS": rows,
+            "SLOTS": slots,
+            "LD": row_stride,
+            "UD": lower_stride,
+        } | CODES
+        floats = rows * (row_stride + 1) + nv * tree + 6 * WARP * columns + 4
+        floats += (WARP * lower_stride if columns > 1 else 0) + (2 * (WARP * slots + 8) if elliptic else 0)
+        # Fastest on an H200: more registers where a column of H is long, or J is large. 224 is not measured: what nine
+        # worlds, that shared memory has room for, leave each thread.
+        registers = 224 if columns > 1 else 128 if nv <= 24 and rows <= 64 else 168
+        sizes.append(Size(constants, 4 * floats, registers, REST_BLOCKS if part == 2 else None))
+    return sizes
 
 
 def solve(m: Any, d: Any) -> None:
@@ -184,15 +141,13 @@ def solve(m: Any, d: Any) -> None:
     start = {"WARM": int(not m.opt.disableflags & DisableBit.WARMSTART), "COLD": int(not smooth.skip_qacc_smooth(m, d))}
     sizes = _sizes(m, d)
     if getattr(d, "echelon_newton", (None,))[0] != (sizes, start):  # the first call, or other options
-        d.echelon_newton = (sizes, start), [_kernel(size, start, m, d) for size in sizes]
+        kernels = [  # fast division and square roots, as in the stock line search
+            Kernel("newton", x.constants | start, m, d, blocks=x.blocks, registers=x.registers, fast_math=True)
+            for x in sizes
+        ]
+        d.echelon_newton = (sizes, start), kernels
     for kernel in d.echelon_newton[1]:
         kernel.launch()
-
-
-def _kernel(size: Size, start: dict[str, int], m: Any, d: Any) -> Kernel:
-    blocks = REST_BLOCKS if size.PART == 2 else None
-    # fast division and square roots, as in the stock line search
-    return Kernel("newton", size.constants() | start, m, d, blocks=blocks, registers=size.registers, fast_math=True)
 
 
 def install() -> None:

@@ -4,14 +4,7 @@ Stock MuJoCo Warp launches 55 to 110 small kernels for what is not collision, co
 every intermediate result through memory. Here `forward` goes from positions, velocities and controls to the inertia and
 the smooth force, and `integrate` from the solved acceleration to the next state. `kernels/forward.cu` and
 `kernels/integrate.cu` begin with the equations and with what lies where in shared memory. The arithmetic is that of
-MuJoCo Warp 4.0 with sums in another order. Only MuJoCo Warp's Model and Data are needed:
-
-    if unsupported(m) is None:
-        smooth = SmoothDynamics(m, d)
-        smooth.forward()             # in place of kinematics, crb, fwd_velocity, fwd_actuation and fwd_acceleration
-        mjw.collision(m, d); mjw.make_constraint(m, d); mjw.solve(m, d)
-        smooth.integrate()           # in place of implicit or euler
-        smooth.kinematics()          # in place of fwd_kinematics and com_vel
+MuJoCo Warp 4.0 with sums in another order.
 """
 
 from typing import Any
@@ -83,7 +76,11 @@ class SmoothDynamics:
     def __init__(self, m: Any, d: Any) -> None:
         self.m, self.d = m, d
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
-        parent, joint, moving = m.body_parentid.numpy(), m.dof_jntid.numpy(), _moving_geoms(m)
+        parent, joint, body = m.body_parentid.numpy(), m.dof_jntid.numpy(), m.geom_bodyid.numpy()
+        fixed = (m.body_weldid.numpy()[body] == 0) & (m.body_mocapid.numpy()[m.body_rootid.numpy()[body]] == -1)
+        moving = np.flatnonzero(~fixed)  # poses of the others, fixed to the world, never change
+        every_pair = m.opt.broadphase == BroadphaseType.NXN
+        colliding = np.unique(m.nxn_geom_pair_filtered.numpy()) if every_pair else np.arange(m.ngeom)
         jump = _jumps(parent)
         implicit = m.opt.integrator == mjw.IntegratorType.IMPLICITFAST
         free = m.body_freeadr.numpy() if implicit else np.zeros(0, int)
@@ -93,7 +90,7 @@ class SmoothDynamics:
         actuators = [np.flatnonzero(target == dof) for dof in range(m.nv)]
         tables = {
             "jump": jump.ravel(),
-            "geoms": np.intersect1d(moving, _colliding_geoms(m)),
+            "geoms": np.intersect1d(moving, colliding),
             "all_geoms": moving,
             "contact_room": np.array([d.naconmax]),
             "free": free,
@@ -112,12 +109,7 @@ class SmoothDynamics:
         self._tables["tendon_weight"] = wp.array(_tendon_weights(m), dtype=float, device=device)
         self._tables["implicit_damping"] = wp.zeros((d.nworld, m.nv), dtype=float, device=device)
         self._sizes = {
-            "NQ": m.nq,
-            "NV": m.nv,
-            "NBODY": m.nbody,
-            "NJNT": m.njnt,
-            "NSITE": m.nsite,
-            "NTENDON": m.ntendon,
+            **{name: getattr(m, name.lower()) for name in ("NQ", "NV", "NBODY", "NJNT", "NSITE", "NTENDON")},
             "NC": m.M_colind.shape[0],
             "NFREE": len(free),
             "PARENTS": ", ".join(map(str, parent)),
@@ -128,15 +120,10 @@ class SmoothDynamics:
             "BODIES": max(17 * m.nbody, STAGED),
             "NJMAX": d.njmax,
             "IMPLICIT": int(implicit),
-            "FREE": int(mjw.JointType.FREE),
-            "BALL": int(mjw.JointType.BALL),
-            "SLIDE": int(mjw.JointType.SLIDE),
-            "HINGE": int(mjw.JointType.HINGE),
+            **{name: int(mjw.JointType[name]) for name in ("FREE", "BALL", "SLIDE", "HINGE")},
             "AFFINE_GAIN": int(GainType.AFFINE),
             "AFFINE_BIAS": int(BiasType.AFFINE),
-            "NEFC_BIT": int(mjw.OverflowType.NEFC),
-            "BROADPHASE_BIT": int(mjw.OverflowType.BROADPHASE),
-            "NARROWPHASE_BIT": int(mjw.OverflowType.NARROWPHASE),
+            **{f"{name}_BIT": int(mjw.OverflowType[name]) for name in ("NEFC", "BROADPHASE", "NARROWPHASE")},
             "MINVAL": "1e-15f",
         }
 
@@ -150,11 +137,9 @@ class SmoothDynamics:
             mjw.factor_m(self.m, self.d)
             mjw.solve_m(self.m, self.d, self.d.qacc_smooth, self.d.qfrc_smooth)
 
-    def kinematics(self, cameras: bool = False) -> None:
-        """Update all poses and velocities, with `cameras` those of cameras and lights too."""
+    def kinematics(self) -> None:
+        """Update all poses and velocities, but not those of cameras and lights."""
         self._launch("forward", everything=True, FORCES=0)
-        if cameras:
-            mjw.camlight(self.m, self.d)
 
     def integrate(self) -> None:
         """Advance the state by a timestep."""
@@ -184,19 +169,6 @@ def _last_descendants(m: Any) -> np.ndarray:
     for dof in range(m.nv):
         last[column[start[dof] : start[dof] + count[dof]]] = dof
     return last
-
-
-def _moving_geoms(m: Any) -> np.ndarray:
-    """Geoms that are not fixed to the world, whose poses never change."""
-    body = m.geom_bodyid.numpy()
-    fixed = (m.body_weldid.numpy()[body] == 0) & (m.body_mocapid.numpy()[m.body_rootid.numpy()[body]] == -1)
-    return np.flatnonzero(~fixed)
-
-
-def _colliding_geoms(m: Any) -> np.ndarray:
-    """Geoms whose poses collision detection reads."""
-    every_pair = m.opt.broadphase == BroadphaseType.NXN
-    return np.unique(m.nxn_geom_pair_filtered.numpy()) if every_pair else np.arange(m.ngeom)
 
 
 def _tendon_weights(m: Any) -> np.ndarray:

@@ -32,9 +32,7 @@ class Substep:
             "rows": reason or rows.unsupported(m, d),
             "newton": reason or newton.unsupported(m, d),
         }
-        self.reasons = {
-            part: reason for part, reason in found.items() if reason and part in parts and part != "collision"
-        }
+        self.reasons = {part: found[part] for part in found if found[part] and part in parts and part != "collision"}
         used = [part for part in parts if found[part] is None]
         if "newton" not in used and "rows" in used:
             used.remove("rows")  # it leaves out entries of J that the stock solver reads

@@ -7,7 +7,7 @@ and sensors once more at the new state.
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from echelon.device.compile_progress import announced
 from echelon.errors import UserError, install
+from echelon.sim import acceleration_sensors
 from echelon.sim.contract import MAX_SPEED, State
-from echelon.sim.sensors import acceleration_sensors
 
 try:
     import mujoco_warp as mjw
@@ -31,17 +31,13 @@ except ImportError as missing:
 
 MAX_POSITION = 1e10
 """Position at which a simulation counts as diverged: MuJoCo's own limit. For velocities it is `MAX_SPEED`."""
-_CAPACITY = int(
-    mjw.OverflowType.NEFC
-    | mjw.OverflowType.NJMAX_NNZ
-    | mjw.OverflowType.BROADPHASE
-    | mjw.OverflowType.NARROWPHASE
-    | mjw.OverflowType.CCD
-)
+_CAPACITY = sum(int(mjw.OverflowType[name]) for name in ("NEFC", "NJMAX_NNZ", "BROADPHASE", "NARROWPHASE", "CCD"))
 """Overflow bits that mean lost contacts or constraints; a solver at its iteration limit is not one of them."""
 _DERIVED = ("geom_aabb", "geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0", "actuator_acc0")
 """Model fields that `set_const` computes. They must be expanded first, or all simulations would share one value."""
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "xfrc_applied", "mocap_pos", "mocap_quat", "time")
+_KEPT = ("sensordata", "bad", "overflow", "limited")
+"""Attributes that are saved with the state."""
 _BY_THE_STEP = (*_STATE, "overflow", "solver_niter")
 """Fields that a step updates by itself. All others follow from the state and need `_refresh`."""
 
@@ -84,9 +80,8 @@ class WarpEngine:
         self._forces_read = bool(late.any())
         """Whether sensors, or fields that were `read`, need all that forward dynamics computes."""
         self.qpos, self.qvel, self.ctrl = self._field("qpos"), self._field("qvel"), self._field("ctrl")
-        self.sensordata = self._field("sensordata")
+        self.sensordata, self.xfrc_applied = self._field("sensordata"), self._field("xfrc_applied")
         self.mocap_pos, self.mocap_quat = self._field("mocap_pos"), self._field("mocap_quat")
-        self.xfrc_applied = self._field("xfrc_applied")
         self.bad = torch.zeros(num_sims, dtype=torch.bool, device=device)
         self.overflow = torch.zeros(num_sims, dtype=torch.int64, device=device)
         self.limited = torch.zeros(num_sims, dtype=torch.int64, device=device)
@@ -104,7 +99,7 @@ class WarpEngine:
 
     def _compile(self) -> None:
         """Compile and load all kernels by one step whose effects are undone, with a progress message."""
-        live = (*self._state.values(), self.sensordata, self.bad, self.overflow, self.limited)
+        live = (*self._state.values(), *(getattr(self, name) for name in _KEPT))
         before = [x.clone() for x in live]
         with announced(Path(wp.config.kernel_cache_dir), "for this scene"):
             self.step(1)
@@ -129,46 +124,33 @@ class WarpEngine:
 
     def step(self, substeps: int) -> None:
         """Advance every simulation and update the fields that are read; mark and reset simulations that failed."""
+        m, d = self._model, self._data
         with self._on_stream():
             for substep in range(substeps):
                 last = substep == substeps - 1
                 self.substep.forward(everything=last and self._forces_read)
-                if last:
-                    self._sense_forces()
+                if last and self.model.nsensordata:  # sensors of forces, which belong to this substep
+                    d.sensordata.zero_()  # touch sensors add up contacts
+                    if m.sensor_rne_postconstraint:
+                        mjw.rne_postconstraint(m, d)
+                    mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
                 self.substep.integrate()
-        self._note_trouble()
-        self._refresh_for_readers()
-
-    def _sense_forces(self) -> None:
-        """Read the sensors of accelerations and forces, which belong to the substep and not to the state after it."""
-        m, d = self._model, self._data
-        if self.model.nsensordata:
-            d.sensordata.zero_()  # touch sensors add up contacts
-            if m.sensor_rne_postconstraint:
-                mjw.rne_postconstraint(m, d)
-            mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
-
-    def _refresh_for_readers(self) -> None:
-        """Update poses and sensors if anything reads them. The next substep does not need them."""
-        if self._has_readers:
-            self._refresh()
-
-    def _refresh(self) -> None:
-        """Poses, velocities and their sensors at the current state."""
-        m, d = self._model, self._data
-        with self._on_stream():
-            self.substep.refresh()
-            mjw.sensor_pos(m, d)
-            mjw.sensor_vel(m, d)
-
-    def _note_trouble(self) -> None:
-        """Count overflows, mark simulations that are NaN or diverged, and reset those to the default state."""
+        # Count overflows, mark simulations that are NaN or diverged, and reset those to the default state.
         self.overflow += (self._bits & _CAPACITY) != 0
         self.limited += (self._bits & ~_CAPACITY) != 0
         self._bits.zero_()
         fine = (self.qpos.abs() < MAX_POSITION).all(1) & (self.qvel.abs() < MAX_SPEED).all(1)  # NaN compares false
         torch.logical_not(fine, out=self.bad)
         self._restart(self.bad)
+        if self._has_readers:  # the next substep does not need what they read
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Poses, velocities and their sensors at the current state."""
+        with self._on_stream():
+            self.substep.refresh()
+            mjw.sensor_pos(self._model, self._data)
+            mjw.sensor_vel(self._model, self._data)
 
     def _restart(self, mask: Tensor) -> None:
         """Reset the masked simulations to the default state."""
@@ -182,7 +164,8 @@ class WarpEngine:
         self._restart(mask)
         self.qpos.copy_(torch.where(mask[:, None], qpos, self.qpos))
         self.qvel.copy_(torch.where(mask[:, None], qvel, self.qvel))
-        self._refresh_for_readers()
+        if self._has_readers:
+            self._refresh()
 
     def expand(self, field: str) -> Tensor:
         """A model field as a live `[N, ...]` tensor of per-simulation values."""
@@ -211,10 +194,7 @@ class WarpEngine:
         return {
             "model": {name: x.clone() for name, x in self._expanded.items()},
             "state": {name: x.clone() for name, x in self._state.items()},
-            "sensordata": self.sensordata.clone(),
-            "bad": self.bad.clone(),
-            "overflow": self.overflow.clone(),
-            "limited": self.limited.clone(),
+            **{name: getattr(self, name).clone() for name in _KEPT},
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -232,8 +212,7 @@ class WarpEngine:
         if saved["model"]:
             self.set_const()
         self._refresh()
-        self.sensordata.copy_(saved["sensordata"])
-        for name in ("bad", "overflow", "limited"):
+        for name in _KEPT:
             getattr(self, name).copy_(saved[name])
 
     @contextmanager
@@ -246,15 +225,11 @@ class WarpEngine:
         finally:
             wp.capture_end(stream=stream)
 
-    @contextmanager
-    def _on_stream(self) -> Iterator[None]:
+    def _on_stream(self) -> AbstractContextManager[Any]:
         """Launch Warp's kernels on torch's current stream."""
-        if self.device.type != "cuda":
-            with wp.ScopedDevice(self._warp_device):
-                yield
-            return
-        with wp.ScopedStream(self._stream(), sync_enter=False, sync_exit=False):
-            yield
+        if self.device.type == "cuda":
+            return wp.ScopedStream(self._stream(), sync_enter=False, sync_exit=False)
+        return wp.ScopedDevice(self._warp_device)
 
     def _stream(self) -> Any:
         """Torch's current stream as a Warp stream; one object per stream, because Warp marks it as being captured."""

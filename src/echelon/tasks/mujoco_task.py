@@ -23,8 +23,7 @@ from echelon.config.checks import check
 from echelon.device.capture import Generators, Source, draw, generators_of
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
-from echelon.sim import make_engine
-from echelon.sim.capacity import probe
+from echelon.sim import make_engine, probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
 from echelon.tasks.settings import MujocoTaskConfig
@@ -143,9 +142,10 @@ class MujocoTask(ABC, Generic[C]):
         """Build the engine; on CUDA with buffer sizes from a probe, which become part of the settings."""
         model, config = self.model(), self.config
         if self.device.type == "cuda" and None in (config.contacts, config.constraints):
-            found = probe(model)
-            contacts, constraints = config.contacts or found.contacts, config.constraints or found.constraints
-            config = self.config = replace(config, contacts=contacts, constraints=constraints)
+            contacts, constraints = probe(model)
+            config = self.config = replace(
+                config, contacts=config.contacts or contacts, constraints=config.constraints or constraints
+            )
         return make_engine(model, self.num_envs, self.device, config.contacts, config.constraints, config.physics)
 
     @classmethod
