@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from learning.listing import listing
+from learning.iteration import listing
 from oracle import Evaluation, Problem, Sequence
 from torch import Tensor
 

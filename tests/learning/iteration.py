@@ -9,10 +9,14 @@ from torch import Tensor
 from echelon.algorithms import AdversaryConfig, Preset
 from echelon.config import DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.learning.batch import Batch, Data
+from echelon.learning.plans import Plan
 from echelon.learning.targets import Targets, compute_targets, merge_values
 from echelon.learning.update import Update
+from echelon.models.sharing import DRAWN
 from echelon.rollout.buffer import Rollout
 from echelon.training.trainer import Trainer
+
+OWN, LEADER_BORROWS, FOLLOWER_PULL = "own", "leader_borrows", "follower_pull"
 
 
 def small_config(
@@ -108,3 +112,34 @@ def _in_double(trainer: Trainer, rollout: Rollout) -> Rollout:
         std = model.log_std.exp()[trainer.layout.policy_id]
         double.log_prob = torch.distributions.Normal(double.mean, std).log_prob(double.action).sum(-1)
     return double
+
+
+def listing(plan: Plan, drawn: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+    """A plan in full: unit, policy id and group of every evaluation, network after network, in order: `[G·S]`."""
+    layout, chunks = plan.layout, range(plan.chunks)
+    units, policies, groups = [], [], []
+
+    def add(policy: int, envs: slice, group: str) -> None:
+        for chunk in chunks:
+            for env in range(envs.start, envs.stop):
+                units.append(chunk * layout.num_envs + env)
+                policies.append(policy)
+                groups.append(group)
+
+    for network in range(layout.networks):
+        first = network * layout.each
+        for chunk in chunks:
+            for env in range(network * layout.envs, (network + 1) * layout.envs):
+                units.append(chunk * layout.num_envs + env)
+                policies.append(int(layout.policy_id[env]))
+                groups.append(OWN)
+        for group in plan.groups[1:]:
+            for learner, source in group.pairs(layout.each):
+                other = int(drawn[network]) if source == DRAWN else first + source
+                add(first + learner, layout.environments(other), group.name)
+    return torch.tensor(units), torch.tensor(policies), groups
+
+
+def where(groups: list[str], *names: str) -> Tensor:
+    """A mask over evaluations: those of some groups."""
+    return torch.tensor([group in names for group in groups])

@@ -1,12 +1,24 @@
-"""The fact sheet's acceptance checks on real rollouts, before the first gradient step and over whole iterations."""
+"""The fact sheet's acceptance checks on real rollouts, and which group of rows moves which parameters, in float64."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from learning.iteration import small_config, small_trainer, take_apart
-from learning.listing import FOLLOWER_PULL, LEADER_BORROWS, OWN, listing, where
+from learning.iteration import (
+    FOLLOWER_PULL,
+    LEADER_BORROWS,
+    OWN,
+    Parts,
+    listing,
+    small_config,
+    small_trainer,
+    take_apart,
+    where,
+)
 from torch import Tensor
 
+from echelon.algorithms import PullConfig
 from echelon.config import EnsembleConfig
 from echelon.training.trainer import Trainer
 
@@ -152,3 +164,79 @@ def test_only_the_total_loss_has_a_gradient() -> None:
     others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)
     assert not any(x.requires_grad for x in others)
     assert output.mean.equal(parts.data.evaluate(update.gather(parts.data, minibatch), False).output.mean)
+
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-13}
+TOUCHED = 1e-8
+
+
+def parts_of(algo: str, policies: int, follower: int = 1, beta: float = 0.3, **update: object) -> Parts:
+    update = {"entropy_scale": 0.1, "bounds_coef": 0.1} | update
+    config = small_config(algo, policies, num_envs=6 * policies, minibatches=1, **update)
+    config = replace(config, pull=PullConfig(beta=beta, temperature=0.2))
+    trainer = small_trainer(config)
+    trainer.model.mean_head.weight.data *= 4  # means beyond ±1.1, so that the bounds matter
+    return take_apart(trainer, follower, double=True)
+
+
+def leader_neglogp(parts: Parts, policy: int) -> Tensor:
+    """Mean of -log π_policy(a|s) over the leader's rows, by an own forward pass and torch's distribution."""
+    model, layout, rollout = parts.trainer.model, parts.trainer.layout, parts.rollout
+    envs = layout.sizes[0]
+    obs = {name: x[:-1, :envs] for name, x in rollout.obs.items()}
+    ids = torch.full((envs,), policy)
+    mean = model(obs, ids, rollout.state[0, :envs], rollout.start[:-1, :envs]).mean
+    normal = torch.distributions.Normal(mean, model.log_std[policy].exp())
+    return -normal.log_prob(rollout.action[:, :envs]).sum(-1).mean()
+
+
+@pytest.mark.parametrize("policies", [2, 3, 6])
+def test_without_advantages_only_imitation_is_left(policies: int) -> None:
+    """w = 1, so the actor's gradient is β/2M · Σ_i ∇ mean(-log π_i) on the leader's actions and nothing else."""
+    parts = parts_of("cpo", policies, critic_coef=0.0, bounds_coef=0.0, entropy_scale=0.0)
+    parts.data.advantage.zero_()
+    found = parts.gradients()
+    model = parts.trainer.model
+    expected = 0.3 / (2 * policies) * sum(leader_neglogp(parts, i) for i in range(1, policies))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(expected, parameters, allow_unused=True)
+    assert sum(g is not None and g.abs().max() > TOUCHED for g in gradients) > 5
+    for name, gradient, parameter in zip(names, gradients, parameters, strict=True):
+        zero = torch.zeros_like(parameter)
+        torch.testing.assert_close(found[name][None], zero if gradient is None else gradient, **TIGHT)
+
+
+def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
+    """With β = 0 the gradient is the same whatever stands in the pull rows."""
+    parts = parts_of("cpo", 3, beta=0.0)
+    before = parts.gradients()
+    _, _, group = listing(parts.trainer.plan, parts.follower)
+    pulls = where(group, FOLLOWER_PULL)
+    parts.data.returns[..., pulls] = 1e3
+    parts.data.value[..., pulls] = -1e3
+    parts.data.advantage[..., pulls] = 1e6
+    after = parts.gradients()
+    assert before.keys() == after.keys()
+    for name in before:
+        assert after[name].equal(before[name]), name
+    # What the network says about them does not matter either.
+    batch = parts.batch()
+    for output in (batch.output.mean, batch.output.value):
+        (gradient,) = torch.autograd.grad(parts.trainer.update.loss(batch).total.sum(), output, retain_graph=True)
+        assert gradient[:, :, batch.learns].abs().max() > 0
+        assert gradient[:, :, batch.columns("follower_pull")].eq(0).all()
+
+
+@pytest.mark.parametrize("policies", [2, 3, 6])
+def test_without_beta_the_gradient_is_sapgs_scaled(policies: int) -> None:
+    """(M+1)/2M of SAPG's, 7/12 for six policies, when both are given the same advantages, values and returns."""
+    sapg, other = parts_of("sapg", policies), parts_of("cpo", policies, beta=0.0)
+    shared = sapg.trainer.plan.size
+    assert sapg.rollout.action.equal(other.rollout.action)
+    for name in ("advantage", "value", "returns"):
+        getattr(other.data, name)[..., :shared] = getattr(sapg.data, name)
+    theirs, ours = sapg.gradients(), other.gradients()
+    assert theirs.keys() == ours.keys()
+    for name, gradient in theirs.items():
+        assert gradient.abs().max() > TOUCHED, name
+        torch.testing.assert_close(ours[name], (policies + 1) / (2 * policies) * gradient, **TIGHT)

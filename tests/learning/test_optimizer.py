@@ -1,12 +1,16 @@
-"""Adam on one flat tensor is PyTorch's Adam on many."""
+"""Adam on one flat tensor is PyTorch's Adam on many; the rule that moves its rate, and the KL that drives it."""
 
 import copy
+import math
 
 import pytest
 import torch
 from torch import nn
 
-from echelon.learning.optimizer import Adam
+from echelon.config import ModelConfig
+from echelon.diagnostics.propositions import gaussian_kl
+from echelon.learning.optimizer import Adam, adapt, aligned_slices, scheduling_kl
+from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear, stack
 
 DATA = torch.randn(16, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -25,7 +29,7 @@ def values(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("clip", [float("inf"), 0.5])
+@pytest.mark.parametrize("clip", [math.inf, 0.5])
 @pytest.mark.parametrize("fuse", [False, True])
 def test_steps_are_pytorchs(fuse: bool, clip: float, traced: None) -> None:
     ours, theirs = network(), network()
@@ -81,7 +85,7 @@ def test_stacked_networks_step_each_at_its_own_rate_and_limit_or_not_at_all(fuse
     stacked = network(0)
     stack(stacked, [network(seed) for seed in (1, 2)])
     optimizer = Adam(stacked.parameters(), 0.01, fuse=fuse)
-    rates, limits = (0.01, 0.1, 0.003), (0.5, float("inf"), 0.2)
+    rates, limits = (0.01, 0.1, 0.003), (0.5, math.inf, 0.2)
     optimizer.rate.copy_(torch.tensor(rates, dtype=torch.float64))
     references = [torch.optim.Adam(one.parameters(), lr=rate) for one, rate in zip(alone, rates, strict=True)]
     for step in range(3):
@@ -107,7 +111,7 @@ def test_a_gradient_that_is_not_finite_leaves_no_trace_once_a_network_is_a_copy_
     stack(model, [network(1)])
     optimizer = Adam(model.parameters(), 0.01)
     outputs = model(DATA.repeat(2, 1)[None]).unflatten(1, (2, -1)).square().mean((0, 2, 3))
-    optimizer.step((outputs * torch.tensor([1.0, float("nan")])).sum())
+    optimizer.step((outputs * torch.tensor([1.0, math.nan])).sum())
     assert optimizer.flat[0].isfinite().all()
     assert optimizer.flat[1].isnan().any()
     optimizer.flat[1].copy_(optimizer.flat[0])
@@ -116,3 +120,64 @@ def test_a_gradient_that_is_not_finite_leaves_no_trace_once_a_network_is_a_copy_
         optimizer.step(model(DATA.repeat(2, 1)[None]).square().mean())
     assert optimizer.flat.isfinite().all()
     assert optimizer.flat[1].equal(optimizer.flat[0])
+
+
+def test_slices_by_hand() -> None:
+    """32, 33 and 1 numbers: from 0, 32 and 96, as 33 take two lines of 32."""
+    assert aligned_slices([32, 33, 1]) == ([slice(0, 32), slice(32, 65), slice(96, 97)], 128)
+    assert aligned_slices([]) == ([], 0)
+
+
+@pytest.mark.parametrize("networks", [1, 2])
+def test_every_weight_is_aligned_and_keeps_its_values(networks: int) -> None:
+    model = ActorCritic({"policy": 7}, 3, 4, ModelConfig(hidden=(5, 9)), networks=networks)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = Adam(model.parameters(), 0.1)
+    for name, parameter in model.named_parameters():
+        assert all(row.storage_offset() % 32 == 0 for row in parameter.detach()), name
+        assert parameter.equal(before[name]), name
+        assert parameter.untyped_storage().data_ptr() == optimizer.flat.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("rate", "times", "expected"),
+    [
+        *((6e-4, times, 6e-4 * 1.5) for times in (0.0, -1.0, 0.49)),  # the reference's KL can be negative
+        *((6e-4, times, 6e-4) for times in (0.5, 0.51, 1.0, 1.99, 2.0, math.nan)),
+        *((6e-4, times, 6e-4 / 1.5) for times in (2.01, 3.0)),
+        # Limits.
+        *((rate, 60.0, 1e-6) for rate in (1.4e-6, 1e-6)),
+        *((rate, 0.0, 1e-2) for rate in (9e-3, 1e-2)),
+        (1e-6, 0.0, 1.5e-6),
+        (1e-2, 60.0, 1e-2 / 1.5),
+    ],
+)
+def test_rule(rate: float, times: float, expected: float, dtype: torch.dtype) -> None:
+    """κ as a multiple of the threshold; exactly half and exactly twice it, and what is no number, keep the rate."""
+    given = torch.tensor(rate, dtype=dtype)
+    found = adapt(given, torch.tensor(times * 0.016, dtype=dtype), threshold=0.016)
+    assert found.dtype == dtype
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+    assert given.item() == pytest.approx(rate)  # a new number; the caller copies it
+
+
+def test_scheduling_kl_by_hand_and_its_direction() -> None:
+    # KL(N(0, 1) ‖ N(1, 2²)) = ln 2 + (1 + 1)/8 - ½; the other way round -ln 2 + (4 + 1)/2 - ½. Terms of 1e-5 aside.
+    new = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    ref = torch.ones(1, dtype=torch.float64), torch.full((1,), math.log(2), dtype=torch.float64)
+    assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2) - 0.25, abs=2e-5)
+    assert scheduling_kl(*ref, *new).item() == pytest.approx(2 - math.log(2), abs=5e-5)
+    # With them, to the last digit: ln(2 + 1e-5) + 2/(2(4 + 1e-5)) - ½.
+    assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2 + 1e-5) + 1 / 4.00001 - 0.5, abs=1e-15)
+
+
+@pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
+def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
+    # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions.
+    # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
+    log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
+    mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = scheduling_kl(mean, log_std, mean, log_std).item()
+    assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
+    assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0

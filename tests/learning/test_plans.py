@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import torch
-from learning.listing import LEADER_BORROWS, OWN, listing
+from learning.iteration import LEADER_BORROWS, OWN, listing
 from torch import Tensor
 
 from echelon.algorithms.cpo import PULL

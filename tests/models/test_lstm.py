@@ -36,12 +36,8 @@ def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
     """`nn.LSTMCell` with the identity as its input product, its state replaced by zeros where an episode starts."""
     units = parts["weight"].shape[1]
     cell = nn.LSTMCell(4 * units, units, dtype=torch.float64)
-    weights = {
-        "weight_ih": torch.eye(4 * units, dtype=torch.float64),
-        "bias_ih": torch.zeros(4 * units, dtype=torch.float64),
-        "weight_hh": parts["weight"],
-        "bias_hh": torch.zeros(4 * units, dtype=torch.float64),
-    }
+    none = torch.zeros(4 * units, dtype=torch.float64)
+    weights = {"weight_ih": torch.diag(none + 1), "bias_ih": none, "weight_hh": parts["weight"], "bias_hh": none}
     h, c = parts["state"][:, :units], parts["state"][:, units:]
     outputs = []
     for x, begins in zip(parts["projected"], start, strict=True):
@@ -58,11 +54,8 @@ def gradients(parts: dict[str, Tensor], outputs: Tensor, state: Tensor) -> list[
     return list(torch.autograd.grad(loss, [parts[name] for name in NAMES]))
 
 
-STARTS = ("none", "first", "middle", "last", "every", "mixed")
-"""Where episodes start."""
-
-
 def starts(kind: str, steps: int, rows: int) -> Tensor:
+    """Where episodes start."""
     start = torch.zeros(steps, rows, dtype=torch.bool)
     where = {"first": (0,), "middle": (steps // 2, slice(None, None, 2)), "last": (-1, 1), "every": ()}
     if kind in where:
@@ -74,24 +67,16 @@ def starts(kind: str, steps: int, rows: int) -> Tensor:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize("kind", ["none", "first", "middle", "last", "every", "mixed"])
 def test_values_and_gradients_are_those_of_pytorchs_cell(kind: str, steps: int) -> None:
     parts, start = tensors(steps, 5, 3), starts(kind, steps, 5)
     found, expected = run(parts, start), stepped(parts, start)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
-    for name, a, b in zip(NAMES, gradients(parts, *found), gradients(parts, *expected), strict=True):
-        torch.testing.assert_close(a, b, **TIGHT, msg=lambda text, name=name: f"{name}: {text}")
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_loss_may_read_the_outputs_or_the_last_state_alone(which: int) -> None:
-    parts, start = tensors(4, 5, 3), starts("mixed", 4, 5)
-    pairs = []
-    for result in (run(parts, start), stepped(parts, start)):
-        pairs.append(torch.autograd.grad(result[which].square().sum(), [parts[name] for name in NAMES]))
-    for a, b in zip(*pairs, strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
+    results = (*found, *gradients(parts, *found))
+    torch.testing.assert_close(results, (*expected, *gradients(parts, *expected)), **TIGHT)
+    for which in (0, 1):  # a loss may read the outputs or the last state alone
+        pair = run(parts, start)[which], stepped(parts, start)[which]
+        slopes = [torch.autograd.grad(x.square().sum(), [parts[name] for name in NAMES]) for x in pair]
+        torch.testing.assert_close(*slopes, **TIGHT)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -103,9 +88,7 @@ def test_without_gradients_the_same_is_said_and_nothing_kept(
     monkeypatch.setattr(lstm._Unroll, "apply", None)  # calling it would raise
     with mode():
         found = run(parts, start)
-    for a, b in zip(found, expected, strict=True):
-        assert a.equal(b)
-        assert not a.requires_grad
+    assert all(a.equal(b) and not a.requires_grad for a, b in zip(found, expected, strict=True))
 
 
 def test_the_gradient_costs_one_product_a_step_and_one_for_the_weight() -> None:
@@ -142,8 +125,7 @@ def test_stacked_networks_are_separate_ones() -> None:
     torch.testing.assert_close(outputs, torch.cat([x for x, _ in expected], dim=1), **TIGHT)
     torch.testing.assert_close(last, torch.cat([x for _, x in expected]), **TIGHT)
     loss = sum(x.sin().sum() + y.cos().sum() for x, y in expected)
-    for a, b in zip(found, torch.autograd.grad(loss, leaves), strict=True):
-        torch.testing.assert_close(a, b, **TIGHT)
+    torch.testing.assert_close(found, torch.autograd.grad(loss, leaves), **TIGHT)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +145,8 @@ def test_compiled_whole_and_on_cuda(steps: int, rows: int, units: int, device: s
     found = function(moved["projected"], moved["state"], start.to(device), moved["weight"][None])
     expected = stepped(parts, start)
     close = TIGHT if device == "cpu" else {"rtol": 1e-9, "atol": 1e-9}
-    both = (*found, *gradients(moved, *found)), (*expected, *gradients(parts, *expected))
-    for a, b in zip(*both, strict=True):
-        torch.testing.assert_close(a.cpu(), b, **close)
+    results = [x.cpu() for x in (*found, *gradients(moved, *found))]
+    torch.testing.assert_close(results, [*expected, *gradients(parts, *expected)], **close)
 
 
 def test_lowered_products_leave_the_state_as_it_was() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from echelon.models.linear import stack
 from echelon.models.normaliser import EPSILON, Normaliser
@@ -70,18 +69,8 @@ def test_normalise_by_hand_and_clipped_both_ways() -> None:
 def test_normalising_changes_no_statistics_and_keeps_the_datas_dtype() -> None:
     normaliser = Normaliser(2)
     before = {name: x.clone() for name, x in normaliser.state_dict().items()}
-    out: Tensor = normaliser(torch.full((3, 2), 7.0))
-    assert out.dtype == torch.float32
+    assert normaliser(torch.full((3, 2), 7.0)).dtype == torch.float32
     torch.testing.assert_close(normaliser.state_dict(), before, rtol=0, atol=0)
-
-
-def test_a_single_row_gives_finite_statistics() -> None:
-    """Its unbiased variance does not exist; the row still moves the mean, to (0 + 6)/2, and counts."""
-    normaliser = Normaliser(1)
-    normaliser.merge(torch.tensor([[6.0]]))
-    assert normaliser.mean.item() == 3.0
-    # Pseudo sample: variance 1 and distance 3; the row: distance 3. (1 + 9 + 9)/2.
-    assert normaliser.var.item() == pytest.approx(9.5)
 
 
 def test_networks_have_statistics_of_their_own() -> None:
@@ -94,8 +83,8 @@ def test_networks_have_statistics_of_their_own() -> None:
         normaliser.merge(rows)
     assert both.count.tolist() == [21.0, 21.0]
     for index, alone in enumerate((first, second)):
-        torch.testing.assert_close(both.mean[index], alone.mean[0], rtol=1e-14, atol=1e-14)
-        torch.testing.assert_close(both.var[index], alone.var[0], rtol=1e-14, atol=1e-14)
+        found = both.mean[index], both.var[index]
+        torch.testing.assert_close(found, (alone.mean[0], alone.var[0]), rtol=1e-14, atol=1e-14)
     for change in ("forward", "denormalise"):
         expected = torch.cat([getattr(first, change)(data[:, :5]), getattr(second, change)(data[:, 5:])], dim=1)
         torch.testing.assert_close(getattr(both, change)(data), expected, rtol=1e-14, atol=1e-14)
@@ -104,8 +93,11 @@ def test_networks_have_statistics_of_their_own() -> None:
 def test_one_merge_by_hand() -> None:
     # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
     # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.
-    normaliser = Normaliser(1)
-    normaliser.merge(torch.tensor([[1.0], [3.0]]))
-    assert normaliser.count.item() == 3
-    assert normaliser.mean.item() == pytest.approx(4 / 3, rel=1e-15)
-    assert normaliser.var.item() == pytest.approx(23 / 9, rel=1e-15)
+    # The unbiased variance of a single row 6 does not exist; it moves the mean to (0 + 6)/2 and counts. Pseudo sample:
+    # variance 1 and distance 3; the row: distance 3. (1 + 9 + 9)/2.
+    for rows, mean, var in (([[1.0], [3.0]], 4 / 3, 23 / 9), ([[6.0]], 3.0, 9.5)):
+        normaliser = Normaliser(1)
+        normaliser.merge(torch.tensor(rows))
+        assert normaliser.count.item() == 1 + len(rows)
+        assert normaliser.mean.item() == pytest.approx(mean, rel=1e-15)
+        assert normaliser.var.item() == pytest.approx(var, rel=1e-15)

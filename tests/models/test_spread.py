@@ -21,19 +21,10 @@ from echelon.models.trunk import spread
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NO_TRITON = importlib.util.find_spec("triton") is None
-CPU = pytest.param(
-    "cpu",
-    marks=pytest.mark.skipif(NO_TRITON or not INTERPRETED, reason="needs Triton, and TRITON_INTERPRET=1 beside a GPU"),
-)
-CUDA = pytest.param(
-    "cuda",
-    marks=[
-        pytest.mark.cuda,
-        pytest.mark.skipif(
-            NO_TRITON or INTERPRETED or not torch.cuda.is_available(), reason="needs Triton and a CUDA GPU"
-        ),
-    ],
-)
+NO_GPU = NO_TRITON or INTERPRETED or not torch.cuda.is_available()
+HERE = pytest.mark.skipif(NO_TRITON or not INTERPRETED, reason="needs Triton, and TRITON_INTERPRET=1 beside a GPU")
+THERE = pytest.mark.skipif(NO_GPU, reason="needs Triton and a CUDA GPU")
+CPU, CUDA = pytest.param("cpu", marks=HERE), pytest.param("cuda", marks=[pytest.mark.cuda, THERE])
 BORROW, PULL = (0, DRAWN), [(1, 0), (2, 0)]
 CASES = [
     ((3, 2, 2), (BORROW, *PULL)),
@@ -113,18 +104,21 @@ def test_the_eager_formulation(activate: bool) -> None:
 
 
 def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], case: Any, rtol: float, atol: float) -> None:
-    """One by one; what fails names its case."""
-    for a, b in zip(found, wanted, strict=True):
-        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
+    """What fails names its case."""
+    found = [x.cpu().double() for x in found]
+    torch.testing.assert_close(found, [*wanted], rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
 
 
-def test_without_sharing_or_condition() -> None:
-    x = torch.tensor([[[1.0], [-1.0]]])
-    ids = torch.tensor([1, 0])
+def test_by_hand() -> None:
+    """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies; without sharing, or a condition."""
+    how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
+    x, cond, ids = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]]), torch.tensor([1, 0])
+    found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
+    # own: 1 + 2, -1 - 3; the leader on the follower's: -1 + 2; the follower on the leader's: 1 - 3
+    assert found.flatten().tolist() == [3.0, -4.0, 1.0, -2.0]
     assert spread(x, None, ids, None, activate=False).equal(x)
-    assert spread(x, torch.tensor([[2.0], [-3.0]]), ids, None, activate=False).flatten().tolist() == [-2.0, 1.0]
-    shared = spread(x, None, ids, sharing((1, 1), (BORROW, (1, 0)), drawn=1), activate=False)
-    assert shared.flatten().tolist() == [1.0, -1.0, -1.0, 1.0]
+    assert spread(x, cond, ids, None, activate=False).flatten().tolist() == [-2.0, 1.0]
+    assert spread(x, None, ids, how, activate=False).flatten().tolist() == [1.0, -1.0, -1.0, 1.0]
 
 
 def in_one(
@@ -136,9 +130,9 @@ def in_one(
     leaves = [leaf.detach().to(device, kind).requires_grad_() for leaf in (x, cond)]
     outputs = spread_in_one(leaves[0], leaves[1], moved(how, device), activate)
     (outputs * weight.to(device, kind)).sum().backward()
-    results = (outputs.detach(), *[leaf.grad for leaf in leaves])
-    assert all(result is not None and result.dtype == kind for result in results)
-    return tuple(result.cpu().double() for result in results if result is not None)
+    results = (outputs.detach(), *[leaf.grad for leaf in leaves if leaf.grad is not None])
+    assert [result.dtype for result in results] == [kind] * 3
+    return results
 
 
 LARGE = [
@@ -177,32 +171,8 @@ def test_the_kernels_activate_a_layer(device: str) -> None:
         exact = [leaf.double().requires_grad_() for leaf in (x, bias)]
         summed = exact[0] + exact[1].repeat_interleave(rows, dim=0)
         wanted = torch.where(summed > 0, summed, torch.expm1(summed))
-        results = [result.cpu().double() for result in (found, *gradients)]
-        case = (steps, rows, width, networks)
-        compare(results, (wanted, *torch.autograd.grad((wanted * weight).sum(), exact)), case, rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("device", [CPU, CUDA])
-@pytest.mark.parametrize("networks", [1, 2])
-def test_a_layer_that_is_compiled_takes_the_kernels(
-    networks: int, device: str, on_any_device: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from echelon.models import spread_kernel
-
-    launches: list[str] = []
-    for name in ("_forward", "_backward"):
-        monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), launches))
-    generator = torch.Generator().manual_seed(3)
-    shapes = ((2, 6, 5), (networks, 3, 5), (networks, 3))
-    leaves = [torch.randn(n, generator=generator).to(device).requires_grad_() for n in shapes]
-    wanted = module.dense(*leaves)
-    gradients = torch.autograd.grad(wanted.square().sum(), leaves)
-    assert launches == []
-    compiled = torch.compile(module.dense, fullgraph=True, backend="aot_eager" if device == "cpu" else "inductor")
-    found = compiled(*leaves)
-    for a, b in zip((found, *torch.autograd.grad(found.square().sum(), leaves)), (wanted, *gradients), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    assert launches == ["_forward", "_backward"]
+        slopes, case = torch.autograd.grad((wanted * weight).sum(), exact), (steps, rows, width, networks)
+        compare((found, *gradients), (wanted, *slopes), case, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
@@ -210,12 +180,10 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(device: str) -> None:
     """8 bits, which the interpreter cuts off: to 2^-7 of each number. Summed in bfloat16, 600 would be off by more."""
     how = sharing((500, 100, 100))
     x, cond, weight = inputs(how, 1, 16)
-    outputs, units, conds = in_one(how, x, cond, weight, True, device, torch.bfloat16)
-    wanted = expected(how, x, cond, weight, True)
-    torch.testing.assert_close(outputs, wanted[0], rtol=2**-7, atol=1e-6)
+    found, wanted = in_one(how, x, cond, weight, True, device, torch.bfloat16), expected(how, x, cond, weight, True)
     # The slope comes from the rounded output: off by 2^-9 of the gradient where it is small.
-    torch.testing.assert_close(units, wanted[1], rtol=2**-7, atol=2**-5)
-    torch.testing.assert_close(conds, wanted[2], rtol=2**-7, atol=0.1)
+    for a, b, atol in zip(found, wanted, (1e-6, 2**-5, 0.1), strict=True):
+        torch.testing.assert_close(a.cpu().double(), b, rtol=2**-7, atol=atol)
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
@@ -246,7 +214,6 @@ def test_a_recorded_graph_borrows_from_whoever_is_drawn(device: str) -> None:
     how = moved(sharing((150, 70, 70, 70), (BORROW, *PULL, (3, 0)), drawn=1), device)
     x, cond, weight = inputs(how, 1, 80)
     leaves = [leaf.detach().to(device, torch.float32).requires_grad_() for leaf in (x, cond)]
-
     there = weight.to(device, torch.float32)
 
     def run() -> tuple[Tensor, ...]:
@@ -256,9 +223,7 @@ def test_a_recorded_graph_borrows_from_whoever_is_drawn(device: str) -> None:
     captured = Captured(run, torch.device(device))
     for drawn in (1, 1, 3, 2):  # as it is, recording, and twice replayed
         how.drawn.fill_(drawn)
-        wanted = expected(moved(how, "cpu"), x, cond, weight, True)
-        for a, b in zip(captured(), wanted, strict=True):
-            torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=2e-5)
+        compare(captured(), expected(moved(how, "cpu"), x, cond, weight, True), drawn, rtol=1e-5, atol=2e-5)
 
 
 class Counted:
@@ -273,43 +238,49 @@ class Counted:
 
 
 @pytest.fixture
-def on_any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter's kernels are chosen by the rule for CUDA."""
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kernels that are launched; the interpreter's are chosen by the rule for CUDA."""
+    from echelon.models import spread_kernel
+
+    found: list[str] = []
+    for name in ("_forward", "_backward"):
+        monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), found))
     monkeypatch.setattr(module, "_has_kernel", lambda x: torch.compiler.is_compiling())
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return found
+
+
+def compiled(run: Any, device: str) -> Any:
+    return torch.compile(run, fullgraph=True, dynamic=False, backend="aot_eager" if device == "cpu" else "inductor")
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("networks", [1, 2])
+def test_a_layer_that_is_compiled_takes_the_kernels(networks: int, device: str, launches: list[str]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 6, 5), (networks, 3, 5), (networks, 3))
+    leaves = [torch.randn(n, generator=generator).to(device).requires_grad_() for n in shapes]
+    wanted = module.dense(*leaves)
+    gradients = torch.autograd.grad(wanted.square().sum(), leaves)
+    assert launches == []
+    found = compiled(module.dense, device)(*leaves)
+    results = (found, *torch.autograd.grad(found.square().sum(), leaves))
+    torch.testing.assert_close(results, (wanted, *gradients), rtol=1e-5, atol=1e-5)
+    assert launches == ["_forward", "_backward"]
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA])
 @pytest.mark.parametrize("activate", [True, False])
-def test_what_is_compiled_whole_takes_the_kernels(
-    activate: bool, device: str, on_any_device: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_compiled_whole_takes_the_kernels(activate: bool, device: str, launches: list[str]) -> None:
     """In one graph, forwards and backwards, with another follower drawn each time and nothing compiled anew."""
-    from echelon.models import spread_kernel
-
-    backend = "aot_eager" if device == "cpu" else "inductor"
-    compiled = torch.compile(spread, fullgraph=True, dynamic=False, backend=backend)
-    launches: list[str] = []
-    for name in ("_forward", "_backward"):
-        monkeypatch.setattr(spread_kernel, name, Counted(getattr(spread_kernel, name), launches))
-    torch._dynamo.utils.counters.clear()
+    run = compiled(spread, device)
     for drawn in (1, 2):
         how = sharing((5, 3, 3), drawn=drawn)
         x, cond, weight = inputs(how, 2, 8)
         leaves = [leaf.detach().to(device, torch.float32).requires_grad_() for leaf in (x, cond)]
-        ids = torch.tensor(table(how)[1], device=device)
-        found = compiled(*leaves, ids, moved(how, device), activate=activate)
+        found = run(*leaves, torch.tensor(table(how)[1], device=device), moved(how, device), activate=activate)
         gradients = torch.autograd.grad((found * weight.to(device).float()).sum(), leaves)
-        for a, b in zip((found, *gradients), expected(how, x, cond, weight, activate), strict=True):
-            torch.testing.assert_close(a.cpu().double(), b, rtol=1e-5, atol=1e-5)
+        compare((found, *gradients), expected(how, x, cond, weight, activate), drawn, rtol=1e-5, atol=1e-5)
     assert launches == ["_forward", "_backward"] * 2
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
-
-
-def test_by_hand() -> None:
-    """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies."""
-    how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
-    x, cond = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]])
-    found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
-    # own: 1 + 2, -1 - 3; the leader on the follower's: -1 + 2; the follower on the leader's: 1 - 3
-    assert found.flatten().tolist() == [3.0, -4.0, 1.0, -2.0]

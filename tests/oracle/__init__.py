@@ -11,48 +11,19 @@ in the same way. Nothing here is fast, and nothing here is batched.
 """
 
 from oracle.generate import perturbed, random_problem
-from oracle.losses import Parts, entropy_coefficient, evaluate, loss, pull_weights
-from oracle.network import Output, denormalise, entropy, log_prob, network, normalise
-from oracle.plan import Evaluation, Sequence, plan, sequences
-from oracle.prepare import Prepared, clip_centres, merge, normalised_advantages, prepare
-from oracle.problem import GROUPS, Problem
-from oracle.step import Adam, Learned, adam_step, behaviour, clip_gradients, gradients, kappa, learn, next_rate
-from oracle.targets import Target, targets
-
-__all__ = [
-    "GROUPS",
-    "Adam",
-    "Evaluation",
-    "Learned",
-    "Output",
-    "Parts",
-    "Prepared",
-    "Problem",
-    "Sequence",
-    "Target",
-    "adam_step",
-    "behaviour",
-    "clip_centres",
-    "clip_gradients",
-    "denormalise",
-    "entropy",
-    "entropy_coefficient",
-    "evaluate",
-    "gradients",
-    "kappa",
-    "learn",
-    "log_prob",
-    "loss",
-    "merge",
-    "network",
-    "next_rate",
-    "normalise",
-    "normalised_advantages",
-    "perturbed",
-    "plan",
-    "prepare",
-    "pull_weights",
-    "random_problem",
-    "sequences",
-    "targets",
-]
+from oracle.losses import behaviour, evaluate, gradients, kappa, learn, loss, next_rate, pull_weights
+from oracle.problem import GROUPS, Evaluation, Problem, Sequence, plan, sequences
+from oracle.targets import (
+    Prepared,
+    Target,
+    clip_centres,
+    denormalise,
+    entropy,
+    log_prob,
+    merge,
+    network,
+    normalise,
+    normalised_advantages,
+    prepare,
+    targets,
+)

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oracle.network import denormalise, log_prob, network
 from oracle.problem import Problem
+from oracle.targets import denormalise, log_prob, network
 
 GARBAGE = 123.0
 """`final_value` where nothing may read it."""
@@ -35,10 +35,6 @@ def random_problem(
     last step, as far as the horizon has room. One row of the leader's is terminated and truncated at once. A large
     `value_gain` drives values into the normaliser's clamps. `settings` are fields of `Problem`.
     """
-    if len(blocks) != policies:
-        raise ValueError(f"{policies} policies, but {len(blocks)} blocks")
-    if horizon % sequence:
-        raise ValueError(f"sequences of {sequence} do not divide the horizon {horizon}")
     generator = torch.Generator().manual_seed(seed)
     params = random_params(generator, policies, obs_dim, action_dim, phi_dim, hidden, lstm)
     with torch.no_grad():

@@ -184,7 +184,7 @@ def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
     config = replace(preset("DeceptiveReach"), algo=algo, num_envs=48, precision="bf16", model=model)
     trainer = Trainer(make(config.task, config.env, 48, torch.device("cpu"), 0), config)
     before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
-    with torch.backends.mkldnn.flags(enabled=False):  # see tests/models/test_precision.py
+    with torch.backends.mkldnn.flags(enabled=False):  # see tests/models/test_actor_critic.py
         for _ in range(2):
             trainer.iterate()
     after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])

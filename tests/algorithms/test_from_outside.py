@@ -1,15 +1,24 @@
-"""An algorithm of an installed package: found by its entry point, by every command, without being registered."""
+"""Algorithms from outside the package: one that is installed, with a reward and settings of its own, which all commands
+find by its entry point; and the example `flock`, which registers itself."""
 
+import importlib
 import json
+import math
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from learning.iteration import small_config, small_trainer, take_apart
+from training.test_trainer import assert_same
 
 from echelon import cli
-from echelon.algorithms import names, with_algorithm
+from echelon.algorithms import REGISTERED, names, with_algorithm
 from echelon.config.schema import ForeignTrainConfig
 from echelon.errors import UserError
+from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.tasks import preset
@@ -17,6 +26,7 @@ from echelon.tasks import preset
 CODE = '''
 from dataclasses import dataclass, field
 from typing import Annotated
+import torch
 from echelon.algorithms import Algorithm
 from echelon.algorithms.ppo import own_term
 from echelon.config import TrainConfig
@@ -38,10 +48,25 @@ class DampedTrainConfig(TrainConfig):
     def why_fixed(cls, name, before, now):
         return None if name == "damped.factor" else "it is carved in stone"
 
+class Novelty:
+    def __init__(self, env, layout, config):
+        self.mean = torch.zeros(env.action_dim)
+
+    def __call__(self, rollout, model, generator):
+        reward = 0.1 * (rollout.action - self.mean).square().mean(-1)
+        self.mean.lerp_(rollout.action.mean((0, 1)), 0.1)
+        return reward, {"novelty/reward": reward.mean()}
+
+    def state_dict(self):
+        return {"mean": self.mean.clone()}
+
+    def load_state_dict(self, state):
+        self.mean.copy_(state["mean"])
+
 def actor_loss(batch, config):
     return ActorLoss({"own": config.damped.factor * own_term(batch, config)})
 
-DAMPED = Algorithm("damped", actor_loss, policies=2, settings=DampedTrainConfig)
+DAMPED = Algorithm("damped", actor_loss, policies=2, settings=DampedTrainConfig, extra_reward=Novelty, colour=6)
 OTHER = Algorithm("other", actor_loss)
 '''
 POINTS = """
@@ -73,13 +98,24 @@ def test_every_command_knows_it(
     out = tmp_path / "run"
     words = ["train", "CartpoleSwingup", "--algo", "damped", "--damped.factor", "0.25", "--iterations", "2", *TINY]
     assert cli.main([*words, "--out", str(out)]) == 0
-    stored = json.loads((out / "config.json").read_text())["config"]
+    assert cli.main([*words, "--iterations", "3", "--out", str(tmp_path / "whole")]) == 0
+    described = json.loads((out / "config.json").read_text())
+    stored = described["config"]
+    assert described["colour"] == 6
     assert stored["damped"] == {"factor": 0.25, "widths": [4, 2]}
     assert not {"pull", "adversary", "pbt"} & set(stored)
     assert stored["policies"] == 2
-    resumed = ["train", "--resume", str(out), "--iterations", "3"]
+    assert cli.main(["train", "--resume", str(out), "--iterations", "3"]) == 0
+    folders = RunFolder.open(out), RunFolder.open(tmp_path / "whole")
+    found, expected = (checkpoint.load(folder, "newest").state["trainer"] for folder in folders)
+    for part in ("model", "optimizer", "extra_reward"):  # to the bit
+        assert_same(found[part], expected[part], part)
+    assert expected["extra_reward"]["mean"].any()
+    resumed = ["train", "--resume", str(out), "--iterations", "4"]
     assert cli.main([*resumed, "--damped.factor", "0.125"]) == 0
-    assert [line["iteration"] for line in read_metrics(RunFolder.open(out))] == [1, 2, 3]
+    lines = read_metrics(RunFolder.open(out))
+    assert [line["iteration"] for line in lines] == [1, 2, 3, 4]
+    assert all(line["novelty/reward"] > 0 for line in lines)
     assert json.loads((out / "config.json").read_text())["changes"][0]["setting"] == "damped.factor"
     capsys.readouterr()
     assert cli.main([*resumed, "--damped.widths", "3"]) == 2
@@ -92,7 +128,8 @@ def test_every_command_knows_it(
     found = RunFolder.open(out).config
     assert isinstance(found, ForeignTrainConfig)
     assert found.foreign == {"damped": {"factor": 0.125, "widths": (4, 2)}}
-    assert cli.main(["report", str(out), "--out", str(tmp_path / "report")]) == 0
+    assert cli.main(["report", str(out), str(tmp_path / "whole"), "--out", str(tmp_path / "report")]) == 0
+    assert "Damped" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
     assert cli.main(["evaluate", str(out), "--num-envs", "2", "--device", "cpu"]) == 2
     assert capsys.readouterr().err == "echelon: --algo takes one of ppo, pbt, sapg, cpo, not 'damped'\n"
@@ -119,3 +156,40 @@ def test_mistakes_are_one_sentence(
         assert said.count("\n") == 1
     with pytest.raises(UserError, match="--algo takes one of"):
         with_algorithm(preset("Hopper"), "nothing")
+
+
+@pytest.fixture
+def flock(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    yield importlib.import_module("flock")
+    del REGISTERED["flock"], sys.modules["flock"]
+
+
+@pytest.mark.usefixtures("flock")
+def test_flock_trains_by_the_command_line(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--num-envs", "18", "--policies", "3", "--iterations", "3", "--device", "cpu", "--out", str(out)]
+    flags += ["--formation.ess", "0.8"]
+    assert cli.main(["train", "CartpoleSwingup", "--algo", "flock", *flags]) == 0
+    assert json.loads((out / "config.json").read_text())["config"]["formation"] == {"ess": 0.8, "strength": 0.2}
+    lines = read_metrics(RunFolder.open(out))
+    assert len(lines) == 3
+    assert {"loss/formation", "loss/leader_borrows", "distance/policy_2", "distance/error"} <= set(lines[-1])
+    assert cli.main(["evaluate", str(out), "--device", "cpu", "--num-envs", "2"]) == 0
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_the_term_of_flock_pulls_pushes_or_leaves_alone(flock: ModuleType, factor: float) -> None:
+    """The first follower is asked for `factor` times where it stands. With e = ∓ln 2 shortened by the tolerance of 0.1,
+    or nothing, its term is 0.2 · e · d/d for each of its rows: 12 steps in 6 environments."""
+    config = replace(small_config("flock", 2, minibatches=1), num_envs=14, envs_per_policy=(8, 6))
+    batch = take_apart(small_trainer(config), 1).batch()
+    units, mean = batch.plan.blocks.units, batch.output.mean[0, 0]
+    own, lent = mean[units[0] : sum(units)], mean[sum(units) :]
+    sigma = batch.output.log_std[0, 0].exp()
+    now = ((own - lent) / sigma).square().sum(-1).mean().item() / 2
+    formation = flock.FormationConfig(ess=math.exp(-2 * now * factor))
+    loss = flock.actor_loss(batch, flock.FlockTrainConfig(formation=formation))
+    off = {0.5: math.log(2) - 0.1, 1.0: 0.0, 2.0: 0.1 - math.log(2)}[factor]
+    assert loss.metrics["distance/policy_1"].item() == pytest.approx(now, rel=1e-5)
+    assert loss.terms["formation"].item() == pytest.approx(0.2 * off * 12 * 6, rel=1e-4, abs=1e-3)
