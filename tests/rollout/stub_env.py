@@ -13,9 +13,8 @@ from echelon.envs.contract import Groups, State, Step
 class DriftEnv:
     """Points that drift where the actions push them; episodes end at random and at a time limit.
 
-    With `leak`, the last observation is the environment's own index, so that policies can be told apart by it. With
-    `critic`, the value function sees the episode's clock as well. Without `noise`, an environment's course depends on
-    its index and its actions alone, not on how many there are.
+    With `critic`, the value function sees the episode's clock as well. Without `noise`, an environment's course depends
+    on its index and its actions alone, not on how many there are.
     """
 
     action_dim = 2
@@ -28,12 +27,10 @@ class DriftEnv:
         *,
         end_rate: float = 0.1,
         episode_length: int = 9,
-        leak: bool = False,
         critic: bool = False,
         noise: bool = True,
     ) -> None:
-        self.num_envs, self.episode_length = num_envs, episode_length
-        self.end_rate, self.leak, self.noise = end_rate, leak, noise
+        self.num_envs, self.episode_length, self.end_rate, self.noise = num_envs, episode_length, end_rate, noise
         self.obs_spec = {"policy": 4} | ({"critic": 5} if critic else {})
         self.generator = torch.Generator().manual_seed(seed)
         self.index = torch.arange(num_envs, dtype=torch.float32)
@@ -56,19 +53,15 @@ class DriftEnv:
         truncated = self.clock >= self.episode_length  # may come together with an end: that row is terminated
         final_obs = self._observe()
         done = terminated | truncated
-        start = self._start()
-        self.x = torch.where(done[:, None], start, self.x)
+        self.x = torch.where(done[:, None], self._start(), self.x)
         self.clock = torch.where(done, 0, self.clock)
         log = {"height": self.x[:, 0].clone(), "episode/successes": self.x[:, 1].clone()}
         return Step(self._observe(), reward, terminated, truncated, final_obs, log)
 
     def _observe(self) -> Groups:
-        policy = self.x.clone()
-        if self.leak:
-            policy[:, -1] = self.index
-        groups = {"policy": policy}
+        groups = {"policy": self.x.clone()}
         if "critic" in self.obs_spec:
-            groups["critic"] = torch.cat((policy, self.clock[:, None] / self.episode_length), dim=1)
+            groups["critic"] = torch.cat((self.x, self.clock[:, None] / self.episode_length), dim=1)
         return groups
 
     def _start(self) -> Tensor:
@@ -104,7 +97,6 @@ class ScriptedEnv:
     terminated: Tensor
     truncated: Tensor
     final_obs: Tensor
-    log: dict[str, Tensor] = field(default_factory=dict)
     actions: list[Tensor] = field(default_factory=list)
     """What it was asked to do."""
     t: int = 0
@@ -128,12 +120,5 @@ class ScriptedEnv:
         self.actions.append(action.clone())
         t = self.t
         self.t = t + 1
-        log = {name: x[t] for name, x in self.log.items()}
         obs, final = ({"policy": x[:, None]} for x in (self.obs[t + 1], self.final_obs[t]))
-        return Step(obs, self.reward[t], self.terminated[t], self.truncated[t], final, log)
-
-    def state_dict(self) -> State:
-        return {"t": self.t}
-
-    def load_state_dict(self, state: State) -> None:
-        self.t = cast(int, state["t"])
+        return Step(obs, self.reward[t], self.terminated[t], self.truncated[t], final)

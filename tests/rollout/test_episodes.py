@@ -66,24 +66,17 @@ def test_an_episodes_own_figures_count_when_it_ends() -> None:
     assert numbers(episodes)["successes/leader"] == pytest.approx((7 + 9) / 2)
 
 
-def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader() -> None:
-    episodes = Episodes(Layout(4, 2))
+def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader_and_troubles_are_totals_of_all() -> None:
+    episodes, none = Episodes(Layout(4, 2)), {name: [0.0] * 4 for name in ("quarantined", "overflow")}
+    first, second = [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 2.0]
     episodes.begin()
-    episodes.record(step([0.0] * 4, height=[1.0, 3.0, 100.0, 100.0]))
-    episodes.record(step([0.0] * 4, height=[2.0, 6.0, 100.0, 100.0]))
-    assert numbers(episodes)["env/height"] == pytest.approx((2 + 4) / 2)
+    episodes.record(step([0.0] * 4, height=[1.0, 3.0, 100.0, 100.0], quarantined=first, overflow=second))
+    episodes.record(step([0.0] * 4, height=[2.0, 6.0, 100.0, 100.0], quarantined=second, overflow=second))
+    found = [numbers(episodes)[f"env/{name}"] for name in ("height", "quarantined", "overflow")]
+    assert found == pytest.approx([(2 + 4) / 2, 5.0, 6.0])
     episodes.begin()
-    episodes.record(step([0.0] * 4, height=[7.0, 9.0, 0.0, 0.0]))
+    episodes.record(step([0.0] * 4, height=[7.0, 9.0, 0.0, 0.0], **none))
     assert numbers(episodes)["env/height"] == pytest.approx(8.0)  # the rollout before is forgotten
-
-
-@pytest.mark.parametrize("name", ["quarantined", "overflow"])
-def test_troubles_are_totals_over_all_environments_and_steps(name: str) -> None:
-    episodes = Episodes(Layout(4, 2))
-    episodes.begin()
-    episodes.record(step([0.0] * 4, **{name: [1.0, 0.0, 0.0, 1.0]}))
-    episodes.record(step([0.0] * 4, **{name: [0.0, 0.0, 1.0, 2.0]}))
-    assert numbers(episodes)[f"env/{name}"] == 5.0
 
 
 def test_a_saved_score_goes_on() -> None:
