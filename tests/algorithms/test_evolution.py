@@ -1,6 +1,7 @@
 """The rules of evolution against numbers worked out by hand, and their course over a run."""
 
 import math
+import random
 from collections.abc import Iterable
 
 import pytest
@@ -41,13 +42,10 @@ def test_members_rank_by_objective_the_unknown_and_then_the_broken_last() -> Non
     assert ranked([1.0, 1.0, 1.0]) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("fraction", "members", "size"),
-    [(0.3, 6, 2), (0.3, 8, 3), (0.125, 8, 1), (0.3, 1, 1), (0.3, 2, 1), (0.3, 10, 3), (0.07, 100, 7), (1.0, 6, 6)],
-)
-def test_groups_are_rounded_up(fraction: float, members: int, size: int) -> None:
+def test_groups_are_rounded_up() -> None:
     """0.3 · 6 = 1.8 makes 2; 0.07 · 100 makes 7, though the float product lies above."""
-    assert group_size(fraction, members) == size
+    asked = [(0.3, 6), (0.3, 8), (0.125, 8), (0.3, 1), (0.3, 2), (0.3, 10), (0.07, 100), (1.0, 6)]
+    assert [group_size(fraction, members) for fraction, members in asked] == [2, 3, 1, 1, 1, 3, 7, 6]
 
 
 LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
@@ -148,24 +146,23 @@ def evolve(evolution: Evolution, steps: int, objectives: Iterable[float]):
     return evolution.check(steps, objectives, SETS)
 
 
-def test_a_check_is_due_once_an_interval() -> None:
+def test_checks_are_due_once_an_interval_and_nobody_is_replaced_before_the_initial_delay_or_soon_again() -> None:
     evolution = Evolution(6, SHORT, seed=0)
     assert [evolution.due(steps) for steps in (50, 99, 100, 150)] == [False, False, True, True]
     evolve(evolution, 110, SIX)
     assert [evolution.due(steps) for steps in (150, 199, 200)] == [False, False, True]
-
-
-def test_nobody_is_replaced_before_the_initial_delay_or_soon_again() -> None:
     evolution = Evolution(6, SHORT, seed=0)
     found = {steps: [t.member for t in evolve(evolution, steps, SIX)] for steps in range(100, 1000, 100)}
     assert found == {100: [], 200: [], 300: [1, 5], 400: [], 500: [], 600: [1, 5], 700: [], 800: [], 900: [1, 5]}
-
-
-def test_the_best_objective_is_that_since_the_last_check() -> None:
+    # The best objective is that since the last check: member 1 was above 50 for a moment, and no longer.
     evolution = Evolution(6, SHORT, seed=0)
     evolution.observe([50, 55, 40, 30, 60, NAN])
-    assert evolve(evolution, 300, SIX)[0].member == 5  # member 1 was above 50 for a moment
-    assert [t.member for t in evolve(evolution, 400, SIX)] == [1]  # no longer
+    assert [[t.member for t in evolve(evolution, steps, SIX)] for steps in (300, 400)] == [[5], [1]]
+    # A copy of another in the place of a broken member rests like any other that was replaced.
+    evolution = Evolution(3, PbtConfig(mutation_probability=0.0), seed=0)
+    (taken,) = evolution.replace_broken(700, [1.0, BROKEN, 2.0], [{"clip": 0.1}, {"clip": 0.2}, {"clip": 0.3}])
+    assert (taken.member, taken.donor, taken.before, taken.after) == (1, 2, {"clip": 0.2}, {"clip": 0.3})
+    assert evolution.left_alone_since == [0, 700, 0]
 
 
 def test_takeovers_say_who_copied_whom_and_what_changed() -> None:
@@ -197,8 +194,6 @@ def test_a_member_near_its_donor_keeps_its_weights_and_mutates_its_own_hyperpara
 
 def test_the_best_member_is_never_overwritten() -> None:
     """Whatever the others do: random objectives, every fraction, checks at every step."""
-    import random
-
     numbers = random.Random(0)
     for trial in range(200):
         members = numbers.randint(1, 9)
