@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from learning.iteration import Parts, small_config, small_trainer, take_apart
-from torch import Tensor
 
 from echelon.config import DiagnosticsConfig
 from echelon.diagnostics.measure import measure
@@ -76,20 +75,16 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
     assert metrics["nearest_is_leader"].item() == pytest.approx((others.argmin(1)[1:] == 0).mean())
 
 
-SPREADS = [
-    (12, 18, 3, 20),
-    (8, 24, 6, 512),  # fewer rows than were asked for
-    (8, 6 * 4096, 6, 512),  # the paper's sizes, where 512 rows of 32768 are every 64th
-    (16, 6 * 4096, 6, 512),
-    (16, 256, 6, 512),
-    (5, 22, 4, 7),
-]
-
-
-@pytest.mark.parametrize(("horizon", "num_envs", "policies", "states"), SPREADS)
-def test_rows_are_distinct_and_spread_over_environments_and_steps(
-    horizon: int, num_envs: int, policies: int, states: int
-) -> None:
+@pytest.mark.parametrize(
+    ("horizon", "num_envs", "policies", "states"),
+    [
+        *((12, 18, 3, 20), (16, 256, 6, 512), (5, 22, 4, 7)),
+        (8, 24, 6, 512),  # fewer rows than were asked for
+        *((horizon, 6 * 4096, 6, 512) for horizon in (8, 16)),  # the paper's sizes: 512 rows of 32768 are every 64th
+    ],
+)
+def test_rows_are_distinct_and_spread_evenly(horizon: int, num_envs: int, policies: int, states: int) -> None:
+    """Over environments and steps, as far as whole numbers allow."""
     layout = Layout(num_envs, policies)
     rows = layout.spread_rows(horizon, states)
     smallest = min(layout.sizes)
@@ -100,16 +95,10 @@ def test_rows_are_distinct_and_spread_over_environments_and_steps(
         assert len(line.unique()) == count
         assert (layout.policy_id[env] == policy).all()
         assert t.max() < horizon
-        even(t.bincount(minlength=horizon))
         first = (layout.policy_id == policy).nonzero()[0].item()
         used = (env - first).bincount(minlength=smallest)
         assert len(used) == smallest
-        even(used)
-
-
-def even(counts: Tensor) -> None:
-    """As evenly as whole numbers allow."""
-    assert counts.max() - counts.min() <= 1
+        assert all(counts.max() - counts.min() <= 1 for counts in (used, t.bincount(minlength=horizon)))
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
@@ -125,17 +114,12 @@ def test_measuring_does_not_change_what_is_learned(lstm: int) -> None:
     measured = {"ess", "is_deviation", "clip_bias", "clip_bias_bound", "kl/follower_to_leader", "nearest_is_leader"}
     assert set(results[1][1]) - set(results[0][1]) == measured
     assert all(results[1][1][name] == value or math.isnan(value) for name, value in results[0][1].items())
-
-
-def test_measured_every_so_many_iterations_and_read_back_as_a_matrix() -> None:
-    config = replace(small_config("cpo", 3), diagnostics=DiagnosticsConfig(every=2, states=16))
-    trainer = small_trainer(config)
+    # Every so many iterations, and read back as a matrix.
+    trainer = small_trainer(replace(config, diagnostics=DiagnosticsConfig(every=2, states=16)))
     matrices = [trainer.iterate().kl_matrix for _ in range(4)]
     assert [matrix is not None for matrix in matrices] == [True, False, True, False]
-    matrix = matrices[2]
-    assert matrix is not None
-    assert [len(line) for line in matrix] == [3, 3, 3]
-    assert all((value == 0) == (i == j) for i, line in enumerate(matrix) for j, value in enumerate(line))
+    matrix = matrices[2] or []
+    assert [[value == 0 for value in line] for line in matrix] == [[i == j for j in range(3)] for i in range(3)]
     alone = replace(small_config("ppo"), diagnostics=DiagnosticsConfig(every=1, states=16))
     assert small_trainer(alone).iterate().kl_matrix is None  # one policy has nothing to measure
 

