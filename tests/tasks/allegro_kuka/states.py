@@ -10,17 +10,16 @@ from torch import Tensor
 from echelon import tasks
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
-CPU = torch.device("cpu")
-REGRASPING, REORIENTATION, THROW, TWO_ARMS = (
-    f"AllegroKuka{name}" for name in ("Regrasping", "Reorientation", "Throw", "TwoArmsReorientation")
-)
-FAMILY = (REGRASPING, REORIENTATION, THROW, TWO_ARMS)
+FAMILY = tuple(f"AllegroKuka{name}" for name in ("Regrasping", "Reorientation", "Throw", "TwoArmsReorientation"))
+REGRASPING, REORIENTATION, THROW, TWO_ARMS = FAMILY
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+DEFAULT = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358)
+"""Angles of the arm, in radians."""
 
 
-def begun(task: str, num_envs: int, seed: int = 0, **settings: Any) -> AllegroKuka:
+def begun(task: str, num_envs: int, device: str = "cpu", **settings: Any) -> AllegroKuka:
     config = dataclasses.replace(tasks.info(task).preset.env, **settings)
-    env = tasks.make(task, config, num_envs, CPU, seed)
+    env = tasks.make(task, config, num_envs, torch.device(device), 0)
     assert isinstance(env, AllegroKuka)
     env.reset()
     return env
@@ -31,19 +30,11 @@ def turn(axis: tuple[float, float, float], angle: float) -> tuple[float, ...]:
     return (math.cos(angle / 2), *(math.sin(angle / 2) * part for part in axis))
 
 
-def put(env: AllegroKuka, position: Tensor, orientation: Any = UPRIGHT, velocity: Any = (0.0,) * 6) -> None:
+def put(env: AllegroKuka, position: Tensor, orientation: Any = UPRIGHT) -> None:
     """The object at `position [N, 3]`, in the air if need be; the joints at rest where they were drawn."""
-    qpos, qvel = env.engine.qpos.clone(), torch.zeros_like(env.engine.qvel)
-    pose = torch.as_tensor(orientation, dtype=torch.float64).expand(len(qpos), 4)
-    qpos[:, :7] = torch.cat((position.double().expand(len(qpos), 3), pose), dim=1)
-    qvel[:, :6] = torch.tensor(velocity, dtype=torch.float64)
-    env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, qvel)
-
-
-def aim(env: AllegroKuka, position: Any, orientation: Any = UPRIGHT) -> None:
-    """Goals, without telling anyone: best distances stay what they were."""
-    env.kept["goal_position"].copy_(torch.as_tensor(position).expand(env.num_envs, 3))
-    env.kept["goal_orientation"].copy_(torch.as_tensor(orientation).expand(env.num_envs, 4))
+    qpos = env.engine.qpos.clone()
+    qpos[:, :3], qpos[:, 3:7] = position.double(), torch.as_tensor(orientation, dtype=torch.float64)
+    env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, torch.zeros_like(env.engine.qvel))
 
 
 def idle(env: AllegroKuka) -> Tensor:

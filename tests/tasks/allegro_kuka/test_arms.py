@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from tasks.allegro_kuka import kuka_chain as kuka
-from tasks.allegro_kuka.kuka_chain import FINGERS, fingertip, last_link
-from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
-from tasks.frames import placed
+from tasks.allegro_kuka import states
+from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle, turn
+from tasks.robots import facts, frame_of, limits, placed
 from tasks.states import check_spread
 
-ARM, HAND, DEFAULT = torch.tensor(kuka.ARM_LIMITS), torch.tensor(kuka.HAND_LIMITS), torch.tensor(kuka.DEFAULT)
+ARM, HAND = torch.tensor(limits("kuka_allegro")).float().split((7, 16))
+DEFAULT = torch.tensor(states.DEFAULT)
 
 
 def test_arm_actions_move_the_target_and_hand_actions_are_it() -> None:
@@ -32,10 +32,7 @@ def test_arm_actions_move_the_target_and_hand_actions_are_it() -> None:
     env.arms.target[0, :7], env.arms.target[1, :7] = ARM[:, 1] - 0.01, ARM[:, 0] + 0.01
     env.arms.control(action)
     torch.testing.assert_close(env.arms.target[:, :7], ARM.T.flip(0))  # not beyond the joints' ranges
-
-
-def test_with_two_arms_all_actions_are_targets() -> None:
-    env = begun(TWO_ARMS, 1)
+    env = begun(TWO_ARMS, 1)  # all actions are targets
     action = torch.linspace(-1, 1, 46)[None]
     env.step(action)
     low, high = torch.cat((ARM, HAND, ARM, HAND)).unbind(1)
@@ -99,17 +96,20 @@ def test_palms_and_fingertips_by_the_chain(task: str) -> None:
     """In the world, at ten starts: the bases' places and yaws, then the arm's and the hand's frames."""
     env = begun(task, 10)
     palms, joints = env.arms.palms(), env.engine.qpos[:, 7:].numpy()
-    bases = [((0.0, 0.8, 0.0), (0.0, 0.0, 0.0))]
+    yaws = [((0.0, 0.8, 0.0), 0.0)]
     if task == TWO_ARMS:
-        bases = [((-1.1, 0.0, 0.0), (0.0, 0.0, math.pi / 2)), ((1.1, 0.0, 0.0), (0.0, 0.0, -math.pi / 2))]
+        yaws = [((-1.1, 0.0, 0.0), math.pi / 2), ((1.1, 0.0, 0.0), -math.pi / 2)]
+    table = facts("kuka_allegro")
     for i in range(10):
-        for arm, base in enumerate(bases):
-            angles, world = joints[i, 23 * arm : 23 * arm + 23], placed(base)
-            link = world @ last_link(angles)
-            np.testing.assert_allclose(palms.centre[i, arm], (link @ [0, -0.02, 0.16, 1])[:3], rtol=0, atol=1e-4)
-            for place, finger in enumerate(FINGERS):
-                tip = (world @ [*fingertip(finger, angles), 1])[:3]
-                np.testing.assert_allclose(palms.fingertips[i, arm, place], tip, rtol=0, atol=1e-4)
+        for arm, (base, yaw) in enumerate(yaws):
+            angles = dict(zip(table["joints"], joints[i, 23 * arm : 23 * arm + 23], strict=True))
+            world = placed(base, turn((0.0, 0.0, 1.0), yaw))
+            found = (palms.centre[i, arm], *palms.fingertips[i, arm])
+            points = [point for name, point in table["points"].items() if name.startswith("sensor")]
+            for place, (body, point) in zip(found, points, strict=True):
+                expected = world @ frame_of("kuka_allegro", body, angles) @ [*point, 1]
+                np.testing.assert_allclose(place, expected[:3], rtol=0, atol=1e-4)
+            link = world @ frame_of("kuka_allegro", "iiwa7_link_7", angles)
             x, y, z, w = palms.motion[i, arm, :4].tolist()
             first = [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)]  # where x goes
             np.testing.assert_allclose(first, link[:3, 0], rtol=0, atol=1e-4)

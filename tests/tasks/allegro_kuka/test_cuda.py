@@ -3,23 +3,13 @@
 import pytest
 import torch
 from gpu import MARKS
-from tasks.allegro_kuka.states import FAMILY, REORIENTATION
+from tasks.allegro_kuka.states import FAMILY, REORIENTATION, begun
 
-from echelon import tasks
 from echelon.device.capture import Captured
-from echelon.envs.contract import Step
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
 pytestmark = MARKS
-CUDA = torch.device("cuda")
 NUM_ENVS = 128
-
-
-def begun(task: str) -> AllegroKuka:
-    env = tasks.make(task, tasks.info(task).preset.env, NUM_ENVS, CUDA, 0)
-    assert isinstance(env, AllegroKuka)
-    env.reset()
-    return env
 
 
 def actions(env: AllegroKuka, steps: int) -> torch.Tensor:
@@ -29,7 +19,7 @@ def actions(env: AllegroKuka, steps: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("task", FAMILY)
 def test_steps_neither_wait_nor_overflow(task: str) -> None:
-    env = begun(task)
+    env = begun(task, NUM_ENVS, "cuda")
     plan = actions(env, 40)
     env.step(plan[0])
     torch.cuda.set_sync_debug_mode("error")
@@ -45,19 +35,14 @@ def test_steps_neither_wait_nor_overflow(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", FAMILY)
-def test_a_recorded_step_goes_on_like_an_eager_one(task: str) -> None:
-    eager, recorded = begun(task), begun(task)
+def test_a_recorded_step_continues_like_an_eager_one(task: str) -> None:
+    eager, recorded = begun(task, NUM_ENVS, "cuda"), begun(task, NUM_ENVS, "cuda")
     plan = actions(eager, 8)
     action = torch.zeros_like(plan[0])
-
-    def run() -> Step:
-        return recorded.step(action)
-
-    captured = Captured(run, CUDA, [recorded.generator], recorded.capturing)
+    captured = Captured(lambda: recorded.step(action), recorded.device, [recorded.generator], recorded.capturing)
     for values in plan:
         action.copy_(values)
-        there = captured()
-        here = eager.step(values)
+        there, here = captured(), eager.step(values)
         torch.testing.assert_close(there.obs["policy"], here.obs["policy"], rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(there.reward, here.reward, rtol=1e-2, atol=1e-1)
     assert torch.equal(eager.clock, recorded.clock)
@@ -65,10 +50,7 @@ def test_a_recorded_step_goes_on_like_an_eager_one(task: str) -> None:
 
 def test_first_steps_are_those_on_a_cpu() -> None:
     """The same states on both engines, objects of all sizes among them."""
-    config = tasks.info(REORIENTATION).preset.env
-    there, here = begun(REORIENTATION), tasks.make(REORIENTATION, config, NUM_ENVS, torch.device("cpu"), 0)
-    assert isinstance(here, AllegroKuka)
-    here.reset()
+    there, here = begun(REORIENTATION, NUM_ENVS, "cuda"), begun(REORIENTATION, NUM_ENVS)
     everything = torch.ones(NUM_ENVS, dtype=torch.bool)
     there.engine.set_state(everything.cuda(), here.engine.qpos.float().cuda(), here.engine.qvel.float().cuda())
     for name, value in here.kept.items():

@@ -1,14 +1,58 @@
-"""What can touch what in the AllegroKuka scenes, and that objects are not put into hands."""
-
-from itertools import combinations
+"""The KUKA arm with the Allegro hand beyond its fact table, what meets what in the scenes, and room for objects."""
 
 import mujoco
+import numpy as np
 import pytest
 import torch
-from tasks.allegro_kuka.states import FAMILY, REORIENTATION, THROW, TWO_ARMS, begun, put, turn
+from tasks.allegro_kuka.states import DEFAULT, FAMILY, REORIENTATION, THROW, TWO_ARMS, begun, put, turn
+from tasks.robots import facts, frame_of, limits, load, pairs, posed, touching
 
 from echelon import tasks
-from echelon.tasks.allegro_kuka import scene
+
+
+def last_link(angles: np.ndarray) -> np.ndarray:
+    """`[4, 4]`: the base from link 7, by the chain of the fact table."""
+    return frame_of("kuka_allegro", "iiwa7_link_7", dict(zip(facts("kuka_allegro")["joints"], angles, strict=True)))
+
+
+def test_palm_sensors_are_those_of_the_last_link() -> None:
+    """Velocities by differences of the chain over 1e-6 s."""
+    model, pose = load("kuka_allegro"), limits("kuka_allegro") @ (0.6, 0.4)
+    data = posed(model, pose)
+    data.qvel[:] = np.linspace(-1, 1, 23)
+    mujoco.mj_forward(model, data)
+    before, after = (last_link(pose + sign * 5e-7 * data.qvel) for sign in (-1, 1))
+    np.testing.assert_allclose(data.sensor("palm_linvel").data, (after - before)[:3, 3] / 1e-6, rtol=0, atol=1e-4)
+    spin = (after - before)[:3, :3] / 1e-6 @ last_link(pose)[:3, :3].T
+    np.testing.assert_allclose(data.sensor("palm_angvel").data, [spin[2, 1], spin[0, 2], spin[1, 0]], rtol=0, atol=1e-4)
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, data.sensor("palm_quat").data)
+    np.testing.assert_allclose(matrix.reshape(3, 3), last_link(pose)[:3, :3], rtol=0, atol=1e-4)
+
+
+def test_the_default_pose_holds_the_palm_over_the_table() -> None:
+    """Published for a base at (0, 0.8, 0), to the millimetre: palm down, fingers along -y."""
+    data = posed(load("kuka_allegro"), DEFAULT)
+    for name, place in {
+        "palm": (0.014, 0.085, 0.692),
+        "hand/index": (0.069, -0.101, 0.684),
+        "hand/middle": (0.012, -0.104, 0.683),
+        "hand/ring": (-0.046, -0.101, 0.683),
+        "hand/thumb": (0.195, 0.135, 0.728),
+    }.items():
+        np.testing.assert_allclose(data.sensor(name).data + np.array([0, 0.8, 0]), place, rtol=0, atol=1.1e-3)
+    assert data.body("hand/palm_link").xmat.reshape(3, 3)[2, 2] < -0.98
+
+
+def test_of_the_arm_only_the_wrist_touches_and_only_a_table() -> None:
+    model = load("kuka_allegro")
+    shapes = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("SPHERE", "CAPSULE", "BOX", "CYLINDER")}
+    assert set(model.geom_type) == shapes
+    solid = {model.geom(i).name for i in np.flatnonzero(model.geom_contype)}
+    arm = {name for name in solid if not name.startswith("hand/")}
+    assert arm == {"link_5_back", "link_5_front", "link_6", "link_7"}
+    assert len(solid) == 4 + 17
+    assert all(model.geom(name).contype[0] == 4 and model.geom(name).conaffinity[0] == 0 for name in arm)
 
 
 def kind(name: str) -> str:
@@ -17,34 +61,18 @@ def kind(name: str) -> str:
     return f"{'hand' if rest.startswith('hand/') else 'wrist'} {arm[-1]}" if rest else name.split("_")[0]
 
 
-def touching(task: str) -> set[frozenset[str]]:
-    """Kinds that meet by their contact bits; the pairs that are listed besides are within a hand."""
-    model = scene.build(tasks.info(task).task.scene)
-    geoms = [model.geom(i) for i in range(model.ngeom)]
-    return {
-        frozenset((kind(one.name), kind(two.name)))
-        for one, two in combinations(geoms, 2)
-        if ((one.contype[0] & two.conaffinity[0]) or (two.contype[0] & one.conaffinity[0]))
-        and (model.body_weldid[one.bodyid[0]] or model.body_weldid[two.bodyid[0]])  # two that stand still never meet
-    }
-
-
-def test_what_meets_what() -> None:
-    def pairs(*names: str) -> set[frozenset[str]]:
-        return {frozenset(name.split(", ")) for name in names}
-
-    one_arm = pairs("object, table", "object, floor", "object, hand 0", "hand 0, table", "wrist 0, table")
-    assert touching(REORIENTATION) == one_arm
-    assert touching(THROW) == one_arm | pairs("object, bucket", "hand 0, bucket", "wrist 0, bucket")
-    second = pairs("object, hand 1", "hand 1, table", "wrist 1, table")
-    between = pairs("hand 0, hand 1", "hand 0, wrist 1", "wrist 0, hand 1", "wrist 0, wrist 1")
-    assert touching(TWO_ARMS) == one_arm | second | between
-
-
 @pytest.mark.parametrize("task", FAMILY)
-def test_only_primitive_pairs_touch(task: str) -> None:
-    """Boxes, capsules and a plane: nothing that needs a convex solver with `nativeccd` off."""
-    model = scene.build(tasks.info(task).task.scene)
+def test_what_meets_what(task: str) -> None:
+    """By contact bits; the pairs that are listed as well are within a hand. Boxes, capsules and a plane: nothing that
+    needs a convex solver with `nativeccd` off."""
+    expected = pairs("object, table", "object, floor", "object, hand 0", "hand 0, table", "wrist 0, table")
+    if task == THROW:
+        expected |= pairs("object, bucket", "hand 0, bucket", "wrist 0, bucket")
+    if task == TWO_ARMS:
+        expected |= pairs("object, hand 1", "hand 1, table", "wrist 1, table")
+        expected |= pairs("hand 0, hand 1", "hand 0, wrist 1", "wrist 0, hand 1", "wrist 0, wrist 1")
+    model = load(tasks.info(task).task.scene.removesuffix(".xml"))
+    assert touching(model, kind) == expected
     touches = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     assert set(model.geom_type[touches]) == {
         int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("BOX", "CAPSULE", "PLANE")
@@ -59,8 +87,7 @@ def test_a_hand_does_not_reach_through_the_buckets_wall() -> None:
     palm = env.arms.palms().centre[0, 0].double()
     env.engine.mocap_pos[0, 0] = palm + torch.tensor([0.1, 0.0, -0.1])
     env.engine.mocap_quat[0, 0] = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    for _ in range(5):
-        env.engine.step(2)
+    env.engine.step(10)
     assert env.engine.read("ncon")[0] > 0
     assert (env.arms.palms().centre[0, 0] - palm).norm() > 0.005
 
@@ -71,11 +98,9 @@ def test_balls_of_a_hand_meet_what_its_shapes_meet() -> None:
     env.scales[:] = 2.0
     balls = env.hands.balls()
     assert balls.shape == (3, 16 * 3 + 27, 3)
-    tip = env.arms.palms().fingertips[2, 0, 0]
+    tip = env.arms.palms().fingertips[2, 0, 0] + torch.tensor([0.0, -0.049, 0.0])
     away = balls[1, :, 0].amax() + 0.02 + 0.1
-    centres = torch.stack(
-        (balls[0].mean(dim=0), torch.tensor([away, 0.0, 0.8]), tip + torch.tensor([0.0, -0.049, 0.0]))
-    )
+    centres = torch.stack((balls[0].mean(dim=0), torch.tensor([away, 0.0, 0.8]), tip))
     pose = torch.cat((centres, torch.tensor(turn((0.0, 0.0, 1.0), 0.0)).expand(3, 4)), dim=1)
     assert env.hands.meet(balls, pose, env.scales).tolist() == [True, False, True]
 
@@ -83,7 +108,8 @@ def test_balls_of_a_hand_meet_what_its_shapes_meet() -> None:
 def test_few_objects_start_in_the_hand() -> None:
     """Drawn regardless of the hand, 7 % would."""
     env = begun(REORIENTATION, 600)
-    inside = env.hands.meet(env.hands.balls(), env.engine.qpos[:, :7].float(), env.scales)
+    balls = env.hands.balls()
+    inside = env.hands.meet(balls, env.engine.qpos[:, :7].float(), env.scales)
     assert inside.float().mean() < 0.03
-    drawn = env.hands.meet(env.hands.balls(), env.draws.starts(), env.scales)
+    drawn = env.hands.meet(balls, env.draws.starts(), env.scales)
     assert 0.04 < drawn.float().mean() < 0.12

@@ -8,19 +8,25 @@ from tasks.states import begun, check_spread, put
 
 from echelon.tasks.cartpole.task import CartpoleConfig, CartpoleSwingup
 
-# Cart position, pole angle, cart velocity, pole velocity.
-UP = (0.0, 0.0, 0.0, 0.0)
-DOWN = (0.0, math.pi, 0.0, 0.0)
-TILTED = (0.25, 2 * math.pi + 0.2, -1.0, 3.0)
-OUTSIDE = (1.2, 0.1, 0.0, 0.0)
-STATES = torch.tensor([UP, DOWN, TILTED, OUTSIDE], dtype=torch.float64)
+# Cart position, pole angle, cart velocity, pole velocity: up, down, tilted, off the centre.
+STATES = torch.tensor(
+    [(0.0, 0.0, 0.0, 0.0), (0.0, math.pi, 0.0, 0.0), (0.25, 2 * math.pi + 0.2, -1.0, 3.0), (1.2, 0.1, 0.0, 0.0)],
+    dtype=torch.float64,
+)
 
 
 def in_states(config: CartpoleConfig | None = None) -> CartpoleSwingup:
     return put(begun(CartpoleSwingup, config or CartpoleConfig(), len(STATES)), STATES[:, :2], STATES[:, 2:])
 
 
-def test_observation() -> None:
+def raised(angle: float) -> float:
+    height = (1 + math.cos(angle)) / 2
+    return 0.25 * height + 0.75 * height**4
+
+
+def test_observation_reward_and_upright() -> None:
+    """Upright wants the pole up and the cart centred."""
+    env, blind = in_states(), in_states(CartpoleConfig(velocities=False))
     expected = torch.tensor(
         [
             [0.0, 0.0, 1.0, 0.0, 0.0],
@@ -29,65 +35,41 @@ def test_observation() -> None:
             [1.2, math.sin(0.1), math.cos(0.1), 0.0, 0.0],
         ]
     )
-    torch.testing.assert_close(in_states().observe()["policy"], expected)
-
-
-def test_observation_without_velocities() -> None:
-    env = in_states(CartpoleConfig(velocities=False))
-    assert env.obs_spec == {"policy": 3}
-    assert torch.equal(env.observe()["policy"], in_states().observe()["policy"][:, :3])
-
-
-def raised(angle: float) -> float:
-    height = (1 + math.cos(angle)) / 2
-    return 0.25 * height + 0.75 * height**4
-
-
-def test_reward() -> None:
-    action = torch.tensor([[0.0], [0.5], [1.0], [0.0]])
-    expected = [
+    torch.testing.assert_close(env.observe()["policy"], expected)
+    assert blind.obs_spec == {"policy": 3}
+    assert torch.equal(blind.observe()["policy"], env.observe()["policy"][:, :3])
+    paid = [
         1.0,  # raised 1, centred 1, calm 1
         -0.0025,  # raised 0; half the force costs 0.01 * 0.25
         # centred 1 - 0.8 * 0.25 / 1.9, calm 1 - 0.01 * 3², full force costs 0.01
         raised(0.2) * (1 - 0.2 / 1.9) * 0.91 - 0.01,
         raised(0.1) * (1 - 0.96 / 1.9),  # 1.2 m from the centre
     ]
-    torch.testing.assert_close(in_states().reward(action), torch.tensor(expected))
+    torch.testing.assert_close(env.reward(torch.tensor([[0.0], [0.5], [1.0], [0.0]])), torch.tensor(paid))
     assert abs(raised(math.pi / 2) - 0.171875) < 1e-12  # 0.25 / 2 + 0.75 / 16
-
-
-def test_upright_wants_the_pole_up_and_the_cart_centred() -> None:
-    assert in_states().figures()["upright"].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert env.figures()["upright"].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(("early", "late"), [(1.0, 0.0), (0.0, 1.0)])
 def test_upright_late_is_the_share_of_the_second_half(early: float, late: float) -> None:
     env = begun(CartpoleSwingup, CartpoleConfig(episode_length=8), 1)
-    steps = []
     for clock in range(1, 9):
         up = early if clock <= 4 else (late if clock != 6 else 0.0)
-        env.engine.qpos[0, 1] = 0.0 if up else math.pi
-        env.engine.qpos[0, 0] = 0.0
+        env.engine.qpos[0] = torch.tensor([0.0, 0.0 if up else math.pi])
         env.engine.qvel[:] = 0.0
-        steps.append(env.step(torch.zeros(1, 1)))
-    assert steps[-1].truncated.all()
-    assert steps[-1].log["episode/upright_late"].item() == 0.75 * late  # steps 5, 7 and 8 of the last four
+        step = env.step(torch.zeros(1, 1))
+    assert step.truncated.all()
+    assert step.log["episode/upright_late"].item() == 0.75 * late  # steps 5, 7 and 8 of the last four
     assert not any(total.any() for total in env.totals.values())
 
 
-def test_the_rail_is_the_one_of_the_model() -> None:
-    assert in_states().engine.model.joint("slide").range.tolist() == [-CartpoleSwingup.rail, CartpoleSwingup.rail]
-
-
-def test_starts_hanging_near_the_centre() -> None:
-    env = begun(CartpoleSwingup, CartpoleConfig(), 500)
-    position, angle = env.engine.qpos.unbind(1)
+def test_starts_rail_and_force() -> None:
+    """It starts hanging near the centre."""
+    position, angle = begun(CartpoleSwingup, CartpoleConfig(), 500).engine.qpos.unbind(1)
     check_spread(position, -0.5, 0.5, share=0.02)
     check_spread(angle - math.pi, -0.3, 0.3, share=0.02)
-
-
-def test_force_pushes_the_cart_by_its_mass() -> None:
     env = in_states()
+    assert env.engine.model.joint("slide").range.tolist() == [-CartpoleSwingup.rail, CartpoleSwingup.rail]
     env.step(torch.ones(len(STATES), 1))
     # Hanging at rest, the pole hardly couples yet: 15 N on between 1 kg (cart) and 1.21 kg (all) for 0.05 s.
     assert 15 / 1.21 * 0.05 < env.engine.qvel[1, 0] < 15 / 1.0 * 0.05

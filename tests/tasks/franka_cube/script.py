@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Step
+from echelon.tasks.rotations import multiply
 
 DOWN = torch.tensor((0.0, 1.0, 0.0, 0.0))
 """The hand pointing down with its x along the world's, w x y z."""
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Of quaternions `[N, 4]`, w x y z."""
-    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(dim=1, keepdim=True)
-    return torch.cat((w, a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + torch.linalg.cross(a[:, 1:], b[:, 1:])), dim=1)
 
 
 class PickAndPlace:
@@ -25,7 +20,7 @@ class PickAndPlace:
         self.phase = torch.zeros(env.num_envs, dtype=torch.int64)
         self.waited = torch.zeros(env.num_envs)
         turned = obs[:, [3, 0, 1, 2]]  # by less than 45° about z, so the fingers' faces meet the cube's
-        self.hand = product(turned, DOWN.expand(env.num_envs, 4))
+        self.hand = multiply(turned, DOWN.expand(env.num_envs, 4))
 
     def act(self, obs: Tensor) -> Tensor:
         cube, way, grip = obs[:, 4:7], obs[:, 7:10], obs[:, 10:13]
@@ -51,7 +46,7 @@ class PickAndPlace:
     def _turn(self, obs: Tensor) -> Tensor:
         """Action that turns the hand to its orientation: the rotation vector to it over 0.5 rad."""
         conjugate = obs[:, [16, 13, 14, 15]] * torch.tensor((1.0, -1.0, -1.0, -1.0))
-        error = product(self.hand, conjugate)
+        error = multiply(self.hand, conjugate)
         return (2.0 * error[:, 1:] * error[:, :1].sign() / 0.5).clamp(-1.0, 1.0)
 
 

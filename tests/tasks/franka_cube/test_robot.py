@@ -4,19 +4,14 @@ import mujoco
 import numpy as np
 import pytest
 import scenes
-from tasks.frames import check_rests
+from tasks.robots import load, pairs, posed, step, touching
 
 DEFAULT = np.array([0, 0.1963, 0, -2.618, 0, 2.9416, 0.7854, 0.035, 0.035])
 
 
-@pytest.fixture(scope="module")
-def model() -> mujoco.MjModel:
-    return scenes.load("panda")
-
-
-def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_speed(model: mujoco.MjModel) -> None:
-    data = mujoco.MjData(model)
-    data.qpos[:] = DEFAULT
+def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_speed() -> None:
+    model = load("panda")
+    data = posed(model, DEFAULT)
     speed, torque = np.array([2.175] * 4 + [2.61] * 3), np.array([87.0] * 4 + [12.0] * 3)
     for factor, share in ((2.5, 1.0), (1.25, 0.125), (-2.5, -1.0)):
         data.qvel[:7] = factor * speed
@@ -25,47 +20,16 @@ def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_spee
     assert not data.qfrc_damper[7:].any()
 
 
-def test_gravity_does_not_act_on_the_robot(model: mujoco.MjModel) -> None:
-    check_rests(model, DEFAULT, np.append(np.zeros(7), DEFAULT[7:]), steps=100, atol=1e-6)
-
-
-def test_the_default_pose_on_its_stand_has_the_grip_point_over_the_table() -> None:
-    model = scenes.load("franka_stack")
-    data = mujoco.MjData(model)
-    data.qpos[-9:] = DEFAULT
-    mujoco.mj_forward(model, data)
+def test_stand_table_and_cubes() -> None:
+    """The default pose on its stand has the grip point over the table."""
+    model = load("franka_stack")
+    data = posed(model, DEFAULT, 14)
     np.testing.assert_allclose(data.body("panda/hand").xpos, (-0.005, 0, 1.320), atol=1e-3)
     np.testing.assert_allclose(data.site("panda/grip").xpos, (0.008, 0, 1.218), atol=1e-3)
     quat = data.sensor("panda/grip_quat").data
     np.testing.assert_allclose(quat * np.sign(quat[1]), (0, 0.998, 0, 0.064), atol=1e-3)
-
-
-SOLID = {"panda/hand", *(f"panda/{side}_{part}" for side in ("left", "right") for part in ("knuckle", "web", "tip"))}
-
-
-@pytest.mark.parametrize(("scene", "cubes"), [("franka_push", {"cube_a"}), ("franka_stack", {"cube_a", "cube_b"})])
-def test_what_can_touch_what(scene: str, cubes: set[str]) -> None:
-    model = scenes.load(scene)
-    geoms = [model.geom(i) for i in range(model.ngeom)]
-    touching = {
-        frozenset((one.name, two.name))
-        for i, one in enumerate(geoms)
-        for two in geoms[:i]
-        if (one.contype[0] & two.conaffinity[0]) or (two.contype[0] & one.conaffinity[0])
-    }
-    expected = {frozenset((cube, thing)) for cube in cubes for thing in SOLID | {"table", "floor"}}
-    expected |= {frozenset((thing, "table")) for thing in SOLID}
-    if len(cubes) == 2:
-        expected |= {frozenset(cubes)}
-    assert touching == expected
-    assert model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)  # box against box stays a primitive pair
-
-
-def test_table_and_cubes() -> None:
-    model = scenes.load("franka_stack")
-    table = model.geom("table")
-    np.testing.assert_allclose(table.pos, (0, 0, 1.0))
-    np.testing.assert_allclose(table.size, (0.6, 0.6, 0.025))
+    np.testing.assert_allclose(model.geom("table").pos, (0, 0, 1.0))
+    np.testing.assert_allclose(model.geom("table").size, (0.6, 0.6, 0.025))
     np.testing.assert_allclose(model.body("panda/link0").pos, (-0.45, 0, 1.125))
     for name, edge, mass in (("cube_a", 0.05, 0.125), ("cube_b", 0.07, 0.343)):
         np.testing.assert_allclose(model.geom(name).size, edge / 2)
@@ -73,18 +37,26 @@ def test_table_and_cubes() -> None:
         np.testing.assert_allclose(model.body(name).inertia, mass * edge**2 / 6)
 
 
+SOLID = ("panda/hand", *(f"panda/{side}_{part}" for side in ("left", "right") for part in ("knuckle", "web", "tip")))
+
+
+@pytest.mark.parametrize(("scene", "cubes"), [("franka_push", ("cube_a",)), ("franka_stack", ("cube_a", "cube_b"))])
+def test_what_can_touch_what(scene: str, cubes: tuple[str, ...]) -> None:
+    model = load(scene)
+    expected = {f"{cube}, {thing}" for cube in cubes for thing in (*SOLID, "table", "floor")}
+    expected |= {f"{thing}, table" for thing in SOLID} | ({"cube_a, cube_b"} if len(cubes) == 2 else set())
+    assert touching(model) == pairs(*expected)
+    assert model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)  # box against box stays a primitive pair
+
+
 def test_a_shut_gripper_holds_a_cube_without_sinking_in_or_letting_go() -> None:
     model = scenes.load("franka_push")
-    data = mujoco.MjData(model)
     model.dof_damping[6:13] = 1e4  # the arm stands
-    data.qpos[-9:] = DEFAULT
-    mujoco.mj_forward(model, data)
+    data = posed(model, DEFAULT, 7)
     data.qpos[:3], data.qpos[3:7] = data.site("panda/grip").xpos, data.sensor("panda/grip_quat").data
-    for _ in range(60):
-        mujoco.mj_step(model, data)
+    step(model, data, 60)
     held = data.qpos[:3] - data.site("panda/grip").xpos
-    for _ in range(240):
-        mujoco.mj_step(model, data)
+    step(model, data, 240)
     np.testing.assert_allclose(data.qpos[-2:], 0.025, atol=5e-4)
     assert np.linalg.norm(data.qpos[:3] - data.site("panda/grip").xpos - held) < 4e-4
     assert np.abs(data.qvel[6:]).max() < 1e-3

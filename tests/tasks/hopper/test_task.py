@@ -34,19 +34,13 @@ def test_reward_is_capped_velocity_plus_alive_less_effort() -> None:
     torch.testing.assert_close(in_state(standing(3), qvel).reward(action), expected)
 
 
-def test_falls_when_too_low_or_tilted() -> None:
+def test_a_fall_terminates_and_starts_again() -> None:
+    """Too low or tilted."""
     qpos = standing(5)
-    qpos[1, 1] = 0.69 - TORSO
-    qpos[2, 1] = 0.71 - TORSO
-    qpos[3, 2] = 0.61
-    qpos[4, 2] = -0.61
+    qpos[1, 1], qpos[2, 1], qpos[3, 2], qpos[4, 2] = 0.69 - TORSO, 0.71 - TORSO, 0.61, -0.61
     assert in_state(qpos).failed().tolist() == [False, True, False, True, True]
-
-
-def test_a_fall_terminates_and_starts_anew() -> None:
     qpos = standing(3)
-    qpos[1, 2] = 0.8
-    qpos[:, 0] = 4.0
+    qpos[1, 2], qpos[:, 0] = 0.8, 4.0
     env = in_state(qpos)
     env.clock[:] = torch.tensor([10, 499, 499])
     step = env.step(torch.zeros(3, 3))
@@ -59,16 +53,11 @@ def test_a_fall_terminates_and_starts_anew() -> None:
     assert step.obs["policy"][1, 1].abs() < 0.1
 
 
-def test_starts_on_its_foot() -> None:
+def test_starts_on_its_foot_and_falls_without_torque_but_not_at_once() -> None:
     env = begun(Hopper, HopperConfig(start_noise=0.0), 1)
-    foot = env.engine.model.geom("foot").id
-    bottom = env.engine.read("geom_xpos")
     env.step(torch.zeros(1, 3))
     # The capsule's axis lies one radius (0.05 m) above its lowest point; standing means the sole is near the floor.
-    assert abs(bottom[0, foot, 2] - 0.05) < 0.03
-
-
-def test_falls_without_torque_but_not_at_once() -> None:
+    assert abs(env.engine.read("geom_xpos")[0, env.engine.model.geom("foot").id, 2] - 0.05) < 0.03
     env = begun(Hopper, HopperConfig(), 4)
     fallen = torch.stack([env.step(torch.zeros(4, 3)).terminated for _ in range(100)])
     assert fallen.any(dim=0).all()

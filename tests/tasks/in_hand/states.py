@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from tasks.allegro_kuka.kuka_chain import HAND_LIMITS
+from tasks.robots import limits
 from torch import Tensor
 
 from echelon.tasks import info
@@ -57,7 +57,7 @@ ALLEGRO = Hand(
     "AllegroHand",
     goal=torch.tensor([0.0, -0.2, 0.52]),
     start=torch.tensor([0.0, -0.2, 0.56]),
-    limits=torch.tensor(HAND_LIMITS),
+    limits=torch.tensor(limits("allegro_hand")).float(),
     driven=list(range(16)),
 )
 FINGER = ((-0.349, 0.349), (0.0, 1.571), (0.0, 1.571), (0.0, 1.571))

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks.allegro_kuka.kuka_chain import ARM_LIMITS, HAND_LIMITS
 from tasks.originals.maths import Array, rotate, unscale, xyzw
 from tasks.originals.watch import Moment, around, directions, nearby, some
+from tasks.robots import limits
 
 CORNERS = ((1, 1, 1), (1, 1, -1), (-1, -1, 1), (-1, -1, -1))
 TIPS = {"index": (0.05, 0.005, 0), "middle": (0.05, 0.005, 0), "ring": (0.05, 0.005, 0), "thumb": (0.06, 0.005, 0)}
@@ -61,8 +61,8 @@ class KukaOriginal:
         """Called before `reward`: what is remembered is observed a step late; the clock and the reward are not."""
         palms, quat = self.palms(seen), xyzw(seen.qpos[:, 3:7])
         keypoints = self.keypoints(seen.qpos[:, :3], quat)
-        limits = np.array([*ARM_LIMITS, *HAND_LIMITS] * self.arms)
-        parts = [unscale(seen.qpos[:, 7:], limits), seen.qvel[:, 6:], *(centre for centre, *_ in palms)]
+        ends = np.tile(limits("kuka_allegro"), (self.arms, 1))
+        parts = [unscale(seen.qpos[:, 7:], ends), seen.qvel[:, 6:], *(centre for centre, *_ in palms)]
         parts += [part for _, motion, _ in palms for part in motion]
         parts += [quat, seen.qvel[:, :3], rotate(quat, seen.qvel[:, 3:6])]
         parts += [(tips - centre[:, None]).reshape(len(quat), -1) for centre, _, tips in palms]
