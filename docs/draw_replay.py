@@ -32,7 +32,6 @@ def draw_mujoco(run: str, frame: int, out: Path) -> None:
     import mujoco
 
     (tape,) = record(Trained.load(RunFolder.open(run)), "leader")
-    tape.appearance.put_into(tape.model)
     data = mujoco.MjData(tape.model)
     data.qpos[:] = tape.qpos[frame]
     data.mocap_pos[:], data.mocap_quat[:] = tape.mocap[frame, :, :3], tape.mocap[frame, :, 3:]
@@ -45,7 +44,7 @@ def draw_mujoco(run: str, frame: int, out: Path) -> None:
 def draw_replay(browser: Browser, run: str, frame: int, place: Path) -> Image.Image:
     """The same frame in the browser, without the panel."""
     trained = Trained.load(RunFolder.open(run))
-    write_page(to_replay(run, trained, 0, record(trained, "leader")), place / "page.html")
+    write_page(to_replay(trained, 0, record(trained, "leader")), place / "page.html")
     with browser.page(place / "page.html", WIDTH, HEIGHT) as page:
         page.wait_for("window.handle")
         page.evaluate("document.querySelectorAll('.er-bar, .er-caption').forEach((part) => part.remove())")

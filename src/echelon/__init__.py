@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from echelon.training.callbacks import until as until
     from echelon.training.loop import train as train
     from echelon.training.loop import train_seeds as train_seeds
-    from echelon.viewing.during import film_every as film_every
     from echelon.viewing.page import replay as replay
+    from echelon.viewing.video import film_every as film_every
 
 __version__ = "0.1.0"
 
@@ -49,8 +49,8 @@ _PLACES = {
     "echelon.tasks.environment": "make",
     "echelon.training.callbacks": "Stop no_better_for until",
     "echelon.training.loop": "train train_seeds",
-    "echelon.viewing.during": "film_every",
     "echelon.viewing.page": "replay",
+    "echelon.viewing.video": "film_every",
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 __all__ = [*_PLACE_OF]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -30,9 +30,7 @@ def replay(run: str) -> Replay:
     poses = np.zeros((20, 1, 7))
     poses[:, 0, 2], poses[:, 0, 3] = np.linspace(1, 0, 20), 1
     ball = Geom("sphere", (0.1, 0.0, 0.0), (1.0, 0.5, 0.0, 1.0), 0, (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))
-    episodes = tuple(
-        Episode(policy, ("leader", "follower 1")[policy], 5.0, 20, False, (ball,), poses) for policy in (0, 1)
-    )
+    episodes = tuple(Episode(policy, ("leader", "follower 1")[policy], 5.0, 20, (ball,), poses) for policy in (0, 1))
     camera = Camera((2.0, -2.0, 1.0), (0.0, 0.0, 0.5), 45.0, None)
     return Replay(run, "Hopper", "cpo", 60, 0, 0, 0.05, ("ball",), camera, episodes)
 

@@ -42,7 +42,7 @@ def replay(poses: np.ndarray) -> Replay:
         Geom("box", (0.1, 0.2, 0.3), (1.0, 0.5, 0.0, 1.0), 1, (0.0, 0.0, 0.1), (1.0, 0.0, 0.0, 0.0)),
         Geom("sphere", (0.05, 0.0, 0.0), (0.0, 0.0, 1.0, 0.5), 0, (0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 0.0)),
     )
-    leader = Episode(0, "leader", 12.5, 7, False, geoms, poses, "time limit")
+    leader = Episode(0, "leader", 12.5, 7, geoms, poses, "time limit")
     names = tuple(f"body {i}" for i in range(poses.shape[1]))
     camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
     episodes = (leader, replace(leader, policy=2, name="follower 2"))

@@ -151,7 +151,7 @@ class Nosy:
 
 def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks and everybody's random numbers are the same with an evaluation, a film's page and a nosy look."""
-    monkeypatch.setattr("echelon.viewing.during.find_spec", lambda name: None)  # drawing frames takes long
+    monkeypatch.setattr("echelon.viewing.video.is_installed", lambda name: False)  # drawing frames takes long
 
     def trained(name: str, callbacks: list[Any]) -> tuple[RunFolder, tuple[float, ...]]:
         torch.manual_seed(5)

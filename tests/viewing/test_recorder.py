@@ -11,28 +11,32 @@ from rollout.stub_env import DriftEnv
 from tiny import tiny
 from viewing.states import simulated
 
+import echelon
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
-from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.runs.replays import read_replay, replay_path
 from echelon.tasks import make, preset
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
 from echelon.viewing.acting import PolicyRunner
-from echelon.viewing.recorder import _outcome, record, record_episode, record_replay, to_replay
-from echelon.viewing.scene import Appearance, camera, primitives
+from echelon.viewing.recorder import _outcome, record, record_episode, to_replay
+from echelon.viewing.scene import camera, primitives
 
 CPU = torch.device("cpu")
 
 
 def test_poses_are_those_of_the_states(hopper: RunFolder, allegro: RunFolder) -> None:
-    for folder in (hopper, allegro):
-        for tape in record(Trained.load(folder)):
-            for frame in range(len(tape.poses)):
-                assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
+    """The hand's goal is a mocap body whose orientation is drawn at the start, after the physics was reset."""
+    tapes = [*record(Trained.load(hopper)), *record(Trained.load(allegro))]
+    for tape in tapes:
+        for frame in range(len(tape.poses)):
+            assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
+    hand = tapes[3]
+    goal = hand.model.body("goal").id
+    assert np.abs(hand.poses[0, goal, 3:] - hand.model.body_quat[goal]).max() > 0.01
+    assert hand.poses[0, goal, 3:] == pytest.approx(hand.mocap[0, 0, 3:])
 
 
 @pytest.mark.parametrize("falls", [False, True])
@@ -95,20 +99,11 @@ def test_the_path_of_a_point_is_recorded(tmp_path: Path) -> None:
     (tape,) = record(Trained.load(folder), "1", seed=5)
     actor = PolicyRunner(Trained.load(folder), 1, 5)
     actor.reset()
-    point = tape.model.body("point").id
-    for place in tape.poses[:, point, :2]:
+    for place in tape.poses[:, tape.model.body("point").id, :2]:
         assert place == pytest.approx(actor.env.position[:, 0].numpy(), abs=1e-6)  # pyright: ignore
         actor.step()
     assert len(tape.poses) == tape.length
-    assert record_replay(folder).bodies == ("world", "point")
-
-
-def test_the_goal_marker_is_recorded(allegro: RunFolder) -> None:
-    """The goal is a mocap body whose orientation is drawn at the start, after the physics was reset."""
-    (tape,) = record(Trained.load(allegro), "leader")
-    goal = tape.model.body("goal").id
-    assert np.abs(tape.poses[0, goal, 3:] - tape.model.body_quat[goal]).max() > 0.01
-    assert tape.poses[0, goal, 3:] == pytest.approx(tape.mocap[0, 0, 3:])
+    assert echelon.replay(folder, "1").replay.bodies == ("world", "point")
 
 
 def test_sizes_of_one_environment(allegro: RunFolder) -> None:
@@ -122,22 +117,12 @@ def test_sizes_of_one_environment(allegro: RunFolder) -> None:
         engine.expand("geom_rgba")[:, cube] = torch.tensor([0.1, 0.2, 0.3, 1.0])
         return env
 
-    replay = record_replay(allegro, "leader", make_env=large_cube)
+    replay = echelon.replay(allegro, "leader", make_env=large_cube).replay
     (cube,) = (geom for geom in replay.episodes[0].geoms if geom.rgba == pytest.approx((0.1, 0.2, 0.3, 1.0)))
     assert cube.size == pytest.approx((0.04875,) * 3)
 
 
-def test_the_replay_is_written_into_the_run(hopper: RunFolder) -> None:
-    record_replay(hopper, "2", seed=3)
-    read = read_replay(replay_path(hopper))
-    assert [episode.policy for episode in read.episodes] == [2]
-    assert (read.run, read.task, read.algo, read.iteration, read.seed) == ("hopper", "Hopper", "cpo", 1, 3)
-    assert read.bodies == ("world", "torso", "thigh", "shank", "foot")
-    (tape,) = record(Trained.load(hopper), "2", seed=3)
-    assert np.abs(read.episodes[0].poses[..., :3] - tape.poses[..., :3]).max() < 1e-5
-
-
-def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco(allegro: RunFolder) -> None:
+def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco() -> None:
     """Groups from 3 on are collision shapes. A material's colour counts where the geom has none of its own."""
     model = mujoco.MjModel.from_xml_string("""
         <mujoco>
@@ -155,15 +140,12 @@ def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco(allegro: RunFolder)
             </body>
           </worldbody>
         </mujoco>""")
-    found = primitives(model, Appearance(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
-    assert [(geom.type, geom.body) for geom in found] == [
-        *(("plane", 0), ("sphere", 1), ("capsule", 1)),
-        *(("ellipsoid", 1), ("sphere", 1)),
-    ]
-    assert found[1].rgba == pytest.approx((0.1, 0.2, 0.3, 1.0))
-    assert found[2].rgba == pytest.approx((1.0, 0.0, 0.0, 1.0))
+    found = primitives(model)
+    assert [geom.type for geom in found] == ["plane", "sphere", "capsule", "ellipsoid", "sphere"]
+    assert [geom.body for geom in found] == [0, 1, 1, 1, 1]
+    assert [geom.rgba for geom in found[1:3]] == [pytest.approx((0.1, 0.2, 0.3, 1.0)), (1.0, 0.0, 0.0, 1.0)]
     assert (found[3].pos, found[3].quat) == ((1.0, 2.0, 3.0), (0.0, 1.0, 0.0, 0.0))
-    assert found[4].rgba == pytest.approx((0.0, 1.0, 0.0, 1.0))
+    assert found[4].rgba == (0.0, 1.0, 0.0, 1.0)
 
 
 def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
@@ -181,14 +163,19 @@ def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
     assert seen.fovy == 38.0
 
 
-def test_a_mesh_is_one_sentence() -> None:
-    model = mujoco.MjModel.from_xml_string("""
-        <mujoco>
-          <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
-          <worldbody><geom name="rock" type="mesh" mesh="m"/></worldbody>
-        </mujoco>""")
+def test_what_cannot_be_shown_is_one_sentence(tmp_path: Path) -> None:
+    mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
+    rock = f'<mujoco>{mesh}<worldbody><geom name="rock" type="mesh" mesh="m"/></worldbody></mujoco>'
     with pytest.raises(UserError, match="geom rock is a mesh"):
-        primitives(model, Appearance(model.geom_size, model.geom_pos, model.geom_quat, model.geom_rgba))
+        primitives(mujoco.MjModel.from_xml_string(rock))
+
+    def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
+        return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
+
+    config = replace(preset("Hopper"), task="Drift", env=TaskConfig(), num_envs=12, iterations=1)
+    folder = train(replace(config, out=str(tmp_path / "run")), make_env=drift)
+    with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
+        echelon.replay(folder, make_env=drift)
 
 
 def test_names_follow_the_leader(hopper: RunFolder) -> None:
@@ -196,39 +183,16 @@ def test_names_follow_the_leader(hopper: RunFolder) -> None:
     assert [run.name(policy) for policy in range(3)] == ["leader", "follower 1", "follower 2"]
     population = replace(run, leader=1)
     assert [population.name(policy) for policy in range(3)] == ["follower 0", "leader", "follower 2"]
-    assert population.chosen("leader") == (1,)
-    (tape,) = record(population, "leader")
-    replay = to_replay("run", population, 0, (tape,))
+    replay = to_replay(population, 0, record(population, "leader"))
     assert (replay.leader, replay.episodes[0].policy, replay.episodes[0].name) == (1, 1, "leader")
 
 
-def test_a_task_without_bodies_is_one_sentence(tmp_path: Path) -> None:
-    def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
-        return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
-
-    config = replace(
-        preset("Hopper"), task="Drift", env=TaskConfig(), num_envs=12, iterations=1, out=str(tmp_path / "d")
-    )
-    folder = train(config, make_env=drift)
-    with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
-        record_replay(folder, make_env=drift)
-
-
-def test_a_run_without_a_checkpoint_is_one_sentence(tmp_path: Path) -> None:
-    folder = RunFolder.create_or_resume(replace(preset("Hopper"), out=str(tmp_path / "new")))
-    with pytest.raises(UserError, match="has no checkpoint yet"):
-        record_replay(folder)
-
-
 def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
-    """The live view shows episode after episode: the recurrent state starts anew with each."""
+    """The live view shows episode after episode: the recurrent state starts at zero with each."""
     actor = PolicyRunner(Trained.load(hopper), 0, 7)
-    tape = record_episode(actor, "leader")
-    first = actor._player.state
-    assert torch.equal(first, torch.zeros_like(first))
-    again = [actor.step() for _ in range(3)]
-    assert tape.length > 0
-    assert not any(bool(step.terminated) for step in again)
+    assert record_episode(actor).length > 0
+    assert not actor._player.state.any()
+    assert not any(bool(actor.step().terminated) for _ in range(3))
 
 
 def test_the_last_step_decides_the_outcome() -> None:
@@ -244,21 +208,3 @@ def test_the_last_step_decides_the_outcome() -> None:
         log = {} if successes is None else {"episode/successes": torch.tensor([successes])}
         terminated, truncated = (torch.tensor([ended == name]) for name in ("terminated", "truncated"))
         assert _outcome(Step({}, torch.zeros(1), terminated, truncated, {}, log), before) == outcome
-
-
-def test_environments_are_as_hard_as_training_had_become(hopper: RunFolder) -> None:
-    adopted = []
-
-    def build(num_envs: int, device: torch.device, seed: int) -> Env:
-        env = make("Hopper", hopper.config.env, num_envs, device, seed)
-        env.adopt = lambda state, fixed: adopted.append((state, fixed))  # pyright: ignore
-        env.join_ranks = lambda mean: None  # pyright: ignore
-        return env
-
-    trained = Trained.load(hopper, make_env=build)
-    PolicyRunner(trained, 0, 1)
-    found = checkpoint.find(hopper)
-    assert found is not None
-    ((state, fixed),) = adopted
-    assert fixed
-    assert state["clock"].equal(found.state["trainer"]["env"]["clock"])

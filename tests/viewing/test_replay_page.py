@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,12 @@ from echelon.viewing.recorder import record, to_replay
 
 SEED = 11
 BUTTON = "document.querySelector('.er-play').getAttribute('aria-label')"
+CAPTION = "document.querySelector('.er-caption').textContent"
 
 
 def page_of(folder: RunFolder, path: Path) -> Path:
     trained = Trained.load(folder)
-    write_page(to_replay(folder.name, trained, SEED, record(trained, "all", SEED)), path)
+    write_page(to_replay(trained, SEED, record(trained, "all", SEED)), path)
     return path
 
 
@@ -42,9 +42,9 @@ def tab(browser: Browser, hopper: RunFolder, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def hopping(tab: Page) -> Page:
-    """The hoppers' page, in front, at the leader's first frame."""
+    """The hoppers' page, in front, at the leader's first frame, its picture in focus."""
     tab.front()
-    tab.evaluate("handle.choose(0); handle.seek(0)")
+    tab.evaluate("handle.choose(0); handle.seek(0); document.querySelector('canvas').focus()")
     return tab
 
 
@@ -52,46 +52,59 @@ def shown(page: Page) -> np.ndarray:
     return np.array([[*body["pos"], *body["quat"]] for body in page.evaluate("handle.poses()")])
 
 
-@pytest.mark.parametrize("which", ["hopper", "allegro"])
-def test_bodies_are_drawn_where_mujoco_has_them(
-    browser: Browser,  # noqa: F811
-    which: str,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-) -> None:
+def turn_to(page: Page, control: str, value: str, event: str = "change") -> None:
+    """Choose in a list, or move a slider."""
+    place = f"document.querySelector('[aria-label={control}]')"
+    page.evaluate(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('{event}')) }})({place})")
+
+
+def check_poses(page: Page, folder: RunFolder) -> None:
     """Three frames of every policy, position and orientation, by plain MuJoCo from the recorded states.
 
     1 mm is what is asked; half of the unit of 0.01 mm is what the format promises.
     """
-    folder: RunFolder = request.getfixturevalue(which)
-    with browser.page(page_of(folder, tmp_path / "page.html"), 480, 400) as page:
-        page.wait_for("window.handle")
-        for tape in record(Trained.load(folder), "all", SEED):
-            page.evaluate(f"handle.choose({tape.policy})")
-            assert page.evaluate("handle.frames()") == len(tape.poses)
-            for frame in (0, len(tape.poses) // 2, len(tape.poses) - 1):
-                page.evaluate(f"handle.seek({frame})")
-                drawn, truth = shown(page), simulated(tape, frame)
-                assert np.abs(drawn[:, :3] - truth[:, :3]).max() < 1e-5
-                same = np.abs((drawn[:, 3:] * truth[:, 3:]).sum(axis=1))  # q and -q are the same orientation
-                assert same.min() > 1 - 1e-8
-        assert page.errors == []
+    for tape in record(Trained.load(folder), "all", SEED):
+        page.evaluate(f"handle.choose({tape.policy})")
+        assert page.evaluate("handle.frames()") == len(tape.poses)
+        for frame in (0, len(tape.poses) // 2, len(tape.poses) - 1):
+            page.evaluate(f"handle.seek({frame})")
+            drawn, truth = shown(page), simulated(tape, frame)
+            assert np.abs(drawn[:, :3] - truth[:, :3]).max() < 1e-5
+            same = np.abs((drawn[:, 3:] * truth[:, 3:]).sum(axis=1))  # q and -q are the same orientation
+            assert same.min() > 1 - 1e-8
 
 
-def test_between_frames_bodies_are_on_the_way(hopping: Page) -> None:
+def test_bodies_are_drawn_where_mujoco_has_them(hopping: Page, hopper: RunFolder) -> None:
+    check_poses(hopping, hopper)
+    hopping.evaluate("handle.choose(0)")
     places = []
-    for frame in (2, 2.25, 3):
+    for frame in (2, 2.25, 3):  # between frames bodies are on the way
         hopping.evaluate(f"handle.seek({frame})")
         places.append(shown(hopping)[:, :3])
     assert places[1] == pytest.approx(0.75 * places[0] + 0.25 * places[2], abs=1e-9)
     assert np.abs(places[2] - places[0]).max() > 1e-3
 
 
-def test_playing_goes_at_the_chosen_speed(hopping: Page) -> None:
+def test_a_hand_on_a_phone(browser: Browser, allegro: RunFolder, tmp_path: Path) -> None:  # noqa: F811
+    """Its bodies are in place, everything fits the screen, and the replay can be taken off the page."""
+    with browser.page(page_of(allegro, tmp_path / "hand.html"), 240, 200, dark=True) as page:
+        page.wait_for("window.handle")
+        check_poses(page, allegro)
+        page.size(400, 640, phone=True)
+        assert page.evaluate("document.documentElement.scrollWidth <= 400")
+        assert page.evaluate(
+            "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
+        )
+        page.evaluate("handle.destroy()")
+        assert page.evaluate("document.querySelectorAll('canvas, .echelon-replay').length") == 0
+        time.sleep(0.1)
+        page.evaluate("1")
+        assert page.errors == []
+
+
+def test_playing_goes_at_the_chosen_speed_and_the_slider_seeks_and_pauses(hopping: Page) -> None:
     """Frames are 0.04 s apart: at a tenth of the speed a second is 2.5 of them. Timers of a busy machine are coarse."""
-    hopping.evaluate(
-        "(s => { s.value = '0.1'; s.dispatchEvent(new Event('change')) })(document.querySelector('[aria-label=speed]'))"
-    )
+    turn_to(hopping, "speed", "0.1")
     assert hopping.evaluate(BUTTON) == "play"
     hopping.click(".er-play")
     assert hopping.evaluate(BUTTON) == "pause"
@@ -101,69 +114,59 @@ def test_playing_goes_at_the_chosen_speed(hopping: Page) -> None:
     assert 0.2 < reached < 6.0
     time.sleep(0.2)
     assert hopping.evaluate("handle.frame()") == reached
-
-
-def test_the_slider_seeks_and_pauses(hopping: Page) -> None:
     hopping.evaluate("handle.play()")
-    hopping.evaluate(
-        "(s => { s.value = '4'; s.dispatchEvent(new Event('input')) })(document.querySelector('[aria-label=frame]'))"
-    )
+    turn_to(hopping, "frame", "4", "input")
     assert hopping.evaluate("handle.frame()") == 4
     assert hopping.evaluate(BUTTON) == "play"
     assert hopping.evaluate("document.querySelector('.er-clock').textContent") == "0.16 s"
 
 
-def test_the_policy_is_chosen_in_the_panel(hopping: Page) -> None:
-    chosen = "document.querySelector('[aria-label=policy]')"
-    assert hopping.evaluate(f"[...{chosen}.options].map(o => o.text)") == ["leader", "follower 1", "follower 2"]
-    hopping.evaluate("handle.choose(0); handle.seek(6)")
+def test_the_panel_names_the_policy_and_says_how_it_ended(hopping: Page) -> None:
+    """The captions are of the leader's episode, whose twelve frames are 0.04 s apart."""
+    assert hopping.evaluate("document.querySelector('.er-title').textContent") == "Hopper, cpo, iteration 1hopper"
+    options = "[...document.querySelector('[aria-label=policy]').options].map(o => o.text)"
+    assert hopping.evaluate(options) == ["leader", "follower 1", "follower 2"]
+    hopping.evaluate("handle.seek(6)")
     before = shown(hopping)
-    hopping.evaluate(f"(s => {{ s.value = '2'; s.dispatchEvent(new Event('change')) }})({chosen})")
+    turn_to(hopping, "policy", "2")
     assert hopping.evaluate("handle.frame()") == 6
     assert np.abs(shown(hopping) - before).max() > 1e-4
-    assert hopping.evaluate("document.querySelector('.er-caption').textContent").startswith("follower 2 return ")
-
-
-@pytest.mark.parametrize(
-    ("known", "words"),
-    [
-        ("outcome: 'failed', length: 20", ", failed after 20 steps"),
-        ("outcome: 'succeeded', length: 1", ", succeeded after 1 step"),
-        ("outcome: 'time limit', length: 20", ""),
-        ("outcome: 'cut', length: 24", ", cut after 0.48 s"),
-        ("failed: true, length: 20", ", ended early after 20 steps"),  # a replay that does not say whether it succeeded
-        ("failed: false, length: 20", ""),
-    ],
-)
-def test_the_caption_says_how_it_ended(hopping: Page, known: str, words: str) -> None:
-    """Of the leader's episode, whose twelve frames are 0.04 s apart."""
-    said = hopping.evaluate(f"""(() => {{
-        const episode = {{ ...replay.episodes[0], total_return: 1234.5, failed: false, outcome: null, {known} }};
-        const place = document.body.appendChild(document.createElement("div"));
-        const other = EchelonReplay.mount(place, {{ ...replay, episodes: [episode] }}, {{ autoplay: false }});
-        const said = place.querySelector(".er-caption").textContent;
-        other.destroy();
-        place.remove();
-        return said;
-    }})()""")
-    assert said == f"leader return 1,235{words}"
+    assert hopping.evaluate(CAPTION).startswith("follower 2 return ")
+    for known, words in {
+        "outcome: 'failed', length: 20": ", failed after 20 steps",
+        "outcome: 'succeeded', length: 1": ", succeeded after 1 step",
+        "outcome: 'time limit', length: 20": "",
+        "outcome: 'cut', length: 24": ", cut after 0.48 s",
+    }.items():
+        said = hopping.evaluate(f"""(() => {{
+            const episode = {{ ...replay.episodes[0], total_return: 1234.6, {known} }};
+            const place = document.body.appendChild(document.createElement("div"));
+            const other = EchelonReplay.mount(place, {{ ...replay, episodes: [episode] }}, {{ autoplay: false }});
+            const said = place.querySelector(".er-caption").textContent;
+            other.destroy();
+            place.remove();
+            return said;
+        }})()""")
+        assert said == f"leader return 1,235{words}"
 
 
 def test_keys_step_choose_and_play(hopping: Page) -> None:
-    hopping.evaluate("handle.choose(0); handle.seek(5); document.querySelector('canvas').focus()")
-    hopping.press(".")
-    assert hopping.evaluate("handle.frame()") == 6
-    hopping.press(",")
-    hopping.press(",")
-    assert hopping.evaluate("handle.frame()") == 4
+    hopping.evaluate("handle.seek(5)")
+    for keys, frame in ((".", 6), (",,", 4)):
+        for key in keys:
+            hopping.press(key)
+        assert hopping.evaluate("handle.frame()") == frame
     hopping.press("]")
-    assert hopping.evaluate("document.querySelector('.er-caption').textContent").startswith("follower 1")
+    assert hopping.evaluate(CAPTION).startswith("follower 1")
     hopping.press("Home")
     assert hopping.evaluate("handle.frame()") == 0
-    hopping.press(" ")
-    assert hopping.evaluate(BUTTON) == "pause"
-    hopping.press(" ")
-    assert hopping.evaluate(BUTTON) == "play"
+    for label in ("pause", "play"):
+        hopping.press(" ")
+        assert hopping.evaluate(BUTTON) == label
+    hopping.press("?")
+    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
+    hopping.press("?")
+    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
 
 
 def test_all_policies_move_on_one_clock(hopping: Page) -> None:
@@ -183,7 +186,6 @@ def test_all_policies_move_on_one_clock(hopping: Page) -> None:
 
 
 def test_the_time_line_is_linked_to_the_picture(hopping: Page) -> None:
-    hopping.evaluate("document.querySelector('canvas').focus()")
     hopping.press("p")
     hopping.wait_for("document.querySelector('.er-timeline canvas').clientWidth > 100")
     box = hopping.evaluate(
@@ -196,15 +198,6 @@ def test_the_time_line_is_linked_to_the_picture(hopping: Page) -> None:
     hopping.evaluate("document.querySelector('canvas').focus()")
     hopping.press("p")
     assert hopping.evaluate("document.querySelector('.er-timeline').hidden")
-
-
-def test_the_page_names_task_run_and_keys(hopping: Page) -> None:
-    assert hopping.evaluate("document.querySelector('.er-title').textContent") == "Hopper, cpo, iteration 1hopper"
-    hopping.evaluate("document.querySelector('canvas').focus()")
-    hopping.press("?")
-    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
-    hopping.press("?")
-    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
 
 
 def picture(page: Page, path: Path) -> np.ndarray:
@@ -220,6 +213,7 @@ def picture(page: Page, path: Path) -> np.ndarray:
 
 
 def test_the_mouse_turns_and_zooms_and_the_first_view_comes_back(hopping: Page, tmp_path: Path) -> None:
+    """And the page is light or dark by its attribute, where no option was given."""
     hopping.click("[title='first view (r)']")
     views = [picture(hopping, tmp_path / "0.png")]
     hopping.mouse("mousePressed", 240, 150)
@@ -235,22 +229,16 @@ def test_the_mouse_turns_and_zooms_and_the_first_view_comes_back(hopping: Page, 
     assert np.abs(views[1] - views[0])[above].mean() > 3
     assert np.abs(views[2] - views[1])[above].mean() > 3
     assert np.abs(views[3] - views[0])[above].mean() < 0.5
-
-
-def test_light_and_dark(hopping: Page, tmp_path: Path) -> None:
-    """By option, and by the page's own attribute where no option was given."""
-    light = picture(hopping, tmp_path / "light.png")
     hopping.evaluate("document.documentElement.dataset.theme = 'dark'")
     dark = picture(hopping, tmp_path / "dark.png")
     hopping.evaluate("delete document.documentElement.dataset.theme")
     again = picture(hopping, tmp_path / "again.png")
-    assert light.mean() - dark.mean() > 80
-    assert abs(light.mean() - again.mean()) < 2
+    assert views[3].mean() - dark.mean() > 80
+    assert abs(views[3].mean() - again.mean()) < 2
 
 
 def test_the_camera_follows_a_robot_that_leaves(hopping: Page, tmp_path: Path) -> None:
     """The torso, which is followed, stays at its place across the picture; it is the only thing that is blue."""
-    hopping.evaluate("handle.choose(0)")
 
     def column(frame: int) -> float:
         hopping.evaluate(f"handle.seek({frame})")
@@ -268,29 +256,13 @@ def test_the_camera_follows_a_robot_that_leaves(hopping: Page, tmp_path: Path) -
     assert followed < 5
 
 
-def test_a_replay_is_taken_off_the_page(browser: Browser, allegro: RunFolder, tmp_path: Path) -> None:  # noqa: F811
-    with browser.page(page_of(allegro, tmp_path / "hand.html"), 400, 640, dark=True, phone=True) as page:
-        page.wait_for("window.handle")
-        assert page.evaluate("document.documentElement.scrollWidth <= 400")
-        assert page.evaluate(
-            "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
-        )
-        page.evaluate("handle.destroy()")
-        assert page.evaluate("document.querySelectorAll('canvas, .echelon-replay').length") == 0
-        time.sleep(0.1)
-        page.evaluate("1")
-        assert page.errors == []
-
-
 def test_policies_through_their_training(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
     """`record --checkpoint all`: every checkpoint's policies from the same start, as they were at that time."""
-    config = replace(tiny("CartpoleSwingup", tmp_path / "run", iterations=3), checkpoint_every=1)
-    folder = train(config)
+    folder = train(tiny("CartpoleSwingup", tmp_path / "run", iterations=3, env={"episode_length": 40}))
     page = tmp_path / "page.html"
     assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(page)]) == 0
     episodes = read_replay(replay_path(folder)).episodes
     assert [(one.iteration, one.policy) for one in episodes] == [(i, k) for i in (1, 2, 3) for k in range(3)]
-    assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(tmp_path / "film.gif")]) == 2
     with browser.page(page, 480, 400) as tab:
         tab.wait_for("window.handle")
         for iteration, expected in ((1, 1), (2.7, 2), (99, 3), (0, 1)):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from echelon.commands.command import OnRun
 from echelon.config.ranges import NOT_NEGATIVE, Range
-from echelon.errors import UserError, require_package
+from echelon.errors import require_package
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,11 @@ class Play(OnRun):
     """Sample actions instead of acting at the means; the page can change it."""
 
     def run(self) -> int:
-        if self.policy == "all":
-            raise UserError("play shows one policy at a time, so --policy is leader or a number; the page changes it")
         folder = self.folder()
         require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
         from echelon.evaluation.trained import Trained
         from echelon.viewing.live import play
 
-        play(folder, Trained.load(folder, self.checkpoint), self.policy, self.seed, self.port, self.sampled)
+        play(Trained.load(folder, self.checkpoint), self.policy, self.seed, self.port, self.sampled)
         return 0

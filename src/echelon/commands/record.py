@@ -29,13 +29,13 @@ class Record(OnRun):
     """Which checkpoint to show; all shows every checkpoint that was kept, in a page."""
 
     def run(self) -> int:
-        format = _format(self)
+        from echelon.viewing.drawing import MODULES
+
+        format = _format(self, MODULES["mp4"])
         folder = self.folder()
         require_package("mujoco", "echelon record", "mujoco")
-        if format != "html":
-            from echelon.viewing.video import require_packages
-
-            require_packages(format)
+        for module in MODULES.get(format, ()):
+            require_package(module, f"--format {format}, unlike html,", "video")
 
         from echelon.evaluation.trained import Trained
         from echelon.runs.checkpoint import saved_iterations
@@ -57,7 +57,7 @@ class Record(OnRun):
             if format == "html":
                 from echelon.viewing.page import write_page
 
-                replay = to_replay(folder.name, trained, self.seed, tapes)
+                replay = to_replay(trained, self.seed, tapes)
                 write_replay(replay, replay_path(folder))
                 write_page(replay, out)
             else:
@@ -65,7 +65,7 @@ class Record(OnRun):
 
                 if not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
                     with suppress(UserError):  # meshes can be filmed only
-                        write_replay(to_replay(folder.name, trained, self.seed, tapes), replay_path(folder))
+                        write_replay(to_replay(trained, self.seed, tapes), replay_path(folder))
                 print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames ...", flush=True)
                 draw(tapes, out, format)
         print(f"Written to {out}")
@@ -80,8 +80,8 @@ def _end(tape: "Tape") -> str:
     return f"{'ended at its time limit' if tape.outcome == 'time limit' else tape.outcome} after {steps}"
 
 
-def _format(given: Record) -> Literal["mp4", "gif", "html"]:
-    """What to write, from the flags and what is installed."""
+def _format(given: Record, film: tuple[str, ...]) -> Literal["mp4", "gif", "html"]:
+    """What to write, from the flags and whether the modules that a `film` needs are installed."""
     ending = Path(given.out).suffix.removeprefix(".").lower() if given.out else ""
     if given.format != "auto":
         if ending in ("mp4", "gif", "html") and ending != given.format:
@@ -91,4 +91,4 @@ def _format(given: Record) -> Literal["mp4", "gif", "html"]:
         return ending
     if given.out:
         raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {given.out} does not")
-    return "mp4" if is_installed("imageio_ffmpeg") and is_installed("PIL") else "html"
+    return "mp4" if all(map(is_installed, film)) else "html"

@@ -157,7 +157,7 @@ class Train(OnTask):
             found.append(evaluate_every(self.evaluate_every))
         if self.film_every is not None:
             require_package("mujoco", "--film-every", "mujoco")
-            from echelon.viewing.during import film_every
+            from echelon.viewing.video import film_every
 
             found.append(film_every(self.film_every))
         return found

@@ -68,8 +68,6 @@ class Episode:
     total_return: float
     length: int
     """Control steps."""
-    failed: bool
-    """Whether it ended before the time limit."""
     geoms: tuple[Geom, ...]
     """Per episode, since environments may have different sizes and colours."""
     poses: np.ndarray

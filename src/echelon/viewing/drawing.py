@@ -7,8 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+MODULES = {"mp4": ("imageio_ffmpeg", "PIL"), "gif": ("PIL",)}
+"""What each format needs, from the extra `video`."""
 NO_OPENGL = 3
 """Exit status where OpenGL does not start."""
 PANEL_PIXELS = {"mp4": ((720, 480), (480, 320)), "gif": ((480, 320), (320, 208))}
@@ -27,33 +27,35 @@ SHADOW_PIXELS = 1024
 INK, PAPER = (255, 255, 255), (20, 23, 28)
 
 
-@dataclass
 class Panel:
     """The picture of one policy."""
 
-    renderer: Any
-    model: Any
-    data: Any
-    about: dict[str, Any]
-    """`camera`, the body to `follow`, `label` and `end`."""
-    qpos: np.ndarray
-    mocap: np.ndarray
+    def __init__(self, path: Path, about: dict[str, Any], size: tuple[int, int], samples: int) -> None:
+        """`about` has the `camera`, the body to `follow`, and the captions `label` and, after the end, `ended`."""
+        import mujoco
 
-    @cached_property
-    def last(self) -> np.ndarray:
-        """Picture of the last frame."""
-        return self._draw(len(self.qpos) - 1)
+        self.about, (self.width, self.height) = about, size
+        self.model = mujoco.MjModel.from_binary_path(f"{path}.mjb")
+        self.model.vis.global_.offwidth, self.model.vis.global_.offheight = size
+        self.model.vis.quality.shadowsize, self.model.vis.quality.offsamples = SHADOW_PIXELS, samples
+        states = np.load(f"{path}.npz")
+        self.qpos, self.mocap = states["qpos"], states["mocap"]
+        self.data = mujoco.MjData(self.model)
+        self.renderer = mujoco.Renderer(self.model, height=self.height, width=self.width)
+        self.picture = self._draw(0)
 
-    def draw(self, frame: int) -> np.ndarray:
-        """Picture of a frame, `[height, width, 3]`; after the end, of the last frame."""
-        return self._draw(frame) if frame < len(self.qpos) else self.last
+    def draw(self, frame: int) -> tuple[np.ndarray, str]:
+        """Picture `[height, width, 3]` and caption of a frame; after the end, the picture stays the last."""
+        if frame >= len(self.qpos):
+            return self.picture, self.about["ended"]
+        self.picture = self._draw(frame)
+        return self.picture, self.about["label"]
 
     def _draw(self, frame: int) -> np.ndarray:
         import mujoco
 
         self.data.qpos[:] = self.qpos[frame]
-        self.data.mocap_pos[:] = self.mocap[frame, :, :3]
-        self.data.mocap_quat[:] = self.mocap[frame, :, 3:]
+        self.data.mocap_pos[:], self.data.mocap_quat[:] = np.split(self.mocap[frame], [3], axis=1)
         mujoco.mj_forward(self.model, self.data)
         follow = self.about["follow"]
         if follow is not None:  # the light moves along, because shadows reach only a limited distance from it
@@ -61,46 +63,21 @@ class Panel:
         self.renderer.update_scene(self.data, self.about["camera"])
         return self.renderer.render()
 
-    def caption(self, frame: int) -> str:
-        """The policy's label, and after the end how the episode ended."""
-        label, end = self.about["label"], self.about["end"]
-        return f"{label}, {end}" if end and frame >= len(self.qpos) else label
-
 
 def main() -> int:
     """Draw the job named on the command line."""
     path = Path(sys.argv[1])
     job = json.loads(path.read_text())
+    several = len(job["panels"]) > 1
     try:
-        panels = _panels(job, path.parent)
-        panels[0].draw(0)
+        size, samples = PANEL_PIXELS[job["format"]][several], 2 if several else 4
+        panels = [Panel(path.parent / str(k), about, size, samples) for k, about in enumerate(job["panels"])]
     except Exception as error:  # each OpenGL binding has its own error for a missing library
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return NO_OPENGL
-    film = path.parent / f"film.{job['format']}"
-    frames = _frames(panels)
-    if job["format"] == "gif":
-        _write_gif(film, frames, job["frame_s"])
-    else:
-        _write_mp4(film, frames, job["frame_s"])
+    write = _write_gif if job["format"] == "gif" else _write_mp4
+    write(path.parent / f"film.{job['format']}", _frames(panels), job["frame_s"])
     return 0
-
-
-def _panels(job: dict[str, Any], place: Path) -> list[Panel]:
-    """A panel per policy, with its model, states and renderer."""
-    import mujoco
-
-    width, height = PANEL_PIXELS[job["format"]][len(job["panels"]) > 1]
-    panels = []
-    for panel in job["panels"]:
-        model = mujoco.MjModel.from_binary_path(str(place / f"{panel['name']}.mjb"))
-        model.vis.global_.offwidth, model.vis.global_.offheight = width, height
-        model.vis.quality.shadowsize = SHADOW_PIXELS
-        model.vis.quality.offsamples = 2 if len(job["panels"]) > 1 else 4
-        states = np.load(place / f"{panel['name']}.npz")
-        renderer = mujoco.Renderer(model, height=height, width=width)
-        panels.append(Panel(renderer, model, mujoco.MjData(model), panel, states["qpos"], states["mocap"]))
-    return panels
 
 
 def _frames(panels: list[Panel]) -> "Iterator[Image]":
@@ -108,20 +85,20 @@ def _frames(panels: list[Panel]) -> "Iterator[Image]":
     from PIL import Image, ImageDraw, ImageFont
 
     columns = math.ceil(math.sqrt(len(panels)))
-    width, height = panels[0].renderer.width, panels[0].renderer.height
-    size = columns * width, math.ceil(len(panels) / columns) * height
+    width, height = panels[0].width, panels[0].height
     font = ImageFont.load_default(size=round(height / 20))
     for frame in range(max(len(panel.qpos) for panel in panels)):
-        picture = Image.new("RGB", size, PAPER)
-        pen = ImageDraw.Draw(picture)
+        film = Image.new("RGB", (columns * width, math.ceil(len(panels) / columns) * height), PAPER)
+        pen = ImageDraw.Draw(film)
         for place, panel in enumerate(panels):
-            corner = place % columns * width, place // columns * height
-            picture.paste(Image.fromarray(panel.draw(frame)), corner)
-            where = corner[0] + height // 40, corner[1] + height // 40
-            box = pen.textbbox(where, panel.caption(frame), font=font)
+            left, top = place % columns * width, place // columns * height
+            picture, caption = panel.draw(frame)
+            film.paste(Image.fromarray(picture), (left, top))
+            where = left + height // 40, top + height // 40
+            box = pen.textbbox(where, caption, font=font)
             pen.rectangle((box[0] - 5, box[1] - 4, box[2] + 5, box[3] + 4), fill=PAPER)
-            pen.text(where, panel.caption(frame), fill=INK, font=font)
-        yield picture
+            pen.text(where, caption, fill=INK, font=font)
+        yield film
 
 
 def _write_mp4(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:

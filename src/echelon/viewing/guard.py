@@ -11,7 +11,6 @@ the simulation, drive it and send it files. So every request passes here first:
 
 import hmac
 import secrets
-from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -33,46 +32,38 @@ class Guard:
 
     def refusal(self, path: str, headers: Headers) -> str | None:
         """Why a request is refused; None if it may pass."""
-        host = _single(headers, "Host")
-        if host is None or urlsplit(f"//{host}").hostname not in LOCAL:
+        hosts = headers.get_all("Host")
+        if len(hosts) != 1 or urlsplit(f"//{hosts[0]}").hostname not in LOCAL:
             return "this server answers only on localhost"
-        origins = headers.get_all("Origin")
-        if any(origin != f"http://{host}" for origin in origins):
+        if any(origin != f"http://{hosts[0]}" for origin in headers.get_all("Origin")):
             return "this request comes from a page of another origin"
         navigates = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
         if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not navigates:
             return "this request comes from a page of another site"
-        if not self._has_token(path, host, headers):
+        if not self._has_token(path, hosts[0], headers):
             return "the link that echelon play printed has a token, which this request lacks"
-        if urlsplit(path).path == "/drop":
-            return "files are not accepted"
-        return None
+        return "files are not accepted" if urlsplit(path).path == "/drop" else None
 
-    def wrap(self, process_request: Callable[..., Any]) -> Callable[..., Any]:
-        """The server's handler of requests, behind this guard."""
+    def serve(self, handler: Any, *, process_request: Any, process_response: Any, **options: Any) -> Any:
+        """What MuJoCo's server calls instead of `websockets.serve`."""
 
-        def guarded(connection: Any, request: Request) -> Response | None:
+        def answer(connection: Any, request: Request) -> Response | None:
             refusal = self.refusal(request.path, request.headers)
             if refusal is not None:
                 text = f"{refusal}\n".encode()
                 lines = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
                 return Response(403, "Forbidden", Headers(lines), text)
-            answer = process_request(connection, request)
-            if isinstance(answer, Response):
-                self._seal(answer.headers, request.headers["Host"])
-            return answer
+            found = process_request(connection, request)
+            if isinstance(found, Response):
+                self._seal(found.headers, request.headers["Host"])
+            return found
 
-        return guarded
-
-    def serve(self, handler: Any, *, process_request: Any, process_response: Any, **options: Any) -> Any:
-        """What MuJoCo's server calls instead of `websockets.serve`."""
-
-        def response(connection: Any, request: Request, answer: Response) -> None:
-            process_response(connection, request, answer)
-            self._seal(answer.headers, request.headers["Host"])
+        def seal(connection: Any, request: Request, response: Response) -> None:
+            process_response(connection, request, response)
+            self._seal(response.headers, request.headers["Host"])
 
         options["max_size"] = MAX_MESSAGE_BYTES
-        return serve(handler, process_request=self.wrap(process_request), process_response=response, **options)
+        return serve(handler, process_request=answer, process_response=seal, **options)
 
     def _has_token(self, path: str, host: str, headers: Headers) -> bool:
         given = parse_qs(urlsplit(path).query).get("token", [])
@@ -98,9 +89,3 @@ class Guard:
 def _cookie(host: str) -> str:
     """Cookies do not tell ports apart, and another viewer may run on one."""
     return f"echelon-{urlsplit(f'//{host}').port or 80}"
-
-
-def _single(headers: Headers, name: str) -> str | None:
-    """A header that must not be given twice."""
-    values = headers.get_all(name)
-    return values[0] if len(values) == 1 else None

@@ -1,14 +1,13 @@
 """Watch policies live in a browser, in MuJoCo's own web viewer.
 
-The viewer has two sides that exchange messages: the simulation, which runs here in the main thread, and the page's
-interface, which runs in a thread of the viewer. Pause, speed, camera and pushing bodies with the mouse are the
-viewer's; choosing policy, checkpoint and way of acting, reward terms, commands, pushes by a button and new episodes are
-added here.
+The viewer has two sides: the simulation, which runs here in the main thread, and the page's interface, which runs in a
+thread of the viewer, reads the simulation and sends it messages. Pause, speed, camera and pushing bodies with the mouse
+are the viewer's; choosing policy, checkpoint and way of acting, reward terms, commands, pushes by a button and new
+episodes are added here.
 """
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +21,10 @@ from mujoco.studio.web import web_server
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import saved_iterations
-from echelon.runs.folder import RunFolder
 from echelon.tasks.anymal.task import Anymal
 from echelon.viewing.acting import PolicyRunner
 from echelon.viewing.guard import Guard
-from echelon.viewing.scene import Appearance, camera, followed
+from echelon.viewing.scene import camera, followed, is_shown_by, shown_model
 
 PUSH_S = 0.1
 """Seconds that a push by the button lasts."""
@@ -42,49 +40,27 @@ class Request(messages.Event):
     arguments: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True)
-class EpisodeSnapshot(messages.Snapshot):
-    """Message to the page: state of the episode."""
-
-    policy: int
-    episode: int
-    seconds: float
-    total_return: float
-    iteration: int
-    sampled: bool
-    terms: tuple[tuple[str, float], ...]
-    """Reward terms of the last step by name, where the task tells them; the whole reward otherwise."""
-    command: tuple[float, ...]
-    """Commanded velocity; empty for a robot that follows no command."""
-
-
 class Simulation(plugin.SimPlugin):
     """Steps the environment at the speed set in the page, and passes its state to the viewer."""
 
-    def __init__(self, trained: Trained, policy: int, seed: int, folder: RunFolder | None = None) -> None:
-        self.runner = PolicyRunner(trained, policy, seed)
-        self._folder, self._seed = folder, seed
-        self.iteration = trained.iteration
+    def __init__(self, trained: Trained, policy: int, seed: int) -> None:
+        self.runner, self._seed = PolicyRunner(trained, policy, seed), seed
+        self.engine, self.control_s = self.runner.engine, self.runner.control_s
+        self.paused, self.speed = False, 1.0
+        self.episode, self.steps, self.total_return = 0, 0, 0.0
         self.terms: dict[str, float] = {}
+        """Reward terms of the last step, where the task tells them; else the whole reward."""
         self._command: tuple[float, ...] | None = None
         """Set by the page; until then the task draws it."""
-        self._kick, self._kick_steps = 0.0, 0
-        self.engine = self.runner.simulated.engine
-        self.paused, self.speed = False, 1.0
-        self.episode = self.steps = 0
-        self.total_return = 0.0
+        self._kick, self._kick_steps, self._pushed = 0.0, 0, False
         self._due, self._last = 0.0, time.perf_counter()
-        self._pushed = False
         self.begin()
-        self._shown_episode = self.episode
-        self._appearance = Appearance.of(self.engine)
 
-    def model(self) -> mujoco.MjModel:
-        """The model with this environment's sizes and colours."""
-        model = self.engine.model.__copy__()
-        self._appearance = Appearance.of(self.engine)
-        self._appearance.put_into(model)
-        return model
+    @property
+    def velocity(self) -> tuple[float, ...]:
+        """Commanded velocity: forward, sideways, turn; empty for a robot that follows no command."""
+        env = self.runner.env
+        return tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else ()
 
     def step(self, data: mujoco.MjData) -> None:
         """One control step, with the forces of the mouse; a new episode starts when one ends."""
@@ -104,35 +80,15 @@ class Simulation(plugin.SimPlugin):
         if bool(step.terminated | step.truncated):
             self._count()
 
-    def show(self, data: mujoco.MjData) -> None:
-        """Copy the engine's state to the viewer's `MjData`."""
-        for name in ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat"):
-            getattr(data, name)[:] = getattr(self.engine, name)[0].numpy()
-        data.time = self.steps * self.runner.control_s
-
     def advance(self, seconds: float, data: mujoco.MjData) -> None:
         """Run the control steps that are due after `seconds` of wall-clock time."""
         if self.paused:
             return
         self._due = min(self._due + seconds * self.speed, MAX_LAG_S * max(self.speed, 1.0))
         deadline = time.perf_counter() + MAX_LAG_S
-        while self._due >= self.runner.control_s and time.perf_counter() < deadline:
-            self._due -= self.runner.control_s
+        while self._due >= self.control_s and time.perf_counter() < deadline:
+            self._due -= self.control_s
             self.step(data)
-
-    def snapshot(self) -> EpisodeSnapshot:
-        """The episode's state, for the page."""
-        env = self.runner.env
-        return EpisodeSnapshot(
-            policy=self.runner.policy,
-            episode=self.episode,
-            seconds=self.steps * self.runner.control_s,
-            total_return=self.total_return,
-            iteration=self.iteration,
-            sampled=self.runner.generator is not None,
-            terms=tuple(self.terms.items()),
-            command=tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else (),
-        )
 
     def begin(self) -> None:
         """Start a new episode."""
@@ -142,22 +98,15 @@ class Simulation(plugin.SimPlugin):
     def _count(self) -> None:
         self.episode, self.steps, self.total_return = self.episode + 1, 0, 0.0
 
-    def choose(self, policy: int) -> None:
-        """Let another policy act."""
-        self.runner.policy = policy
+    def choose(self, policy: int, iteration: int) -> None:
+        """Let another policy act, or another checkpoint's."""
+        trained = self.runner.trained
+        self.runner.use(trained if iteration == trained.iteration else Trained.load(trained.folder, iteration), policy)
         self.begin()
 
     def sample(self, sampled: bool) -> None:
         """Sample actions, or act at the means."""
         self.runner.generator = torch.Generator().manual_seed(self._seed) if sampled else None
-
-    def load(self, iteration: int) -> None:
-        """Show the policies of another checkpoint."""
-        assert self._folder is not None, "only a run has other checkpoints to choose"
-        trained = Trained.load(self._folder, iteration)
-        self.runner.use(trained)
-        self.iteration = trained.iteration
-        self.begin()
 
     def command(self, *velocity: float) -> None:
         """Set the velocity of a robot that follows commands: forward, sideways, turn."""
@@ -169,7 +118,7 @@ class Simulation(plugin.SimPlugin):
         A tenth of a second at the robot's own weight changes its speed by about a metre per second.
         """
         weight = float(self.engine.model.body_mass.sum()) * 9.81
-        self._kick, self._kick_steps = side * weight, max(1, round(PUSH_S / self.runner.control_s))
+        self._kick, self._kick_steps = side * weight, max(1, round(PUSH_S / self.control_s))
 
     @messages.handler
     def on_request(self, event: Request) -> bool:
@@ -181,11 +130,11 @@ class Simulation(plugin.SimPlugin):
         now = time.perf_counter()
         self.advance(now - self._last, event.data)
         self._last = now
-        if self.episode != self._shown_episode and not self._appearance.same(Appearance.of(self.engine)):
-            self.handle.set_model(self.model())  # the next episode may have an object of another size
-        self._shown_episode = self.episode
-        self.show(self.handle.data)
-        self.handle.send_to_viewer(self.snapshot())
+        if not is_shown_by(self.handle.model, self.engine):
+            self.handle.set_model(shown_model(self.engine))  # the next episode may have an object of another size
+        for name in ("qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat"):
+            getattr(self.handle.data, name)[:] = getattr(self.engine, name)[0].numpy()
+        self.handle.data.time = self.steps * self.control_s
         time.sleep(0.002)  # let the page's thread run
 
     @messages.handler
@@ -215,71 +164,78 @@ class PolicyWindow(plugin.ViewerPlugin):
     """The window `Policy`: choose which policy acts, how, at which moment of its training; see its rewards; command and
     push it."""
 
-    def __init__(self, trained: Trained, start: Simulation, iterations: Sequence[int] = ()) -> None:
-        self._trained, self._iterations = trained, list(iterations)
-        env = start.runner.env
-        config = env.config if isinstance(env, Anymal) else None
-        self._limits = (config.max_forward, config.max_sideways, config.max_turn) if config else ()
-        self._stands = followed(start.engine.model) is not None
-        self._view = camera(start.engine.model, start.engine.qpos[0].numpy())
-        self._now = start.snapshot()
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._iterations = saved_iterations(simulation.runner.trained.folder)
+        self._view = camera(simulation.engine.model, simulation.engine.qpos[0].numpy())
 
     @messages.handler(priority=0)  # after the viewer's own handlers, which frame the whole model
     def on_model(self, event: messages.PostModelEvent) -> None:
-        eye, target = np.array(self._view.eye), np.array(self._view.target)
-        forward = (target - eye) / np.linalg.norm(target - eye)
-        seen = self.viewer.camera
-        seen.lookat[:], seen.distance = target, np.linalg.norm(target - eye)
+        target = np.array(self._view.target)
+        forward = target - self._view.eye
+        seen, distance = self.viewer.camera, float(np.linalg.norm(forward))
+        seen.lookat[:], seen.distance = target, distance
         seen.azimuth = math.degrees(math.atan2(forward[1], forward[0]))
-        seen.elevation = math.degrees(math.asin(forward[2]))
+        seen.elevation = math.degrees(math.asin(forward[2] / distance))
         if self._view.follow is not None:
             seen.type, seen.trackbodyid = int(mujoco.mjtCamera.mjCAMERA_TRACKING), self._view.follow
 
     @messages.handler
-    def on_episode(self, event: EpisodeSnapshot) -> None:
-        self._now = event
-
-    @messages.handler
     def on_build_gui(self, _: messages.BuildGuiEvent) -> None:
-        config, now = self._trained.config, self._now
         imgui.SetNextWindowPos(imgui.Vec2(16, 84), int(imgui.Cond.FirstUseEver))
         imgui.SetNextWindowSize(imgui.Vec2(270, 330), int(imgui.Cond.Appearing))
         if imgui.Begin("Policy")[0]:
-            imgui.TextUnformatted(f"{config.task}, {config.algo}, iteration {now.iteration:,}")
-            names = [self._trained.name(policy) for policy in range(self._trained.model.policies)]
-            changed, policy = imgui.Combo("##policy", now.policy, names)
-            if changed:
-                self.viewer.send_to_sim(Request("choose", (policy,)))
-            if len(self._iterations) > 1 and now.iteration in self._iterations:
-                moments = [f"after {iteration:,} iterations" for iteration in self._iterations]
-                changed, place = imgui.Combo("##checkpoint", self._iterations.index(now.iteration), moments)
-                if changed:
-                    self.viewer.send_to_sim(Request("load", (self._iterations[place],)))
-            changed, sampled = imgui.Checkbox("sampled actions", now.sampled)
-            if changed:
-                self.viewer.send_to_sim(Request("sample", (sampled,)))
-            if imgui.Button("new episode"):
-                self.viewer.send_to_sim(Request("begin"))
-            imgui.TextUnformatted(f"episode {now.episode}, {now.seconds:.1f} s")
-            imgui.TextUnformatted(f"return {now.total_return:.1f}")
-            for name, value in now.terms:
-                imgui.TextUnformatted(f"  {name} {value:+.4f}")
+            self._choose()
+            self._tell()
             self._steer()
         imgui.End()
 
+    def _ask(self, method: str, *arguments: Any) -> None:
+        self.viewer.send_to_sim(Request(method, arguments))
+
+    def _choose(self) -> None:
+        """Lists of policies and checkpoints, how to act, and a button for a new episode."""
+        runner, iterations = self._simulation.runner, self._iterations
+        trained = runner.trained
+        imgui.TextUnformatted(f"{trained.config.task}, {trained.config.algo}, iteration {trained.iteration:,}")
+        names = [trained.name(policy) for policy in range(trained.model.policies)]
+        changed, policy = imgui.Combo("##policy", runner.policy, names)
+        if changed:
+            self._ask("choose", policy, trained.iteration)
+        if len(iterations) > 1 and trained.iteration in iterations:
+            moments = [f"after {iteration:,} iterations" for iteration in iterations]
+            changed, place = imgui.Combo("##checkpoint", iterations.index(trained.iteration), moments)
+            if changed:
+                self._ask("choose", runner.policy, iterations[place])
+        changed, sampled = imgui.Checkbox("sampled actions", runner.generator is not None)
+        if changed:
+            self._ask("sample", sampled)
+        if imgui.Button("new episode"):
+            self._ask("begin")
+
+    def _tell(self) -> None:
+        """The episode so far, and the rewards of the last step."""
+        now = self._simulation
+        imgui.TextUnformatted(f"episode {now.episode}, {now.steps * now.control_s:.1f} s")
+        imgui.TextUnformatted(f"return {now.total_return:.1f}")
+        for name, value in now.terms.items():
+            imgui.TextUnformatted(f"  {name} {value:+.4f}")
+
     def _steer(self) -> None:
         """Sliders of a command, and buttons that push."""
-        now = self._now
-        for k, (name, limit) in enumerate(zip(("forward", "sideways", "turn"), self._limits, strict=False)):
-            changed, value = imgui.SliderFloat(name, now.command[k], -limit, limit)
-            if changed:
-                self.viewer.send_to_sim(Request("command", (*now.command[:k], value, *now.command[k + 1 :])))
-        if self._stands:
+        env, velocity = self._simulation.runner.env, self._simulation.velocity
+        if isinstance(env, Anymal):
+            for k, name in enumerate(("forward", "sideways", "turn")):
+                limit = getattr(env.config, f"max_{name}")
+                changed, value = imgui.SliderFloat(name, velocity[k], -limit, limit)
+                if changed:
+                    self._ask("command", *velocity[:k], value, *velocity[k + 1 :])
+        if followed(self._simulation.engine.model) is not None:
             if imgui.Button("push left"):
-                self.viewer.send_to_sim(Request("push", (1.0,)))
+                self._ask("push", 1.0)
             imgui.SameLine()
             if imgui.Button("push right"):
-                self.viewer.send_to_sim(Request("push", (-1.0,)))
+                self._ask("push", -1.0)
 
 
 class LocalViewer(web_viewer.WebViewer):
@@ -289,42 +245,32 @@ class LocalViewer(web_viewer.WebViewer):
     Nothing is lost: browsers run the page only from localhost or over https. From elsewhere, use `ssh -L`.
     """
 
+    _host = property(lambda self: "127.0.0.1", lambda self, every_network: None)
+
     def __init__(self, *given: Any, **more: Any) -> None:
         guard = Guard()
         web_server.serve = guard.serve  # what the server's thread calls
-        web_viewer._print_url_banner = lambda host, port: _print_link(port, guard.token)
+        web_viewer._print_url_banner = lambda host, port: print(
+            f"Open http://localhost:{port}/?token={guard.token}\n"
+            "Only this link opens the viewer, on this machine. Ctrl-C ends it.",
+            flush=True,
+        )
         super().__init__(*given, **more)
 
-    @property
-    def _host(self) -> str:
-        return "127.0.0.1"
 
-    @_host.setter
-    def _host(self, every_network: str) -> None:
-        pass
-
-
-def _print_link(port: int, token: str) -> None:
-    link = f"http://localhost:{port}/?token={token}"
-    print(f"Open {link}\nOnly this link opens the viewer, on this machine. Ctrl-C ends it.", flush=True)
-
-
-def play(folder: RunFolder, trained: Trained, policies: str, seed: int, port: int, sampled: bool = False) -> None:
+def play(trained: Trained, policy: str, seed: int, port: int, sampled: bool = False) -> None:
     """Show a policy until the viewer is closed or Ctrl-C, and print where."""
-    (policy,) = trained.chosen(policies)
-    start = Simulation(trained, policy, seed, folder)
-    start.sample(sampled)
-    iterations = saved_iterations(folder)
+    simulation = Simulation(trained, trained.number(policy), seed)
+    simulation.sample(sampled)
     page = app.App(app.Config(show_options=False, show_inspector=False, show_toolbar=True))
     config = viewer_protocol.ViewerConfig(title=f"Echelon: {trained.config.task}", gfx="web", http_port=port)
 
     def serve(endpoint: object) -> None:
-        viewer = LocalViewer(config, endpoint, plugins=[page, PolicyWindow(trained, start, iterations)])
-        viewer_protocol.run_viewer_loop(viewer)
+        viewer_protocol.run_viewer_loop(LocalViewer(config, endpoint, plugins=[page, PolicyWindow(simulation)]))
 
     try:
-        with launch_thread.launch_thread(serve, sim_plugins=[start]) as handle:
-            handle.set_model(start.model())
+        with launch_thread.launch_thread(serve, sim_plugins=[simulation]) as handle:
+            handle.set_model(shown_model(simulation.engine))
             viewer_handle.run_sim_loop(handle)
     except RuntimeError as error:
         if "in use" not in str(error):

@@ -5,35 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.envs.contract import MakeEnv
+from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import Which
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
-from echelon.runs.replays import Replay, embedded, replay_json, viewer_script
-from echelon.viewing.recorder import SEED, record_replay
-
-NOTEBOOK_PIXELS = 520
-"""Height of a cell's output."""
+from echelon.runs.replays import Replay, embedded, replay_json, replay_path, viewer_script, write_replay
+from echelon.viewing.recorder import SEED, record, to_replay
 
 _PAGE = """\
 <!doctype html>
 <html lang="en">
-<head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>
-  html, body {{ height: 100%; margin: 0; }}
-  #replay {{ height: 100%; }}
-</style>
-</head>
-<body>
+<style>html, body, #replay {{ height: 100%; margin: 0; }}</style>
 <div id="replay"></div>
 <script>{script}</script>
 <script>
   const replay = {replay};
   window.handle = EchelonReplay.mount(document.getElementById("replay"), replay);
 </script>
-</body>
 </html>
 """
 
@@ -52,15 +43,14 @@ def write_page(replay: Replay, path: Path) -> None:
 
 @dataclass(frozen=True)
 class NotebookReplay:
-    """Recorded episodes, in 3D in a notebook; `save` writes them as a page."""
+    """Recorded episodes, in 3D in a notebook."""
 
     replay: Replay
 
     def _repr_html_(self) -> str:
         """A frame, so that neither page can spoil the other."""
         page = html.escape(replay_page(self.replay), quote=True)
-        style = f"width: 100%; height: {NOTEBOOK_PIXELS}px; border: 0"
-        return f'<iframe srcdoc="{page}" style="{style}" allowfullscreen></iframe>'
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 520px; border: 0" allowfullscreen></iframe>'
 
     def __repr__(self) -> str:
         returns = ", ".join(f"{episode.name} {episode.total_return:.1f}" for episode in self.replay.episodes)
@@ -78,6 +68,8 @@ def replay(
     checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> NotebookReplay:
-    """Record an episode of `leader`, `all` or a policy's number; also kept in the run folder."""
-    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
-    return NotebookReplay(record_replay(folder, policies, seed, checkpoint, make_env))
+    """Record an episode of `leader`, `all` or a policy's number, and write the replay into the run folder."""
+    trained = Trained.load(run, checkpoint, make_env)
+    found = to_replay(trained, seed, record(trained, policies, seed))
+    write_replay(found, replay_path(trained.folder))
+    return NotebookReplay(found)

@@ -1,7 +1,5 @@
 """The visible parts of a MuJoCo model, as primitives on bodies, and the camera."""
 
-from dataclasses import dataclass
-
 import mujoco
 import numpy as np
 
@@ -17,58 +15,43 @@ SHOWN_GROUPS = 3
 """MuJoCo's viewers show groups 0, 1 and 2 by default; collision shapes are usually in 3."""
 DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
 """MuJoCo's default colour: a geom that has it takes its material's colour."""
-GEOM_FIELDS = ("size", "pos", "quat", "rgba")
-"""Fields `geom_...` of a model that may differ between simulations."""
+GEOM_FIELDS = ("geom_size", "geom_pos", "geom_quat", "geom_rgba")
+"""Fields of a model that may differ between simulations."""
 CAMERA_NAME = "side"
 """Name of the preferred camera in our models."""
 
 
-@dataclass(frozen=True)
-class Appearance:
-    """Sizes, poses and colours of one simulation's geoms, which may differ from the model's: `[geoms, ...]` each."""
-
-    size: np.ndarray
-    pos: np.ndarray
-    quat: np.ndarray
-    rgba: np.ndarray
-
-    @staticmethod
-    def of(engine: Engine, sim: int = 0) -> "Appearance":
-        """The current appearance of simulation `sim`."""
-        fields = (engine.expand(f"geom_{name}")[sim] for name in GEOM_FIELDS)
-        return Appearance(*(field.double().cpu().numpy().copy() for field in fields))
-
-    def same(self, other: "Appearance") -> bool:
-        """Whether all fields are equal."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in GEOM_FIELDS)
-
-    def put_into(self, model: mujoco.MjModel) -> None:
-        """Copy the fields into a model."""
-        for name in GEOM_FIELDS:
-            getattr(model, f"geom_{name}")[:] = getattr(self, name)
+def shown_model(engine: Engine) -> mujoco.MjModel:
+    """A copy of the model with the sizes, poses and colours of simulation 0."""
+    model = engine.model.__copy__()
+    for name in GEOM_FIELDS:
+        getattr(model, name)[:] = engine.expand(name)[0].cpu().numpy()
+    return model
 
 
-def primitives(model: mujoco.MjModel, appearance: Appearance) -> tuple[Geom, ...]:
-    """All geoms and sites that MuJoCo's viewer would draw: of the shown groups, and not transparent."""
+def is_shown_by(model: mujoco.MjModel, engine: Engine) -> bool:
+    """Whether a model has the sizes, poses and colours of simulation 0."""
+    return all(np.array_equal(getattr(model, name), engine.expand(name)[0].cpu().numpy()) for name in GEOM_FIELDS)
+
+
+def primitives(model: mujoco.MjModel) -> tuple[Geom, ...]:
+    """All geoms and sites that MuJoCo's viewer would draw: those of the shown groups that are not transparent."""
     found = []
-    sites = Appearance(model.site_size, model.site_pos, model.site_quat, model.site_rgba)
-    for kind, these in (("geom", appearance), ("site", sites)):
-        type, group, body, material = (
-            getattr(model, f"{kind}_{name}") for name in ("type", "group", "bodyid", "matid")
-        )
-        for i, rgba in enumerate(these.rgba):
+    for kind, count in (("geom", model.ngeom), ("site", model.nsite)):
+        for one in map(getattr(model, kind), range(count)):
+            material, rgba, type = int(one.matid[0]), one.rgba, int(one.type[0])
             # As in MuJoCo, a material's colour counts where the geom has the default one.
-            if material[i] >= 0 and np.allclose(rgba, DEFAULT_RGBA):
-                rgba = model.mat_rgba[material[i]]
-            if group[i] >= SHOWN_GROUPS or rgba[3] == 0:
+            if material >= 0 and np.allclose(rgba, DEFAULT_RGBA):
+                rgba = model.mat_rgba[material]
+            if one.group[0] >= SHOWN_GROUPS or rgba[3] == 0:
                 continue
-            if int(type[i]) not in GEOM_TYPES:
+            if type not in GEOM_TYPES:
                 raise UserError(
-                    f"{kind} {getattr(model, kind)(i).name or i} is a mesh or a height field, and replays show "
-                    "primitives only; record a video instead, with --format mp4"
+                    f"{kind} {one.name or one.id} is a mesh or a height field, and replays show primitives only; "
+                    "record a video instead, with --format mp4"
                 )
-            size, pos, quat = (_numbers(column[i]) for column in (these.size, these.pos, these.quat))
-            found.append(Geom(GEOM_TYPES[int(type[i])], size, _numbers(rgba), int(body[i]), pos, quat))
+            size, pos, quat = map(_numbers, (one.size, one.pos, one.quat))
+            found.append(Geom(GEOM_TYPES[type], size, _numbers(rgba), int(one.bodyid[0]), pos, quat))
     return tuple(found)
 
 
@@ -78,12 +61,11 @@ def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
     centre, extent = np.array(model.stat.center), float(model.stat.extent)
-    view = view_id(model)
+    view, follow = view_id(model), followed(model)
     if view < 0:
         eye = centre + extent * np.array([0.9, -1.6, 0.7])
-        return Camera(_numbers(eye), _numbers(centre), float(model.vis.global_.fovy), followed(model))
+        return Camera(_numbers(eye), _numbers(centre), float(model.vis.global_.fovy), follow)
     eye, forward = data.cam_xpos[view], -data.cam_xmat[view].reshape(3, 3)[:, 2]
-    follow = followed(model)
     subject = centre if follow is None else data.xpos[follow]
     distance = max(float(forward @ (subject - eye)), 0.1 * extent)
     return Camera(_numbers(eye), _numbers(eye + distance * forward), float(model.cam_fovy[view]), follow)
@@ -93,11 +75,6 @@ def view_id(model: mujoco.MjModel) -> int:
     """Id of the camera to use; -1 for the free camera."""
     named = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA_NAME)
     return named if named >= 0 or not model.ncam else 0
-
-
-def body_names(model: mujoco.MjModel) -> tuple[str, ...]:
-    """Names of all bodies, in the order of their ids."""
-    return tuple(model.body(i).name or f"body {i}" for i in range(model.nbody))
 
 
 def followed(model: mujoco.MjModel) -> int | None:

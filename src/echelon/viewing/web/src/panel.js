@@ -58,12 +58,10 @@ export class Panel {
     this.caption.replaceChildren(element("b", {}, episode.name), ` return ${score}${this.end(episode)}`);
   }
 
-  /** How it ended, unless by its time limit. Without an outcome all that is known is whether that was early. */
-  end({ outcome, failed, frames, length }) {
-    const steps = length === 1 ? "1 step" : `${length} steps`;
+  /** How it ended, unless by its time limit. */
+  end({ outcome, frames, length }) {
     if (outcome === "cut") return `, cut after ${Number((frames * this.frame_s).toPrecision(3))} s`;
-    if (outcome) return outcome === "time limit" ? "" : `, ${outcome} after ${steps}`;
-    return failed ? `, ended early after ${steps}` : "";
+    return outcome === "time limit" ? "" : `, ${outcome} after ${length === 1 ? "1 step" : `${length} steps`}`;
   }
 
   time(frame) {
