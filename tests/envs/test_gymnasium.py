@@ -1,6 +1,7 @@
 """Gymnasium's environments as ours: resets, last observations, dict and discrete spaces, and whole runs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 
 from echelon import cli  # noqa: E402
 from echelon.config import TrainConfig  # noqa: E402
+from echelon.envs.contract import bounded  # noqa: E402
 from echelon.envs.gymnasium_env import GymnasiumEnv, make_gymnasium  # noqa: E402
 from echelon.envs.sources import as_env, maker  # noqa: E402
 from echelon.errors import UserError  # noqa: E402
-from echelon.runs.folder import RunFolder  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -48,15 +49,24 @@ class Count(gymnasium.Env):
         return np.array([10.0 * self.number, self.steps])
 
 
+def two_of(space: spaces.Space, observe: Callable[[int], Any], **members: Any) -> GymnasiumEnv:
+    """Two environments that count, with observations of their own."""
+    members |= {"observation_space": space, "_observe": lambda self: observe(self.steps)}
+    kind = type("Own", (Count,), members)
+    return GymnasiumEnv(SyncVectorEnv([kind, kind], autoreset_mode=AutoresetMode.SAME_STEP), CPU)
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
 def test_every_reset_mode_resets_within_the_step(mode: AutoresetMode) -> None:
-    """Environment 0 ends at step 3, environment 1 is cut at step 4; both begin anew at once, and none loses a step."""
-    env = GymnasiumEnv(SyncVectorEnv([lambda: Count(0), lambda: Count(1)], autoreset_mode=mode), CPU)
+    """Environment 0 ends at step 3, environment 1 is cut at step 4; both start again at once, and none loses a step.
+    Actions arrive in the units of their space."""
+    vector = SyncVectorEnv([lambda: Count(0), lambda: Count(1)], autoreset_mode=mode)
+    env = GymnasiumEnv(vector, CPU)
     assert (env.num_envs, env.action_dim, env.obs_spec) == (2, 2, {"policy": 2})
     assert env.reset()["policy"].tolist() == [[0.0, 0.0], [10.0, 0.0]]
     counts, finals, ends = [], [], []
     for _ in range(6):
-        step = env.step(torch.zeros(2, 2))
+        step = env.step(bounded(env)(torch.tensor([[-1.0, 0.0]] * 2)))
         assert step.final_obs is not None
         counts.append(step.obs["policy"][:, 1].tolist())
         finals.append(step.final_obs["policy"][:, 1].tolist())
@@ -67,67 +77,34 @@ def test_every_reset_mode_resets_within_the_step(mode: AutoresetMode) -> None:
     assert finals == [[1, 1], [2, 2], [3, 3], [1, 4], [2, 1], [3, 2]]
     assert ends[2] == ([True, False], [False, False])
     assert ends[3] == ([False, False], [False, True])
-
-
-def test_actions_arrive_in_the_units_of_their_space() -> None:
-    from echelon.envs.contract import bounded
-
-    vector = SyncVectorEnv([Count], autoreset_mode=AutoresetMode.SAME_STEP)
-    env = GymnasiumEnv(vector, CPU)
-    env.reset()
-    env.step(bounded(env)(torch.tensor([[-1.0, 0.0]])))
     assert vector.envs[0].unwrapped.seen[0].tolist() == [-2.0, 5.0]
 
 
 def test_dict_and_discrete_parts_lie_side_by_side() -> None:
-    class Parts(Count):
-        observation_space = spaces.Dict(
-            {"place": spaces.Box(-1, 1, (2, 2)), "kind": spaces.Discrete(3), "flag": spaces.MultiBinary(1)}
-        )
-        action_space = spaces.Discrete(3, start=5)
-
-        def _observe(self) -> Any:
-            return {"place": np.full((2, 2), 0.5, np.float32), "kind": 2, "flag": np.ones(1, np.int8)}
-
-    vector = SyncVectorEnv([Parts, Parts], autoreset_mode=AutoresetMode.SAME_STEP)
-    env = GymnasiumEnv(vector, CPU)
+    """Unless one of them is called policy: then they are the groups of actor and critic."""
+    parts = {"place": spaces.Box(-1, 1, (2, 2)), "kind": spaces.Discrete(3), "flag": spaces.MultiBinary(1)}
+    seen = {"place": np.full((2, 2), 0.5, np.float32), "kind": 2, "flag": np.ones(1, np.int8)}
+    env = two_of(spaces.Dict(parts), lambda steps: seen, action_space=spaces.Discrete(3, start=5))
     assert env.obs_spec == {"policy": 8}
     flat = {"flag": [1.0], "kind": [0.0, 0.0, 1.0], "place": [0.5] * 4}
-    expected = [x for name in vector.single_observation_space.spaces for x in flat[name]]
+    expected = [x for name in env.env.single_observation_space.spaces for x in flat[name]]
     assert env.reset()["policy"].tolist() == [expected, expected]
     env.step(torch.tensor([[0.1, 0.9, -1.0], [0.0, -1.0, 2.0]]))
-    assert [int(one.unwrapped.seen[0]) for one in vector.envs] == [6, 7]
-
-
-def test_groups_for_actor_and_critic() -> None:
-    class Privileged(Count):
-        observation_space = spaces.Dict({"policy": spaces.Box(-1, 1, (2,)), "critic": spaces.Box(-1, 1, (3,))})
-
-        def _observe(self) -> Any:
-            return {"policy": np.zeros(2, np.float32), "critic": np.ones(3, np.float32)}
-
-    env = as_env(SyncVectorEnv([Privileged] * 3, autoreset_mode=AutoresetMode.SAME_STEP), "x:make")
-    assert env.obs_spec == {"policy": 2, "critic": 3}
+    assert [int(one.unwrapped.seen[0]) for one in env.env.envs] == [6, 7]
+    groups = {"policy": spaces.Box(-1, 1, (2,)), "critic": spaces.Box(-1, 1, (3,))}
+    blank = {"policy": np.zeros(2, np.float32), "critic": np.ones(3, np.float32)}
+    assert as_env(two_of(spaces.Dict(groups), lambda steps: blank).env, "x:make").obs_spec == {"policy": 2, "critic": 3}
 
 
 def test_images_are_a_group_with_channels_first() -> None:
-    class Camera(Count):
-        observation_space = spaces.Dict(
-            {"eye": spaces.Box(0, 255, (6, 5, 3), np.uint8), "speed": spaces.Box(-1, 1, (2,)), "on": spaces.Discrete(2)}
-        )
+    parts = {"eye": spaces.Box(0, 255, (6, 5, 3), np.uint8), "speed": spaces.Box(-1, 1, (2,)), "on": spaces.Discrete(2)}
 
-        def _observe(self) -> Any:
-            eye = np.zeros((6, 5, 3), np.uint8)
-            eye[4, 2, 1] = 200 + self.steps
-            return {"eye": eye, "speed": np.zeros(2, np.float32), "on": 1}
+    def observe(steps: int) -> Any:
+        eye = np.zeros((6, 5, 3), np.uint8)
+        eye[4, 2, 1] = 200 + steps
+        return {"eye": eye, "speed": np.zeros(2, np.float32), "on": 1}
 
-    class OnlyImage(Camera):
-        observation_space = spaces.Box(0, 255, (4, 6, 5), np.uint8)  # four frames
-
-        def _observe(self) -> Any:
-            return np.full((4, 6, 5), self.steps, np.uint8)
-
-    env = GymnasiumEnv(SyncVectorEnv([Camera] * 2, autoreset_mode=AutoresetMode.SAME_STEP), CPU)
+    env = two_of(spaces.Dict(parts), observe)
     assert env.obs_spec == {"policy": 4, "image": (3, 6, 5, False)}
     image = env.reset()["image"]
     assert (image.shape, image.dtype) == ((2, 3, 6, 5), torch.uint8)
@@ -136,9 +113,9 @@ def test_images_are_a_group_with_channels_first() -> None:
         step = env.step(torch.zeros(2, 2))
     assert step.final_obs is not None  # the third step is the last
     assert (int(step.final_obs["image"][0, 1, 4, 2]), int(step.obs["image"][0, 1, 4, 2])) == (203, 200)
-    env = GymnasiumEnv(SyncVectorEnv([OnlyImage] * 2, autoreset_mode=AutoresetMode.SAME_STEP), CPU)
-    assert env.obs_spec == {"image": (4, 6, 5, False)}
-    assert env.reset()["image"].shape == (2, 4, 6, 5)
+    frames = two_of(spaces.Box(0, 255, (4, 6, 5), np.uint8), lambda steps: np.full((4, 6, 5), steps, np.uint8))
+    assert frames.obs_spec == {"image": (4, 6, 5, False)}
+    assert frames.reset()["image"].shape == (2, 4, 6, 5)
 
 
 def test_the_seed_decides_the_episodes() -> None:
@@ -171,13 +148,6 @@ def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: p
     assert lines[-1]["return/leader"] == lines[-1]["return/leader"]  # not NaN: episodes have ended
     assert "the environment saves no state (state_dict), so new episodes start" in capsys.readouterr().out
     assert cli.main(["record", str(tmp_path / "walker"), "--format", "html"]) == 0
-
-
-def test_a_dict_of_observations_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
-    """From a function that returns a vector environment, whose autoreset mode is Gymnasium's default."""
-    flags = ["--algo", "ppo", "--num-envs", "8", "--update.minibatches", "4", "--env-arg", "g=9.81"]
-    live("envs.dict_env:make", tmp_path / "run", *flags, killed=False)
-    assert RunFolder.open(tmp_path / "run").config.env_arg == ("g=9.81",)
 
 
 def test_a_discrete_task_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ import torch
 from envs import least
 from envs.own_task import Pole, PoleConfig
 
-from echelon import cli
+from echelon import cli, grid
 from echelon.algorithms import Preset, converted
+from echelon.commands.command import parse
+from echelon.commands.compare import Compare, make_jobs
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.config.schema import ForeignSettings
 from echelon.envs import sources
@@ -24,18 +26,15 @@ from echelon.training.loop import train
 TINY = ["--device", "cpu", "--num-envs", "12", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8"]
 
 
-def small(out: Path, **changes: object) -> TrainConfig:
-    config = TrainConfig(
-        task="Mine",
-        num_envs=12,
-        policies=3,
-        iterations=2,
-        device="cpu",
-        out=str(out),
-        model=ModelConfig(hidden=(8,)),
-        update=UpdateConfig(horizon=8),
-    )
-    return replace(config, **changes)
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def small(**changes: object) -> TrainConfig:
+    model, update = ModelConfig(hidden=(8,)), UpdateConfig(horizon=8)
+    config = TrainConfig(task="Mine", num_envs=12, policies=3, iterations=2, device="cpu", model=model, update=update)
+    return replace(config, out="run", **changes)
 
 
 def run(*words: str) -> int:
@@ -51,9 +50,9 @@ def pole(num_envs: int, device: torch.device, seed: int) -> Pole:
     return Pole(PoleConfig(spread=(-0.1, 0.3)), num_envs, device, seed)
 
 
-def test_a_run_of_ones_own_mujoco_task_is_opened_again(tmp_path: Path) -> None:
+def test_a_run_of_ones_own_mujoco_task_is_opened_again() -> None:
     """From Python, with settings whose class only the task's module knows: resumed, opened, evaluated."""
-    config = small(tmp_path / "run", env=PoleConfig(spread=(-0.1, 0.3)))
+    config = small(env=PoleConfig(spread=(-0.1, 0.3)))
     folder = train(config, make_env=pole)
     train(replace(config, iterations=3), make_env=pole)
     opened = RunFolder.open(folder.path)
@@ -67,9 +66,8 @@ def test_a_run_of_ones_own_mujoco_task_is_opened_again(tmp_path: Path) -> None:
         train(replace(config, env=PoleConfig(spread=(0.0, 1.0))), make_env=pole)
 
 
-def test_a_class_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_a_class_by_its_place(capsys: pytest.CaptureFixture) -> None:
     """Its settings are flags, its preset is the start, and other commands find it again."""
-    monkeypatch.chdir(tmp_path)
     words = ["--env", "envs.own_task:Pole", "--device", "cpu", "--env.spread", "0.1", "0.2", "--iterations"]
     assert run("train", *words, "1") == 0
     assert run("train", *words, "2") == 0
@@ -82,11 +80,8 @@ def test_a_class_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert run("bench", "envs.own_task:Pole", "--device", "cpu", "--repeats", "1", "--json", "b.json") == 0
 
 
-def test_a_function_by_its_place_with_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """The least an environment can have: what it lacks is said once, and training goes on after a stop."""
-    monkeypatch.chdir(tmp_path)
+def test_a_function_by_its_place_with_arguments(capsys: pytest.CaptureFixture) -> None:
+    """The least an environment can have: what it lacks is said once, and training resumes after a stop."""
     words = ["--env", "envs.least:make", "--env-arg", "bonus=2", *TINY, "--iterations"]
     assert run("train", *words, "3") == 0
     said = capsys.readouterr().out
@@ -100,19 +95,17 @@ def test_a_function_by_its_place_with_arguments(
     assert "pass --env-arg bonus=2 to resume it" in capsys.readouterr().err
 
 
-def test_compare_takes_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells are other processes, which find the environment by its name."""
-    monkeypatch.chdir(tmp_path)
+def test_compare_takes_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs are other processes, which find the environment by its name."""
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[2] / 'src'}")
     words = ["--tasks", "envs.least:make", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--iterations", "2"]
-    assert run("compare", *words, "--num-envs", "12", "--env-arg", "bonus=1", "--out", "grid") == 0
+    order = parse(Compare, "compare", [*words, "--num-envs", "12", "--env-arg", "bonus=1", "--out", "grid"])
+    (job,) = make_jobs(order)
+    assert grid.run([replace(job, evaluate=False)], Path("grid/logs")) == {}
     assert len(metrics("grid/least-ppo-s0")) == 2
 
 
-def test_a_mistake_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture) -> None:
     wrong = {
         "nowhere.module:make": "nowhere.module:make cannot be imported (No module named 'nowhere')",
         "gymnasum:Walker2d-v5": "did you mean gymnasium?",
@@ -124,28 +117,17 @@ def test_a_mistake_is_one_sentence(
         "../..:make": "is not the name of code",
         "1:make": "is not the name of code",
     }
-    said = {words: (run("train", *words.split(), *TINY), capsys.readouterr().err) for words in wrong}
-    assert [
-        (words, code, text)
-        for words, (code, text) in said.items()
-        if code != 2 or wrong[words] not in text or text.count("\n") != 1
-    ] == []
+    for words, sentence in wrong.items():
+        assert run("train", *words.split(), *TINY) == 2, words
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert said.count("\n") == 1
 
 
-def test_a_run_that_does_not_say_how_to_make_its_environment(tmp_path: Path) -> None:
-    folder = train(small(tmp_path / "run"), make_env=lambda *order: least.make(*order))
-    assert folder.config.source is None
-    with pytest.raises(UserError, match="Mine is not a built-in task, and its run does not say how to make it"):
-        evaluate(RunFolder.open(folder.path), 2, device="cpu")
-
-
-def test_entry_points_are_names(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entry_points_are_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """What an installed package registers is a task like any other."""
     monkeypatch.setattr(sources, "registered", lambda: {"mypole": "envs.own_task:Pole"})
     assert preset("mypole") == converted(replace(Pole.preset, task="mypole", source="mypole"), Preset)
-    monkeypatch.chdir(tmp_path)
     assert run("train", "mypole", "--device", "cpu", "--iterations", "1") == 0
     capsys.readouterr()
     assert run("tasks") == 0
@@ -160,17 +142,16 @@ def test_arguments_are_read_as_python_or_json_writes_them() -> None:
     assert found == {"a": 1, "b": 0.5, "c": True, "d": None, "e": [1, 2], "f": "text", "g": "x=y"}
 
 
-def test_names_of_runs() -> None:
-    names = {
+def test_names_of_runs_and_what_cannot_be_named(tmp_path: Path) -> None:
+    named = {
         "gymnasium:Walker2d-v5": "Walker2d-v5",
         "a.b:make": "b",
         "a.b:Arm": "Arm",
         "gymnasium:ALE/Pong": "ALE-Pong",
     }
-    assert {source: sources.task_name(source) for source in names} == names
-
-
-def test_what_cannot_be_imported_by_name_is_not_stored() -> None:
-    assert sources.source_of(pole) is not None
+    assert {source: sources.task_name(source) for source in named} == named
     assert re.fullmatch(r"(tests\.)?envs\.test_sources:pole", str(sources.source_of(pole)))
-    assert sources.source_of(lambda *order: least.make(*order)) is None
+    folder = train(small(), make_env=lambda *order: least.make(*order))
+    assert folder.config.source is None
+    with pytest.raises(UserError, match="Mine is not a built-in task, and its run does not say how to make it"):
+        evaluate(RunFolder.open(folder.path), 2, device="cpu")

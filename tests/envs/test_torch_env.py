@@ -95,14 +95,11 @@ def test_a_figure_that_is_logged_now_and_then_is_held() -> None:
     assert [dict(env.step(torch.zeros(4, 1)).log) for _ in range(3)] == [{"falls": 0.5}, {"falls": 0.5}, {"falls": 2.0}]
 
 
-def test_observations_without_a_known_name_are_one_sentence() -> None:
+def test_a_name_or_field_that_does_not_fit_is_one_sentence() -> None:
     with pytest.raises(UserError, match="no observations for the policy among images; call them one of policy, actor"):
         groups_of({"images": torch.zeros(2, 3)})
     with pytest.raises(UserError, match=r"observations of policy are \[N, D\], not \[2, 3, 4\]"):
         groups_of({"policy": torch.zeros(2, 3, 4)})
-
-
-def test_a_field_that_does_not_fit_is_one_sentence() -> None:
     config = SimpleNamespace(episode_length_s=20.0, scene=SimpleNamespace(), seed=None)
     set_fields(config, {"episode_length_s": 5.5, "seed": 3})
     assert (config.episode_length_s, config.seed) == (5.5, 3)
@@ -117,21 +114,30 @@ def test_a_field_that_does_not_fit_is_one_sentence() -> None:
 
 
 def test_a_vec_env_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
-    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0", killed=False)
+    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
+
+
+def stand_ins(monkeypatch: pytest.MonkeyPatch, **members: dict[str, Any]) -> None:
+    """Modules of these names, `__` for a dot, with these members."""
+    for name, values in members.items():
+        module = types.ModuleType(name.replace("__", "."))
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
 def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a stand-in: the app starts once, before tasks are imported; size, device, seed and arguments arrive."""
     began, made = [], []
-    app, tasks = types.ModuleType("isaaclab.app"), types.ModuleType("isaaclab_tasks")
-    utils, gym = types.ModuleType("isaaclab_tasks.utils"), types.ModuleType("gymnasium")
-    app.AppLauncher = lambda headless: began.append(headless)
-    utils.parse_env_cfg = lambda name, device, num_envs: SimpleNamespace(
-        name=name, device=device, num_envs=num_envs, episode_length_s=20.0, dt=0.1
-    )
-    gym.make = lambda name, cfg: made.append(cfg) or SimpleNamespace(unwrapped=Managed(cfg.num_envs), rate=1 / cfg.dt)
-    for module in (types.ModuleType("isaaclab"), app, tasks, utils, gym):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def parse(name: str, device: str, num_envs: int) -> SimpleNamespace:
+        return SimpleNamespace(name=name, device=device, num_envs=num_envs, episode_length_s=20.0, dt=0.1)
+
+    def build(name: str, cfg: Any) -> SimpleNamespace:
+        made.append(cfg)
+        return SimpleNamespace(unwrapped=Managed(cfg.num_envs), rate=1 / cfg.dt)
+
+    tasks = {"isaaclab_tasks": {}, "isaaclab_tasks__utils": {"parse_env_cfg": parse}, "gymnasium": {"make": build}}
+    stand_ins(monkeypatch, isaaclab={}, isaaclab__app={"AppLauncher": lambda headless: began.append(headless)}, **tasks)
     monkeypatch.setattr(torch_env, "_app", [])
     config = preset("isaaclab:Isaac-Ant-v0")
     assert config.task == "Isaac-Ant-v0"
@@ -147,14 +153,11 @@ def test_isaac_labs_tasks_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mjlab_on_cuda_solves_with_our_kernel_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against stand-ins: the solver is installed before the environment is made, on CUDA only, and may be missing."""
     said = []
-    names = ("mjlab", "mjlab.tasks", "mjlab.envs", "mjlab.tasks.registry", "echelon.sim.newton")
-    _, _, envs, registry, newton = modules = [types.ModuleType(name) for name in names]
-    registry.list_tasks, registry.load_env_cfg = lambda: ["Go"], lambda name: SimpleNamespace(scene=SimpleNamespace())
-    envs.ManagerBasedRlEnv = lambda cfg, device: said.append(device) or Managed(cfg.scene.num_envs)
-    newton.install = lambda: said.append("installed")
-    for module in modules:
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("echelon.sim.newton", newton, raising=False)
+    registry = {"list_tasks": lambda: ["Go"], "load_env_cfg": lambda name: SimpleNamespace(scene=SimpleNamespace())}
+    envs = {"ManagerBasedRlEnv": lambda cfg, device: said.append(device) or Managed(cfg.scene.num_envs)}
+    stand_ins(monkeypatch, mjlab={}, mjlab__tasks={}, mjlab__envs=envs, mjlab__tasks__registry=registry)
+    stand_ins(monkeypatch, echelon__sim__newton={"install": lambda: said.append("installed")})
+    monkeypatch.setattr("echelon.sim.newton", sys.modules["echelon.sim.newton"], raising=False)
     make_mjlab("Go", 2, torch.device("cpu"), 0)
     make_mjlab("Go", 2, torch.device("cuda"), 0)
     monkeypatch.delattr("echelon.sim.newton")

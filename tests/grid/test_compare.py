@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tiny import PATIENCE, timeless
 
 from echelon import cli
-from echelon.algorithms import Preset
 from echelon.commands.command import parse
 from echelon.commands.compare import Compare, make_jobs, score_text
 from echelon.console.view import PlainView
@@ -66,7 +65,7 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
     assert [job.name for job in jobs] == [f"Hopper-{name}-s0" for name in names]
     found = [(job.config.algo, job.config.update.entropy_scale) for job in jobs]
     assert found == [("cpo", 0.0), ("cpo", 0.0), ("sapg", 0.005)]
-    assert [cast(Preset, job.config).pull.beta for job in jobs[:2]] == [0.005, 0.0]
+    assert [job.config.pull.beta for job in jobs[:2]] == [0.005, 0.0]
     assert {job.config.num_policies for job in jobs} == {2}
     more = jobs_of([*words, "--algos", "ppo", "cpo", "--variants", *names])
     assert [job.name for job in more] == [f"Hopper-{name}-s0" for name in ["ppo", *names]]
