@@ -10,37 +10,18 @@ import numpy as np
 import pytest
 import torch
 from tiny import tiny
+from training.test_loop import Remember
 
-from echelon import (
-    NullView,
-    RunFolder,
-    Stop,
-    UserError,
-    cli,
-    evaluate,
-    evaluate_every,
-    film_every,
-    no_better_for,
-    train,
-    until,
-)
+from echelon import RunFolder, Stop, UserError, cli, evaluate, evaluate_every, film_every, no_better_for, train, until
 from echelon.config import ModelConfig
 from echelon.runs import checkpoint
 from echelon.runs.metrics import read_metrics
 from echelon.training.callbacks import OCCASIONAL
 
 
-class Heard(NullView):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def message(self, text: str) -> None:
-        self.said.append(text)
-
-
 def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
-    """The iteration it stops in is saved, and the run goes on from there."""
-    seen, view = [], Heard()
+    """The iteration it stops in is saved, and the run resumes from there."""
+    seen, view = [], Remember()
 
     def ask(metrics):
         seen.append((metrics["iteration"], metrics["env_steps"]))
@@ -51,94 +32,74 @@ def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
     assert seen == [(1, 24), (2, 48), (3, 72)]
     assert [text for text in view.said if text.startswith("at ")] == ["at 1", "at 2"]
     assert "stopped after iteration 3: enough" in view.said
-    found = checkpoint.find(folder)
-    assert found is not None
-    assert found.iteration == 3
+    assert checkpoint.saved_iterations(folder) == [3]
     lines = read_metrics(train(replace(config, iterations=4)))
     assert len(lines) == 4
-    assert lines[0].keys() - lines[1].keys() == set(OCCASIONAL) - {"evaluated/leader"}  # diagnostics: every tenth
+    assert lines[0].keys() - lines[1].keys() == OCCASIONAL - {"evaluated/leader"}  # diagnostics: every tenth
 
 
-def test_a_metric_that_passes_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", "DeceptiveReach", "--device", "cpu", "--num-envs", "96", "--iterations", "9"]
-    assert cli.main([*words, "--out", str(tmp_path / "run"), "--until", "env_steps>=4000"]) == 0
+def test_the_flags_until_and_evaluate_every(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "DeceptiveReach", "--device", "cpu", "--num-envs", "96", "--iterations", "9", "--out"]
+    words += [str(tmp_path / "run")]
+    assert cli.main([*words, "--evaluate-every", "2", "--until", "env_steps>=4000"]) == 0
     assert "stopped after iteration 3: env_steps is 4608" in capsys.readouterr().out  # 96 · 16 each
+    assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 2
     for condition, sentence in (
         ("return/leader", "--until takes a metric and a limit, as in return>=500, not 'return/leader'"),
         ("return/leadr>1", "return/leadr is not a metric of this run; did you mean return/leader?"),
         ("return/leader>=much", "--until takes a metric and a limit"),
         ("return/leader>=nan", "--until takes a metric and a limit"),  # would never be reached
     ):
-        assert cli.main([*words, "--out", str(tmp_path / "other"), "--until", condition]) == 2
+        assert cli.main([*words, "--until", condition]) == 2
         assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("condition", "values", "stops"),
-    [
-        ("x>=2", [1.0, float("nan"), 2.0], [False, False, True]),
+def test_conditions() -> None:
+    """A metric of diagnostics is missing in most iterations; after the best, 3, two pass without a better one, and NaN
+    is none."""
+    nan = float("nan")
+    for condition, values, stops in (
+        ("x>=2", [1.0, nan, 2.0], [False, False, True]),
         ("x > 2", [2.0, 2.5], [False, True]),
         ("x<0.5", [1.0, 0.5, 0.4], [False, False, True]),
         ("x<=-1e-1", [0.0, -0.1], [False, True]),
-    ],
-)
-def test_conditions(condition: str, values: list[float], stops: list[bool]) -> None:
-    ask = until(condition)
-    assert [ask({"x": value}) is not None for value in values] == stops
-
-
-def test_a_metric_of_diagnostics_is_missing_in_most_iterations() -> None:
+    ):
+        ask = until(condition)
+        assert [ask({"x": value}) is not None for value in values] == stops, condition
     ask, found = until("ess>=0.5"), ({"x": 1.0}, {"ess": 0.4}, {}, {"ess": 0.5})
     assert [ask(metrics) is not None for metrics in found] == [False, False, False, True]
     assert until("return>=5")({"return/leader": 6.0}) == Stop("return/leader is 6")
-
-
-def test_no_better_for_some_iterations() -> None:
-    """The best is 3, two iterations pass without a better one; NaN is none."""
     ask = no_better_for(2, "x")
-    answers = [ask({"x": value}) for value in (1.0, 3.0, float("nan"), 2.0)]
+    answers = [ask({"x": value}) for value in (1.0, 3.0, nan, 2.0)]
     assert answers == [None, None, None, Stop("x has not risen above 3 for 2 iterations")]
 
 
-def test_a_warm_start_begins_with_the_networks_of_another_run(tmp_path: Path) -> None:
+def test_a_warm_start_begins_with_the_networks_of_another_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--from` is short for it."""
     first = train(tiny("DeceptiveReach", tmp_path / "first", iterations=3))
-    config = tiny("DeceptiveReach", tmp_path / "second", seed=5, start_from=str(first.path))
-    view = Heard()
-    second = train(replace(config, update=replace(config.update, learning_rate=1e-30, rate_schedule="fixed")), view)
-    assert f"started from the networks of {first.path} after iteration 3" in view.said
+    words = ["--device", "cpu", "--num-envs", "6", "--policies", "3", "--iterations", "2", "--update.horizon", "4"]
+    words += ["--model.hidden", "8", "--model.phi-dim", "2", "--seed", "5", "--update.minibatches", "1"]
+    words += ["--update.learning-rate", "1e-30", "--update.rate-schedule", "fixed", "--update.mini-epochs", "1"]
+    out = tmp_path / "second"
+    assert cli.main(["train", "DeceptiveReach", *words, "--from", str(first.path), "--out", str(out)]) == 0
+    assert f"started from the networks of {first.path} after iteration 3" in capsys.readouterr().out
+    second = RunFolder.open(out)
     states = [checkpoint.load(folder, "newest").state["trainer"]["model"] for folder in (first, second)]
     for name in ("mean_head.weight", "phi"):
         torch.testing.assert_close(states[1][name], states[0][name])
     counts = [state["obs_norm.policy.count"].item() for state in states]
-    assert counts[1] > counts[0]  # the normaliser goes on, too
-    assert RunFolder.open(second.path).config.start_from == str(first.path)
+    assert counts[1] > counts[0]  # the normaliser continues, too
+    assert second.config.start_from == str(first.path)
     assert evaluate(second, 2, device="cpu").iteration == 2
-    other = replace(config, out=str(tmp_path / "third"), model=ModelConfig(hidden=(9,), phi_dim=2))
+    other = replace(second.config, out=str(tmp_path / "third"), model=ModelConfig(hidden=(9,), phi_dim=2))
     with pytest.raises(UserError, match="have other sizes, so they cannot be started from"):
         train(other)
 
 
-def test_from_is_short_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = train(tiny("DeceptiveReach", tmp_path / "first", num_envs=96, policies=6))
-    words = [
-        "train",
-        "DeceptiveReach",
-        "--device",
-        "cpu",
-        "--num-envs",
-        "96",
-        "--iterations",
-        "1",
-        "--model.hidden",
-        "8",
-    ]
-    words += ["--model.phi-dim", "2", "--from", str(first.path), "--out", str(tmp_path / "second")]
-    assert cli.main(words) == 0
-    assert "started from the networks of" in capsys.readouterr().out
-
-
 class Nosy:
-    """Draws from every source of random numbers that somebody may share."""
+    """Draws from every source of random numbers that others may share."""
 
     every = 2
 
@@ -150,7 +111,7 @@ class Nosy:
 
 
 def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks and everybody's random numbers are the same with an evaluation, a film's page and a nosy look."""
+    """Networks and all random numbers are the same with an evaluation, a film's page and a nosy callback."""
     monkeypatch.setattr("echelon.viewing.video.is_installed", lambda name: False)  # drawing frames takes long
 
     def trained(name: str, callbacks: list[Any]) -> tuple[RunFolder, tuple[float, ...]]:
@@ -161,7 +122,7 @@ def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytes
         folder = train(config, view, callbacks=callbacks)
         return folder, (torch.rand(1).item(), random.random(), np.random.rand())  # noqa: NPY002
 
-    view = Heard()
+    view = Remember()
     plain, numbers = trained("plain", [])
     watched, same = trained("watched", [evaluate_every(2, num_envs=4), film_every(4), Nosy()])
     assert same == numbers
@@ -172,22 +133,12 @@ def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytes
     lines = [json.loads(line) for line in (watched.path / "evaluations.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines] == [2, 4, 5]
     assert json.loads(watched.evaluation.read_text()) == lines[-1]
-    assert sorted(file.name for file in (watched.path / "films").iterdir()) == [
-        "iteration-000004.html",
-        "iteration-000005.html",
-    ]
+    films = sorted(file.name for file in (watched.path / "films").iterdir())
+    assert films == ["iteration-000004.html", "iteration-000005.html"]
     metrics = read_metrics(watched)
     assert [line.get("seen/leader") for line in metrics] == [None, None, 2.0, 2.0, 2.0]
-    leader = [
-        score["return_mean"] for score in lines[1]["scores"] if (score["policy"], score["mode"]) == (0, "deterministic")
-    ]
-    assert metrics[4]["evaluated/leader"] == pytest.approx(leader[0])
-    assert [text for text in view.said if "Nosy failed" in text] == [
+    scores = {(score["policy"], score["mode"]): score["return_mean"] for score in lines[1]["scores"]}
+    assert metrics[4]["evaluated/leader"] == pytest.approx(scores[0, "deterministic"])
+    assert [text for text in view.said if "Nosy" in text] == [
         "WARNING: Nosy failed, and training continues: nothing to see"
     ]
-
-
-def test_evaluations_by_a_flag(tmp_path: Path) -> None:
-    words = ["train", "DeceptiveReach", "--evaluate-every", "2", "--device", "cpu", "--num-envs", "96"]
-    assert cli.main([*words, "--iterations", "3", "--out", str(tmp_path / "run")]) == 0
-    assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 2

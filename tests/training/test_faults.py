@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from rollout.stub_env import DriftEnv
+from tiny import PATIENCE
 from torch import Tensor
-from training.test_loop import Remember, drift, iterations_of, state_of, tiny
+from training.test_loop import Remember, drift, iterations_of, refused, state_of, tiny
 
-from echelon.config import TrainConfig
 from echelon.console.view import PlainView, Preempted
 from echelon.envs.contract import Groups, Step
 from echelon.errors import UserError
@@ -28,22 +28,34 @@ from echelon.training.loop import train
 from echelon.training.run import CHECK_EVERY
 
 
-def refused(config: TrainConfig, make_env: Any = drift) -> str:
-    with pytest.raises(UserError) as caught:
-        train(config, make_env=make_env)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four iterations, to be copied."""
+    return train(tiny(tmp_path_factory.mktemp("four") / "run", 4), make_env=drift).path
 
 
-def test_metrics_are_not_overwritten_where_checkpoints_are_gone(tmp_path: Path) -> None:
-    folder = train(tiny(tmp_path / "run", 3), make_env=drift)
+@pytest.fixture
+def folder(four: Path, tmp_path: Path) -> RunFolder:
+    """A copy of it, to be harmed."""
+    return RunFolder.open(shutil.copytree(four, tmp_path / "run", ignore=lambda *_: [".lock"]))
+
+
+def test_a_run_without_a_valid_checkpoint_is_not_started_over(folder: RunFolder) -> None:
+    """Nor is what it logged overwritten."""
+    logged = [folder.metrics, folder.path / "diagnostics" / "kl.jsonl"]
+    before = [file.read_bytes() for file in logged]
+    for tensors in folder.checkpoints.glob("*/tensors.safetensors"):
+        tensors.write_bytes(b"")
+    damaged = f"every checkpoint of {folder.path} is damaged; restore one"
+    assert refused(tiny(folder.path, 5)).startswith(damaged)
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(UserError, match=damaged):
+        checkpoint.load(folder, "newest")
     shutil.rmtree(folder.checkpoints)
-    before = folder.metrics.read_bytes(), (folder.path / "diagnostics" / "kl.jsonl").read_bytes()
-    assert refused(tiny(tmp_path / "run", 4)) == (
+    assert refused(tiny(folder.path, 5)) == (
         f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite them; "
         "put its checkpoints back, or choose another folder with --out"
     )
-    assert (folder.metrics.read_bytes(), (folder.path / "diagnostics" / "kl.jsonl").read_bytes()) == before
+    assert [file.read_bytes() for file in logged] == before
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) -> None:
@@ -72,7 +84,7 @@ def at(step: int, what: Callable[[Step], None]) -> Any:
 
 
 @pytest.mark.parametrize("way", ["moved", "deleted", "replaced"])
-def test_a_folder_that_is_not_ours_any_more_is_not_made_anew(tmp_path: Path, way: str) -> None:
+def test_a_folder_that_is_no_longer_ours_is_not_made_again(tmp_path: Path, way: str) -> None:
     """The run stops; where the folder was moved, it resumes as if nothing had happened."""
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
 
@@ -83,7 +95,6 @@ def test_a_folder_that_is_not_ours_any_more_is_not_made_anew(tmp_path: Path, way
         if way == "replaced":
             shutil.copytree(elsewhere, run)
 
-    whole = train(tiny(tmp_path / "whole", 6), make_env=drift)
     sentence = refused(tiny(run, 6), at(18, act))  # in the fifth iteration, after the checkpoint of the fourth
     assert sentence == (
         f"{run} was moved or deleted while it was trained, so the run stops; if it was moved, "
@@ -91,7 +102,7 @@ def test_a_folder_that_is_not_ours_any_more_is_not_made_anew(tmp_path: Path, way
     )
     assert run.exists() == (way == "replaced")
     if way == "moved":
-        folder = train(tiny(elsewhere, 6), make_env=drift)
+        whole, folder = (train(tiny(out, 6), make_env=drift) for out in (tmp_path / "whole", elsewhere))
         assert iterations_of(folder) == [1, 2, 3, 4, 5, 6]
         for name, x in state_of(whole)["model"].items():
             assert state_of(folder)["model"][name].equal(x), name
@@ -133,54 +144,47 @@ def test_a_number_that_is_none_stops_the_run_before_it_is_saved(tmp_path: Path, 
     assert all(x.isfinite().all() for x in state_of(folder)["model"].values())
 
 
-def test_the_last_observation_of_a_rollout_counts_as_well(tmp_path: Path) -> None:
-    """It is learned from in the next iteration only, and saved with this one."""
-    sentence = refused(tiny(tmp_path / "run", 9), at(24, put("observation policy", float("inf"))))
-    assert "is inf in environment 3, seen in iteration 6" in sentence
-    assert iterations_of(train(tiny(tmp_path / "run", 9), make_env=drift)) == list(range(1, 10))
-
-
-def test_a_huge_number_long_ago_is_seen_in_the_statistics(tmp_path: Path) -> None:
-    """In an iteration that nobody looks at; the next checkpoint is not saved."""
-    sentence = refused(tiny(tmp_path / "run", 9), at(18, put("observation policy", 1e30)))
+def test_bad_numbers_that_no_iteration_learned_from_are_found(tmp_path: Path) -> None:
+    """The last observation of a rollout is learned from in the next iteration only, and saved with this one. One of an
+    iteration that is not saved is seen in the statistics at the next checkpoint. Between checkpoints, magnitudes are
+    checked now and then."""
+    nan, huge = put("observation policy", float("nan")), put("observation policy", 1e30)
+    assert "is nan in environment 3, seen in iteration 6" in refused(tiny(tmp_path / "last", 9), at(24, nan))
+    assert iterations_of(train(tiny(tmp_path / "last", 9), make_env=drift)) == list(range(1, 10))
+    sentence = refused(tiny(tmp_path / "run", 9), at(18, huge))
     assert sentence.startswith("the environment gave an observation policy that is not finite, or larger than 1e10")
-    found = checkpoint.find(RunFolder.open(tmp_path / "run"))
-    assert found is not None
-    assert found.iteration == 4
-
-
-def test_magnitudes_are_looked_at_now_and_then(tmp_path: Path) -> None:
-    config = replace(tiny(tmp_path / "run", 2 * CHECK_EVERY), checkpoint_every=1000)
+    assert checkpoint.saved_iterations(RunFolder.open(tmp_path / "run")) == [2, 4]
+    config = replace(tiny(tmp_path / "seldom", 2 * CHECK_EVERY), checkpoint_every=1000)
     sentence = refused(config, at(4 * CHECK_EVERY - 1, put("reward", 1e30)))
     assert f"is 1e+30 in environment 3, seen in iteration {CHECK_EVERY}" in sentence
 
 
-def test_a_spoiled_checkpoint_of_an_older_version_is_passed_over(tmp_path: Path) -> None:
-    folder = train(tiny(tmp_path / "run", 4), make_env=drift)
-    found = checkpoint.find(folder)
-    assert found is not None
+def test_what_is_wrong_with_a_folder_is_told_or_cleaned_up(folder: RunFolder) -> None:
+    """A checkpoint with numbers that are not finite is skipped; missing metrics are reported; files that a kill left
+    half-written are removed, but not those of an evaluation that may be running."""
+    found = checkpoint.load(folder, "newest")
     found.state["trainer"]["model"]["obs_norm.policy.mean"][0, 1] = float("inf")
     checkpoint.save(folder, 4, found.state)
+    folder.metrics.write_bytes(folder.metrics.read_bytes().splitlines(keepends=True)[0])
+    left = [folder.path / ".metrics.jsonl.123.tmp", folder.path / "diagnostics" / ".kl.jsonl.9.tmp"]
+    for path in (*left, other := folder.path / ".evaluation.json.7.tmp"):
+        path.write_text("half")
     view = Remember()
-    train(tiny(tmp_path / "run", 5), view, drift)
+    train(tiny(folder.path, 5), view, drift)
     assert view.began == 2
     assert "model/obs_norm.policy.mean is not finite" in view.said[0]
+    assert any("metrics.jsonl lacks iterations 2 to 2" in text for text in view.said)
+    assert iterations_of(folder) == [1, 3, 4, 5]
+    assert [path.exists() for path in (*left, other)] == [False, False, True]
 
 
-class Shaped(DriftEnv):
-    """Returns what somebody made of it."""
-
-    def __init__(self, num_envs: int, change: Callable[[Step], None], resets: Callable[[Groups], Groups]) -> None:
-        super().__init__(num_envs)
-        self.change, self.resets = change, resets
-
-    def reset(self) -> Groups:
-        return self.resets(super().reset())
-
-    def step(self, action: Tensor) -> Step:
-        step = super().step(action)
-        self.change(step)
-        return step
+def test_a_folder_in_the_place_of_metrics_is_told_of(folder: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """The view cannot read it either, and must not take that for a closed terminal, after which nothing is said."""
+    folder.metrics.unlink()
+    folder.metrics.mkdir()
+    sentence = refused(tiny(folder.path, 5), view=PlainView())
+    assert "metrics.jsonl cannot be read: Is a directory; move it away" in sentence
+    assert "iterations 4 to 5" in capfd.readouterr().out
 
 
 def changed(**parts: Callable[[Any], Any]) -> Callable[[Step], None]:
@@ -217,21 +221,10 @@ WRONG = {
 
 def test_a_step_or_reset_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
     for number, (sentence, change) in enumerate(WRONG.items()):
-        env = Shaped(6, change, lambda obs: obs)
-        assert refused(tiny(tmp_path / f"run-{number}", 2), lambda *_, env=env: env) == f"the environment's {sentence}"
-    env = Shaped(6, lambda step: None, of_policy(lambda x: x[:1]))
-    assert "observation policy must have the shape [6, 4], not [1, 4]" in refused(
-        tiny(tmp_path / "reset", 2), lambda *_: env
-    )
-
-
-def test_metrics_that_are_missing_are_told(tmp_path: Path) -> None:
-    folder = train(tiny(tmp_path / "run", 4), make_env=drift)
-    folder.metrics.write_bytes(b"".join(folder.metrics.read_bytes().splitlines(keepends=True)[:2]))
-    view = Remember()
-    train(tiny(tmp_path / "run", 5), view, drift)
-    assert any("metrics.jsonl lacks iterations 3 to 4" in text for text in view.said)
-    assert iterations_of(folder) == [1, 2, 5]
+        assert refused(tiny(tmp_path / f"run-{number}", 2), at(1, change)) == f"the environment's {sentence}"
+    cut = type("Cut", (DriftEnv,), {"reset": lambda self: of_policy(lambda x: x[:1])(DriftEnv.reset(self))})
+    sentence = refused(tiny(tmp_path / "reset", 2), lambda num_envs, *_: cut(num_envs))
+    assert "observation policy must have the shape [6, 4], not [1, 4]" in sentence
 
 
 def test_metrics_are_on_the_disk_before_the_checkpoint_that_counts_on_them(
@@ -255,72 +248,34 @@ def test_metrics_are_on_the_disk_before_the_checkpoint_that_counts_on_them(
     assert {"metrics.jsonl", "kl.jsonl"} <= set(synced[:place])
 
 
-def test_what_a_kill_left_half_written_is_cleaned_up(tmp_path: Path) -> None:
-    train(tiny(tmp_path / "run", 2), make_env=drift)
-    left = [tmp_path / "run" / ".metrics.jsonl.123.tmp", tmp_path / "run" / "diagnostics" / ".kl.jsonl.9.tmp"]
-    other = tmp_path / "run" / ".evaluation.json.7.tmp"  # of an evaluation that may be running
-    for path in (*left, other):
-        path.write_text("half")
-    train(tiny(tmp_path / "run", 3), make_env=drift)
-    assert not any(path.exists() for path in left)
-    assert other.exists()
-
-
-COMMAND = [sys.executable, "-m", "echelon.cli", "train", "CartpoleSwingup", "--algo", "ppo", "--num-envs", "12"]
-COMMAND += ["--model.hidden", "8", "--device", "cpu", "--iterations", "100000", "--checkpoint-every", "100000", "--out"]
-
-
-def start(out: Path, **streams: Any) -> "subprocess.Popen[bytes]":
-    """A run that has done some iterations."""
-    child = subprocess.Popen([*COMMAND, str(out)], env=os.environ | {"OMP_NUM_THREADS": "1"}, **streams)
-    deadline = time.monotonic() + 120
-    while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count("\n") < 3:
-        assert child.poll() is None
+def test_a_closed_pipe_saves_and_five_interrupts_leave_no_traceback(tmp_path: Path) -> None:
+    """As of `echelon train ... | head`, and of a person in a hurry."""
+    words = ["train", "CartpoleSwingup", "--algo", "ppo", "--num-envs", "12", "--model.hidden", "8", "--device", "cpu"]
+    words += ["--iterations", "100000", "--checkpoint-every", "100000", "--out"]
+    runs = [tmp_path / "pipe", tmp_path / "interrupts"]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "echelon.cli", *words, str(run)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for run in runs
+    ]
+    deadline = time.monotonic() + PATIENCE
+    while not all((run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size for run in runs):
+        assert [child.poll() for child in children] == [None, None]
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return child
-
-
-def saved(out: Path) -> bool:
-    """Whether the last iteration that was logged is saved."""
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return (out / "checkpoints" / f"{json.loads(lines[-1])['iteration']:08d}").is_dir()
-
-
-def test_a_closed_pipe_saves(tmp_path: Path) -> None:
-    """As of `echelon train ... | head`."""
-    child = start(tmp_path / "run", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.close()
-    child.wait(60)
-    assert saved(tmp_path / "run")
-    assert child.stderr is not None
-    assert b"Traceback" not in child.stderr.read()
-
-
-def test_a_folder_in_the_place_of_metrics_is_told_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The view cannot read it either, and must not take that for a closed terminal, after which nothing is said."""
-    out = tmp_path / "run"
-    train(tiny(out, 2), make_env=drift)
-    (out / "metrics.jsonl").unlink()
-    (out / "metrics.jsonl").mkdir()
-    with pytest.raises(UserError, match=r"metrics\.jsonl cannot be read: Is a directory; move it away"):
-        train(tiny(out, 3), view=PlainView(), make_env=drift)
-    assert "iterations 2 to 3" in capfd.readouterr().out
-
-
-def test_five_interrupts_end_without_a_traceback(tmp_path: Path) -> None:
-    child = start(tmp_path / "run", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    closed, interrupted = children
+    assert closed.stdout is not None
+    closed.stdout.close()
+    closed.stdout = None
     for _ in range(5):
-        child.send_signal(signal.SIGINT)
+        interrupted.send_signal(signal.SIGINT)
         time.sleep(0.003)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert b"Traceback" not in errors
-
-
-def test_a_finished_run_removes_what_a_killed_save_left(tmp_path: Path) -> None:
-    folder = train(tiny(tmp_path / "run", 2), make_env=drift)
-    (folder.checkpoints / ".removing-00000001").mkdir()
-    train(tiny(tmp_path / "run", 2), make_env=drift)
-    assert [path.name for path in folder.checkpoints.iterdir() if path.name.startswith(".")] == []
+    for child in children:
+        assert b"Traceback" not in child.communicate(timeout=PATIENCE)[1]
+    assert interrupted.returncode == 130
+    last = json.loads((runs[0] / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (runs[0] / "checkpoints" / f"{last['iteration']:08d}").is_dir()

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -47,43 +46,36 @@ def test_memory_that_runs_out_is_one_sentence() -> None:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+def test_what_cannot_work_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for change, sentence in (
         ({"update": UpdateConfig(clip=0.0)}, "--update.clip must be above 0, not 0.0"),
+        (
+            {"model": ModelConfig(lstm=4), "update": UpdateConfig(sequence=0)},
+            "--update.sequence must be at least 1, not 0",
+        ),
         ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
         ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
         ({"num_envs": 5}, "6 policies need at least 6 environments, not 5"),
         ({"algo": "pbt"}, "--num-envs 256 does not divide between the 6 members of a population; 252 would"),
         ({"precision": "bf16"}, "--precision bf16 needs a CUDA GPU; leave it out on a CPU"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_what_cannot_work_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(replace(TrainConfig(device="cpu"), **change))
-    assert str(caught.value) == sentence
+        ({"device": "cuda"}, "--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(UserError) as caught:
+            resolve(replace(TrainConfig(device="cpu"), **change))
+        assert str(caught.value) == sentence
 
 
-def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="no CUDA GPU; use --device cpu or auto"):
-        resolve(TrainConfig(device="cuda"))
-
-
-def test_presets_sized_for_a_gpu_shrink_on_a_cpu() -> None:
+def test_environments_are_fitted_to_a_cpu_and_to_a_population() -> None:
+    """Only if the caller allows it. 256 = 6 · 42 + 4; 24,576 becomes 384 on a CPU and then 380 = 5 · 76."""
     big = CpoTrainConfig(policies=6, num_envs=24_576, device="cpu")
     resolved = resolve(big, fit_envs=True)
     assert resolved.config == replace(big, num_envs=384)
     # Not that there is no GPU: --device cpu is a choice.
     assert resolved.notes == ("on a CPU: 384 environments instead of 24,576; --num-envs sets another number",)
     assert resolve(big).config == big
-    small = CpoTrainConfig(policies=6, num_envs=256, device="cpu")
+    small = replace(big, num_envs=256)
     assert (resolve(small, fit_envs=True).config, resolve(small, fit_envs=True).notes) == (small, ())
-
-
-def test_a_population_gets_a_number_of_environments_that_divides() -> None:
-    """256 = 6 · 42 + 4; 24,576 becomes 384 on a CPU and then 380 = 5 · 76."""
     config = TrainConfig(algo="pbt", num_envs=256, device="cpu", update=UpdateConfig(minibatches=2))
     resolved = resolve(config, fit_envs=True)
     assert resolved.config.num_envs == 252

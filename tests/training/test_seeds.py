@@ -1,31 +1,144 @@
-"""`--seeds`: every seed has a run folder like any other, equal to that of a run by itself, and all resume together."""
+"""Seeds that train side by side: each is the run it would be alone, has a folder like any other, and resumes to the
+bit."""
 
 import json
+import math
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from learning.iteration import small_config
+from rollout.stub_env import DriftEnv
 from tiny import tiny
 from training.test_trainer import assert_same
 
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
+from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate, evaluate_every
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_distances, read_metrics
+from echelon.tasks import make, preset
 from echelon.training.loop import train, train_seeds
+from echelon.training.stacked import StackedTrainer
+from echelon.training.trainer import Trainer
 
-SEEDS = (2, 0, 5)
+SEEDS = (3, 0, 11)
 PAIR = (2, 0)
+TOLERANCE = {"rtol": 1e-6, "atol": 1e-6}
+
+
+class Double:
+    """A task that observes and pays in float64."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self) -> Groups:
+        return {name: x.double() for name, x in self._env.reset().items()}
+
+    def step(self, action: torch.Tensor) -> Step:
+        step = self._env.step(action)
+        obs, final = ({name: x.double() for name, x in groups.items()} for groups in (step.obs, step.final_obs))
+        return replace(step, obs=obs, final_obs=final, reward=step.reward.double())
+
+
+def cartpoles(config: TrainConfig, seed: int) -> Any:
+    env = preset("CartpoleSwingup").env
+    return Double(make("CartpoleSwingup", env, config.num_envs, torch.device("cpu"), seed, spread_clocks=True))
+
+
+def drifting(config: TrainConfig, seed: int) -> Env:
+    return DriftEnv(config.num_envs, seed=seed, critic=True)
+
+
+def side_by_side(config: TrainConfig, make_env: Callable[[TrainConfig, int], Env]) -> StackedTrainer:
+    return StackedTrainer([make_env(config, seed) for seed in SEEDS], [replace(config, seed=seed) for seed in SEEDS])
+
+
+def assert_close(found: Any, expected: Any, where: str = "state") -> None:
+    """Numbers to 1e-6; everything else, names of what is saved among it, the same."""
+    if isinstance(expected, torch.Tensor) and expected.is_floating_point():
+        torch.testing.assert_close(found, expected, **TOLERANCE, equal_nan=True, msg=lambda text: f"{where}: {text}")
+    elif isinstance(expected, dict):
+        assert set(found) == set(expected), where
+        for name in expected:
+            assert_close(found[name], expected[name], f"{where}/{name}")
+    elif isinstance(expected, torch.Tensor):
+        assert found.equal(expected), where
+    else:
+        assert found == expected, where
+
+
+CASES = {
+    "PPO": small_config("ppo"),
+    "PPO with LSTM": small_config("ppo", lstm=8),
+    "CPO with adversary": small_config("cpo", 3, adversary=0.2, entropy_scale=0.01),
+    "CPO with adversary and LSTM": small_config("cpo", 3, 8, adversary=0.2),
+}
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("name", CASES)
+def test_each_seed_is_its_own_run(name: str) -> None:
+    """Three iterations of the cartpole, measurements among them: metrics and all that a checkpoint holds, in float64
+    to 1e-6 (the task itself rounds to float32)."""
+    config = replace(CASES[name], diagnostics=DiagnosticsConfig(every=2))
+    together = side_by_side(config, cartpoles)
+    alone = [Trainer(cartpoles(config, seed), replace(config, seed=seed)) for seed in SEEDS]
+    for iteration in range(3):
+        found = together.iterate_each()
+        for ours, run in zip(found, alone, strict=True):
+            expected = run.iterate()
+            assert list(ours.metrics) == list(expected.metrics)
+            for metric, value in expected.metrics.items():
+                same = math.isnan(value) and math.isnan(ours.metrics[metric])
+                assert same or ours.metrics[metric] == pytest.approx(value, rel=1e-6, abs=1e-6), metric
+            assert (ours.kl_matrix is None) == (expected.kl_matrix is None) == bool(iteration % 2 or name[:3] == "PPO")
+            if ours.kl_matrix is not None:
+                torch.testing.assert_close(torch.tensor(ours.kl_matrix), torch.tensor(expected.kl_matrix), **TOLERANCE)
+    together.sync_learned()
+    for ours, run in zip(together.runs, alone, strict=True):
+        assert_close(ours.state_dict(), run.state_dict())
+    first, second, _ = (run.model.mean_head.weight for run in alone)
+    assert (first - second).abs().max() > 0.01
+
+
+def test_a_seed_of_a_stack_goes_on_alone_and_a_run_in_a_stack() -> None:
+    """What each saves is a run's checkpoint: one of the stack's continues alone, as the stack does."""
+    config = CASES["CPO with adversary and LSTM"]
+    together = side_by_side(config, drifting)
+    for _ in range(3):
+        together.iterate_each()
+    together.sync_learned()
+    run = Trainer(drifting(config, SEEDS[1]), replace(config, seed=SEEDS[1]))
+    run.load_state_dict(together.runs[1].state_dict())
+    run.iterate()
+    together.iterate_each()
+    together.sync_learned()
+    assert run.iteration == together.runs[1].iteration == 4
+    assert run.gradient_steps == together.runs[1].gradient_steps
+    assert_close(together.runs[1].state_dict(), run.state_dict())
 
 
 def short(out: Path, iterations: int = 6, algo: str = "cpo", lstm: int = 0) -> TrainConfig:
-    config = tiny("CartpoleSwingup", out, algo, lstm, iterations=iterations, checkpoint_every=2)
+    config = tiny("CartpoleSwingup", out, algo, lstm, {"episode_length": 20}, iterations=iterations, checkpoint_every=2)
     return replace(config, diagnostics=DiagnosticsConfig(every=3), adversary=replace(config.adversary, coef=0.1))
 
 
@@ -36,64 +149,53 @@ def newest(folder: RunFolder) -> dict[str, Any]:
 
 def test_each_seeds_folder_is_that_of_a_run(tmp_path: Path) -> None:
     """Settings, metrics and networks; what is computed in float32 agrees to 1e-5 after a few iterations."""
-    algo, lstm = "cpo", 4
-    folders = train_seeds(short(tmp_path / "all", 4, algo, lstm), SEEDS)
-    for seed, folder in zip(SEEDS, folders, strict=True):
-        assert folder.path == tmp_path / "all" / f"seed_{seed}"
-        alone = train(replace(short(tmp_path / f"alone_{seed}", 4, algo, lstm), seed=seed))
-        assert replace(folder.config, out="") == replace(alone.config, out="")
-        ours, theirs = newest(folder), newest(alone)
-        assert set(ours) == set(theirs)
-        for name, x in theirs["model"].items():
-            torch.testing.assert_close(ours["model"][name], x, rtol=1e-5, atol=1e-5, msg=name)
-        assert ours["generator"].equal(theirs["generator"])
-        assert ours["env"]["generator"].equal(theirs["env"]["generator"])
-        lines = zip(read_metrics(folder), read_metrics(alone), strict=True)
-        for found, expected in lines:
-            timed = ("time/", "fps/", "wall_s")
-            for name in (name for name in expected if not name.startswith(timed)):
-                assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
-        assert [line["iteration"] for line in read_distances(folder)] == [1, 4]
-        assert checkpoint.saved_iterations(folder) == checkpoint.saved_iterations(alone)
+    folders = train_seeds(short(tmp_path / "all", 4, lstm=4), PAIR)
+    assert [folder.path for folder in folders] == [tmp_path / "all" / f"seed_{seed}" for seed in PAIR]
+    alone = train(replace(short(tmp_path / "alone", 4, lstm=4), seed=PAIR[0]))
+    folder = folders[0]
+    assert replace(folder.config, out="") == replace(alone.config, out="")
+    ours, theirs = newest(folder), newest(alone)
+    assert set(ours) == set(theirs)
+    for name, x in theirs["model"].items():
+        torch.testing.assert_close(ours["model"][name], x, rtol=1e-5, atol=1e-5, msg=name)
+    assert ours["generator"].equal(theirs["generator"])
+    assert ours["env"]["generator"].equal(theirs["env"]["generator"])
+    for found, expected in zip(read_metrics(folder), read_metrics(alone), strict=True):
+        for name in (name for name in expected if not name.startswith(("time/", "fps/", "wall_s"))):
+            assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
+    assert [line["iteration"] for line in read_distances(folder)] == [1, 4]
+    assert checkpoint.saved_iterations(folder) == checkpoint.saved_iterations(alone)
     assert len(evaluate(folders[1], num_envs=2).scores) == 6
 
 
 def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tmp_path: Path) -> None:
-    """If the first save of all was cut short, they start over."""
+    """If the first save of all was cut short, they start over. A seed that was trained further alone is left as it
+    is."""
     whole = train_seeds(short(tmp_path / "whole"), PAIR)
     for iterations in (2, 4):
         parts = train_seeds(short(tmp_path / "parts", iterations), PAIR)
         shutil.rmtree(parts[1].checkpoints / f"{iterations:08d}")  # as if killed after the first seed was saved
         assert [len(read_metrics(folder)) for folder in parts] == [iterations] * 2
-    train_seeds(short(tmp_path / "parts"), PAIR)
+    parts = train_seeds(short(tmp_path / "parts"), PAIR)
     for ours, theirs in zip(parts, whole, strict=True):
         assert_same(newest(ours), newest(theirs))
         for found, expected in zip(read_metrics(ours), read_metrics(theirs), strict=True):
             assert found["iteration"] == expected["iteration"]
             assert found["loss/actor"] == expected["loss/actor"]
-
-
-def test_a_seed_that_went_on_alone_is_left_as_it_is(tmp_path: Path) -> None:
-    folders = train_seeds(short(tmp_path / "all", 2), PAIR)
-    train(replace(folders[0].config, iterations=6))
+    train(replace(parts[0].config, iterations=10))
     with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_0, so they cannot continue side by side"):
-        train_seeds(short(tmp_path / "all", 6), PAIR)
-    assert len(read_metrics(folders[0])) == 6
+        train_seeds(short(tmp_path / "parts", 10), PAIR)
+    assert len(read_metrics(parts[0])) == 10
 
 
-@pytest.mark.parametrize(
-    ("changes", "seeds", "sentence"),
-    [
+def test_what_cannot_be_is_one_sentence_before_anything_is_written(tmp_path: Path) -> None:
+    for changes, seeds, sentence in (
         ({}, (1, 1), "--seeds names a seed twice: 1 1"),
         ({}, (-1, 1), "--seed must be at least 0"),
         ({"algo": "pbt"}, (0, 1), "pbt chooses between its members by itself"),
-    ],
-)
-def test_what_cannot_be_is_one_sentence_before_anything_is_written(
-    changes: dict[str, Any], seeds: tuple[int, ...], sentence: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        train_seeds(replace(short(tmp_path / "all"), **changes), seeds)
+    ):
+        with pytest.raises(UserError, match=sentence):
+            train_seeds(replace(short(tmp_path / "all"), **changes), seeds)
     assert not (tmp_path / "all").exists()
 
 

@@ -46,9 +46,7 @@ def test_quarantines_of_the_silence_are_told_together_at_its_end() -> None:
     assert len(said(*lines)) == 1
     assert said(*lines, last=True)[1].startswith("WARNING: in iterations 2 to 3, 3 simulations")
     assert len(said({"env/quarantined": 1.0}, {}, last=True)) == 1  # nothing was kept back
-
-
-def test_one_warning_does_not_silence_the_other() -> None:
+    # One warning does not silence the other.
     lines = ({"env/overflow": 25.0}, {"env/quarantined": 1.0}, {"iteration": 51, "env/overflow": 25.0})
     assert ["did not fit" in text for text in said(*lines)] == [True, False, True]
 
