@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 import torch
-from chaos import checkpoints, disk, environments, flags, kills, ranks
+from chaos import checkpoints, flags, ranks, runs
 
 ATTACKS = {
-    "kills": (kills.storm, 200, 2, "SIGKILL while a run starts, resumes, trains or saves"),
+    "kills": (runs.kills, 200, 2, "SIGKILL while a run starts, resumes, trains or saves"),
     "kills-ranks": (ranks.storm, 20, 1, "SIGKILL of one of two ranks or nodes under torchrun"),
-    "disk": (disk.failing, 100, 2, "a disk that is full, read-only or broken"),
-    "moved": (disk.moved, 60, 2, "the run folder moved, deleted or replaced"),
-    "environments": (environments.faults, 150, 4, "an environment with bad numbers, shapes, types or exceptions"),
+    "disk": (runs.disk, 100, 2, "a disk that is full, read-only or broken"),
+    "moved": (runs.moved, 60, 3, "the run folder moved, deleted or replaced"),
+    "environments": (runs.environments, 150, 4, "an environment with bad numbers, shapes, types or exceptions"),
     "checkpoints": (checkpoints.harmed, 200, 6, "checkpoints damaged or made up"),
     "flags": (flags.fuzz, 816, 12, "absurd values of flags"),
     "flags-readers": (flags.fuzz_readers, 150, 3, "the same of commands that read a run"),

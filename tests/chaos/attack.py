@@ -1,12 +1,12 @@
 """What every attack needs: children to harm, a run to harm them in, and a count of what did not hold."""
 
 import itertools
+import multiprocessing
 import os
-import signal
+import random
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tiny import timeless, tiny
 
+from echelon.algorithms import BUILT_IN
 from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
@@ -59,46 +60,42 @@ class Child:
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `wait`
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid:
-            return
-        code = 1
+        self._process = multiprocessing.get_context("fork").Process(target=self._run, args=(act,))
+        self._process.start()
+        self.kill = self._process.kill
+
+    def _run(self, act: Callable[[], object]) -> None:
+        os.setsid()
+        for stream in (1, 2):
+            os.dup2(self._out.fileno(), stream)
         try:
-            os.setsid()
-            for stream in (1, 2):
-                os.dup2(self._out.fileno(), stream)
             act()
-            code = 0
         except UserError as error:
             print(f"echelon: {error}", file=sys.stderr)
-            code = 2
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+            sys.exit(2)
 
     def wait(self, seconds: float = SECONDS) -> Ended:
-        deadline, hung = time.monotonic() + seconds, False
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > deadline and not hung:
-                hung = True
-                self.kill()
-            time.sleep(0.002)
+        self._process.join(seconds)
+        code = self._process.exitcode
+        self.kill()
+        self._process.join()
         self._out.seek(0)
         said = self._out.read().decode(errors="replace")
         self._out.close()
-        return Ended(None if hung else os.waitstatus_to_exitcode(status), said)
+        return Ended(code, said)
+
+
+def repeat(attempt: Callable[[Path, str, random.Random, Outcome], None]) -> Callable[..., Outcome]:
+    """An attack of several tries, each on a run and an algorithm of its own."""
+
+    def attack(place: Path, tries: int, rng: random.Random) -> Outcome:
+        outcome = Outcome()
+        for number in range(tries):
+            attempt(place / str(number), rng.choice(list(BUILT_IN)), rng, outcome)
+            outcome.tries += 1
+        return outcome
+
+    return attack
 
 
 def run_config(out: Path, algo: str, **changes: Any) -> TrainConfig:
@@ -129,17 +126,22 @@ def check_resumes(run: Path, algo: str, outcome: Outcome, what: str, whole: RunF
         outcome.check(not found, f"{what}: {', '.join(found)}")
 
 
-def train_disturbed(config: TrainConfig, disturb: Callable[[int, Step], Step]) -> None:
+def train_disturbed(config: TrainConfig, disturb: Callable[[int, Step], Step]) -> Ended:
     """Train in environments whose steps pass through `disturb`, which is told their numbers, from 1."""
-    env = make(config.task, config.env, config.num_envs, torch.device("cpu"), config.seed, spread_clocks=True)
-    step, count = env.step, itertools.count(1)
-    env.step = lambda action: disturb(next(count), step(action))
-    train(config, make_env=lambda *_: env)
+
+    def act() -> None:
+        env = make(config.task, config.env, config.num_envs, torch.device("cpu"), config.seed, spread_clocks=True)
+        step, count = env.step, itertools.count(1)
+        env.step = lambda action: disturb(next(count), step(action))
+        train(config, make_env=lambda *_: env)
+
+    return Child(act).wait()
 
 
 def differences(found: RunFolder, expected: RunFolder) -> list[str]:
     """In what a run ended otherwise than another: its state to the bit, its metrics but for times, and its KL."""
-    wrong = [f"{name} differs" for name in _unequal(_state(found), _state(expected))]
+    states = (checkpoint.load(folder, "newest").state["trainer"] for folder in (found, expected))
+    wrong = [f"{name} differs" for name in _unequal(*states)]
     if str(timeless(found.path)) != str(timeless(expected.path)):  # NaN is not equal to itself
         wrong.append("the metrics differ")
     for name in ("diagnostics/kl.jsonl", "population/genealogy.jsonl"):
@@ -150,21 +152,11 @@ def differences(found: RunFolder, expected: RunFolder) -> list[str]:
     return wrong + [f"{name} was left" for name in leftover]
 
 
-def _state(folder: RunFolder) -> Any:
-    loaded = checkpoint.find(folder)
-    assert loaded is not None, f"{folder.path} has no checkpoint"
-    return loaded.state["trainer"]
-
-
 def _unequal(a: Any, b: Any, name: str = "trainer") -> list[str]:
     """Names of parts of two states that are not equal to the bit."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        if a.keys() != b.keys():
-            return [name]
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         return [found for key in a for found in _unequal(a[key], b[key], f"{name}/{key}")]
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        same = (a.shape, a.dtype) == (b.shape, b.dtype) and a.flatten().view(torch.uint8).equal(
-            b.flatten().view(torch.uint8)
-        )
-        return [] if same else [name]
+        alike = (a.shape, a.dtype) == (b.shape, b.dtype)
+        return [] if alike and a.flatten().view(torch.uint8).equal(b.flatten().view(torch.uint8)) else [name]
     return [] if str(a) == str(b) else [name]

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos.attack import Child, Outcome, run_config, whole_run
+from chaos.attack import Child, Outcome, repeat, run_config, whole_run
 from safetensors.torch import load, save
 
-from echelon.algorithms import BUILT_IN
 from echelon.evaluation.evaluate import evaluate
 from echelon.runs.checkpoint import STATE, TENSORS, _digest
 from echelon.runs.folder import RunFolder
@@ -90,18 +89,16 @@ def _mutate(body: Any, rng: random.Random) -> None:
 HARMS: tuple[Harm, ...] = (_flip, _cut, _swap, _replace, _craft, _craft, _craft)
 
 
-def harmed(place: Path, tries: int, rng: random.Random) -> Outcome:
-    outcome = Outcome()
-    for number in range(tries):
-        algo, harm, how_many = rng.choice(list(BUILT_IN)), rng.choice(HARMS), rng.choice((1, 2, 9))
-        run = place / str(number)
-        shutil.copytree(whole_run(place, algo, outcome).path, run)
-        for path in sorted((run / "checkpoints").iterdir(), reverse=True)[:how_many]:
-            harm(path, rng)
-        what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({number})"
-        ended = Child(lambda run=run: evaluate(RunFolder.open(run), num_envs=1, device="cpu")).wait()
-        outcome.check(ended.in_words, f"{what}, evaluate: {ended.said}")
-        ended = Child(lambda run=run, algo=algo: train(run_config(run, algo, iterations=27))).wait()
-        outcome.tries += 1
-        outcome.check(ended.in_words, f"{what}, train: {ended.said}")
-    return outcome
+@repeat
+def harmed(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
+    harm, how_many = rng.choice(HARMS), rng.choice((1, 2, 9))
+    shutil.copytree(whole_run(run.parent, algo, outcome).path, run)
+    for path in sorted((run / "checkpoints").iterdir(), reverse=True)[:how_many]:
+        harm(path, rng)
+    for name, act in (
+        ("evaluate", lambda: evaluate(RunFolder.open(run), num_envs=1, device="cpu")),
+        ("train", lambda: train(run_config(run, algo, iterations=27))),
+    ):
+        ended = Child(act).wait()
+        what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({run.name}), {name}"
+        outcome.check(ended.in_words, f"{what}: {ended.said}")

@@ -84,7 +84,7 @@ def test_ranks_learn_what_one_process_learns(name: str, world: World) -> None:
     found, expected = world(train_together, CASES[name]), alone(name, world.size)
     assert [rank.apart(found[0]) for rank in found] == [0.0] * world.size
     assert found[0].apart(expected) < TOLERANCE
-    assert found[0].differs(expected) == []
+    assert found[0].differs(expected) == set()
     assert found[0].takeovers == expected.takeovers
     assert (expected.takeovers > 0) == name.startswith("pbt")
 

@@ -1,6 +1,7 @@
-"""Processes that stay and train one case after another together, and one process that does the same alone."""
+"""Processes that stay and train one case after another together, and one process that does the same alone.
 
-import math
+At the end, statistics that ranks could forget to exchange."""
+
 import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -11,18 +12,23 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 import torch.distributed as dist
-from ranks.left_out import LEFT_OUT
 from rollout.stub_env import DriftEnv
 from tiny import PATIENCE
 from torch import Tensor
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
-from echelon.ranks import ALONE
+from echelon.diagnostics.propositions import ess_rate
+from echelon.learning import targets
+from echelon.models.actor_critic import ActorCritic
+from echelon.ranks import ALONE, Ranks
 from echelon.ranks.together import Together
+from echelon.rollout.episodes import Episodes
 from echelon.rollout.layout import Layout
+from echelon.runs.checkpoint import tensors_of
 from echelon.training.trainer import Trainer, make_layout
 
 ITERATIONS = 6
@@ -88,24 +94,21 @@ class Trained:
     """What is left of a run, and its metrics."""
 
     state: dict[str, Tensor]
-    metrics: list[dict[str, float]]
-    kl: list[list[list[float]] | None]
+    metrics: list[dict[str, Any]]
     takeovers: int
 
-    def differs(self, other: "Trained") -> list[str]:
+    def differs(self, other: "Trained") -> set[str]:
         """Names of metrics that differ by more than float32 rounds."""
-        pairs = zip(self.metrics, other.metrics, strict=True)
-        wrong = {name for a, b in pairs for name in a.keys() | b.keys() if not _close(a.get(name), b.get(name))}
-        return sorted(wrong | ({"kl matrix"} if not _close(self.kl, other.kl) else set()))
+        pairs = list(zip(self.metrics, other.metrics, strict=True))
+        assert all(ours.keys() == theirs.keys() for ours, theirs in pairs)
+        close = {"rel": 1e-5, "abs": 1e-6, "nan_ok": True}
+        return {name for ours, theirs in pairs for name in ours if ours[name] != pytest.approx(theirs[name], **close)}
 
     def apart(self, other: "Trained") -> float:
         """The largest difference between what two runs have learned, relative to the tensor it is in."""
         assert self.state.keys() == other.state.keys()
-        found = [
-            float((x - other.state[name]).abs().max() / (1 + x.abs().max()))
-            for name, x in self.state.items()
-            if x.numel()
-        ]
+        pairs = [(x, other.state[name]) for name, x in self.state.items() if x.numel()]
+        found = [float((x - y).abs().max() / (1 + x.abs().max())) for x, y in pairs]
         assert all(x == x for x in found)
         return max(found)
 
@@ -149,26 +152,10 @@ def trained(trainer: Trainer) -> Trained:
     # Policies that differ by more than their vectors.
     trainer.model.log_std.data.normal_(-0.3, 0.2, generator=torch.Generator().manual_seed(1))
     results = [trainer.iterate() for _ in range(ITERATIONS)]
-    takeovers = sum(len(result.takeovers) for result in results)
-    return Trained(
-        _flat(trainer.learned()), [result.metrics for result in results], [x.kl_matrix for x in results], takeovers
-    )
-
-
-def _close(a: Any, b: Any) -> bool:
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_close, a, b))
-    if a is None or b is None:
-        return a is b
-    return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-6) or (math.isnan(a) and math.isnan(b)) or a == b
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Tensor]:
-    if isinstance(value, Tensor):
-        return {name: value.detach().double().clone()} if value.is_floating_point() else {}
-    if isinstance(value, dict):
-        return {k: x for key, item in value.items() for k, x in _flat(item, f"{name}/{key}").items()}
-    return {}
+    matrices = ({f"kl matrix {i}": row for i, row in enumerate(one.kl_matrix or ())} for one in results)
+    metrics = [one.metrics | matrix for one, matrix in zip(results, matrices, strict=True)]
+    learned = {name: x.double().clone() for name, x in tensors_of(trainer.learned()) if x.is_floating_point()}
+    return Trained(learned, metrics, sum(len(one.takeovers) for one in results))
 
 
 def places(whole: Layout, size: int) -> list[Tensor]:
@@ -251,3 +238,48 @@ class Chance:
                 tails.append(unit[..., lent:])
             orders.append(torch.cat((*heads, *tails), dim=2))
         return orders
+
+
+MERGE, OBJECTIVE, METRICS = ActorCritic.merge_observations, Episodes.objective, Episodes.metrics
+MERGE_VALUES, CENTRE, MEAN = targets.merge_values, targets._centre, Together.mean
+
+
+def alone(function: Any) -> Any:
+    """A method of episodes, as if this rank were alone."""
+
+    def forgets(self: Episodes, *arguments: Any) -> Any:
+        ranks, self.layout.ranks = self.layout.ranks, ALONE
+        try:
+            return function(self, *arguments)
+        finally:
+            self.layout.ranks = ranks
+
+    return forgets
+
+
+LEFT_OUT: dict[str, tuple[str, Any]] = {
+    "nothing": ("echelon.ranks.together.Together.first", Together.first),
+    "gradient": ("echelon.ranks.together.Together.mean_with", lambda self, _, rider: self.mean(rider)),
+    "KL of the rate rule": ("echelon.ranks.together.Together.mean_with", lambda self, x, rider: self.mean_(x) or rider),
+    "advantage moments": ("echelon.ranks.together.Together.std_mean", Ranks.std_mean),
+    "centres of advantages": ("echelon.learning.targets._centre", lambda x, ranks: CENTRE(x, ALONE)),
+    "value normaliser": ("echelon.learning.update.merge_values", lambda n, v, r, ranks: MERGE_VALUES(n, v, r)),
+    "observation normaliser": (
+        "echelon.models.actor_critic.ActorCritic.merge_observations",
+        lambda self, obs, ranks: MERGE(self, obs),
+    ),
+    "drawn follower": ("echelon.ranks.together.Together.common_generator", lambda self, own, seed, device: own),
+    "mean weight of the pull": ("echelon.learning.batch.Batch.ranks", ALONE),
+    "gradient of the discriminator": (
+        "echelon.learning.optimizer.Adam.step",
+        lambda self, loss: self.backward(loss) or self.descend(),
+    ),
+    "objectives of a population": (  # float32 also in runs in float64, as scores and metrics are, and nothing else is
+        "echelon.ranks.together.Together.mean",
+        lambda self, x: x if x.dtype is torch.float32 else MEAN(self, x),
+    ),
+    "best of a population": ("echelon.rollout.episodes.Episodes.objective", alone(OBJECTIVE)),
+    "scores of episodes": ("echelon.rollout.episodes.Episodes.metrics", alone(METRICS)),
+    "ESS of the diagnostics": ("echelon.diagnostics.measure.ess_rate", lambda log_w, ranks: ess_rate(log_w)),
+}
+"""By name, the function in question and one that forgets."""

@@ -1,0 +1,180 @@
+"""Runs that are killed, whose disk fails, whose folder is moved, or whose environment goes wrong, at any moment: they
+end with one sentence at most, and the same command resumes to the end of an undisturbed run."""
+
+import errno
+import math
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos.attack import (
+    LIVES,
+    Child,
+    Outcome,
+    check_resumes,
+    differences,
+    repeat,
+    run_config,
+    train_disturbed,
+    whole_run,
+)
+
+from echelon.algorithms import BUILT_IN
+from echelon.envs.contract import Step
+from echelon.runs import checkpoint
+from echelon.runs.folder import RunFolder
+from echelon.training.loop import train
+
+
+def kills(place: Path, tries: int, rng: random.Random) -> Outcome:
+    """SIGKILL while a run starts, resumes, trains or saves, the algorithms in turn; a run that gets to its end is
+    compared, and another begins."""
+    outcome = Outcome()
+    share = -(-tries // len(BUILT_IN))
+    for algo in rng.sample(list(BUILT_IN), min(tries, len(BUILT_IN))):
+        whole = whole_run(place, algo, outcome)
+        done, number = 0, 0
+        while done < min(share, tries - outcome.tries + done):
+            run = place / f"{algo}-{number}"
+            number += 1
+            done += _kill_until_its_end(run, algo, share - done, outcome, rng)
+            found = differences(RunFolder.open(run), whole)
+            outcome.check(not found, f"{algo} after {done} kills: {', '.join(found)}")
+    return outcome
+
+
+def _kill_until_its_end(run: Path, algo: str, most: int, outcome: Outcome, rng: random.Random) -> int:
+    """Kill a run again and again until it ends by itself, or `most` kills are done; how many they were.
+
+    A life is at most as long as an undisturbed run, so that it gets to its end after a few.
+    """
+    done = 0
+    while True:
+        child = Child(lambda: train(run_config(run, algo)))
+        if done < most:
+            time.sleep(rng.uniform(0, LIVES[algo]))
+            child.kill()
+        ended = child.wait()
+        if ended.code == 0:
+            return done
+        done += 1
+        outcome.tries += ended.code == -signal.SIGKILL
+        outcome.check(ended.code == -signal.SIGKILL, f"{algo}: {ended.said}")
+        if ended.code != -signal.SIGKILL:
+            return done
+
+
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EDQUOT)
+OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
+"""Of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
+
+
+@repeat
+def disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
+    """From some operation on, every one fails, for any of the reasons that a disk has."""
+    why, after = rng.choice(ERRORS), rng.randrange(60)
+    left = after
+
+    def broken(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*given: Any, **more: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(why, os.strerror(why))
+            return operation(*given, **more)
+
+        return wrapped
+
+    def act() -> None:
+        for owner, name in OPERATIONS:
+            setattr(owner, name, broken(getattr(owner, name)))
+        train(run_config(run, algo))
+
+    ended, what = Child(act).wait(), f"{algo}, {os.strerror(why)} after {after} operations"
+    outcome.check(ended.in_words, f"{what}: {ended.said}")
+    check_resumes(run, algo, outcome, what, whole_run(run.parent, algo, outcome))
+
+
+@repeat
+def moved(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
+    """The folder is renamed, deleted, or replaced by a copy at some control step; it is not made a second time."""
+    way, when = ("moved", "deleted", "replaced")[outcome.tries % 3], rng.randrange(1, 80)
+    elsewhere = run.with_name(f"{run.name}-elsewhere")
+
+    def disturb(count: int, step: Step) -> Step:
+        if count == when:
+            run.rename(elsewhere)
+            if way == "replaced":
+                shutil.copytree(elsewhere, run)
+            if way != "moved":
+                shutil.rmtree(elsewhere)
+        return step
+
+    ended, what = train_disturbed(run_config(run, algo), disturb), f"{algo}, {way} at step {when}"
+    sentence = (
+        f"{run} was moved or deleted while it was trained, so the run stops; if it was moved, the same command with "
+        "--out and its new place resumes it from its last checkpoint"
+    )
+    outcome.check(ended.code == 2 and sentence in ended.said, f"{what}: {ended.said}")
+    outcome.check(run.exists() == (way == "replaced"), f"{what}: the folder was made again")
+    if way != "deleted":
+        kept = run if way == "replaced" else elsewhere
+        check_resumes(kept, algo, outcome, what, whole_run(run.parent, algo, outcome))
+
+
+VALUES = (math.nan, math.inf, -math.inf, 1e30, -3e38)
+HARMS: dict[str, Callable[[Any], Any]] = {
+    "[N, 1]": lambda x: x[:, :1] if x.dim() > 1 else x[:, None],
+    "[1]": lambda x: x[:1],
+    "[]": lambda x: x.flatten()[0],
+    "float64": lambda x: x.double(),
+    "int64": lambda x: x.long(),
+    "numpy": lambda x: x.numpy(),
+    "None": lambda x: None,
+}
+
+
+class Broken(Exception):
+    """Of the environment itself: this traceback is its author's."""
+
+
+@repeat
+def environments(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
+    """Numbers that are none or absurd, wrong shapes and types, exceptions, in one environment or in all, at any step.
+    Nothing spoiled is saved, and a run with a fixed environment resumes."""
+    when, part, rows = (
+        rng.randrange(1, 90),
+        rng.choice(("obs", "reward", "terminated")),
+        rng.choice((slice(12), slice(4, 5))),
+    )
+    kind = rng.choice((*VALUES, *HARMS, "exception"))
+
+    def disturb(count: int, step: Step) -> Step:
+        if count < when or (count > when and isinstance(kind, float)):
+            return step
+        if kind == "exception":
+            raise Broken
+        x: Any = step.obs["policy"] if part == "obs" else getattr(step, part)
+        if isinstance(kind, str):
+            x = HARMS[kind](x)
+        elif part != "terminated":
+            x = x.clone()
+            x[rows] = kind
+        if part == "obs":
+            step.obs = {"policy": x}
+        else:
+            setattr(step, part, x)
+        return step
+
+    ended = train_disturbed(run_config(run, algo), disturb)
+    what = f"{algo}: {part} of environments {rows.start} to {rows.stop} {kind} at step {when}"
+    told = ended.in_words or (isinstance(kind, str) and ("Broken" in ended.said or "Error" in ended.said))
+    outcome.check(told, f"{what}: {ended.said}")
+    found = checkpoint.find(RunFolder.open(run), warn=lambda text: None)
+    outcome.check(found is None or checkpoint.unsound(found.state) is None, f"{what}: it was saved")
+    check_resumes(run, algo, outcome, what)
