@@ -52,3 +52,16 @@ def timeless(run: Path) -> list[dict[str, float]]:
     """A run's metrics without those that a clock made."""
     lines, clocks = (run / "metrics.jsonl").read_text().splitlines(), ("wall_s", "fps/", "time/")
     return [{k: v for k, v in json.loads(line).items() if not k.startswith(clocks)} for line in lines]
+
+
+def differing(a: Any, b: Any, where: str = "state", **close: float) -> list[str]:
+    """Names of parts of two nested states that are not equal to the bit, or for `rtol` and `atol` not close."""
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return [name for key in a for name in differing(a[key], b[key], f"{where}/{key}", **close)]
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return [] if str(a) == str(b) else [where]
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return [where]
+    if close and a.is_floating_point():
+        return [] if torch.allclose(a, b, **close, equal_nan=True) else [where]
+    return [] if a.flatten().view(torch.uint8).equal(b.flatten().view(torch.uint8)) else [where]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import timeless, tiny
+from tiny import differing, timeless, tiny
 
 from echelon.algorithms import BUILT_IN
 from echelon.config import TrainConfig
@@ -100,7 +100,7 @@ def repeat(attempt: Callable[[Path, str, random.Random, Outcome], None]) -> Call
 
 def run_config(out: Path, algo: str, **changes: Any) -> TrainConfig:
     """A run of seconds, of CartpoleSwingup with twelve environments, that saves every third iteration."""
-    config = tiny("CartpoleSwingup", out, algo, num_envs=12, iterations=24, checkpoint_every=3, keep_checkpoints=2)
+    config = tiny("CartpoleSwingup", out, algo, num_envs=12, iterations=15, checkpoint_every=3, keep_checkpoints=2)
     pbt = replace(config.pbt, interval=16, initial_delay=16, wait=0)
     diagnostics = replace(config.diagnostics, every=4, states=8)
     return replace(config, env=replace(config.env, episode_length=6), pbt=pbt, diagnostics=diagnostics, **changes)
@@ -141,7 +141,7 @@ def train_disturbed(config: TrainConfig, disturb: Callable[[int, Step], Step]) -
 def differences(found: RunFolder, expected: RunFolder) -> list[str]:
     """In what a run ended otherwise than another: its state to the bit, its metrics but for times, and its KL."""
     states = (checkpoint.load(folder, "newest").state["trainer"] for folder in (found, expected))
-    wrong = [f"{name} differs" for name in _unequal(*states)]
+    wrong = [f"{name} differs" for name in differing(*states)]
     if str(timeless(found.path)) != str(timeless(expected.path)):  # NaN is not equal to itself
         wrong.append("the metrics differ")
     for name in ("diagnostics/kl.jsonl", "population/genealogy.jsonl"):
@@ -150,13 +150,3 @@ def differences(found: RunFolder, expected: RunFolder) -> list[str]:
             wrong.append(f"{name} differs")
     leftover = [path.name for path in found.path.rglob(".*") if path.name != ".lock"]
     return wrong + [f"{name} was left" for name in leftover]
-
-
-def _unequal(a: Any, b: Any, name: str = "trainer") -> list[str]:
-    """Names of parts of two states that are not equal to the bit."""
-    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-        return [found for key in a for found in _unequal(a[key], b[key], f"{name}/{key}")]
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        alike = (a.shape, a.dtype) == (b.shape, b.dtype)
-        return [] if alike and a.flatten().view(torch.uint8).equal(b.flatten().view(torch.uint8)) else [name]
-    return [] if str(a) == str(b) else [name]

@@ -97,7 +97,7 @@ def harmed(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
         harm(path, rng)
     for name, act in (
         ("evaluate", lambda: evaluate(RunFolder.open(run), num_envs=1, device="cpu")),
-        ("train", lambda: train(run_config(run, algo, iterations=27))),
+        ("train", lambda: train(run_config(run, algo, iterations=18))),
     ):
         ended = Child(act).wait()
         what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({run.name}), {name}"

@@ -1,5 +1,5 @@
-"""SIGKILL of a rank, or of a whole node, of two that torchrun has started: both are started anew, and the run ends to
-the bit as if nothing had been. Nodes are torchruns of this machine that meet as those of several machines do."""
+"""SIGKILL of a rank, or of a whole node, of two that torchrun has started: both are started again, and the run ends to
+the bit as if nothing had happened. Nodes are torchruns of this machine that meet as those of several machines do."""
 
 import json
 import os
@@ -11,53 +11,70 @@ import sys
 import time
 from pathlib import Path
 
-from chaos.attack import Outcome, differences
+from chaos.attack import Child, Outcome, differences
 from tiny import PATIENCE
 
+from echelon import cli
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 
 RANKS = 2
 KILLS = ("rank of two nodes", "node", "rank of one node")
 """What is killed, in turn."""
-FLAGS = ["--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8", "--device", "cpu"]
-FLAGS += ["--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6", "--diagnostics.every", "4"]
+TRAIN = ["train", "CartpoleSwingup", "--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--device", "cpu"]
+TRAIN += ["--model.hidden", "8", "--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6"]
+TRAIN += ["--diagnostics.every", "4", "--out"]
 
 
 def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
     """One kill in each run, at any time after it has begun to train."""
-    outcome = Outcome()
-    whole = place / "whole"
-    said, code = _wait(_start(whole))
-    outcome.check(code == 0, f"undisturbed: {said}")
+    outcome, whole = Outcome(), place / "whole"
+    meet = _meeting()
+    for ended in [rank.wait() for rank in [Child(lambda rank=rank: _rank(rank, meet, whole)) for rank in range(RANKS)]]:
+        outcome.check(ended.code == 0, f"undisturbed: {ended.said}")
     for number in range(tries):
-        run, what = place / f"killed-{number}", KILLS[number % len(KILLS)]
-        ended = _disturbed(run, what, rng)
+        run, what = place / f"killed-{number}", f"{KILLS[number % len(KILLS)]}, kill {number}"
+        ended = _killed(run, KILLS[number % len(KILLS)], rng)
         outcome.tries += 1
         for said, code in ended:
-            outcome.check(code == 0, f"{what}, kill {number}: torchrun ended with {code}: {said}")
+            outcome.check(code == 0, f"{what}: torchrun ended with {code}: {said}")
         if all(code == 0 for _, code in ended):
+            starts = len(json.loads((run / "config.json").read_text())["sessions"])
+            outcome.check(starts == 2, f"{what}: started {starts} times")
             pair = (RunFolder.open(run), RunFolder.open(whole))
-            found = differences(*pair) + _ranks_apart(*pair)
-            restarts = len(_sessions(run))
-            outcome.check(restarts == 2, f"{what}, kill {number}: started {restarts} times")
-            outcome.check(not found, f"{what}, kill {number}: {', '.join(found)}")
+            parts = [checkpoint.load(folder, "newest").body["ranks"] for folder in pair]  # checksums
+            found = differences(*pair) + ["other ranks differ"] * (parts[0] != parts[1])
+            outcome.check(not found, f"{what}: {', '.join(found)}")
     return outcome
 
 
-def _disturbed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | None]]:
+def _rank(rank: int, meet: str, out: Path) -> None:
+    """One rank of an undisturbed run, without torchrun: a forked process need not import torch."""
+    host, port = meet.split(":")
+    os.environ |= {"WORLD_SIZE": str(RANKS), "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": port}
+    raise SystemExit(cli.main([*TRAIN, str(out)]))
+
+
+def _killed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | None]]:
     """What each torchrun said, and its exit code."""
-    nodes = 1 if what == "rank of one node" else 2
-    meet = _meeting()
-    agents = [_start(run, nodes, number, meet) for number in range(nodes)]
+    nodes, meet, kill_at = 1 if what == "rank of one node" else 2, _meeting(), rng.randint(1, 12)
+    agents, metrics, deadline = (
+        [_start(run, nodes, number, meet) for number in range(nodes)],
+        run / "metrics.jsonl",
+        PATIENCE,
+    )
     try:
-        _await_iteration(run, rng.randint(1, 12), agents)
-        workers = {agent: _children(agent.pid) for agent in agents}
-        assert sum(map(len, workers.values())) == RANKS, workers
+        while not metrics.exists() or metrics.read_bytes().count(b"\n") < kill_at:
+            assert [agent.poll() for agent in agents] == [None] * nodes, [agent.communicate() for agent in agents]
+            assert (deadline := deadline - 0.005) > 0
+            time.sleep(0.005)
         lost = agents[1] if what == "node" else rng.choice(agents)  # the first has what nodes meet at
+        workers = Path(f"/proc/{lost.pid}/task/{lost.pid}/children").read_text().split()
+        assert len(workers) == RANKS // nodes
         if what == "node":
             lost.kill()
-        os.kill(rng.choice(workers[lost]), signal.SIGKILL)
+        os.kill(int(rng.choice(workers)), signal.SIGKILL)
         if what == "node":
             lost.communicate()
             agents[1] = _start(run, nodes, 1, meet)
@@ -67,16 +84,16 @@ def _disturbed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int 
 
 
 def _meeting() -> str:
-    """An address where nobody listens."""
+    """An address where nothing listens."""
     with socket.create_server(("localhost", 0)) as server:
         return f"localhost:{server.getsockname()[1]}"
 
 
-def _start(out: Path, nodes: int = 1, number: int = 0, meet: str = "localhost:0") -> "subprocess.Popen[str]":
+def _start(out: Path, nodes: int, number: int, meet: str) -> "subprocess.Popen[str]":
     words = ["-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", str(RANKS // nodes)]
     words += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", meet]
     words += ["--rdzv-conf", f"is_host={int(number == 0)},keep_alive_interval=1"]
-    command = [sys.executable, *words, "-m", "echelon", "train", "CartpoleSwingup", *FLAGS, "--out", str(out)]
+    command = [sys.executable, *words, "-m", "echelon", *TRAIN, str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": str(int(nodes > 1))}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
@@ -89,30 +106,3 @@ def _wait(process: "subprocess.Popen[str]") -> tuple[str, int | None]:
         said, _ = process.communicate()
         return f"it hangs: {said}", None
     return said, process.returncode
-
-
-def _await_iteration(run: Path, iteration: int, agents: "list[subprocess.Popen[str]]") -> None:
-    deadline = time.monotonic() + PATIENCE
-    metrics = run / "metrics.jsonl"
-    while not metrics.exists() or metrics.read_bytes().count(b"\n") < iteration:
-        for agent in agents:
-            assert agent.poll() is None, agent.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _sessions(run: Path) -> list[object]:
-    return json.loads((run / "config.json").read_text())["sessions"]
-
-
-def _ranks_apart(found: RunFolder, expected: RunFolder) -> list[str]:
-    """Ranks but the first whose own state differs."""
-    ours, theirs = checkpoint.find(found), checkpoint.find(expected)
-    assert ours is not None
-    assert theirs is not None
-    pairs = zip(ours.body["ranks"], theirs.body["ranks"], strict=True)
-    return [f"rank {rank} differs" for rank, (one, other) in enumerate(pairs, start=1) if one != other]

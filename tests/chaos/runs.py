@@ -77,7 +77,7 @@ OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
 @repeat
 def disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
     """From some operation on, every one fails, for any of the reasons that a disk has."""
-    why, after = rng.choice(ERRORS), rng.randrange(60)
+    why, after = rng.choice(ERRORS), rng.randrange(50)
     left = after
 
     def broken(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ def disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
 @repeat
 def moved(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
     """The folder is renamed, deleted, or replaced by a copy at some control step; it is not made a second time."""
-    way, when = ("moved", "deleted", "replaced")[outcome.tries % 3], rng.randrange(1, 80)
+    way, when = ("moved", "deleted", "replaced")[outcome.tries % 3], rng.randrange(1, 56)
     elsewhere = run.with_name(f"{run.name}-elsewhere")
 
     def disturb(count: int, step: Step) -> Step:
@@ -148,7 +148,7 @@ def environments(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> 
     """Numbers that are none or absurd, wrong shapes and types, exceptions, in one environment or in all, at any step.
     Nothing spoiled is saved, and a run with a fixed environment resumes."""
     when, part, rows = (
-        rng.randrange(1, 90),
+        rng.randrange(1, 58),
         rng.choice(("obs", "reward", "terminated")),
         rng.choice((slice(12), slice(4, 5))),
     )

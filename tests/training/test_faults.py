@@ -83,31 +83,6 @@ def at(step: int, what: Callable[[Step], None]) -> Any:
     return lambda num_envs, device, seed: Happening(num_envs, seed, {step: what})
 
 
-@pytest.mark.parametrize("way", ["moved", "deleted", "replaced"])
-def test_a_folder_that_is_no_longer_ours_is_not_made_again(tmp_path: Path, way: str) -> None:
-    """The run stops; where the folder was moved, it resumes as if nothing had happened."""
-    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-
-    def act(step: Step) -> None:
-        run.rename(elsewhere)
-        if way == "deleted":
-            shutil.rmtree(elsewhere)
-        if way == "replaced":
-            shutil.copytree(elsewhere, run)
-
-    sentence = refused(tiny(run, 6), at(18, act))  # in the fifth iteration, after the checkpoint of the fourth
-    assert sentence == (
-        f"{run} was moved or deleted while it was trained, so the run stops; if it was moved, "
-        "the same command with --out and its new place resumes it from its last checkpoint"
-    )
-    assert run.exists() == (way == "replaced")
-    if way == "moved":
-        whole, folder = (train(tiny(out, 6), make_env=drift) for out in (tmp_path / "whole", elsewhere))
-        assert iterations_of(folder) == [1, 2, 3, 4, 5, 6]
-        for name, x in state_of(whole)["model"].items():
-            assert state_of(folder)["model"][name].equal(x), name
-
-
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1"])
 def test_a_signal_saves_the_iteration_and_the_same_command_resumes(tmp_path: Path, name: str) -> None:
     """A cluster sends the last two, and is asked to start the run again."""

@@ -13,8 +13,7 @@ import pytest
 import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
-from tiny import tiny
-from training.test_trainer import assert_same
+from tiny import differing, tiny
 
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
@@ -65,20 +64,6 @@ def side_by_side(config: TrainConfig, make_env: Callable[[TrainConfig, int], Env
     return StackedTrainer([make_env(config, seed) for seed in SEEDS], [replace(config, seed=seed) for seed in SEEDS])
 
 
-def assert_close(found: Any, expected: Any, where: str = "state") -> None:
-    """Numbers to 1e-6; everything else, names of what is saved among it, the same."""
-    if isinstance(expected, torch.Tensor) and expected.is_floating_point():
-        torch.testing.assert_close(found, expected, **TOLERANCE, equal_nan=True, msg=lambda text: f"{where}: {text}")
-    elif isinstance(expected, dict):
-        assert set(found) == set(expected), where
-        for name in expected:
-            assert_close(found[name], expected[name], f"{where}/{name}")
-    elif isinstance(expected, torch.Tensor):
-        assert found.equal(expected), where
-    else:
-        assert found == expected, where
-
-
 CASES = {
     "PPO": small_config("ppo"),
     "PPO with LSTM": small_config("ppo", lstm=8),
@@ -115,7 +100,7 @@ def test_each_seed_is_its_own_run(name: str) -> None:
                 torch.testing.assert_close(torch.tensor(ours.kl_matrix), torch.tensor(expected.kl_matrix), **TOLERANCE)
     together.sync_learned()
     for ours, run in zip(together.runs, alone, strict=True):
-        assert_close(ours.state_dict(), run.state_dict())
+        assert differing(ours.state_dict(), run.state_dict(), **TOLERANCE) == []
     first, second, _ = (run.model.mean_head.weight for run in alone)
     assert (first - second).abs().max() > 0.01
 
@@ -134,7 +119,7 @@ def test_a_seed_of_a_stack_goes_on_alone_and_a_run_in_a_stack() -> None:
     together.sync_learned()
     assert run.iteration == together.runs[1].iteration == 4
     assert run.gradient_steps == together.runs[1].gradient_steps
-    assert_close(together.runs[1].state_dict(), run.state_dict())
+    assert differing(together.runs[1].state_dict(), run.state_dict(), **TOLERANCE) == []
 
 
 def short(out: Path, iterations: int = 6, algo: str = "cpo", lstm: int = 0) -> TrainConfig:
@@ -178,7 +163,7 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
         assert [len(read_metrics(folder)) for folder in parts] == [iterations] * 2
     parts = train_seeds(short(tmp_path / "parts"), PAIR)
     for ours, theirs in zip(parts, whole, strict=True):
-        assert_same(newest(ours), newest(theirs))
+        assert differing(newest(ours), newest(theirs)) == []
         for found, expected in zip(read_metrics(ours), read_metrics(theirs), strict=True):
             assert found["iteration"] == expected["iteration"]
             assert found["loss/actor"] == expected["loss/actor"]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
+from tiny import differing
 
 from echelon import algorithms
 from echelon.algorithms import PullConfig, cpo, sapg
@@ -37,16 +38,7 @@ def swinging(seed: int) -> Trainer:
 
 
 def assert_same(found: Any, expected: Any, where: str = "state") -> None:
-    """Equal to the bit, tensors in nested mappings and all."""
-    if isinstance(expected, torch.Tensor):
-        assert found.dtype == expected.dtype, where
-        assert found.equal(expected) or found.view(torch.uint8).equal(expected.view(torch.uint8)), where
-    elif isinstance(expected, dict):
-        assert set(found) == set(expected), where
-        for name in expected:
-            assert_same(found[name], expected[name], f"{where}/{name}")
-    else:
-        assert found == expected, where
+    assert differing(found, expected, where) == []
 
 
 def assert_same_metrics(found: dict[str, float], expected: dict[str, float]) -> None:
