@@ -64,4 +64,5 @@ def differing(a: Any, b: Any, where: str = "state", **close: float) -> list[str]
         return [where]
     if close and a.is_floating_point():
         return [] if torch.allclose(a, b, **close, equal_nan=True) else [where]
-    return [] if a.flatten().view(torch.uint8).equal(b.flatten().view(torch.uint8)) else [where]
+    ours, theirs = (x.flatten().contiguous().view(torch.uint8) for x in (a, b))
+    return [] if ours.equal(theirs) else [where]

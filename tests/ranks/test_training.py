@@ -28,8 +28,7 @@ from training.test_loop import Remember, drift
 from echelon.bench.measure import bench
 from echelon.bench.table import table
 from echelon.config import ModelConfig, TrainConfig
-from echelon.console.interrupt import Preempted
-from echelon.console.view import NullView
+from echelon.console.view import NullView, Preempted
 from echelon.envs.contract import MakeEnv, Step
 from echelon.errors import SaidElsewhere, UserError
 from echelon.ranks import ALONE, Ranks, join, together
