@@ -96,6 +96,10 @@ class Arms:
         absolute = self.low + 0.5 * (action + 1.0) * (self.high - self.low)
         moved = (self.target + self._stride * action).clamp(self.low, self.high)
         self.target.copy_(torch.where(self._relative, moved, absolute))
+        return self.reachable()
+
+    def reachable(self) -> Tensor:
+        """The targets `[N, 23 A]`, no further from the joints than the speed limits allow."""
         angles = self.angles()
         return self.target.clamp(angles - self.lead, angles + self.lead)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
-from echelon.config.ranges import COUNT, POSITIVE
+from echelon.config.ranges import COUNT, POSITIVE, SHARE
 from echelon.errors import UserError
 from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
 
@@ -64,6 +64,9 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Weight of the sum of the arms' absolute joint velocities, in rad/s."""
     hand_speed_weight: float = -0.0003
     """Weight of the sum of the hands' absolute joint velocities, in rad/s."""
+    gripped_starts: Annotated[float, SHARE] = 0.0
+    """Share of training episodes that begin with the object in the hand and end when it drops. Another task than the
+    one that is scored: evaluations never begin so."""
 
     def check(self) -> None:
         if self.target_tolerance > self.tolerance:

@@ -24,6 +24,7 @@ from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms, Hands
 from echelon.tasks.allegro_kuka.draws import Draws, Pushes, Volume
+from echelon.tasks.allegro_kuka.grips import Grips
 from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, NEAR, TERMS, Progress, Seen, Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
@@ -91,6 +92,11 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self._reached, self._reward = ~self._everything, self.zeros()
         self._home, self._above_marker = self.constant(model.qpos0), self.constant((0.0, 0.0, self.above_marker))
         self.obs_spec = {"policy": self.observe()["policy"].shape[1]}
+        self.grips = None
+        if config.gripped_starts and self._spread_clocks:  # in training only
+            start = lambda: self._drawn_start().qpos  # noqa: E731
+            self.grips = Grips(self.arms, self.scales, self.rng, self.substeps, start, self.held)
+            self.kept |= self.grips.kept
 
     def adopt(self, state: State, *, fixed: bool) -> None:
         """Take the tolerance that training had reached in `state`; if `fixed`, keep it."""
@@ -109,6 +115,13 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
     # Start of an episode.
 
     def start_state(self) -> StartState:
+        start = self._drawn_start()
+        if self.grips is not None:
+            self.grips.offer(start, self.config.gripped_starts)
+        return start
+
+    def _drawn_start(self) -> StartState:
+        """The task's own start: the object above the table, the hand away from it."""
         qpos, qvel = self._home.repeat(self.num_envs, 1), self.zeros(self.engine.model.nv)
         qpos[:, :7] = self.draws.starts()
         joints = self.arms.low.numel()
@@ -127,8 +140,11 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         if self.config.replace_object:  # here too, so that hands are checked once per step, which takes the most time
             placed = mask | self._reached
             self._place_object(self._reached & ~mask, self.draws.starts())
-        self._clear_hands(placed)
+        gripped = None if self.grips is None else self.grips.begin(mask, self._reached)
+        self._clear_hands(placed if gripped is None else placed & ~gripped)
         self.progress.new_object(placed, self.reach())
+        if gripped is not None:
+            self.progress.lifted |= gripped
         self._new_goals(placed)
 
     # A step.
@@ -155,7 +171,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         failed = self._fallen() | (self.kept["successes"] >= self.config.max_successes)
         if self.config.hand_distance is not None:
             failed |= self._seen.reach.amax(dim=1) > self.config.hand_distance
-        return failed
+        return failed if self.grips is None else failed | self.grips.dropped(self._seen.height)
 
     def reward(self, action: Tensor) -> Tensor:
         return self._reward
