@@ -5,6 +5,7 @@ from echelon.config.checks import to_dict as to_dict
 from echelon.config.schema import DiagnosticsConfig as DiagnosticsConfig
 from echelon.config.schema import EnsembleConfig as EnsembleConfig
 from echelon.config.schema import ModelConfig as ModelConfig
+from echelon.config.schema import NoiseConfig as NoiseConfig
 from echelon.config.schema import TaskConfig as TaskConfig
 from echelon.config.schema import TaskInfo as TaskInfo
 from echelon.config.schema import TrainConfig as TrainConfig

@@ -58,6 +58,18 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class NoiseConfig:
+    """Exploration noise at a target. Without one, sigma is learned like any other parameter."""
+
+    sigma: Annotated[float | None, POSITIVE] = None
+    """The leader's sigma, as a geometric mean over its actions; unset, it is learned."""
+    loudest: Annotated[float | None, POSITIVE] = None
+    """The last follower's sigma; those between rise in equal factors. Unset, all have the leader's."""
+    steps: Annotated[int, NOT_NEGATIVE] = 0
+    """Environment steps in which sigma moves there from `--model.initial-sigma`; 0 begins there."""
+
+
+@dataclass(frozen=True)
 class UpdateConfig:
     """Settings of every algorithm: targets, surrogate, critic, step size."""
 
@@ -189,6 +201,7 @@ class TrainConfig:
     env: TaskConfig = field(default_factory=TaskConfig)
     """Settings of the task."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
     update: UpdateConfig = field(default_factory=UpdateConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
@@ -208,6 +221,12 @@ class TrainConfig:
             raise UserError(
                 f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}"
             )
+        noise = self.noise
+        if noise.sigma is None and (noise.loudest is not None or noise.steps):
+            raise UserError("--noise.loudest and --noise.steps need --noise.sigma, the leader's target")
+        loud = max(noise.sigma or 0.0, noise.loudest or 0.0)
+        if model.max_sigma is not None and loud > model.max_sigma:
+            raise UserError(f"the noise's target {loud:g} is above --model.max-sigma {model.max_sigma:g}")
         if self.wandb != "off":
             require_package("wandb", "--wandb", "wandb")
         self.env.check()

@@ -200,6 +200,13 @@ def _step_first(x: Tensor, plan: Plan, borrowed: Rollout) -> Tensor:
     return x.unflatten(0, (plan.layout.networks, borrowed.horizon + 1, -1)).transpose(0, 1).flatten(1, 2)
 
 
+def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
+    """1 - Var(returns - values) / Var(returns) of each network's `[L, G, n]`: 1 for a perfect critic, 0 for a constant
+    one."""
+    left, whole = (x.var((0, 2), correction=0) for x in (returns - value, returns))
+    return 1 - left / whole.clamp(min=1e-12)
+
+
 @torch.no_grad()
 def normalise_advantages(plan: Plan, advantage: Tensor, scope: str) -> Tensor:
     """Zero mean and unit (unbiased) deviation over the whole plan of a network, each group, or each policy of each

@@ -11,6 +11,7 @@ from echelon.device.capture import Source
 from echelon.device.fusion import fused
 from echelon.envs.contract import MAX_STATISTIC
 from echelon.learning.batch import Batch, Data, Gathered
+from echelon.learning.noise import Noise
 from echelon.learning.objective import ActorLoss, Loss, total_loss
 from echelon.learning.optimizer import Adam, adapt
 from echelon.learning.plans import Minibatch, Plan
@@ -39,6 +40,8 @@ class Update:
         self.model, self.actor_loss, self.plan, self.settings, self.config = model, actor_loss, plan, settings, config
         self.ranks = plan.layout.ranks
         self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse, ranks=self.ranks)
+        self.noise = Noise(config.noise, config.model.initial_sigma, plan.layout.each, plan.layout.device)
+        self.noise.hold(model.log_sigma.data)
         self.reads_leader = reads_leader and plan.layout.each > 1
         if isinstance(rates := settings.of_networks("learning_rate"), Tensor):
             self.optimizer.rate.copy_(rates)
@@ -107,6 +110,7 @@ class Update:
             # Ranks exchange gradients and the KL of the rate rule at once.
             kl = self.optimizer.exchange(distances["kl/rate"])
             norm = self.optimizer.descend(self.settings.of_networks("grad_norm"), active)
+            self.noise.hold(self.model.log_sigma.data)
             self.model.bound_sigma()
             metrics = loss.metrics | {"grad_norm": norm} | distances | {"kl/rate": kl}
             if self.config.update.kl_reference == "sliding":

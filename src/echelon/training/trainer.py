@@ -19,7 +19,7 @@ from echelon.diagnostics.measure import Distances, measure
 from echelon.envs.contract import Adaptive, Capturable, Env, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings
-from echelon.learning.targets import Targets, compute_targets
+from echelon.learning.targets import Targets, compute_targets, explained_variance
 from echelon.learning.update import Update
 from echelon.models import gaussian
 from echelon.models.actor_critic import ActorCritic
@@ -148,6 +148,7 @@ class Trainer:
             self._prepared = self._prepare()
         if self.update.passes != self._passes:  # another number of passes is another graph
             self._learn, self._passes = self._captured(self._update), self.update.passes
+        self.update.noise.advance((self.iteration + 1) * self.config.steps_per_iteration)
         with timers("update"):
             names, values = self._learn()
         self.gradient_steps += self.steps_per_iteration
@@ -177,6 +178,9 @@ class Trainer:
         targets = self._compute_targets(
             self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
         )
+        own = slice(0, self.plan.sizes[0])
+        metrics["explained"] = explained_variance(targets.value[..., own], targets.returns[..., own])
+        metrics["action/clamped"] = (rollout.action.abs() > 1).float().mean()
         return Prepared(targets, drawn, metrics)
 
     def _update(self) -> tuple[list[list[str]], Tensor]:
