@@ -37,9 +37,15 @@ class Grips:
     """A state in which the hand holds the object, for each environment, and which episodes began in it."""
 
     def __init__(
-        self, arms: Arms, scales: Tensor, rng: Rng, substeps: int, start: Callable[[], Tensor], held: Callable[[], Tensor]
+        self,
+        arms: Arms,
+        scales: Tensor,
+        rng: Rng,
+        substeps: int,
+        start: Callable[[], StartState],
+        held: Callable[[], Tensor],
     ) -> None:
-        """`start()` draws positions `[N, nq]`, `held()` says where the object is held. Changes the simulation."""
+        """`start()` draws states to begin from, `held()` says where the object is held. Changes the simulation."""
         self.arms, self.rng, engine = arms, rng, arms.engine
         nothing = torch.zeros(len(scales), dtype=torch.bool, device=scales.device)
         self._chosen = nothing.clone()
@@ -47,17 +53,17 @@ class Grips:
         self.kept |= {"grip_target": arms.target.clone(), "grip_known": nothing.clone(), "gripped": nothing.clone()}
         """State of the task: `gripped` are the episodes that began so and have not reached a goal."""
         for _ in range(ATTEMPTS):
-            _attempt(arms, scales, rng, substeps, start())
+            _attempt(arms, scales, rng, substeps, start().qpos)
             holds = held() & (engine.qvel[:, :3].norm(dim=1) < SLOW) & ~engine.bad
             for name, now in (("qpos", engine.qpos), ("qvel", engine.qvel), ("target", arms.target)):
                 self.kept[f"grip_{name}"].copy_(torch.where(holds[:, None], now, self.kept[f"grip_{name}"]))
             self.kept["grip_known"] |= holds
 
-    def offer(self, start: StartState, share: float) -> None:
-        """Replace a share of the starts, where a grasp is known."""
+    def mixed_in(self, start: StartState, share: float) -> StartState:
+        """The starts with a share of them replaced, where a grasp is known."""
         self._chosen = self.kept["grip_known"] & (self.rng.uniform(0.0, 1.0) < share)
-        start.qpos = torch.where(self._chosen[:, None], self.kept["grip_qpos"].to(start.qpos.dtype), start.qpos)
-        start.qvel = torch.where(self._chosen[:, None], self.kept["grip_qvel"].to(start.qvel.dtype), start.qvel)
+        grips = (self.kept[f"grip_{name}"].to(start.qpos.dtype) for name in ("qpos", "qvel"))
+        return StartState(*(torch.where(self._chosen[:, None], *pair) for pair in zip(grips, start, strict=True)))
 
     def begin(self, mask: Tensor, reached: Tensor) -> Tensor:
         """Where among the episodes that start in `mask [N]` the object is gripped; `reached` a goal in this step."""

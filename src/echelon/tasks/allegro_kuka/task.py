@@ -94,8 +94,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.obs_spec = {"policy": self.observe()["policy"].shape[1]}
         self.grips = None
         if config.gripped_starts and self._spread_clocks:  # in training only
-            start = lambda: self._drawn_start().qpos  # noqa: E731
-            self.grips = Grips(self.arms, self.scales, self.rng, self.substeps, start, self.held)
+            self.grips = Grips(self.arms, self.scales, self.rng, self.substeps, self._drawn_start, self.held)
             self.kept |= self.grips.kept
 
     def adopt(self, state: State, *, fixed: bool) -> None:
@@ -116,9 +115,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
     def start_state(self) -> StartState:
         start = self._drawn_start()
-        if self.grips is not None:
-            self.grips.offer(start, self.config.gripped_starts)
-        return start
+        return start if self.grips is None else self.grips.mixed_in(start, self.config.gripped_starts)
 
     def _drawn_start(self) -> StartState:
         """The task's own start: the object above the table, the hand away from it."""

@@ -1,0 +1,46 @@
+"""Sigma that is held at a target."""
+
+import math
+
+import pytest
+import torch
+
+from echelon.config import NoiseConfig
+from echelon.learning.noise import Noise, ladder
+from echelon.learning.targets import explained_variance
+
+
+def test_targets_rise_in_equal_factors_from_the_leader_to_the_loudest() -> None:
+    assert ladder(NoiseConfig(sigma=0.2, loudest=0.8), 3) == pytest.approx([0.2, 0.4, 0.8])
+    assert ladder(NoiseConfig(sigma=0.3), 4) == pytest.approx([0.3] * 4)
+    assert ladder(NoiseConfig(sigma=0.3, loudest=0.9), 1) == pytest.approx([0.3])
+
+
+def test_every_policys_mean_is_its_target_and_the_ratios_stay() -> None:
+    sigma = torch.tensor([[[1.0, 4.0], [0.5, 0.5]]])  # geometric means 2 and 0.5
+    log_sigma = sigma.log()
+    Noise(NoiseConfig(sigma=0.2, loudest=1.0), 1.0, 2, "cpu").hold(log_sigma)
+    assert log_sigma.exp().tolist() == [[pytest.approx([0.1, 0.4]), pytest.approx([1.0, 1.0])]]
+
+
+def test_the_target_moves_geometrically_from_the_first_sigma() -> None:
+    noise, log_sigma = Noise(NoiseConfig(sigma=0.25, steps=1000), 1.0, 1, "cpu"), torch.zeros(1, 1, 2)
+    for steps, expected in ((0, 1.0), (500, 0.5), (1000, 0.25), (5000, 0.25)):
+        noise.advance(steps)
+        noise.hold(log_sigma)
+        assert log_sigma.exp().mean().item() == pytest.approx(expected)
+
+
+def test_without_a_target_nothing_is_touched() -> None:
+    noise, log_sigma = Noise(NoiseConfig(), 1.0, 2, "cpu"), torch.full((1, 2, 3), math.log(0.7))
+    noise.advance(100)
+    noise.hold(log_sigma)
+    assert torch.equal(log_sigma, torch.full((1, 2, 3), math.log(0.7)))
+
+
+def test_explained_variance_by_hand() -> None:
+    returns = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(2, 1, 2)  # variance 1.25
+    value = torch.tensor([1.0, 2.0, 3.0, 6.0]).view(2, 1, 2)  # errors 0 0 0 -2: variance 0.75
+    assert explained_variance(value, returns).item() == pytest.approx(0.4)
+    assert explained_variance(returns, returns).item() == 1.0
+    assert explained_variance(torch.full_like(returns, 2.5), returns).item() == pytest.approx(0.0)
