@@ -180,7 +180,8 @@ class Trainer:
         )
         own = slice(0, self.plan.sizes[0])
         metrics["explained"] = explained_variance(targets.value[..., own], targets.returns[..., own])
-        metrics["action/clamped"] = (rollout.action.abs() > 1).float().mean()
+        outside = (rollout.action.abs() > 1).float().unflatten(1, (self.layout.networks, -1))
+        metrics["action/clamped"] = outside.mean((0, 2, 3))
         return Prepared(targets, drawn, metrics)
 
     def _update(self) -> tuple[list[list[str]], Tensor]:

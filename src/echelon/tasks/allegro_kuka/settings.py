@@ -65,8 +65,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
     hand_speed_weight: float = -0.0003
     """Weight of the sum of the hands' absolute joint velocities, in rad/s."""
     gripped_starts: Annotated[float, SHARE] = 0.0
-    """Share of training episodes that begin with the object in the hand and end when it drops. Another task than the
-    one that is scored: evaluations never begin so."""
+    """Share of training episodes that begin with the object in the hand; evaluations never begin so."""
 
     def check(self) -> None:
         if self.target_tolerance > self.tolerance:
