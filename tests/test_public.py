@@ -43,7 +43,7 @@ def test_environments_by_name() -> None:
     assert make("envs.own_task:Pole", 2, "cpu", episode_length=9).episode_length == 9
     with pytest.raises(UserError, match=r"env\.lenght is not a setting"):
         make("CartpoleSwingup", device="cpu", lenght=3)
-    with pytest.raises(UserError, match="num_envs takes int, not '3'"):
+    with pytest.raises(UserError, match="num_envs takes a whole number, not '3'"):
         make("CartpoleSwingup", num_envs="3")  # pyright: ignore[reportArgumentType]
 
 

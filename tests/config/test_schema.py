@@ -62,7 +62,7 @@ def test_what_is_not_given_stays_as_the_template_has_it() -> None:
 def test_whole_numbers_are_taken_for_fractions_but_not_the_other_way() -> None:
     config = from_dict(TEMPLATE, {"update": {"clip": 1}})
     assert type(config.update.clip) is float
-    with pytest.raises(UserError, match=r"^num_envs takes int, not 2\.0$"):
+    with pytest.raises(UserError, match=r"^num_envs takes a whole number, not 2\.0$"):
         from_dict(TEMPLATE, {"num_envs": 2.0})
 
 
@@ -71,14 +71,14 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"update": {"klip": 1}}, "update.klip is not a setting; did you mean clip?"),
     ({"env": {"friction": {"slid": 1}}}, "env.friction.slid is not a setting; did you mean slide?"),
     ({"update": 3}, "update takes a group of settings, not 3"),
-    ({"env": {"level": 3}}, "env.level is one of 1, 2, not 3"),
-    ({"seed": True}, "seed takes int, not True"),
-    ({"policies": "6"}, "policies takes int, not '6'"),
-    ({"env": {"noise": 1}}, "env.noise takes bool, not 1"),
-    ({"env": {"limit": "x"}}, "env.limit takes int, not 'x'"),
-    ({"env": {"scale": [1.0]}}, "env.scale takes 2 values, not 1: [1.0]"),
-    ({"model": {"hidden": 64}}, "model.hidden takes a list of int, not 64"),
-    ({"model": {"hidden": [64, "x"]}}, "model.hidden takes int, not 'x'"),
+    ({"env": {"level": 3}}, "env.level takes one of 1, 2, not 3"),
+    ({"seed": True}, "seed takes a whole number, not True"),
+    ({"policies": "6"}, "policies takes a whole number, not '6'"),
+    ({"env": {"noise": 1}}, "env.noise takes true or false, not 1"),
+    ({"env": {"limit": "x"}}, "env.limit takes a whole number, not 'x'"),
+    ({"env": {"scale": [1.0]}}, "env.scale takes 2 values, not 1: 1.0"),
+    ({"model": {"hidden": 64}}, "model.hidden takes a list, not 64"),
+    ({"model": {"hidden": [64, "x"]}}, "model.hidden takes a whole number, not 'x'"),
 ]
 
 

@@ -52,11 +52,7 @@ def status(name: str, modules: dict[str, str], extra: str) -> tuple[str, str, st
     """Whether a feature works, its name, and the versions it has or the command that installs it."""
     if not all(map(is_installed, modules)):
         return "no", name, install(extra)
-    return "yes", name, ", ".join(f"{package} {version(package)}" for package in modules.values())
-
-
-def version(package: str) -> str:
     try:
-        return metadata.version(package)
+        return "yes", name, ", ".join(f"{package} {metadata.version(package)}" for package in modules.values())
     except metadata.PackageNotFoundError:
-        return "of unknown version"
+        return "yes", name, "of unknown version"

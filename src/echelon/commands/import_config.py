@@ -1,6 +1,5 @@
 """`echelon import-config`: the settings of another library's PPO, as flags of `echelon train`."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,8 @@ from echelon.errors import UserError, first_line
 
 @dataclass(frozen=True)
 class ImportConfig(Command):
-    """Translate the settings of another library's PPO, and print the flags to give echelon train, what has no
-    counterpart, and what was not understood."""
+    """Translate the settings of another library's PPO, and print the flags to give echelon train, and what has no
+    counterpart here."""
 
     file: Annotated[tyro.conf.Positional[str], place("FILE")]
     """YAML or JSON of rsl_rl, rl_games, skrl or the zoo of Stable-Baselines3."""
@@ -29,13 +28,13 @@ class ImportConfig(Command):
         check(with_settings(TrainConfig(), settings))
         print(f"# {path.name}, settings of {library}")
         print("echelon train TASK " + " ".join(setting(name, value) for name, value in settings.items()))
-        for name, reason in others.items():
-            print(f"# {name}: {reason}")
+        if others:
+            print(f"# without a counterpart (docs/coming-from.md): {', '.join(others)}")
         return 0
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a file's settings."""
+    """Read a file's settings; JSON is YAML, too."""
     import yaml
 
     class PlainLoader(yaml.SafeLoader):
@@ -43,11 +42,10 @@ def read(path: Path) -> dict[str, Any]:
 
     PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
     try:
-        text = path.read_text()
-        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, PlainLoader)
+        data = yaml.load(path.read_text(), PlainLoader)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError) as error:  # not text, or not JSON, or an impossible date
+    except (yaml.YAMLError, ValueError) as error:  # not text, or an impossible date
         raise UserError(f"{path} is neither YAML nor JSON: {first_line(error)}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} holds no settings")

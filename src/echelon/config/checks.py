@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+import re
 import shlex
 import types
 import typing
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from echelon.config.ranges import ANY, Range
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 def spelling(name: str) -> str:
@@ -103,7 +106,7 @@ def from_dict(template: T, data: dict[str, Any], group: str = "") -> T:
             else:  # those of a task without any are plain
                 changes[key] = ForeignSettings(untyped(value, f"{name}.")) if value else TaskConfig()
             continue
-        changes[key] = _typed(value, hint, name)
+        changes[key] = typed(value, hint, name)
         if allowed is not None and changes[key] == ():
             raise UserError(f"{spelling(name)} needs at least one value")
         for number in changes[key] if isinstance(changes[key], tuple) else (changes[key],):
@@ -134,27 +137,55 @@ def untyped(value: Any, group: str = "") -> Any:
     return tuple(untyped(item, group) for item in value) if isinstance(value, list | tuple) else value
 
 
-def _typed(value: Any, hint: Any, name: str) -> Any:
-    """`value` as the annotation `hint` wants it (lists from JSON become tuples), or a `UserError`."""
+def kind(hint: Any) -> str:
+    """An annotation in words."""
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, options))}"
+    return kind(options[0]) if options else KINDS.get(hint, str(hint))
+
+
+def typed(value: Any, hint: Any, name: str, text: bool = False) -> Any:
+    """`value` as the annotation `hint` wants it, or a `UserError`. Lists from JSON become tuples; what was typed on a
+    command line is `text`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        if value in args:
-            return value
-        words = [str(arg) for arg in args]
-        raise UserError(f"{name} is one of {', '.join(words)}, not {value!r}{nearest(str(value), words)}")
-    if origin in (types.UnionType, typing.Union):
-        if value is None and types.NoneType in args:
-            return None
-        return _typed(value, next(arg for arg in args if arg is not types.NoneType), name)
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin in (types.UnionType, typing.Union):  # or None
+        unset = value is None or (text and value == "None")
+        return None if unset and types.NoneType in args else typed(value, args[0], name, text)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{name} takes a list, not {value!r}")
         hints = [args[0]] * len(value) if Ellipsis in args else args
         if len(value) != len(hints):
-            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {list(value)!r}")
-        return tuple(_typed(item, hint, name) for item, hint in zip(value, hints, strict=True))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if abs(value) < 1e300 else value  # too large for a float, and for any range
-    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
-        return value
-    wanted = args[0] if origin is tuple else hint
-    kind = ("a list of " if origin is tuple else "") + getattr(wanted, "__name__", str(wanted))
-    raise UserError(f"{name} takes {kind}, not {value!r}")
+            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {shlex.join(map(str, value))}")
+        for item in value if text and args[0] is not str else ():
+            if re.fullmatch(r"[\d.]+(,[\d.]+)+", item):
+                raise UserError(f"{name} takes {kind(hint)}, not {item!r}; write {name} {item.replace(',', ' ')}")
+        return tuple(typed(item, hint, name, text) for item, hint in zip(value, hints, strict=True))
+    found = _parsed(value, hint) if text else value
+    fits = found in args if origin is Literal else isinstance(found, (int, float) if hint is float else hint)
+    if not fits or (isinstance(found, bool) and hint is not bool):
+        raise UserError(f"{name} takes {kind(hint)}, not {value!r}{_meant(str(value), hint)}")
+    return float(found) if hint is float and abs(found) < 1e300 else found  # what is too large is in no range
+
+
+def _parsed(word: str, hint: Any) -> Any:
+    """A word as an annotation wants it, or the word itself where it cannot be; 1e6 is a whole number too."""
+    try:
+        if typing.get_origin(hint) is Literal:
+            return {str(option): option for option in typing.get_args(hint)}[word]
+        if hint is int and not re.fullmatch(r"[\d+_-]*", word):
+            number = Decimal(word)
+            return int(number) if number.adjusted() <= 30 and number == int(number) else word
+        return hint(word)
+    except (ValueError, ArithmeticError, LookupError):
+        return word
+
+
+def _meant(word: str, hint: Any) -> str:
+    """Suggest the nearest choice, `1000000` for `1,000,000`, or `0.1` for `0,1`."""
+    if typing.get_origin(hint) is Literal:
+        return nearest("cuda" if word.lower() == "gpu" else word, map(str, typing.get_args(hint)))
+    if hint is int and re.fullmatch(r"\d{1,3}([.,]\d{3})+", word):
+        return f"; write {re.sub('[.,]', '', word)}"
+    return f"; write {word.replace(',', '.')}" if hint is float and re.fullmatch(r"-?\d*,\d+", word) else ""

@@ -43,17 +43,6 @@ update.grad_norm      grad_norm           max_grad_norm                  grad_no
 update.reward_scale   scale_value         -                              rewards_shaper_scale     -
 """
 ROWS = [[cell.split(",") for cell in line.split()] for line in TABLE.strip().splitlines()[1:]]
-REASONS = {
-    "the value change is always clipped, by update.clip": "clip_value use_clipped_value_loss value_clip "
-    "clip_predicted_values clip_range_vf",
-    "observations, values and advantages are always normalised": "normalize_input normalize_value normalize_advantage "
-    "normalize empirical_normalization state_preprocessor value_preprocessor",
-    "actor and critic share layers, or have the same widths with critic observations": "critic_hidden_dims",
-    "a time limit is always bootstrapped: update.timeout_bootstrap says with what": "value_bootstrap",
-    "gradients are always clipped, by update.grad_norm": "truncate_grads",
-    "passes are not cut short; update.kl_threshold moves the learning rate instead": "target_kl",
-}
-"""Why settings of theirs have no counterpart here."""
 
 
 def known_elsewhere_as(name: str) -> str | None:
@@ -61,8 +50,8 @@ def known_elsewhere_as(name: str) -> str | None:
     return next((ours for (ours,), *theirs in ROWS if any(name in names for names in theirs)), None)
 
 
-def translate(data: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
-    """The library, recognised by its names; its settings in ours; and what became of the others, by their names."""
+def translate(data: Mapping[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
+    """The library, recognised by its names; its settings in ours; and names of its settings that have none here."""
     given = settings_of(data)
     library = next((name for name, (mark, _) in LIBRARIES.items() if mark in given), None)
     if library is None:
@@ -70,20 +59,19 @@ def translate(data: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, s
         raise UserError(f"these are not settings of a known library: none of {marks} is among them")
     column = 1 + list(LIBRARIES).index(library)
     names = {name: row[0][0] for row in ROWS for name in row[column]}
-    reasons = {name: reason for reason, needless in REASONS.items() for name in needless.split()}
     settings: dict[str, Any] = {"algo": "ppo"}
     if library == "Stable-Baselines3":
         settings["update.rate_schedule"] = "fixed"
-    others: dict[str, str] = {}
+    others: list[str] = []
     for full, value in given.items():
-        name = re.sub(f"^({LIBRARIES[library][1]})", "", full)
-        if name not in names:
-            others[full] = reasons.get(name, "not translated")
+        name = names.get(re.sub(f"^({LIBRARIES[library][1]})", "", full))
+        if name is None:
+            others.append(full)
         elif value is not None:
             try:
-                settings[names[name]] = _convert(library, names[name], value)
+                settings[name] = _convert(library, name, value)
             except (TypeError, ValueError):
-                raise UserError(f"{full} is {value!r}, which cannot be read as {names[name]}; change it") from None
+                raise UserError(f"{full} is {value!r}, which cannot be read as {name}; change it") from None
     size = given.get("params.config.minibatch_size", given.get("batch_size"))
     envs, horizon = settings.get("num_envs"), settings.get("update.horizon")
     if isinstance(size, int) and envs and horizon:

@@ -77,18 +77,16 @@ def text_table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), righ
     """Lay out rows in columns, those in `right` aligned right. On a terminal, long text folds inside the last one."""
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    texts = [[Text(text) for text in row] for row in rows]
+    rows = [*rows]
+    columns = headings or rows[0]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headings))
-    columns = len(texts[0]) if texts else len(headings)
-    for index in range(columns):
-        heading = headings[index] if headings else ""
-        table.add_column(heading, justify="right" if index in right else "left", no_wrap=index < columns - 1)
-    for row in texts:
+    for index, heading in enumerate(columns):
+        table.add_column(heading, justify="right" if index in right else "left", no_wrap=index < len(columns) - 1)
+    for row in rows:
         table.add_row(*row)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else LOG_WIDTH
-    console = Console(width=width - 2, color_system=None)
+    console = Console(width=width - 2, color_system=None, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
     return "".join(f"  {line.rstrip()}\n" for line in captured.get().splitlines())
