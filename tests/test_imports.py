@@ -14,18 +14,7 @@ SOURCE = ROOT / "src" / "echelon"
 PARTS = sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py"))
 
 SIMULATION = {"tasks", "sim"}
-PROGRAM = {
-    "cli",
-    "commands",
-    "export",
-    "training",
-    "evaluation",
-    "report",
-    "viewing",
-    "grid",
-    "bench",
-    "console",
-}
+PROGRAM = {"cli", "commands", "export", "training", "evaluation", "report", "viewing", "grid", "bench", "console"}
 NEVER = {
     "algorithms": SIMULATION | PROGRAM | {"runs"},
     "learning": SIMULATION | PROGRAM | {"runs", "algorithms"},
@@ -91,50 +80,37 @@ def test_no_part_imports_one_that_imports_it() -> None:
         raise AssertionError(f"these import each other: {' <- '.join(error.args[1])}") from None
 
 
-def test_presets_need_neither_torch_nor_a_simulator() -> None:
+STEPS = {
+    "import echelon": "torch numpy mujoco tyro",
+    "main(['--help'])": "torch tyro rich numpy mujoco tensorboard",
+    "assert [echelon.preset(task).task for task in echelon.tasks.names()][0] == 'AllegroHand'": "torch mujoco warp",
+    "main(['train', 'Hopper', '--updat.clip', '1'])": "torch mujoco warp",
+    "main(['train', 'Hopper', '--algo', 'cp0'])": "torch mujoco warp",
+    "import echelon.commands.report, echelon.report.write, echelon.report.page": "torch mujoco warp",
+}
+"""What may be done, one after another, without importing these slow packages."""
+
+
+def test_help_presets_mistakes_and_reports_import_nothing_slow() -> None:
     """So flags are read, and wrong ones answered, at once."""
-    assert loaded_by("from echelon.tasks import TASKS, preset; [preset(task) for task in TASKS]") == []
+    script = "import contextlib, io, sys\ndef main(words):\n  from echelon.cli import main\n"
+    script += "  with contextlib.redirect_stdout(io.StringIO()): main(words)\n"
+    for code, slow in STEPS.items():
+        script += f"{code}\nfound = [name for name in {slow.split()} if name in sys.modules]\nassert not found, found\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
-def test_help_and_mistakes_need_no_torch() -> None:
-    for words in (["--help"], ["train", "Hopper", "--updat.clip", "1"], ["train", "Hopper", "--algo", "cp0"]):
-        quiet = "import io, contextlib; from echelon.cli import main"
-        call = f"contextlib.redirect_stdout(io.StringIO()).__enter__(); main({words}); sys.stdout = sys.__stdout__"
-        assert loaded_by(f"{quiet}; {call}") == [], words
-
-
-def test_a_report_needs_no_torch() -> None:
-    assert loaded_by("import echelon.commands.report, echelon.report.write, echelon.report.page") == []
-
-
-def loaded_by(code: str) -> list[str]:
-    """Slow packages that some code has imported."""
-    script = f"import sys; {code}; print([name for name in ('torch', 'mujoco', 'warp') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return ast.literal_eval(done.stdout)
-
-
-def test_the_rules_concern_parts_that_exist() -> None:
+def test_the_architecture_page_names_every_part_and_only_files_that_exist() -> None:
     names = {part.removesuffix(".py") for part in PARTS}
     assert set(NEVER) | set(ONLY) | set().union(*NEVER.values(), *ONLY.values()) <= names
-
-
-def test_the_map_names_every_part_and_nothing_else() -> None:
-    parts = [part if part.endswith(".py") else f"{part}/" for part in PARTS if part != "__init__.py"]
-    assert [part for part in parts if not re.search(rf"(?<![\w/]){re.escape(part)}", the_map())] == []
-    known = {path.name for path in SOURCE.rglob("*") if path.suffix == ".py" or path.is_dir()}
-    named = set(re.findall(r"\w+(?:\.py|(?=/))", the_map()))
-    assert {"cli.py", "learning"} <= named <= known | {"src", "echelon"}
-
-
-def test_the_files_to_read_first_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
+    the_map = page.split("## The map\n")[1].split("tests/ mirrors src/")[0]
+    parts = [part if part.endswith(".py") else f"{part}/" for part in PARTS if part != "__init__.py"]
+    assert [part for part in parts if not re.search(rf"(?<![\w/]){re.escape(part)}", the_map)] == []
+    known = {path.name for path in SOURCE.rglob("*") if path.suffix == ".py" or path.is_dir()}
+    named = set(re.findall(r"\w+(?:\.py|(?=/))", the_map))
+    assert {"cli.py", "learning"} <= named <= known | {"src", "echelon"}
     first = re.findall(r"^\d\. `([\w/]+\.py)`", page, re.MULTILINE)
     assert len(first) == 6
     assert [name for name in first if not (SOURCE / name).is_file()] == []
-
-
-def the_map() -> str:
-    """The part of the page that lists the package."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    return page.split("## The map\n")[1].split("tests/ mirrors src/")[0]

@@ -23,12 +23,6 @@ def test_everything_public_can_be_imported_and_is_listed() -> None:
         _ = echelon.trian  # pyright: ignore
 
 
-def test_it_is_imported_at_once() -> None:
-    script = "import sys, echelon; print([m for m in ('torch', 'numpy', 'mujoco', 'tyro') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "echelon", "trian"], capture_output=True, text=True)
     assert done.returncode == 2
@@ -45,12 +39,6 @@ def test_environments_by_name() -> None:
         make("CartpoleSwingup", device="cpu", lenght=3)
     with pytest.raises(UserError, match="num_envs takes a whole number, not '3'"):
         make("CartpoleSwingup", num_envs="3")  # pyright: ignore[reportArgumentType]
-
-
-def test_presets_are_at_hand() -> None:
-    script = "import echelon; print(echelon.tasks.names()[0], echelon.tasks.preset('Hopper').task)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "AllegroHand Hopper\n"
 
 
 def test_what_people_pass_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

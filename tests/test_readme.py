@@ -38,32 +38,24 @@ def test_an_environment_of_ones_own(
     assert second > max(first, -40)
 
 
-def test_links_lead_somewhere() -> None:
-    """To a file, and to a heading in it where one is named."""
+def test_links_and_commands_lead_somewhere() -> None:
+    """Links to a file, and to a heading in it where one is named; commands to files and targets that exist."""
     broken = []
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        text = (ROOT / page).read_text()
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, heading = target.partition("#")
             file = (ROOT / page).parent / path if path else ROOT / page
             if not file.exists() or (heading and heading not in headings(file)):
                 broken.append(f"{page}: {target}")
+        for name in re.findall(r"(?:python|pytest) ((?:benchmarks|docs|results|tests)/[\w/]+\.py)", text):
+            if not (ROOT / name).exists():
+                broken.append(f"{page}: {name}")
     assert broken == []
+    assert {"demo", "test"} <= set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 
 
 def headings(page: Path) -> set[str]:
     """Of a page, as links spell them."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in found}
-
-
-def test_commands_name_files_that_exist() -> None:
-    for page in PAGES:
-        text = (ROOT / page).read_text()
-        for name in re.findall(r"(?:python|pytest) ((?:benchmarks|docs|results|tests)/[\w/]+\.py)", text):
-            assert (ROOT / name).exists(), f"{page}: {name}"
-
-
-def test_the_two_commands_exist() -> None:
-    makefile = (README.parent / "Makefile").read_text()
-    assert re.search(r"^demo:", makefile, flags=re.MULTILINE)
-    assert re.search(r"^test:", makefile, flags=re.MULTILINE)

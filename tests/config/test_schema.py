@@ -1,16 +1,14 @@
 """Settings as plain data and back; what cannot be meant is refused."""
 
-import ast
 import contextlib
-import itertools
+import inspect
 import json
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+import re
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Optional
 
-import pytest
-
-import echelon
+from echelon.cli import COMMANDS
+from echelon.commands.command import find
 from echelon.config import EnsembleConfig, ModelConfig, TaskConfig, TrainConfig, UpdateConfig, from_dict, to_dict
 from echelon.config.checks import check
 from echelon.errors import UserError
@@ -53,20 +51,13 @@ def test_a_config_survives_json() -> None:
     assert again == config
     assert isinstance(again.env, HandConfig)
     assert isinstance(again.model.hidden, tuple)
+    changed = from_dict(TEMPLATE, {"update": {"clip": 1}})  # the rest stays as the template has it
+    assert changed == replace(TEMPLATE, update=UpdateConfig(clip=1.0))
+    assert type(changed.update.clip) is float
 
 
-def test_what_is_not_given_stays_as_the_template_has_it() -> None:
-    assert from_dict(TEMPLATE, {"update": {"clip": 0.1}}) == replace(TEMPLATE, update=UpdateConfig(clip=0.1))
-
-
-def test_whole_numbers_are_taken_for_fractions_but_not_the_other_way() -> None:
-    config = from_dict(TEMPLATE, {"update": {"clip": 1}})
-    assert type(config.update.clip) is float
-    with pytest.raises(UserError, match=r"^num_envs takes a whole number, not 2\.0$"):
-        from_dict(TEMPLATE, {"num_envs": 2.0})
-
-
-MISFITS: list[tuple[dict[str, Any], str]] = [
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"num_envs": 2.0}, "num_envs takes a whole number, not 2.0"),
     ({"num_env": 1}, "num_env is not a setting; did you mean num_envs?"),
     ({"update": {"klip": 1}}, "update.klip is not a setting; did you mean clip?"),
     ({"env": {"friction": {"slid": 1}}}, "env.friction.slid is not a setting; did you mean slide?"),
@@ -79,55 +70,6 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"env": {"scale": [1.0]}}, "env.scale takes 2 values, not 1: 1.0"),
     ({"model": {"hidden": 64}}, "model.hidden takes a list, not 64"),
     ({"model": {"hidden": [64, "x"]}}, "model.hidden takes a whole number, not 'x'"),
-]
-
-
-def test_every_field_has_a_docstring_for_its_flag() -> None:
-    """A flag's help is the string below its field, or below the field it overrides; in one line, since tyro keeps
-    breaks. A group may leave it to its class."""
-    sources = [path.read_text() for path in Path(echelon.__file__).parent.rglob("*.py")]
-    nodes = [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
-    bases = {"Command", "OnRun", "OnTask"}
-    configs = {node.name: node for node in nodes if node.name.endswith("Config")}
-    configs |= {node.name: node for node in nodes if node.name in bases or bases & set(map(ast.unparse, node.bases))}
-    assert {"TrainConfig", "AnymalConfig", "Record", "Bench"} <= set(configs)
-
-    def explained(node: ast.ClassDef) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for base in node.bases:
-            found |= explained(configs[ast.unparse(base)])
-        for entry, below in itertools.pairwise(node.body):
-            if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr):
-                found[ast.unparse(entry.target)] = str(ast.literal_eval(below.value))
-        return found
-
-    for node in configs.values():
-        assert ast.get_docstring(node), node.name
-        texts = explained(node)
-        for entry in node.body:
-            kind = ast.unparse(entry.annotation) if isinstance(entry, ast.AnnAssign) else "Config"
-            if isinstance(entry, ast.AnnAssign) and not any(
-                word in kind for word in ("Config", "ClassVar", "TrainFlags")
-            ):
-                assert texts.get(ast.unparse(entry.target), "\n").count("\n") == 0, f"{node.name}: {ast.unparse(entry)}"
-
-
-def test_derived_numbers() -> None:
-    config = TrainConfig(num_envs=10, env_steps=1001, update=UpdateConfig(horizon=10))
-    assert config.num_iterations == 11  # 100 steps an iteration, rounded up
-    assert replace(config, iterations=3).num_iterations == 3
-    assert replace(config, policies=2).num_policies == 2
-    assert config.steps_per_iteration == 100
-    assert (config.method, replace(config, variant=("a", "b")).method) == ("cpo", "a+b")
-
-
-def test_the_defaults_are_valid() -> None:
-    check(TrainConfig())
-    check(TrainConfig(algo="ppo", num_envs=1))
-    check(replace(TEMPLATE, update=UpdateConfig(horizon=16, sequence=5)))  # sequences matter only to an LSTM
-
-
-NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"num_envs": 0}, "--num-envs must be at least 1, not 0"),
     ({"policies": 0}, "--policies must be at least 1, not 0"),
     ({"update": {"mini_epochs": 2**31}}, "--update.mini-epochs must be at most 1,000, not 2147483648"),
@@ -160,7 +102,7 @@ def test_what_does_not_fit_or_makes_no_sense_is_one_sentence() -> None:
             return str(error)
         return ""
 
-    assert [(data, said(data)) for data, sentence in MISFITS + NONSENSE if said(data) != sentence] == []
+    assert [(data, said(data)) for data, sentence in WRONG if said(data) != sentence] == []
 
 
 WIDTHS = {"start_spread", "joint_spread", "start_angle", "start_position", "start_velocity", "start_noise", "start_yaw"}
@@ -181,3 +123,30 @@ def test_settings_of_tasks_and_values_of_another_type_are_refused_before_anythin
             check(replace(TrainConfig(), **change))  # pyright: ignore[reportArgumentType]  # from Python too
             taken.append(str(change))
     assert taken == []
+
+
+def test_every_field_has_a_docstring_for_its_flag() -> None:
+    """A flag's help is the string below its field, or below the field it overrides; in one line, since tyro keeps
+    breaks. A group leaves it to its class."""
+    configs = [config for task in TASKS for config in (preset(task), *vars(preset(task)).values())]
+    kinds = {type(config) for config in configs if is_dataclass(config)} | set(map(find, COMMANDS))
+    missing: list[str] = []
+    for kind in kinds:
+        assert not (kind.__doc__ or "").startswith(f"{kind.__name__}("), kind
+        source = "".join(inspect.getsource(owner) for owner in kind.__mro__ if is_dataclass(owner))
+        explained = set(re.findall(r'^    (\w+): .*\n    """[^\n]+"""$', source, re.MULTILINE))
+        groups = set(re.findall(r"^    (\w+): (?:\w+Config|TrainFlags)\b", source, re.MULTILINE))
+        missing += [f"{kind.__name__}.{x.name}" for x in fields(kind) if x.name not in explained | groups]
+    assert missing == []
+
+
+def test_derived_numbers_and_valid_settings() -> None:
+    config = TrainConfig(num_envs=10, env_steps=1001, update=UpdateConfig(horizon=10))
+    assert config.num_iterations == 11  # 100 steps an iteration, rounded up
+    assert replace(config, iterations=3).num_iterations == 3
+    assert replace(config, policies=2).num_policies == 2
+    assert config.steps_per_iteration == 100
+    assert (config.method, replace(config, variant=("a", "b")).method) == ("cpo", "a+b")
+    check(TrainConfig())
+    check(TrainConfig(algo="ppo", num_envs=1))
+    check(replace(TEMPLATE, update=UpdateConfig(horizon=16, sequence=5)))  # sequences matter only to an LSTM
