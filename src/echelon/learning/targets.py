@@ -200,11 +200,11 @@ def _step_first(x: Tensor, plan: Plan, borrowed: Rollout) -> Tensor:
     return x.unflatten(0, (plan.layout.networks, borrowed.horizon + 1, -1)).transpose(0, 1).flatten(1, 2)
 
 
-def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
-    """1 - Var(returns - values) / Var(returns) of each network's `[L, G, n]`: 1 for a perfect critic, 0 for a constant
-    one."""
-    left, whole = (x.var((0, 2), correction=0) for x in (returns - value, returns))
-    return 1 - left / whole.clamp(min=1e-12)
+def explained_variance(value: Tensor, returns: Tensor, ranks: Ranks = ALONE) -> Tensor:
+    """1 - Var(returns - values) / Var(returns) of each network, `[L, G, n]`, over all ranks: 1 if the critic
+    is perfect, 0 if it is constant."""
+    (left, _), (whole, _) = (ranks.std_mean(x, (0, 2)) for x in (returns - value, returns))
+    return 1 - (left / whole.clamp(min=1e-6)).square().flatten()
 
 
 @torch.no_grad()

@@ -179,7 +179,7 @@ class Trainer:
             self.plan, rollout, self.model, drawn, extra, self.settings, self.config.ensemble
         )
         own = slice(0, self.plan.sizes[0])
-        metrics["explained"] = explained_variance(targets.value[..., own], targets.returns[..., own])
+        metrics["explained"] = explained_variance(targets.value[..., own], targets.returns[..., own], self.ranks)
         outside = (rollout.action.abs() > 1).float().unflatten(1, (self.layout.networks, -1))
         metrics["action/clamped"] = outside.mean((0, 2, 3))
         return Prepared(targets, drawn, metrics)
