@@ -122,14 +122,10 @@ def test_a_gradient_that_is_not_finite_leaves_no_trace_once_a_network_is_a_copy_
     assert optimizer.flat[1].equal(optimizer.flat[0])
 
 
-def test_slices_by_hand() -> None:
-    """32, 33 and 1 numbers: from 0, 32 and 96, as 33 take two lines of 32."""
-    assert aligned_slices([32, 33, 1]) == ([slice(0, 32), slice(32, 65), slice(96, 97)], 128)
-    assert aligned_slices([]) == ([], 0)
-
-
 @pytest.mark.parametrize("networks", [1, 2])
 def test_every_weight_is_aligned_and_keeps_its_values(networks: int) -> None:
+    """32, 33 and 1 numbers lie from 0, 32 and 96, as 33 take two lines of 32."""
+    assert aligned_slices([32, 33, 1]) == ([slice(0, 32), slice(32, 65), slice(96, 97)], 128)
     model = ActorCritic({"policy": 7}, 3, 4, ModelConfig(hidden=(5, 9)), networks=networks)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = Adam(model.parameters(), 0.1)
@@ -140,26 +136,19 @@ def test_every_weight_is_aligned_and_keeps_its_values(networks: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    ("rate", "times", "expected"),
-    [
+def test_rule(dtype: torch.dtype) -> None:
+    """κ as a multiple of the threshold; exactly half and exactly twice it, and what is no number, keep the rate."""
+    cases = [
         *((6e-4, times, 6e-4 * 1.5) for times in (0.0, -1.0, 0.49)),  # the reference's KL can be negative
         *((6e-4, times, 6e-4) for times in (0.5, 0.51, 1.0, 1.99, 2.0, math.nan)),
         *((6e-4, times, 6e-4 / 1.5) for times in (2.01, 3.0)),
-        # Limits.
-        *((rate, 60.0, 1e-6) for rate in (1.4e-6, 1e-6)),
-        *((rate, 0.0, 1e-2) for rate in (9e-3, 1e-2)),
-        (1e-6, 0.0, 1.5e-6),
-        (1e-2, 60.0, 1e-2 / 1.5),
-    ],
-)
-def test_rule(rate: float, times: float, expected: float, dtype: torch.dtype) -> None:
-    """κ as a multiple of the threshold; exactly half and exactly twice it, and what is no number, keep the rate."""
-    given = torch.tensor(rate, dtype=dtype)
-    found = adapt(given, torch.tensor(times * 0.016, dtype=dtype), threshold=0.016)
-    assert found.dtype == dtype
-    assert found.item() == pytest.approx(expected, rel=1e-6)
-    assert given.item() == pytest.approx(rate)  # a new number; the caller copies it
+        *((1.4e-6, 60.0, 1e-6), (1e-6, 60.0, 1e-6), (9e-3, 0.0, 1e-2), (1e-2, 0.0, 1e-2)),  # limits
+        *((1e-6, 0.0, 1.5e-6), (1e-2, 60.0, 1e-2 / 1.5)),
+    ]
+    rates, times, expected = (torch.tensor(x, dtype=dtype) for x in zip(*cases, strict=True))
+    before = rates.clone()
+    torch.testing.assert_close(adapt(rates, times * 0.016, threshold=0.016), expected, rtol=1e-6, atol=0)
+    assert rates.equal(before)  # new numbers; the caller copies them
 
 
 def test_scheduling_kl_by_hand_and_its_direction() -> None:
@@ -170,14 +159,12 @@ def test_scheduling_kl_by_hand_and_its_direction() -> None:
     assert scheduling_kl(*ref, *new).item() == pytest.approx(2 - math.log(2), abs=5e-5)
     # With them, to the last digit: ln(2 + 1e-5) + 2/(2(4 + 1e-5)) - ½.
     assert scheduling_kl(*new, *ref).item() == pytest.approx(math.log(2 + 1e-5) + 1 / 4.00001 - 0.5, abs=1e-15)
-
-
-@pytest.mark.parametrize(("actions", "std"), [(20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)])
-def test_scheduling_kl_of_equal_policies_has_the_references_bias(actions: int, std: float) -> None:
+    # Equal policies have the reference's bias.
     # The fact sheet has -0.0023, -0.0098 and -0.040 for 20 actions.
     # ln(1 + 1e-5) ≈ 1e-5 and σ²/(2(σ² + 1e-5)) - ½ ≈ -5e-6/σ² for each action.
-    log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
-    mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = scheduling_kl(mean, log_std, mean, log_std).item()
-    assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
-    assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0
+    for actions, std in ((20, 0.2), (20, 0.1), (20, 0.05), (46, 0.1), (3, 1.0)):
+        log_std = torch.full((actions,), math.log(std), dtype=torch.float64)
+        mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        found = scheduling_kl(mean, log_std, mean, log_std).item()
+        assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
+        assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0

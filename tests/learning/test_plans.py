@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import torch
-from learning.iteration import LEADER_BORROWS, OWN, listing
+from learning.iteration import listing
 from torch import Tensor
 
 from echelon.algorithms.cpo import PULL
@@ -37,10 +37,6 @@ class Case:
         return Plan(layout, self.horizon, self.length, GROUPS[self.algo], minibatches=self.minibatches)
 
 
-SIZES = [(8, 1, 4, 1), (8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
-"""Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder to the leader."""
-
-
 @pytest.mark.parametrize("algo", GROUPS)
 def test_shuffles_differ_and_mix_environments_and_steps(algo: str) -> None:
     plan = Case(algo, 18, 1 if algo == "ppo" else 6, 8).plan()
@@ -62,17 +58,6 @@ def test_shuffles_differ_and_mix_environments_and_steps(algo: str) -> None:
     assert all(one != other for k, one in enumerate(orders) for other in orders[:k])
 
 
-def test_tables_are_laid_out_as_the_plan_lists_them() -> None:
-    plan, drawn = Case("cpo", 14, 3, 6, 3).plan(), torch.tensor([2])
-    t, env = torch.meshgrid(torch.arange(6), torch.arange(14), indexing="ij")
-    row = t * 14 + env
-    labels = {OWN: 0, LEADER_BORROWS: 1000}
-    borrowed = [plan.source(row, source, drawn) + 1000 * (1 + learner) for learner, source in plan.blocks.pairs]
-    unit, policy, group = listing(plan, drawn)
-    label = torch.tensor([labels.get(g, 1000 * (1 + p)) for g, p in zip(group, policy.tolist(), strict=True)])
-    assert plan.table(row, borrowed)[:, 0].equal(plan.rows(unit) + label)
-
-
 def test_minibatch_counts() -> None:
     """The fact sheet's ⌊rows / 4N⌋ with N = 24,576 and M = 6; and a tenth is a tenth: 3·8 rows in minibatches of 0.1·3
     are 80, though 24 / (0.1·3) is 79.99… in floating point. There is at least one."""
@@ -85,21 +70,16 @@ def test_minibatch_counts() -> None:
     assert Case("ppo", 4, 1, 2, minibatches=64.0).plan().minibatches == 1
 
 
-UNFIT = [
-    Case("ppo", 5, 1, 8, 8, minibatches=4),
-    Case("ppo", 7, 1, 8, 4, minibatches=1.0),
-    Case("sapg", 20, 6, 8, 8, minibatches=4),
-    Case("sapg", 99, 6, 16, 16, minibatches=4.0),
-    # Blocks of 6 and 1: uneven ones have more pull rows, hence another number of minibatches than even ones.
-    Case("cpo", 11, 6, 16, 16, minibatches=4.0),
-    Case("cpo", 100, 6, 16, minibatches=7),
-    Case("cpo", 25, 6, 8, 4, minibatches=3.0),
-    Case("cpo", 29, 3, 12, 6, minibatches=1.7),
-    Case("cpo", 7, 7, 8, 8, minibatches=4.0),
-]
-
-
-@pytest.mark.parametrize("case", UNFIT)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case("ppo", 5, 1, 8, 8, 4), Case("ppo", 7, 1, 8, 4, 1.0)),
+        *(Case("sapg", 20, 6, 8, 8, 4), Case("sapg", 99, 6, 16, 16, 4.0)),
+        # Blocks of 6 and 1: uneven ones have more pull rows, hence another number of minibatches than even ones.
+        *(Case("cpo", 11, 6, 16, 16, 4.0), Case("cpo", 100, 6, 16, 1, 7), Case("cpo", 25, 6, 8, 4, 3.0)),
+        *(Case("cpo", 29, 3, 12, 6, 1.7), Case("cpo", 7, 7, 8, 8, 4.0)),
+    ],
+)
 def test_a_size_that_does_not_split_is_answered_with_sizes_that_do(case: Case) -> None:
     with pytest.raises(UserError, match="do not split into") as refusal:
         case.plan()
@@ -131,7 +111,9 @@ def ring(policies: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("algo", GROUPS)
 def test_plans_of_algorithms(algo: str) -> None:
-    for case in [Case(algo, *sizes) for sizes in SIZES if sizes[1] > 1 or algo != "sapg"]:
+    """Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder."""
+    sizes = [(8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
+    for case in [Case(algo, *size) for size in ([] if algo == "sapg" else [(8, 1, 4, 1)]) + sizes]:
         for follower in range(1, max(case.policies, 2)):
             check_plan(case.plan(), torch.tensor([follower]))
 
@@ -183,7 +165,7 @@ def check_plan(plan: Plan, drawn: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_what_no_plan_can_be_made_of_is_one_sentence() -> None:
+def test_what_no_plan_can_be_made_of_and_vectors_without_a_reader_are_one_sentence() -> None:
     beyond = Group("beyond", lambda policies: [(0, policies)])
     with pytest.raises(UserError, match="one is drawn need equal numbers of environments, not 2, 4"):
         Plan(Layout(8, 3, sizes=(2, 2, 4)), 4, 1, GROUPS["sapg"], minibatches=2)
@@ -195,9 +177,6 @@ def test_what_no_plan_can_be_made_of_is_one_sentence() -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             Plan(Layout(6, 3), 4, 1, groups, minibatches=2)
-
-
-def test_vectors_without_a_reader_are_one_sentence() -> None:
     for name, values, sentence in (
         ("clipp", [0.1, 0.2, 0.3], "clipp cannot differ between policies; what can is discount"),
         ("horizon", [8, 8, 8], "horizon cannot differ between policies"),
