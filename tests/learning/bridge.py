@@ -10,7 +10,6 @@ from oracle import Evaluation, Problem, Sequence
 from torch import Tensor
 
 from echelon.algorithms import CpoTrainConfig, PullConfig, find
-from echelon.algorithms.algorithm import Algorithm
 from echelon.config import EnsembleConfig, ModelConfig, UpdateConfig
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
@@ -42,13 +41,14 @@ class Bridge:
     def __init__(self, problem: Problem, minibatches: int = 2, **update: object) -> None:
         self.problem = problem
         self.config = make_config(problem, minibatches, **update)
-        algorithm = algorithm_of(problem)
+        algorithm = find(problem.algo)
         self.layout = Layout(problem.num_envs, problem.policies, sizes=self.config.envs_per_policy)
         assert self.layout.policy_id.tolist() == list(problem.policy_id)
         self.plan = Plan(
             self.layout, problem.horizon, problem.sequence, algorithm.groups(self.config), minibatches=minibatches
         )
-        self.settings = Settings(self.config.update, self.layout, algorithm.vectors(self.config, self.layout))
+        clips = {"clip": torch.tensor(problem.clips, dtype=torch.float64)} if problem.clips else {}
+        self.settings = Settings(self.config.update, self.layout, algorithm.vectors(self.config, self.layout) | clips)
         self.model = make_model(problem)
         self.rollout = make_rollout(problem)
         self.follower = torch.tensor([problem.follower])
@@ -58,15 +58,8 @@ class Bridge:
         )
 
     def targets(self) -> Targets:
-        return compute_targets(
-            self.plan,
-            self.rollout,
-            self.model,
-            self.follower,
-            self.problem.adversarial,
-            self.settings,
-            self.config.ensemble,
-        )
+        given = self.plan, self.rollout, self.model, self.follower, self.problem.adversarial
+        return compute_targets(*given, self.settings, self.config.ensemble)
 
     def evaluations(self) -> list[list[Evaluation]]:
         """The oracle's keys of the plan's tables `[L, 1, S]`."""
@@ -83,26 +76,15 @@ class Bridge:
 
     def oracle_minibatch(self, minibatch: Minibatch) -> list[Evaluation] | list[Sequence]:
         """What the oracle trains on for the same minibatch."""
-        lines = self.evaluations()
-        columns = minibatch.evaluation.tolist()
+        first_rows = self.evaluations()[0]
+        first = [first_rows[column] for column in minibatch.evaluation.tolist()]
         if not self.problem.recurrent:
-            return [lines[0][c] for c in columns]
-        first = [lines[0][c] for c in columns]
+            return first
         return [Sequence(e.t // self.problem.sequence, e.env, e.policy, e.group) for e in first]
 
     def gradients(self) -> dict[str, Tensor]:
         """The model's gradients under the oracle's names."""
         return oracle_names({name: p.grad for name, p in self.model.named_parameters() if p.grad is not None})
-
-
-def algorithm_of(problem: Problem) -> Algorithm:
-    """The problem's algorithm, perhaps with a clip range for each policy."""
-    algorithm = find(problem.algo)
-    if problem.clips:
-        clips = torch.tensor(problem.clips, dtype=torch.float64)
-        usual = algorithm.vectors
-        algorithm = replace(algorithm, vectors=lambda config, layout: usual(config, layout) | {"clip": clips})
-    return algorithm
 
 
 UPDATE = ("horizon", "sequence", "discount", "gae_lambda", "clip", "critic_coef", "bounds_coef")
@@ -131,18 +113,14 @@ def make_model(problem: Problem) -> ActorCritic:
     """The oracle's parameters in the library's network; observations pass the normaliser unchanged."""
     params = problem.params
     obs_dim, action_dim = problem.obs.shape[-1], problem.action.shape[-1]
-    hidden = tuple(
-        params[f"w{i}"].shape[0] for i in range(sum(name.startswith("w") for name in params)) if f"w{i}" in params
-    )
+    hidden = tuple(params[f"w{i}"].shape[0] for i in range(len(params)) if f"w{i}" in params)
     lstm = params["w_hh"].shape[1] if problem.recurrent else 0
     phi_dim = params["phi"].shape[1] if "phi" in params else 0
     config = ModelConfig(hidden=hidden, lstm=lstm, phi_dim=phi_dim, obs_clip=1e9)
     model = ActorCritic({"policy": obs_dim}, action_dim, problem.policies, config).double()
-    normaliser = model.obs_norm["policy"]
-    normaliser.var.fill_(1 - EPSILON)
-    model.value_norm.mean.fill_(problem.value_mean)
-    model.value_norm.var.fill_(problem.value_var)
-    model.value_norm.count.fill_(problem.value_count)
+    model.obs_norm["policy"].var.fill_(1 - EPSILON)
+    for name in ("mean", "var", "count"):
+        getattr(model.value_norm, name).fill_(getattr(problem, f"value_{name}"))
     write_params(model, params)
     return model
 
