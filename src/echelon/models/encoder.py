@@ -1,7 +1,7 @@
 """Encoders before the trunk: convolutions for images, or a network of the user's own."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,6 @@ from echelon.envs.contract import Groups, Size, shape_of
 from echelon.envs.sources import code
 from echelon.errors import UserError, first_line
 from echelon.models.linear import by_network, by_step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CHUNK = 2048
 """Rows whose images are encoded together without gradient: a whole rollout's would not fit into memory."""
@@ -89,7 +86,7 @@ class Convolution(nn.Module):
 class Custom(Encoder):
     """A user's module. Its tensors get a leading dimension G; networks are evaluated one after another."""
 
-    def __init__(self, make: "Callable[[dict[str, Size]], Any]", sizes: Mapping[str, Size], source: str) -> None:
+    def __init__(self, make: Callable[[dict[str, Size]], Any], sizes: Mapping[str, Size], source: str) -> None:
         super().__init__()
         inner = make(dict(sizes))
         if not isinstance(inner, nn.Module) or not any(x.requires_grad for x in inner.parameters()):
@@ -119,11 +116,11 @@ class Custom(Encoder):
         return shape[2]
 
     def encode(self, groups: Groups) -> Tensor:
-        return torch.stack([self._one(k, {name: x[k] for name, x in groups.items()}) for k in range(self.networks)])
-
-    def _one(self, network: int, groups: Groups) -> Tensor:
-        tensors = {name: getattr(self, kept)[network] for name, kept in self._names.items()}
-        return functional_call(self._inner[0], tensors, (groups,))
+        found = []
+        for k in range(self.networks):
+            tensors = {name: getattr(self, kept)[k] for name, kept in self._names.items()}
+            found.append(functional_call(self._inner[0], tensors, ({name: x[k] for name, x in groups.items()},)))
+        return torch.stack(found)
 
 
 def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder | None:

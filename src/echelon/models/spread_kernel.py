@@ -9,7 +9,6 @@ of its own, and the slots are added up afterwards: atomic additions would have a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,30 +19,22 @@ from torch import Tensor
 
 from echelon.models.sharing import DRAWN, Blocks, Sharing
 
-
-@dataclass(frozen=True)
-class Tile:
-    """Tile size of one program."""
-
-    rows: int
-    columns: int
-    warps: int
-
-
-FORWARD, BACKWARD = Tile(16, 256, 4), Tile(64, 64, 4)
+FORWARD, BACKWARD = (16, 256), (64, 64)
+"""Rows and columns of the tile that a program takes."""
+WARPS = 4
 
 
 def spread_in_one(projected: Tensor, cond: Tensor, sharing: Sharing, activate: bool) -> Tensor:
     """`spread`, by the kernels."""
     # Compiled graphs are cached across versions of this file: what shapes depend on must be an argument.
-    return _spread(projected, cond, sharing.drawn, sharing.blocks.numbers, BACKWARD.rows, activate)
+    return _spread(projected, cond, sharing.drawn, sharing.blocks.numbers, BACKWARD[0], activate)
 
 
 def activate_in_one(x: Tensor, bias: Tensor) -> Tensor:
     """`elu(x + bias)` of rows `[L, G·n, W]` and a bias `[G, W]`: as if each network had one policy."""
     networks = bias.shape[0]
     alone = [networks, 1, x.shape[1] // networks]
-    return _spread(x, bias, None, alone, BACKWARD.rows, True)
+    return _spread(x, bias, None, alone, BACKWARD[0], True)
 
 
 class Tables(NamedTuple):
@@ -60,15 +51,21 @@ class Tables(NamedTuple):
     """Whether every slot of every policy is written, whichever follower is drawn."""
 
 
+def _slots(blocks: Blocks, rows: int) -> tuple[list[int], list[int]]:
+    """Tiles of `rows` units of each policy's evaluations, and how many precede those of each pair."""
+    slots, before = [triton.cdiv(units, rows) for units in blocks.units], []
+    for (learner, _), size in zip(blocks.pairs, blocks.sizes, strict=True):
+        before.append(slots[learner])
+        slots[learner] += triton.cdiv(size, rows)
+    return slots, before
+
+
 @lru_cache(maxsize=256)
 def _tables(numbers: tuple[int, ...], rows: int, device: torch.device) -> Tables:
     """Build the tables for tiles of `rows` units. The leaders' tiles, which have most work, come first."""
     blocks = Blocks.from_numbers(numbers)
     count = [triton.cdiv(units, rows) for units in blocks.units]
-    slots, first_slot = list(count), []
-    for (learner, _), size in zip(blocks.pairs, blocks.sizes, strict=True):
-        first_slot.append(slots[learner])
-        slots[learner] += triton.cdiv(size, rows)
+    slots, first_slot = _slots(blocks, rows)
     tiles: list[tuple[int, ...]] = []
     readings: list[tuple[int, ...]] = []
     for policy in range(blocks.policies):
@@ -195,11 +192,13 @@ def _backward(
     tl.store(unit_grads + (step * units + tl.load(tile)) * width + at, total, mask=inside)
 
 
-def _launch(kernel: Any, numbers: Sequence[int], tile: Tile, like: Tensor, *tensors: Tensor, **options: Any) -> None:
+def _launch(
+    kernel: Any, numbers: Sequence[int], tile: tuple[int, int], like: Tensor, *tensors: Tensor, **options: Any
+) -> None:
     """Run a kernel over all tiles of all steps; `like` has the width and the number of steps."""
-    blocks, (steps, _, width) = Blocks.from_numbers(numbers), like.shape
-    tables = _tables(tuple(numbers), tile.rows, like.device)
-    columns = min(tile.columns, triton.next_power_of_2(width))
+    blocks, (steps, _, width), (rows, columns) = Blocks.from_numbers(numbers), like.shape, tile
+    tables = _tables(tuple(numbers), rows, like.device)
+    columns = min(columns, triton.next_power_of_2(width))
     grid = (steps * len(tables.tiles) * triton.cdiv(width, columns),)
     kernel[grid](
         *tensors[:3],
@@ -211,9 +210,9 @@ def _launch(kernel: Any, numbers: Sequence[int], tile: Tile, like: Tensor, *tens
         evaluations=blocks.networks * blocks.evaluations,
         width=width,
         DRAWS=any(source == DRAWN for _, source in blocks.pairs),
-        ROWS=tile.rows,
+        ROWS=rows,
         COLUMNS=columns,
-        num_warps=tile.warps,
+        num_warps=WARPS,
         **options,
     )
 
@@ -253,9 +252,8 @@ def _spread_backward(
         partials.zero_()  # some slots have nothing to add
     activated = grad if outputs is None else outputs.contiguous()
     given = (grad, activated, grad if drawn is None else drawn, unit_grads, partials)
-    tile, activate = replace(BACKWARD, rows=rows), outputs is not None
     counts = {"slots": tables.slots, "all_slots": partials.shape[1]}
-    _launch(_backward, blocks, tile, grad, *given, ACTIVATE=activate, **counts)
+    _launch(_backward, blocks, (rows, BACKWARD[1]), grad, *given, ACTIVATE=outputs is not None, **counts)
     return unit_grads, partials
 
 
@@ -264,11 +262,8 @@ def _empty_gradients(
     grad: Tensor, outputs: Tensor | None, drawn: Tensor | None, blocks: Sequence[int], rows: int
 ) -> tuple[Tensor, Tensor]:
     cut, (steps, _, width) = Blocks.from_numbers(blocks), grad.shape
-    slots = [triton.cdiv(units, rows) for units in cut.units]
-    for (learner, _), size in zip(cut.pairs, cut.sizes, strict=True):
-        slots[learner] += triton.cdiv(size, rows)
-    policies = cut.networks * cut.policies
-    partials = grad.new_empty((policies, steps * max(slots), width), dtype=torch.float32)
+    slots, policies = max(_slots(cut, rows)[0]), cut.networks * cut.policies
+    partials = grad.new_empty((policies, steps * slots, width), dtype=torch.float32)
     return grad.new_empty(steps, cut.networks * cut.own, width), partials
 
 

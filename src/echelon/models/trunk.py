@@ -36,8 +36,7 @@ class Trunk(nn.Module):
         for width in widths:
             self.layers.append(Linear(feature_dim, width))
             feature_dim = width
-        self.feature_dim = feature_dim
-        self.state_dim = 2 * lstm
+        self.feature_dim, self.state_dim = feature_dim, 2 * lstm
         self._initialise(obs_dim + phi_dim)
 
     def _initialise(self, fan_in: int) -> None:
@@ -45,15 +44,14 @@ class Trunk(nn.Module):
         for layer in self.layers:
             assert isinstance(layer, Linear)
             nn.init.zeros_(layer.bias)
-        bound = 1 / math.sqrt(self.lstm or fan_in)
-        nn.init.uniform_(self.observe.weight, -bound, bound)
-        if self.condition is not None:
-            nn.init.uniform_(self.condition.weight, -bound, bound)
+        first = [self.observe.weight, *([] if self.condition is None else [self.condition.weight])]
         if self.lstm:
-            for tensor in (self.observe.bias, self.recur.weight, self.recur.bias):
-                nn.init.uniform_(tensor, -bound, bound)
+            first += [self.observe.bias, self.recur.weight, self.recur.bias]
         else:
             nn.init.zeros_(self.observe.bias)
+        bound = 1 / math.sqrt(self.lstm or fan_in)
+        for tensor in first:
+            nn.init.uniform_(tensor, -bound, bound)
 
     def project(self, obs: Tensor) -> Tensor:
         """Observation part of the first layer: `[L, n, D] -> [L, n, W]`. A policy part, if any, adds the bias.
