@@ -130,9 +130,9 @@ def measure(order: Row) -> Row:
     row: Row = {"task": config.task, "algo": config.algo, "num_envs": config.num_envs, "device": order["device"]}
     row |= {"precision": config.precision, "adversary": case.algo == "cpo" and config.adversary.coef > 0}
     found = bench(config, order["iterations"], lambda text: None)
-    row |= {"ms_iteration": found.iteration, "training": found.rate, "physics_in_training": found.physics_rate}
+    row |= {"ms_iteration": found.iteration, "training": found.rate(), "physics_in_training": found.physics_rate}
     row |= {f"ms_{part}": found.parts[part] for part in ("collect", "targets", "update")}
-    row |= {"rollout": 1000 * found.steps / row["ms_collect"]}
+    row |= {"rollout": found.rate(row["ms_collect"])}
     row |= {"gib": None if found.memory is None else found.memory / 2**30}
     if order["kernels"]:
         print(list_kernels(config, order["kernels"]), file=sys.stderr)

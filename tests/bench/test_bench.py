@@ -8,9 +8,7 @@ import pytest
 import torch
 from gpu import needs_gpu
 
-from echelon.bench.clock import Clock, memory, synchronisations
-from echelon.bench.measure import Bench, _with_rests, physics_of
-from echelon.bench.table import document, table
+from echelon.bench.measure import Bench, Clock, _with_rests, physics_of, synchronisations
 from echelon.cli import main
 from echelon.config import TrainConfig, UpdateConfig
 from echelon.tasks import make, preset
@@ -18,48 +16,47 @@ from echelon.tasks import make, preset
 CPU = torch.device("cpu")
 
 
-def found(**changes: object) -> Bench:
-    """100 environments × 10 steps in 50 ms: 20,000 steps a second."""
-    config = TrainConfig(num_envs=100, update=UpdateConfig(horizon=10))
-    parts = {"collect": 30.0, "collect/physics": 25.0, "collect/storage and scores": 5.0, "update": 20.0}
-    values: dict = {"physics_rate": 40_000.0, "memory": 3 * 2**30, "synchronisations": 1} | changes
-    return Bench(config, "cpu", 50.0, parts, **values)
-
-
-def test_what_parts_leave_over_is_the_rest_and_parts_are_sorted() -> None:
-    parts = {"collect": 30.0, "targets": 1.0, "update": 9.0, "collect/policy": 5.0, "collect/physics": 20.0}
-    assert list(_with_rests(parts).items()) == [
-        ("collect", 30.0),
-        ("collect/physics", 20.0),
-        ("collect/policy", 5.0),
-        ("collect/storage and scores", 5.0),
-        ("targets", 1.0),
-        ("update", 9.0),
-    ]
-    assert _with_rests({"update": 1.0, "update/forward": 2.0})["update/shuffling, KL and metrics"] == 0.0
-
-
 def test_table_and_document_by_hand() -> None:
-    lines = table(found()).splitlines()
-    assert lines[1].split() == ["collect", "30.00", "60.0%", "33.3", "k"]  # 1,000 steps in 30 ms
-    assert lines[2].split() == ["physics", "25.00", "50.0%", "40.0", "k"]
+    """100 environments × 10 steps in 50 ms: 20,000 steps a second. Whole parts come before theirs, the largest first,
+    and what they leave over is the rest, at least 0."""
+    config = TrainConfig(num_envs=100, update=UpdateConfig(horizon=10))
+    measured = {"collect": 30.0, "update": 18.0, "read": 2.0, "collect/policy": 4.0, "collect/physics": 25.0}
+    parts = _with_rests(measured | {"update/forward": 20.0})
+    found = Bench(config, "cpu", 50.0, parts, 3 * 2**30, 1, ((50.0, None), (40.0, 2**30)))
+    lines = found.table().splitlines()
+    rows = [line.split() for line in lines[1:9]]
+    assert [row[0] for row in rows] == [
+        "collect",
+        "physics",
+        "policy",
+        "storage",
+        "update",
+        "forward",
+        "shuffling,",
+        "read",
+    ]
+    assert rows[0] == ["collect", "30.00", "60.0%", "33.3", "k"]  # 1,000 steps in 30 ms
+    assert rows[1] == ["physics", "25.00", "50.0%", "40.0", "k"]
     assert lines[2].index("physics") == lines[1].index("collect") + 2
-    assert lines[5].split() == ["iteration", "50.00", "100.0%", "20.0", "k"]
-    assert lines[7:] == [
+    assert (parts["collect/storage and scores"], parts["update/shuffling, KL and metrics"]) == (1.0, 0.0)
+    assert lines[9].split() == ["iteration", "50.00", "100.0%", "20.0", "k"]
+    assert lines[11:] == [
         "training runs at 50% of the rate of physics alone",
         "3.0 GiB on the device",
         "the host waits for the device once in an iteration",
+        "rank 0: 50.00 ms, 10.0 k steps/s",
+        "rank 1: 40.00 ms, 12.5 k steps/s, 1.0 GiB",
     ]
-    on_cpu = table(found(physics_rate=None, memory=None, synchronisations=None))
-    assert not any(word in on_cpu for word in ("physics alone", "GiB", "host"))
-    assert memory(CPU) is synchronisations(lambda: None, CPU) is None
-    figures = json.loads(document(found()))
+    on_cpu = Bench(config, "cpu", 50.0, {"collect": 30.0}, None, None).table()
+    assert not any(word in on_cpu for word in ("physics alone", "GiB", "host", "rank"))
+    assert synchronisations(lambda: None, CPU) is None
+    figures = json.loads(found.document())
     assert (figures["steps_per_s"], figures["parts_ms"]["collect/physics"]) == (20_000, 25.0)
     assert figures["config"]["update"]["horizon"] == 10
 
 
 def test_the_clock_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, times = Clock(CPU, (), 3, capture=True), iter([5.0, 1.0, 2.0])
+    clock, times = Clock(CPU, (), 3, True), iter([5.0, 1.0, 2.0])
     calls = []
     monkeypatch.setattr(clock, "once", lambda run: next(times))
     assert clock.milliseconds(lambda: calls.append(1)) == 2.0

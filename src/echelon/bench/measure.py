@@ -6,19 +6,24 @@ alone find other data in the caches, so a rest can be slightly off.
 """
 
 import dataclasses
+import json
 import statistics
 import tempfile
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from echelon.bench.clock import Clock, memory, synchronisations
-from echelon.config import TrainConfig
+from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import choose_device
+from echelon.console.wording import count, text_table
+from echelon.device.capture import Captured
 from echelon.diagnostics.measure import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.ranks import ALONE, Ranks
@@ -30,23 +35,52 @@ from echelon.training.trainer import Trainer
 
 Say = Callable[[str], None]
 WARM_UPS = 3
-"""Iterations before the clock starts: one plain, one recorded, one replayed."""
+"""Calls before the clock starts: one plain, one recorded, one replayed."""
 
 
-@dataclass(frozen=True)
-class RankTime:
-    """Time and memory of one rank."""
+@dataclass
+class Clock:
+    """Median milliseconds of repeated calls. On CUDA the work is captured as a graph, if training does so."""
 
-    iteration: float
-    """Milliseconds."""
-    steps: int
-    """Its environment steps of an iteration."""
-    memory: int | None
+    device: torch.device
+    generators: Sequence[torch.Generator]
+    repeats: int
+    capture: bool
+    mode: Literal["global", "thread_local"] = "global"
+    """That of `Captured`."""
 
-    @property
-    def rate(self) -> float:
-        """Environment steps per second."""
-        return 1000 * self.steps / self.iteration
+    def milliseconds(self, run: Callable[[], object], around: Any = nullcontext) -> float:
+        """Median milliseconds of a captured call. `around` is entered while it is captured."""
+        captured = Captured(run, self.device, self.generators, around, enabled=self.capture, mode=self.mode)
+        for _ in range(WARM_UPS):
+            captured()
+        return statistics.median(self.once(captured) for _ in range(self.repeats))
+
+    def once(self, run: Callable[[], object]) -> float:
+        """Milliseconds of one call, with the device idle before and after it."""
+        began = self._now()
+        run()
+        return 1000 * (self._now() - began)
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+
+def synchronisations(run: Callable[[], object], device: torch.device) -> int | None:
+    """How often the host waits for the device in `run`, as far as torch notices; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    # enabling the mode emits a warning too, which does not count
+    return sum("called a synchronizing CUDA operation" in str(warning.message) for warning in noticed)
 
 
 @dataclass(frozen=True)
@@ -57,73 +91,87 @@ class Bench:
     device: str
     iteration: float
     parts: dict[str, float]
-    physics_rate: float | None
-    """Control steps per second of the rollout's physics alone; None without an engine."""
     memory: int | None
-    """Bytes on the device; None on a CPU."""
+    """Bytes that torch, Warp and graphs take of the device; None on a CPU."""
     synchronisations: int | None
     """Times the host waits for the device in an iteration; None on a CPU."""
-    ranks: Sequence[RankTime] = ()
-    """Time and memory of each rank, if there are several; all other figures are rank 0's."""
+    ranks: Sequence[tuple[float, int | None]] = ()
+    """Iteration and memory of each rank, if there are several; all other figures are rank 0's."""
+
+    def rate(self, milliseconds: float | None = None) -> float:
+        """Environment steps per second of training, or if an iteration took another time."""
+        return 1000 * self.config.steps_per_iteration / (milliseconds or self.iteration)
 
     @property
-    def steps(self) -> int:
-        """Environment steps of an iteration."""
-        return self.config.steps_per_iteration
+    def physics_rate(self) -> float | None:
+        """Control steps per second of the rollout's physics alone; None without an engine."""
+        physics = self.parts.get("collect/physics")
+        return self.rate(physics) if physics else None
 
-    @property
-    def rate(self) -> float:
-        """Environment steps per second of training."""
-        return 1000 * self.steps / self.iteration
+    def table(self) -> str:
+        """Lines of text: milliseconds, share of the iteration, and the rate of this part alone."""
+        rows = []
+        for name, ms in {**self.parts, "iteration": self.iteration}.items():
+            label = "  " * name.count("/") + name.rpartition("/")[2]
+            rows.append((label, f"{ms:.2f}", f"{ms / self.iteration:.1%}", count(self.rate(ms)) if ms else "-"))
+        lines = [text_table(rows, ("", "ms", "share", "steps/s"), right=(1, 2, 3))]
+        if self.physics_rate is not None:
+            lines.append(f"training runs at {self.rate() / self.physics_rate:.0%} of the rate of physics alone")
+        if self.memory is not None:
+            lines.append(f"{self.memory / 2**30:.1f} GiB on the device")
+        if self.synchronisations is not None:
+            times = "once" if self.synchronisations == 1 else f"{self.synchronisations} times"
+            lines.append(f"the host waits for the device {times} in an iteration")
+        for rank, (ms, memory) in enumerate(self.ranks):
+            room = "" if memory is None else f", {memory / 2**30:.1f} GiB"
+            lines.append(f"rank {rank}: {ms:.2f} ms, {count(self.rate(ms) / len(self.ranks))} steps/s{room}")
+        return "\n".join(lines)
+
+    def document(self) -> str:
+        """JSON of everything that was measured, with the settings."""
+        config, ranks = self.config, [{"iteration_ms": ms, "memory_bytes": memory} for ms, memory in self.ranks]
+        figures = {name: getattr(config, name) for name in ("task", "algo", "num_envs")} | {"device": self.device}
+        figures |= {"iteration_ms": self.iteration, "parts_ms": self.parts, "steps_per_s": self.rate()}
+        figures |= {"physics_steps_per_s": self.physics_rate, "memory_bytes": self.memory}
+        figures |= {"synchronisations": self.synchronisations, "ranks": ranks, "config": to_dict(config)}
+        return json.dumps(figures, indent=2) + "\n"
 
 
 def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) -> Bench:
     """Train for some iterations and measure. Nothing is saved."""
     set_up_torch(config)
     device = ranks.device(choose_device(config.device).type)
+    cuda = device.type == "cuda"
     ranks.connect(device)
-    held = memory(device)
+    free = torch.cuda.mem_get_info(device)[0] if cuda else 0
     say("building")
     env = maker(config, spread_clocks=True)(config.num_envs // ranks.size, device, ranks.seed(config.seed))
     trainer = Trainer(env, config, ranks=ranks)
-    for number in range(WARM_UPS):
-        say(f"iteration {number + 1} of {WARM_UPS}, not timed")
-        trainer.iterate()
     generators = [trainer.generator, *([env.generator] if isinstance(env, Capturable) else [])]
-    clock = Clock(device, generators, max(3, iterations // 2), capture=config.capture, mode=ranks.capture_mode)
-    whole, parts = _iterations(trainer, clock, iterations, say)
+    clock = Clock(device, generators, max(3, iterations // 2), config.capture, ranks.capture_mode)
+    times: dict[str, list[float]] = {}
+    for number in range(-WARM_UPS, iterations):
+        say(f"iteration {number + 1} of {iterations}" if number >= 0 else "warming up")
+        spent = {"iteration": clock.once(trainer.iterate)}  # by the host's clock, and its parts by the device's
+        spent |= {name.removeprefix("time/"): 1000 * value for name, value in trainer.timers.metrics().items()}
+        for name, value in spent.items() if number >= 0 else ():
+            times.setdefault(name, []).append(value)
+    del times["diagnostics"]  # most iterations have none: see `_reporting`
+    parts = {name: statistics.median(values) for name, values in times.items()}
+    whole = parts.pop("iteration")
     waits = synchronisations(trainer.iterate, device)
-    used = memory(device)
-    say("physics, task and policy")
-    parts |= _collecting(trainer, clock)
-    say("gather, forward, backward, optimizer")
-    parts |= _updating(trainer, clock)
-    say("diagnostics and logging")
-    parts |= _reporting(trainer, clock)
-    physics = parts.get("collect/physics")
-    rate = 1000 * config.steps_per_iteration / physics if physics else None
-    taken = used - held if used is not None and held is not None else None
-    each = ranks.gather(RankTime(whole, config.steps_per_iteration // ranks.size, taken)) if ranks.size > 1 else ()
-    return Bench(config, _named(device), whole, _with_rests(parts), rate, taken, waits, each)
-
-
-def _iterations(trainer: Trainer, clock: Clock, iterations: int, say: Say) -> tuple[float, dict[str, float]]:
-    """Median of whole iterations by the host's clock, and of their parts by the device's."""
-    whole: list[float] = []
-    parts: dict[str, list[float]] = {}
-    for number in range(iterations):
-        say(f"iteration {number + 1} of {iterations}")
-        whole.append(clock.once(trainer.iterate))
-        for name, value in trainer.timers.metrics().items():
-            parts.setdefault(name.removeprefix("time/"), []).append(1000 * value)
-    parts.pop("diagnostics")  # most iterations have none: see `_reporting`
-    return statistics.median(whole), {name: statistics.median(values) for name, values in parts.items()}
+    memory = free - torch.cuda.mem_get_info(device)[0] if cuda else None
+    for measure in (_collecting, _updating, _reporting):
+        say(str(measure.__doc__).rstrip("."))
+        parts |= measure(trainer, clock)
+    each = ranks.gather((whole, memory)) if ranks.size > 1 else ()
+    name = torch.cuda.get_device_name(device) if cuda else "cpu"
+    return Bench(config, name, whole, _with_rests(parts), memory, waits, each)
 
 
 def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     """Physics, task logic and policy of one rollout."""
-    env = trainer.env
-    collector, rollout = trainer.collector, trainer.collector.rollout
+    env, collector, rollout = trainer.env, trainer.collector, trainer.collector.rollout
     actions = rollout.action.clone()
     arguments: dict[str, Any] = {"around": env.capturing} if isinstance(env, Capturable) else {}
 
@@ -145,11 +193,8 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
 
 
 def physics_of(env: Any, actions: Tensor) -> Callable[[], None]:
-    """Make the environments' next steps with `actions [H, N, A]`, and return a function that repeats their physics.
-
-    It starts from the same states and sets the same controls, so it has the contacts of a rollout: simulations left to
-    themselves come to rest, which is cheaper.
-    """
+    """Make the environments' next steps with `actions [H, N, A]`, and return a function that repeats their physics from
+    the same states: simulations without the contacts of a rollout would be cheaper."""
     engine, controls = env.engine, []
     qpos, qvel = engine.qpos.clone(), engine.qvel.clone()
     with torch.inference_mode():
@@ -174,51 +219,42 @@ def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
     data = update.data(rollout, prepared.targets, prepared.drawn)
     minibatch = next(iter(update.plan.shuffle(prepared.drawn, trainer.generator)))
     gathered = update.gather(data, minibatch)
-    clip = update.settings.of_networks("grad_norm")
 
     def forward() -> torch.Tensor:
         return update.evaluate(data, gathered)[1].total.sum()
 
-    both = clock.milliseconds(lambda: update.optimizer.backward(forward()))
-    parts = {
-        "gather": clock.milliseconds(lambda: update.gather(data, minibatch)),
-        "forward": clock.milliseconds(lambda: forward().detach()),
-        "optimizer": clock.milliseconds(lambda: update.optimizer.descend(clip, None)),
+    work: dict[str, Callable[[], object]] = {
+        "gather": lambda: update.gather(data, minibatch),
+        "forward": lambda: forward().detach(),
+        "backward": lambda: update.optimizer.backward(forward()),
+        "optimizer": lambda: update.optimizer.descend(update.settings.of_networks("grad_norm"), None),
     }
-    parts["backward"] = max(0.0, both - parts["forward"])
+    parts = {name: clock.milliseconds(run) for name, run in work.items()}
+    parts["backward"] = max(0.0, parts["backward"] - parts["forward"])
     return {f"update/{name}": trainer.steps_per_iteration * value for name, value in parts.items()}
 
 
 def _reporting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     """Diagnostics, per iteration, and a line of metrics."""
-    config, layout = trainer.config, trainer.layout
+    config, rollout = trainer.config, trainer.collector.rollout
     parts: dict[str, float] = {}
-    every = config.diagnostics.every
-    if every and layout.policies > 1:
-        rollout = trainer.collector.rollout
-        states = config.diagnostics.states
-        spent = clock.once(lambda: measure_distances(trainer.model, rollout, layout, states, config.update))
-        parts["diagnostics"] = spent / every
+    if config.diagnostics.every and trainer.layout.policies > 1:
+        given = (trainer.model, rollout, trainer.layout, config.diagnostics.states, config.update)
+        parts["diagnostics"] = clock.once(lambda: measure_distances(*given)) / config.diagnostics.every
     metrics = {"iteration": trainer.iteration} | trainer.iterate().metrics
-    with tempfile.TemporaryDirectory() as place:
-        folder = RunFolder(Path(place), dataclasses.replace(config, wandb="off"))
-        with RunWriter(folder) as log:
-            parts["logging"] = clock.typical(lambda: log.write(metrics))
-    return parts
+    quiet = dataclasses.replace(config, wandb="off")
+    with tempfile.TemporaryDirectory() as place, RunWriter(RunFolder(Path(place), quiet)) as log:
+        spent = [clock.once(lambda: log.write(metrics)) for _ in range(clock.repeats)]
+    return parts | {"logging": statistics.median(spent)}
 
 
 def _with_rests(parts: dict[str, float]) -> dict[str, float]:
     """List every whole before its parts, the largest first, and their remainder."""
     result: dict[str, float] = {}
-    names = {"collect": "storage and scores", "update": "shuffling, KL and metrics"}
-    for name in (name for name in parts if "/" not in name):
-        result[name] = parts[name]
-        inner = {key: value for key, value in parts.items() if key.startswith(f"{name}/")}
+    rests = {"collect": "storage and scores", "update": "shuffling, KL and metrics"}
+    for whole in (name for name in parts if "/" not in name):
+        inner = {name: value for name, value in parts.items() if name.startswith(f"{whole}/")}
         if inner:
-            inner[f"{name}/{names[name]}"] = max(0.0, parts[name] - sum(inner.values()))
-        result |= dict(sorted(inner.items(), key=lambda item: -item[1]))
+            inner[f"{whole}/{rests[whole]}"] = max(0.0, parts[whole] - sum(inner.values()))
+        result |= {whole: parts[whole]} | dict(sorted(inner.items(), key=lambda item: -item[1]))
     return result
-
-
-def _named(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

@@ -28,7 +28,7 @@ class Bench(OnTask):
         return "\ntasks:\n" + task_list()
 
     def run(self) -> int:
-        from echelon.console.wording import show_progress
+        from echelon.console.wording import policies, show_progress
         from echelon.ranks import join
         from echelon.runs.durable import require_writable, writing
 
@@ -46,7 +46,6 @@ class Bench(OnTask):
             print(note)
 
         from echelon.bench.measure import bench
-        from echelon.bench.table import document, table
 
         found = bench(config, self.repeats, show_progress if ranks.first else lambda text: None, ranks)
         ranks.leave()
@@ -54,11 +53,10 @@ class Bench(OnTask):
             return 0
         show_progress("")
         task = config.source or config.task
-        print(
-            f"{task}, {config.method}, {config.num_policies} policies, {config.num_envs} environments, {found.device}\n"
-        )
-        print(table(found))
+        sizes = f"{policies(config.num_policies)}, {config.num_envs} environments, {found.device}"
+        print(f"{task}, {config.method}, {sizes}\n")
+        print(found.table())
         with writing(path, "choose another --json"):
-            path.write_text(document(found))
+            path.write_text(found.document())
         print(f"Written to {path}")
         return 0
