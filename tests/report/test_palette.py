@@ -96,7 +96,7 @@ def test_algorithms_keep_their_colours_and_no_line_comes_twice(tmp_path: Path) -
     runs = [read_run(write_run(tmp_path, algo, iterations=2)) for algo in ("ppo", "cpo")]
     both, alone = looks(group_runs(runs)), looks(group_runs(runs[:1]))
     assert both["PPO"] == alone["PPO"]
-    many = [Method(f"CPO {k}", "cpo", (runs[1],)) for k in range(len(COLOURS) * len(DASHES))]
+    many = [Method(f"CPO {k}", (runs[1],)) for k in range(len(COLOURS) * len(DASHES))]
     found = [*looks(many).values()]
     assert len(set(found)) == len(many)
     assert len({look.colour for look in found[:8]}) == 8

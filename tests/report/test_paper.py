@@ -8,7 +8,8 @@ from report.synthetic import write_run
 
 from echelon.algorithms.variants import apply_variants
 from echelon.cli import main
-from echelon.report.paper import EXHIBITS
+from echelon.report.paper import EXHIBITS, beside_the_paper
+from echelon.report.write import read_contents
 from echelon.tasks import preset
 
 TINY = ["--tasks", "CartpoleSwingup", "--num-envs", "24", "--update.horizon", "8", "--model.hidden", "8"]
@@ -35,17 +36,17 @@ def test_every_exhibit_names_tasks_and_methods_that_exist() -> None:
 def test_ours_stand_beside_the_papers(tmp_path: Path) -> None:
     """By hand: iterations of 0.06 + 0.01 + 0.15 to 0.17 s are alike, so nothing costs more than SAPG."""
     for algo, variant in (("sapg", ()), ("cpo", ("no_adversary",)), ("cpo", ()), ("cpo", ("lambda_f_0.5",))):
-        write_run(tmp_path / "runs", algo, task="ShadowHand", iterations=12, variant=variant)
-    paths = sorted((tmp_path / "runs").iterdir())
-    rows = {name: EXHIBITS[name].draw(paths, tmp_path / name, 5.5) for name in ("overhead", "coupling", "table1")}
-    assert ["ShadowHand", "no_adversary", "0.230 s (+0%)", "+24%"] in rows["overhead"]
-    assert ["ShadowHand", "CPO", "0.230 s (+0%)", "+52%"] in rows["overhead"]
-    (pulled,) = [row for row in rows["coupling"] if row[1] == "lambda_f_0.5"]
-    assert (pulled[3], pulled[5]) == ("0.403", "0.763")
-    (cpo,) = [row for row in rows["table1"] if row[1] == "CPO"]
-    assert cpo[2].endswith("(1), training return")
-    assert cpo[3] == "13,762 ± 414"
-    assert r"13,762 $\pm$ 414" in (tmp_path / "table1" / "beside_the_paper.tex").read_text()
+        write_run(tmp_path, algo, task="ShadowHand", iterations=12, variant=variant)
+    _, *rows = beside_the_paper(read_contents([tmp_path], "return"))
+    found = {(method, quantity): numbers for _, method, quantity, *numbers in rows}
+    assert found["no_adversary", "time over SAPG's"] == ["0.230 s (+0%)", "+24%"]
+    assert found["CPO", "time over SAPG's"] == ["0.230 s (+0%)", "+52%"]
+    assert [found["lambda_f_0.5", name][1] for name in ("is_deviation", "ess")] == ["0.403", "0.763"]
+    assert found["SAPG", "ess"][1] == "0.0223"
+    ours, theirs = found["CPO", "score"]
+    assert ours.endswith("(1), training return")
+    assert theirs == "13,762 ± 414"
+    assert len(rows) == 8  # SAPG 3, lambda_f_0.5 2, CPO 2, no_adversary 1
 
 
 def test_from_nothing_to_the_figure_on_a_quick_task(
@@ -57,7 +58,8 @@ def test_from_nothing_to_the_figure_on_a_quick_task(
     said = capsys.readouterr().out
     assert "2 runs, 0 of them done" in said
     assert "CartpoleSwingup-sapg+entropy_on-s0 is done: evaluated return" in said
-    written = {path.name for path in Path("runs/paper/entropy").iterdir()}
+    written = {path.name for path in Path("runs/paper/entropy/figures").iterdir()}
     assert {"beside_the_paper.tex", "kl_follower_to_leader.png", "kl_maps_CartpoleSwingup.png", "scores.tex"} <= written
+    assert Path("runs/paper/entropy/index.html").exists()
     assert main(["paper", "entropy", *TINY, "--plan"]) == 0
     assert "2 runs, 2 of them done\n" in capsys.readouterr().out

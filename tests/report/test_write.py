@@ -163,7 +163,7 @@ def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -
     with pytest.raises(UserError, match="no run logged retrun of its leader; did you mean return"):
         read_contents([path], "retrun")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"the report cannot be written to .*; choose another --out"):
+    with pytest.raises(UserError, match=r"file cannot be written: .*; choose another --out"):
         write_report(read_contents([path], "upright_late"), tmp_path / "file")
     contents = read_contents([path, tmp_path / "never"], "return", {path: "it broke", tmp_path / "never": "why"})
     assert contents.runs[0].notes == ["it broke"]

@@ -18,9 +18,9 @@ H200_STEPS_PER_S = 2.19e6
 
 @dataclass(frozen=True)
 class Paper(Command):
-    """Train what a table or figure of the paper needs and is missing, and draw it beside the paper's published numbers.
-    Runs are shared between them; the same command resumes where it stopped. All other flags are those of echelon train,
-    for every run."""
+    """Train what a table or figure of the paper needs, and write the report of it, with figures, beside the paper's
+    numbers. Runs are shared between them; the same command resumes where it stopped. All other flags are those of
+    echelon train, for every run."""
 
     refused = (
         dict(Compare.refused)
@@ -72,7 +72,8 @@ class Paper(Command):
     def run(self) -> int:
         from echelon import grid
         from echelon.console.wording import count, duration, text_table
-        from echelon.report.paper import EXHIBITS
+        from echelon.report.paper import EXHIBITS, beside_the_paper
+        from echelon.report.write import read_contents, write_report, write_table
 
         order, exhibit = self.comparison(), EXHIBITS[self.name]
         jobs, logs = make_jobs(order), order.folder / "logs"
@@ -89,8 +90,10 @@ class Paper(Command):
         except KeyboardInterrupt:
             print(f"Stopped. The same command resumes:  {self.line}")
             return INTERRUPTED
-        out = order.folder / self.name
-        rows = exhibit.draw([job.path for job in jobs if job.name not in failed], out, inches(self.column))
+        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
+        contents, out = read_contents([job.path for job in jobs], "return", failures), order.folder / self.name
+        write_report(contents, out, figures=inches(self.column))
+        rows = beside_the_paper(contents)
+        write_table(rows, out / "figures" / "beside_the_paper.tex")
         print(text_table(rows[1:], rows[0]), end="")
-        print(f"Written to {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
         return 1 if failed else 0

@@ -35,14 +35,14 @@ LETTER_INCHES, LINE_INCHES = 0.062, 0.165
 MOMENTS = ("start", "halfway", "end")
 
 
-def write_figures(contents: Contents, folder: Path, width: float, metrics: tuple[str, ...] = (*METRIC_NAMES,)) -> int:
+def write_figures(contents: Contents, folder: Path, width: float) -> int:
     """Write every figure that the runs have data for into `folder`, `width` inches wide; returns how many."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = 0
     with rc_context(STYLE):
         named = [("curves_mean", curves(contents, contents.score, "mean", width))]
         named += [("curves_iqm", curves(contents, contents.score, "iqm", width))]
-        named += [(metric.replace("/", "_"), curves(contents, metric, "mean", width)) for metric in metrics]
+        named += [(metric.replace("/", "_"), curves(contents, metric, "mean", width)) for metric in METRIC_NAMES]
         named += [(f"kl_maps_{task}", kl_maps(contents, task, width)) for task in contents.tasks]
         for name, figure in named:
             if figure is None:

@@ -28,7 +28,6 @@ class Method:
     """A name, and its runs over all tasks."""
 
     name: str
-    algo: str
     runs: tuple[Run, ...]
 
     def on(self, task: str) -> list[Run]:
@@ -61,7 +60,7 @@ def group_runs(runs: Sequence[Run]) -> list[Method]:
             odd = [name for name in varied if len(varied) == 1 or _value(run, name) != _usual(same, run.task, name)]
             parts = [f"{re.sub('[._]', ' ', name)} {_value(run, name)}" for name in odd if name in run.settings]
             groups[" · ".join([title, *parts])].append(run)
-    methods = [Method(name, group[0].config.algo, tuple(group)) for name, group in groups.items()]
+    methods = [Method(name, tuple(group)) for name, group in groups.items()]
     return sorted(methods, key=_rank)
 
 
@@ -73,8 +72,9 @@ def _title(run: Run) -> str:
 
 def _rank(method: Method) -> tuple[int, bool, int]:
     """Orders by algorithm, those registered from outside last, and variants after what they vary."""
-    place = list(BUILT_IN).index(method.algo) if method.algo in BUILT_IN else len(BUILT_IN)
-    return place, bool(method.runs[0].config.variant), method.name.count(" · ")
+    config = method.runs[0].config
+    place = [*BUILT_IN, config.algo].index(config.algo)
+    return place, bool(config.variant), method.name.count(" · ")
 
 
 def differing(runs: Sequence[Run], what: str = "settings") -> list[str]:

@@ -134,24 +134,19 @@ def newest_map(run: Run, steps: float) -> np.ndarray:
     return next((line["kl"] for line in reversed(run.distances) if line["env_steps"] <= steps), run.distances[0]["kl"])
 
 
-def throughput(run: Run) -> tuple[float, dict[str, float]]:
-    """Median environment steps per second, and the mean seconds of each part of an iteration. The median leaves out
-    iterations that compiled kernels; parts have means, since diagnostics take no time in most iterations."""
-    known = {name: column[np.isfinite(column)] for name, column in run.columns.items()}
-    parts = {name: float(column.mean()) for name, column in known.items() if name.startswith("time/") and len(column)}
-    rates = known.get("fps/total", [])
-    means = {name.removeprefix("time/"): mean for name, mean in parts.items()}
-    return float(np.median(rates)) if len(rates) else math.nan, means
-
-
 def _speed(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Steps per second and seconds of an iteration by part, a row per task and method."""
+    """Seconds of an iteration by part, mean over runs, and environment steps per second, a row per task and method. The
+    median over iterations leaves out those that compiled kernels."""
     for task, method in itertools.product(contents.tasks, contents.methods):
-        found = [throughput(run) for run in method.on(task)]
-        parts = dict.fromkeys(part for _, means in found for part in means)
-        means = {part: float(np.mean([m[part] for _, m in found if part in m])) for part in parts}
-        rates = [rate for rate, _ in found if math.isfinite(rate)]
-        if means or rates:
+        runs = method.on(task)
+        parts = {
+            part: [run.seconds[part] for run in runs if part in run.seconds] for run in runs for part in run.seconds
+        }
+        rates = [
+            np.nanmedian(column) for run in runs if np.isfinite(column := run.columns.get("fps/total", np.nan)).any()
+        ]
+        if parts or rates:
+            means = {part: float(np.mean(seconds)) for part, seconds in parts.items()}
             rate = float(np.median(rates)) if rates else None
             yield {"task": task, "method": method.name, "rate": rate, "parts": means}
 

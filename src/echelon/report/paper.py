@@ -1,31 +1,24 @@
-"""The paper's tables and figures from runs of our own, beside the numbers that the paper prints.
+"""The paper's tables and figures: what must be trained for them, and our numbers beside those that the paper prints.
 
 Published numbers are those of the tables of *Coupled Policy Optimization*, trained in Isaac Gym for 2·10¹⁰ environment
 steps with five seeds; no number is read off a curve. Returns of another simulator are not expected to agree.
 """
 
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from echelon.console.wording import pair
 from echelon.report.contents import Contents
-from echelon.report.figures import write_figures
 from echelon.report.methods import Method
-from echelon.report.page import throughput
+from echelon.report.reading import Run
 from echelon.report.statistics import sample
-from echelon.report.write import Row, read_contents, score_rows, write_table
+from echelon.report.write import Row
 
-DEXTEROUS = (
-    *("ShadowHand", "AllegroHand", "AllegroKukaRegrasping", "AllegroKukaReorientation", "AllegroKukaThrow"),
-    "AllegroKukaTwoArmsReorientation",
-)
-ALL_TASKS = (*DEXTEROUS, "FrankaCubePush", "FrankaCubeStack", "Humanoid", "Anymal")
-PUBLISHED_METHODS = ("PPO", "PBT", "SAPG", "CPO")
+FOUR = ("ppo", "pbt", "sapg", "cpo")
+LAMBDAS = ("lambda_f_0.5", "lambda_f_0.2", "lambda_f_0.1", "lambda_f_0.05")
 TABLE_1 = {
     "ShadowHand": ((10661, 1050), (10294, 1728), (12882, 343), (13762, 414)),
     "AllegroHand": ((10439, 1282), (13239, 239), (11989, 817), (14421, 885)),
@@ -42,44 +35,57 @@ TABLE_2 = {
 """Mean IS deviation and ESS rate at 5·10⁹ steps, of SAPG and of each λ_f."""
 OVERHEAD = {"no_adversary": 0.24, "CPO": 0.52}
 """Extra wall-clock time relative to SAPG with 24,576 environments; the paper does not name the task."""
-LAMBDAS = ("lambda_f_0.5", "lambda_f_0.2", "lambda_f_0.1", "lambda_f_0.05")
-
-PAPER = {("more than SAPG", "", name): f"{x:+.0%}" for name, x in OVERHEAD.items()}
-for task, row in TABLE_1.items():
-    PAPER |= {("score", task, name): pair(*x) for name, x in zip(PUBLISHED_METHODS, row, strict=True)}
-for task, row in TABLE_2.items():
-    for name, (deviation, ess) in zip(("SAPG", *LAMBDAS), row, strict=True):
-        PAPER |= {("is_deviation", task, name): f"{deviation:.3g}", ("ess", task, name): f"{ess:.3g}"}
-"""What the paper prints, by quantity, task and method."""
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """A table or figure of the paper: what must be trained for it, and what it shows."""
+class Exhibit(NamedTuple):
+    """A table or figure of the paper, and what must be trained for it."""
 
     title: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     """Algorithms and variants by name."""
-    quantities: tuple[str, ...] = ("score",)
-    """Quantities of `PAPER` that are compared."""
-    metrics: tuple[str, ...] = ()
-    """Metrics drawn over training, in addition to the score."""
 
-    def draw(self, paths: Sequence[Path], out: Path, width: float) -> list[Row]:
-        """Draw figures into a folder at a width in inches, write the scores, and return ours beside the paper's."""
-        contents = read_contents(paths, "return")
-        write_figures(contents, out, width, self.metrics)
-        write_table(score_rows(contents), out / "scores.tex")
-        rows: list[Row] = [["task", "method", *(head for name in self.quantities for head in (name, "the paper's"))]]
-        for task, method in itertools.product(contents.tasks, contents.methods):
-            row = [task, method.name]
-            for name in self.quantities:
-                published = PAPER.get((name, task, method.name)) or PAPER.get((name, "", method.name), "–")
-                row += [_measured(contents, method, task, name), published]
-            rows.append(row)
-        write_table(rows, out / "beside_the_paper.tex")
-        return rows
+
+EXHIBITS = {
+    "table1": Exhibit("Performance on dexterous manipulation", (*TABLE_1,), FOUR),
+    "figure2": Exhibit(
+        "Learning curves on ten tasks", (*TABLE_1, "FrankaCubePush", "FrankaCubeStack", "Humanoid", "Anymal"), FOUR
+    ),
+    "coupling": Exhibit("Strength of the KL term, IS deviation and ESS", (*TABLE_2,), ("sapg", *LAMBDAS)),
+    "ablations": Exhibit(
+        "CPO without KL term and without adversarial reward",
+        ("ShadowHand", "AllegroHand"),
+        ("cpo", "no_adversary", "no_pull"),
+    ),
+    "entropy": Exhibit(
+        "SAPG with and without entropy bonus",
+        ("ShadowHand", "AllegroKukaRegrasping", "AllegroKukaReorientation"),
+        ("sapg+entropy_off", "sapg+entropy_on"),
+    ),
+    "overhead": Exhibit("What the KL term and the adversary cost", ("ShadowHand",), ("sapg", "no_adversary", "cpo")),
+}
+"""Every exhibit by name."""
+
+
+def published(task: str, method: str) -> dict[str, str]:
+    """What the paper prints about a method on a task, by quantity."""
+    found: dict[str, str] = {}
+    if task in TABLE_1 and method.lower() in FOUR:
+        found["score"] = pair(*TABLE_1[task][FOUR.index(method.lower())])
+    if task in TABLE_2 and method in ("SAPG", *LAMBDAS):
+        numbers = TABLE_2[task][("SAPG", *LAMBDAS).index(method)]
+        found |= {name: f"{x:.3g}" for name, x in zip(("is_deviation", "ess"), numbers, strict=True)}
+    return found | ({"time over SAPG's": f"{OVERHEAD[method]:+.0%}"} if method in OVERHEAD else {})
+
+
+def beside_the_paper(contents: Contents) -> list[Row]:
+    """Our numbers and the paper's, a row for each that it prints."""
+    rows: list[Row] = [["task", "method", "", "ours", "the paper's"]]
+    for task in contents.tasks:
+        for method in contents.methods:
+            for quantity, theirs in published(task, method.name).items():
+                rows.append([task, method.name, quantity, _measured(contents, method, task, quantity), theirs])
+    return rows
 
 
 def _measured(contents: Contents, method: Method, task: str, quantity: str) -> str:
@@ -89,42 +95,15 @@ def _measured(contents: Contents, method: Method, task: str, quantity: str) -> s
         ours = replace(contents, score="successes/leader") if counts else contents
         found = sample(ours.scores(method, task))
         return f"{pair(found.mean, found.deviation)} ({found.runs}), {ours.basis_words(task)}" if found.runs else "–"
-    if quantity == "more than SAPG":
-        seconds = {one.name: _seconds(one, task) for one in contents.methods}
-        more = seconds[method.name] / seconds.get("SAPG", math.nan) - 1
-        return f"{pair(seconds[method.name], math.nan)} s{f' ({more:+.0%})' if math.isfinite(more) else ''}"
-    columns = [run.columns[quantity] for run in method.counted(task) if quantity in run.columns]
-    found = sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
-    return pair(found.mean, found.deviation)
+    if quantity in ("is_deviation", "ess"):
+        columns = [run.columns[quantity] for run in method.counted(task) if quantity in run.columns]
+        found = sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
+        return pair(found.mean, found.deviation)
+    seconds = {one.name: sample([_seconds(run) for run in one.counted(task)]).mean for one in contents.methods}
+    more = seconds[method.name] / seconds.get("SAPG", math.nan) - 1
+    return f"{pair(seconds[method.name], math.nan)} s{f' ({more:+.0%})' if math.isfinite(more) else ''}"
 
 
-def _seconds(method: Method, task: str) -> float:
-    """Seconds of an iteration without its diagnostics, mean over runs."""
-    parts = [throughput(run)[1] for run in method.counted(task)]
-    return sample([sum(value for name, value in one.items() if name != "diagnostics") for one in parts if one]).mean
-
-
-FOUR = ("ppo", "pbt", "sapg", "cpo")
-COUPLING = ("is_deviation", "ess", "kl/follower_to_leader")
-EXHIBITS = {
-    "table1": Exhibit("Performance on dexterous manipulation", DEXTEROUS, FOUR),
-    "figure2": Exhibit("Learning curves on ten tasks", ALL_TASKS, FOUR),
-    "lambda": Exhibit("Strength of the KL term", tuple(TABLE_2), ("sapg", *LAMBDAS)),
-    "coupling": Exhibit("IS deviation and ESS", tuple(TABLE_2), ("sapg", *LAMBDAS), ("is_deviation", "ess"), COUPLING),
-    "ablations": Exhibit(
-        "CPO without KL term and without adversarial reward",
-        ("ShadowHand", "AllegroHand"),
-        ("cpo", "no_adversary", "no_pull"),
-        metrics=("adversary/loss",),
-    ),
-    "entropy": Exhibit(
-        "SAPG with and without entropy bonus",
-        ("ShadowHand", "AllegroKukaRegrasping", "AllegroKukaReorientation"),
-        ("sapg+entropy_off", "sapg+entropy_on"),
-        metrics=("kl/follower_to_leader",),
-    ),
-    "overhead": Exhibit(
-        "What the KL term and the adversary cost", ("ShadowHand",), ("sapg", "no_adversary", "cpo"), ("more than SAPG",)
-    ),
-}
-"""Every exhibit by name."""
+def _seconds(run: Run) -> float:
+    """Seconds of an iteration without its diagnostics."""
+    return sum(mean for part, mean in run.seconds.items() if part != "diagnostics")

@@ -25,10 +25,8 @@ from echelon.runs.untrusted import Unreadable
 
 REPORT = "index.html"
 """The page. A folder that holds one is a report, not a run."""
-
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last share of its iterations, at least one."""
-
 MAX_KL_MAPS = 61
 """KL maps of a run in the report: an odd number, so that the first, the middle and the last are among them."""
 
@@ -78,6 +76,12 @@ class Run:
     def leader_metrics(self) -> list[str]:
         """Logged metrics of the leader's episodes, the return first."""
         return sorted((n for n in self.columns if n.endswith("/leader")), key=lambda name: name != "return/leader")
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Mean seconds of each part of an iteration, since diagnostics take no time in most."""
+        parts = {name.removeprefix("time/"): x for name, x in self.columns.items() if name.startswith("time/")}
+        return {part: float(np.nanmean(column)) for part, column in parts.items() if np.isfinite(column).any()}
 
     def evaluated(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
         """A figure of its evaluation; NaN if it has none."""
@@ -138,11 +142,8 @@ def read_run(path: Path) -> Run:
     folder = RunFolder(path, config)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        try:
-            columns = read_columns(folder, lambda name: True)
-            distances, damaged = read_matrices(folder)
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"its metrics cannot be read: {error}") from None
+        columns = read_columns(folder, lambda name: True)
+        distances, damaged = read_matrices(folder)
     if not columns:
         raise UserError("it has a config but no metrics yet")
     columns.setdefault("env_steps", columns["iteration"])

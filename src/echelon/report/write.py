@@ -4,7 +4,6 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from echelon.report.contents import SIGNIFICANCE_LEVEL, Contents
 from echelon.report.methods import group_runs
 from echelon.report.page import page
 from echelon.report.reading import REPORT, find_runs, read_runs
-from echelon.runs.durable import replace_durably
+from echelon.runs.durable import replace_durably, writing
 
 TEX = {letter: f"\\{letter}" for letter in "{}$&#_%"} | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
 TEX |= {"±": r"$\pm$", "·": r"$\cdot$", "°": r"$^\circ$", "–": "--"}
@@ -61,7 +60,7 @@ def write_report(
         say(f"not in the report: {path}: {sentence}")
     written = write_page(contents, out)
     say(f"The report is {written.resolve().as_uri()}")
-    with _writing(out):
+    with writing(out, "choose another --out"):
         _write_csv(out / "runs.csv", _runs(contents))
         _write_csv(out / "scores.csv", _scores(contents))
         if figures is not None:
@@ -76,18 +75,10 @@ def write_report(
 
 def write_page(contents: Contents, out: Path, again: float | None = None) -> Path:
     """Write `index.html` alone; in a browser it looks for a newer one every `again` seconds."""
-    with _writing(out):
+    with writing(out, "choose another --out"):
         out.mkdir(parents=True, exist_ok=True)
         replace_durably(out / REPORT, page(contents, again).encode())
     return out / REPORT
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"the report cannot be written to {out}: {error.strerror}; choose another --out") from None
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
