@@ -1,4 +1,4 @@
-"""The tutorial as it is written: its code is what `new-task` writes, and its commands work."""
+"""The tutorial and the algorithm of one's own work as they are written."""
 
 import re
 import shlex
@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from echelon import cli
+from echelon.algorithms import REGISTERED
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import read_metrics
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIAL, ALGORITHM = (DOCS / "tutorial.md").read_text(), (DOCS / "your-algorithm.md").read_text()
 BUDGET = ["--iterations", "2", "--num-envs", "24", "--device", "cpu"]
 EXTRA = {
     "train": BUDGET,
@@ -18,11 +22,13 @@ EXTRA = {
 }
 
 
-def test_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_the_commands_of_the_tutorial_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     """Word for word, but for a budget of two iterations, and one run of a comparison."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", TUTORIAL, flags=re.DOTALL)
     lines = [shlex.split(line.partition("#")[0]) for block in blocks for line in block.splitlines()]
     commands = [words[1:] for words in lines if words[0] == "echelon"]
     assert [words[0] for words in commands] == [
@@ -30,7 +36,7 @@ def test_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     ]
     for words in commands:
         assert cli.main([*words, *EXTRA.get(words[0], [])]) == 0, words
-    code = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", TUTORIAL, flags=re.DOTALL)
     assert code == [(tmp_path / "reach_arm" / name).read_text() for name in ("task.py", "settings.py")]
     assert sum(len(block.splitlines()) for block in code) < 70
     assert (tmp_path / "numpy_policy.py").exists()
@@ -47,3 +53,18 @@ def test_mistakes_of_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     ):
         assert cli.main(["new-task", *words]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_the_algorithm_on_its_page_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word, but for a budget of two iterations. Every policy reads its neighbour's block besides its own."""
+    (example,) = re.findall(r"```python\n(.*?)```", ALGORITHM, flags=re.DOTALL)
+    assert "env_steps=500_000" in example
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("echelon.algorithms.REGISTERED", known := dict(REGISTERED))
+    exec(example.replace("env_steps=500_000", 'env_steps=8_192, device="cpu"'), {})
+    assert known.keys() - REGISTERED.keys() == {"ring"}
+    lines = read_metrics(RunFolder.open(tmp_path / "runs" / "ring"))
+    assert len(lines) == 2
+    for line in lines:
+        assert line["loss/actor"] == pytest.approx(line["loss/own"] + line["loss/neighbour"], abs=1e-5)
+        assert line["effort"] < 0 < line["clip_fraction/neighbour"]

@@ -1,0 +1,115 @@
+"""The pages name settings, variants, functions, metrics, commands and files that exist."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny import tiny
+
+from echelon.algorithms import AdversaryConfig, PbtConfig, Preset
+from echelon.algorithms.variants import VARIANTS
+from echelon.commands.command import parse
+from echelon.commands.compare import Compare, make_jobs
+from echelon.commands.train import configure
+from echelon.config import DiagnosticsConfig
+from echelon.config.checks import settings_of
+from echelon.runs.metrics import read_metrics
+from echelon.training.loop import train
+
+ROOT = Path(__file__).parents[2]
+GROUPS = "model|update|ensemble|pull|adversary|pbt|diagnostics"
+PATTERNS = {"policy_i": r"policy_\d+", "GROUP": "(own|leader_borrows|follower_pull)", "NAME": r"[\w.]+"}
+SCALE_PAGES = [ROOT / "docs" / "scale" / f"{name}.md" for name in ("machines", "ray")]
+SCALE_FILES = sorted((ROOT / "examples" / "scale").iterdir())
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def test_settings_variants_and_functions_exist() -> None:
+    for name in ("sapg.md", "cpo.md", "pbt.md", "paper-vs-code.md"):
+        named = set(re.findall(rf"`((?:{GROUPS})\.\w+)", page(name)))
+        assert named, name
+        assert named <= set(settings_of(Preset())), name
+    prefixes = "|".join({variant.split("_")[0] for variant in VARIANTS})
+    for name in ("cpo.md", "paper-vs-code.md"):
+        named = set(re.findall(rf"`((?:{prefixes})_\w+)`", page(name)))
+        assert named, name
+        assert named <= set(VARIANTS), name
+    for name in ("ppo.md", "sapg.md", "cpo.md", "pbt.md", "your-algorithm.md"):
+        pointers = re.findall(r"((?:`\w+`(?:, )?)+) in `([\w/]+\.py)`", page(name))
+        pointers += [(f"`{function}`", path) for path, function in re.findall(r"`([\w/]+\.py): (\w+)", page(name))]
+        assert pointers, name
+        for functions, path in pointers:
+            source = (ROOT / "src" / "echelon" / path).read_text()
+            for function in re.findall(r"`(\w+)`", functions):
+                assert re.search(rf"^(def|class) {function}\b", source, re.MULTILINE), f"{function} in {path}"
+
+
+def documented(name: str) -> dict[str, re.Pattern[str]]:
+    """Names in the first column of a page's table of metrics, and what each stands for."""
+    table = page(name).split("| name | meaning |\n")[1].split("\n\n")[0]
+    names = {name for row in table.splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    split = {name: re.split("(" + "|".join(PATTERNS) + ")", name) for name in names}
+    return {n: re.compile("".join(PATTERNS.get(part, re.escape(part)) for part in parts)) for n, parts in split.items()}
+
+
+def test_metrics_are_documented_all_that_runs_write_and_nothing_else(tmp_path: Path) -> None:
+    """After two iterations of every algorithm, with all that can be switched on."""
+    on: dict[str, Any] = {
+        "adversary": AdversaryConfig(coef=0.01, hidden=(8,)),
+        "diagnostics": DiagnosticsConfig(every=1),
+        "pbt": PbtConfig(mutable=("learning_rate", "clip")),
+    }
+    written: dict[str, set[str]] = {}
+    for algo in ("ppo", "pbt", "sapg", "cpo"):
+        lines = read_metrics(train(tiny("Hopper", tmp_path / algo, algo, **on)))
+        assert len(lines) == 2
+        written[algo] = set().union(*lines)
+        known = documented("ppo.md") | (documented("pbt.md") if algo == "pbt" else {})
+        assert [name for name in written[algo] if not any(each.fullmatch(name) for each in known.values())] == [], algo
+    for name, metrics in (("ppo.md", set().union(*written.values())), ("pbt.md", written["pbt"])):
+        missing = [text for text, each in documented(name).items() if not any(map(each.fullmatch, metrics))]
+        assert missing == [], name
+
+
+def commands(text: str, name: str) -> list[list[str]]:
+    """The words after every `echelon NAME` in a page or a file, without comments and what belongs to the shell."""
+    text = text.replace("\\\n", " ").replace(">-", "")
+    found = []
+    for line in re.findall(rf"echelon {name} ([^\n`#&]*(?:\n {{10,}}--[^\n`#&]*)*)", text):
+        words = shlex.split(re.sub(r"\$\{?\w+[^}\"\s]*\}?", "1", line.replace("\n", " ")))
+        if words[:1] not in ([], ["..."], ["1"], ["TASK"], ["@"], ["$@"]) and words[1:2] != ["..."]:
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("path", [*SCALE_PAGES, *SCALE_FILES], ids=lambda path: path.name)
+def test_commands_on_many_machines_are_understood(path: Path, tmp_path: Path) -> None:
+    text = path.read_text()
+    for task, *flags in commands(text, "train"):
+        configure(task, flags)
+    for words in commands(text, "compare"):
+        if "--on" in words:
+            place = words.index("--on")
+            assert words[place + 1].startswith("ray")
+            words = [*words[:place], *words[place + 2 :]]
+        assert make_jobs(parse(Compare, "compare", [*words, "--out", str(tmp_path)]))
+    if path.suffix == ".yaml":
+        assert all(isinstance(document, dict) for document in yaml.safe_load_all(text))
+    if path.suffix == ".sbatch":
+        subprocess.run(["bash", "-n", str(path)], check=True)
+        assert "scontrol requeue" in text
+
+
+def test_there_are_commands_to_look_at_and_named_files_exist() -> None:
+    texts = [path.read_text() for path in [*SCALE_PAGES, *SCALE_FILES]]
+    for name in ("train", "compare"):
+        assert sum(len(commands(text, name)) for text in texts) >= 5
+    named = {name for page in SCALE_PAGES for name in re.findall(r"examples/scale/[\w.]+", page.read_text())}
+    assert named == {f"examples/scale/{path.name}" for path in SCALE_FILES}
