@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,15 @@ def write_run(
     (path / "config.json").write_text(json.dumps(document))
     generator = np.random.default_rng([seed, len(task), *algo.encode()])
     lines = [_line(config, i, generator, LEVELS[algo] if level is None else level) for i in range(1, iterations + 1)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(path, lines)
     if config.num_policies > 1:
         maps = [_distances(config, i, generator, iterations) for i in range(1, iterations + 1, 10)]
-        (path / "diagnostics" / "kl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in maps))
+        write_lines(path, maps, "diagnostics/kl.jsonl")
     return path
+
+
+def write_lines(run: Path, lines: Iterable[Any], file: str = "metrics.jsonl") -> None:
+    (run / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def data_of(page: Path) -> dict[str, Any]:

@@ -1,47 +1,52 @@
 """The tables of a report, against numbers worked out from the scores by hand."""
 
-import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from report.synthetic import write_evaluation, write_run
+from report.synthetic import write_evaluation, write_lines, write_run
 
 from echelon.report.comparison import aggregates, contested, headline, improvements, profile
 from echelon.report.contents import SIGNIFICANCE_LEVEL, Basis, Cell, Contents
-from echelon.report.methods import group_runs
 from echelon.report.page import best_runs
 from echelon.report.reading import read_run
 from echelon.report.statistics import student_p
 from echelon.report.write import read_contents
 
-
-def score_table(contents: Contents) -> list[Cell]:
-    return [*contents.cells.values()]
-
-
 Given = dict[tuple[str, str], list[float]]
 
 
-def contents(folder: Path, scores: Given, planned: int | None = None) -> Contents:
+def trained(
+    folder: Path, algo: str, returns: Sequence[float], seed: int = 0, task: str = "A", planned: int = 0
+) -> Path:
+    """A run with a return per iteration, 100 environment steps each."""
+    path = write_run(folder, algo, task=task, seed=seed, iterations=len(returns), planned=planned or None)
+    common = {"gradient_steps": 1, "upright_late/leader": 0.1}
+    lines = enumerate(returns, start=1)
+    write_lines(path, [{"iteration": i, "env_steps": 100 * i, "return/leader": y} | common for i, y in lines])
+    return path
+
+
+def contents(folder: Path, scores: Given) -> Contents:
     """Runs whose return rises in equal steps from 0 to `score` over ten iterations, and stays for ten more."""
-    runs = []
+    rise = [min(1.0, i / 10) for i in range(1, 21)]
     for (task, algo), values in scores.items():
         for seed, score in enumerate(values):
-            path = write_run(folder, algo, task=task, seed=seed, iterations=20, planned=planned)
-            returns = [score * min(1.0, i / 10) for i in range(1, 21)]
-            lines = [{"iteration": i, "env_steps": 100 * i, "return/leader": y} for i, y in enumerate(returns, start=1)]
-            (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            runs.append(read_run(path))
-    return Contents(runs, group_runs(runs), {}, "return/leader")
+            trained(folder, algo, [score * part for part in rise], seed, task)
+    return read_contents([folder], "return")
+
+
+def table(contents: Contents) -> list[Cell]:
+    return [*contents.cells.values()]
 
 
 def test_the_table_of_scores(tmp_path: Path) -> None:
     """A: ppo 1 2 3 against cpo 4 6 8, t = 4/√(1/3 + 4/3), freedom (5/3)²/((1/9 + 16/9)/2) = 50/17.
     B: ppo alone."""
-    found = score_table(contents(tmp_path, {("A", "ppo"): [1, 2, 3], ("A", "cpo"): [4, 6, 8], ("B", "ppo"): [5]}))
+    found = table(contents(tmp_path, {("A", "ppo"): [1, 2, 3], ("A", "cpo"): [4, 6, 8], ("B", "ppo"): [5]}))
     by_place = {(cell.task, cell.method): cell for cell in found}
     assert list(by_place) == [("A", "PPO"), ("A", "CPO"), ("B", "PPO")]
     ppo, cpo, alone = by_place.values()
@@ -63,7 +68,7 @@ def test_holm_counts_all_comparisons_of_the_table(tmp_path: Path) -> None:
     for task in ("A", "B"):
         given |= {(task, "ppo"): [1.0, 1.5, 2.0, 2.5, 3.0], (task, "sapg"): [4.0, 6.0, 8.0, 10.0, 12.0]}
         given |= {(task, "cpo"): [11.0, 11.5, 12.0, 12.5, 13.0]}
-    found = score_table(contents(tmp_path, given))
+    found = table(contents(tmp_path, given))
     tested = sorted(cell.p for cell in found if not cell.best)
     assert len(tested) == 4
     assert min(cell.p_holm for cell in found if not cell.best) == pytest.approx(4 * tested[0])
@@ -73,16 +78,9 @@ def test_holm_counts_all_comparisons_of_the_table(tmp_path: Path) -> None:
     assert all(cell.interval[0] <= cell.iqm <= cell.interval[1] for cell in found)
 
 
-def straight(folder: Path, algo: str, seed: int, lines: int, slope: float = 1.0, planned: int | None = None) -> Path:
-    """A run whose return is `slope` times its iteration, 100 environment steps each."""
-    path = write_run(folder, algo, task="A", seed=seed, iterations=lines, planned=planned)
-    rows = [
-        {"iteration": i, "env_steps": 100 * i, "gradient_steps": i, "return/leader": slope * i}
-        | {"upright_late/leader": 0.1}
-        for i in range(1, lines + 1)
-    ]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
-    return path
+def straight(folder: Path, algo: str, seed: int, lines: int, slope: float = 1.0, planned: int = 0) -> Path:
+    """A run whose return is `slope` times its iteration."""
+    return trained(folder, algo, [slope * i for i in range(1, lines + 1)], seed, planned=planned)
 
 
 def test_evaluations_decide_where_every_run_has_one(tmp_path: Path) -> None:
@@ -90,14 +88,14 @@ def test_evaluations_decide_where_every_run_has_one(tmp_path: Path) -> None:
     paths = [straight(tmp_path, "cpo", seed, 100) for seed in range(3)]
     for seed, path in enumerate(paths[:2]):
         write_evaluation(path, 134.0 + 2 * seed, 100)
-    (cell,) = score_table(read_contents([tmp_path], "return"))
+    (cell,) = table(read_contents([tmp_path], "return"))
     assert cell.sample.mean == pytest.approx(98.0)  # one run has none
     write_evaluation(paths[2], 138.0, 100)
     contents = read_contents([tmp_path], "return")
     assert contents.basis("A").evaluated
-    (cell,) = score_table(contents)
+    (cell,) = table(contents)
     assert cell.sample == pytest.approx((136.0, 2.0, 3))
-    (cell,) = score_table(replace(contents, score="upright_late/leader"))
+    (cell,) = table(replace(contents, score="upright_late/leader"))
     assert cell.sample.mean == 0.5
     write_evaluation(paths[2], 138.0, 90)
     contents = read_contents([tmp_path], "return")
@@ -108,28 +106,21 @@ def test_evaluations_decide_where_every_run_has_one(tmp_path: Path) -> None:
 
 
 def test_runs_of_different_length_are_compared_where_the_shortest_ends(tmp_path: Path) -> None:
-    """40, 200 and 400 iterations of three seeds: after 4,000 steps, the mean of iterations 39 and 40."""
+    """40, 200 and 400 iterations of three seeds: after 4,000 steps, the mean of iterations 39 and 40. A seed that was
+    run again counts once, by its longest run, and the others are named."""
     for seed, lines in enumerate((40, 200, 400)):
-        straight(tmp_path, "cpo", seed, lines)
-    contents = read_contents([tmp_path], "return")
+        straight(tmp_path / "a", "cpo", seed, lines)
+    straight(tmp_path / "b", "cpo", 0, 30)
+    straight(tmp_path / "c", "cpo", 0, 40)
+    contents = read_contents([tmp_path / name for name in "abc"], "return")
     assert contents.basis("A") == Basis(evaluated=False, steps=4000.0, finished=True)
-    (cell,) = score_table(contents)
+    (cell,) = table(contents)
     assert (cell.sample.runs, cell.steps) == (3, 4000.0)
     assert cell.sample.mean == pytest.approx(39.5, abs=0.4)  # the longest is thinned to 300 points
-
-
-def test_a_seed_that_was_run_again_counts_once(tmp_path: Path) -> None:
-    """Seed 0 three times and seed 1 once are two runs; the longest of the three counts, and the others are named."""
-    for name, lines in (("a", 100), ("b", 120), ("c", 100)):
-        straight(tmp_path / name, "cpo", 0, lines)
-    straight(tmp_path / "a", "cpo", 1, 120)
-    contents = read_contents([tmp_path / name for name in "abc"], "return")
-    (cell,) = score_table(contents)
-    assert (cell.sample.runs, cell.sample.deviation) == (2, 0.0)
     notes = {run.name: run.notes for run in contents.runs}
-    assert notes["a/A-cpo-s0"] == ["repeats seed 0 of b/A-cpo-s0, so not counted"] == notes["c/A-cpo-s0"]
-    assert notes["b/A-cpo-s0"] == []
-    assert contents.bands("A", "return/leader")["CPO"].runs.max() == 2
+    assert notes["b/A-cpo-s0"] == ["repeats seed 0 of a/A-cpo-s0, so not counted"] == notes["c/A-cpo-s0"]
+    assert notes["a/A-cpo-s0"] == []
+    assert contents.bands("A", "return/leader")["CPO"].runs.max() == 3
 
 
 def test_stopped_runs_have_a_provisional_score(tmp_path: Path) -> None:
@@ -137,12 +128,14 @@ def test_stopped_runs_have_a_provisional_score(tmp_path: Path) -> None:
     for seed, lines in enumerate((30, 50)):
         straight(tmp_path, "cpo", seed, lines, planned=999)
         straight(tmp_path, "ppo", seed, lines, slope=0.5, planned=999)
-    ppo, cpo = score_table(read_contents([tmp_path], "return"))
+    both = read_contents([tmp_path], "return")
+    ppo, cpo = table(both)
     assert (cpo.provisional, cpo.steps, cpo.best) == (True, 3000.0, True)
     assert cpo.sample.mean == pytest.approx((29.5 + 29.5) / 2)
     assert ppo.sample.mean == pytest.approx(29.5 / 2)
+    assert headline(both).endswith("this is provisional, at the steps that all have reached.")
     straight(tmp_path, "sapg", 0, 100)
-    cells = {cell.method: cell for cell in score_table(read_contents([tmp_path], "return"))}
+    cells = {cell.method: cell for cell in table(read_contents([tmp_path], "return"))}
     assert (cells["SAPG"].provisional, cells["SAPG"].best) == (False, True)
     assert (cells["CPO"].provisional, cells["CPO"].best, cells["CPO"].bold) == (True, False, False)
     assert math.isnan(cells["CPO"].p)
@@ -209,8 +202,6 @@ def test_the_headline_says_where_training_ranks_otherwise(tmp_path: Path) -> Non
     for algo, slope, value in (("ppo", 1.0, 50.0), ("cpo", 2.0, 40.0)):
         write_evaluation(straight(tmp_path, algo, 0, 100, slope), value, 100)
     assert headline(read_contents([tmp_path], "return")).endswith("In training CPO ends highest.")
-    late = contents(tmp_path / "late", {("A", "ppo"): [1], ("A", "cpo"): [3]}, planned=99)
-    assert headline(late).endswith("this is provisional, at the steps that all have reached.")
 
 
 def test_the_best_run_of_each_method_and_winners_first(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """Colours of methods: told apart by people with common colour blindness, and never twice with the same dashes.
 
-Colour blindness is simulated by the matrices of Machado et al. 2009 at severity 1; distances are CIE 1976 and
-CIEDE2000.
+Colour blindness is simulated by the matrices of Machado et al. 2009 at severity 1; distances are CIE 1976.
 """
 
 import itertools
-import math
 from pathlib import Path
 
 import numpy as np
@@ -39,49 +37,18 @@ def lab(colour: str, sight: str) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
-    """Sharma, Wu and Dalal 2005, with their names."""
-    chroma = (math.hypot(*one[1:]) + math.hypot(*other[1:])) / 2
-    g = 0.5 * (1 - math.sqrt(chroma**7 / (chroma**7 + 25**7)))
-    (l1, a1, b1), (l2, a2, b2) = ((x[0], (1 + g) * x[1], x[2]) for x in (one, other))
-    c1, c2 = math.hypot(a1, b1), math.hypot(a2, b2)
-    h1, h2 = (math.degrees(math.atan2(b, a)) % 360 for a, b in ((a1, b1), (a2, b2)))
-    turn = (h2 - h1 + 180) % 360 - 180 if c1 * c2 else 0.0
-    dh = 2 * math.sqrt(c1 * c2) * math.sin(math.radians(turn / 2))
-    light, c, h = (l1 + l2) / 2, (c1 + c2) / 2, (h1 + turn / 2) % 360
-    cosine = [math.cos(math.radians(k * h - shift)) for k, shift in ((1, 30), (2, 0), (3, -6), (4, 63))]
-    t = 1 - 0.17 * cosine[0] + 0.24 * cosine[1] + 0.32 * cosine[2] - 0.2 * cosine[3]
-    sl, sc, sh = 1 + 0.015 * (light - 50) ** 2 / math.sqrt(20 + (light - 50) ** 2), 1 + 0.045 * c, 1 + 0.015 * c * t
-    rotation = math.sin(math.radians(60 * math.exp(-(((h - 275) / 25) ** 2))))
-    rt = -2 * math.sqrt(c**7 / (c**7 + 25**7)) * rotation
-    dl, dc, dh = (l2 - l1) / sl, (c2 - c1) / sc, dh / sh
-    return math.sqrt(dl**2 + dc**2 + dh**2 + rt * dc * dh)
-
-
-def cie1976(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.linalg.norm(one - other))
-
-
-def smallest(colours: tuple[str, ...], sight: str, distance: object = cie1976) -> float:
-    return min(distance(lab(a, sight), lab(b, sight)) for a, b in itertools.combinations(colours, 2))  # pyright: ignore
-
-
-def test_the_distances_are_those_that_are_published() -> None:
-    """Two pairs of Sharma's test data, and Okabe and Ito's own smallest distance."""
-    assert ciede2000(np.array([50, 2.6772, -79.7751]), np.array([50, 0, -82.7485])) == pytest.approx(2.0425, abs=1e-4)
-    assert ciede2000(np.array([22.7233, 20.0904, -46.694]), np.array([23.0331, 14.973, -42.5619])) == pytest.approx(
-        2.0373, abs=1e-4
-    )
-    assert smallest(OKABE_ITO, "deuteranopia") == pytest.approx(17.0, abs=0.1)
+def smallest(colours: tuple[str, ...], sight: str) -> float:
+    pairs = itertools.combinations((lab(colour, sight) for colour in colours), 2)
+    return min(float(np.linalg.norm(one - other)) for one, other in pairs)
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-@pytest.mark.parametrize("colours", [COLOURS, DARK_COLOURS], ids=["light", "dark"])
-def test_methods_are_told_apart_whatever_eyes_one_has(colours: tuple[str, ...], sight: str) -> None:
-    """No pair is nearer than Okabe and Ito's nearest; the built-in algorithms' four are much farther apart."""
-    assert smallest(colours, sight) >= 17
-    assert smallest(colours, sight, ciede2000) >= 10.9
-    assert smallest(colours[:4], sight, ciede2000) >= 17
+def test_methods_are_told_apart_whatever_eyes_one_has(sight: str) -> None:
+    """No pair is nearer than Okabe and Ito's nearest; the built-in algorithms' four are farther apart."""
+    assert smallest(OKABE_ITO, "deuteranopia") == pytest.approx(17.0, abs=0.1)  # as published
+    for colours in (COLOURS, DARK_COLOURS):
+        assert smallest(colours, sight) >= 17
+        assert smallest(colours[:4], sight) >= 23
 
 
 @pytest.mark.parametrize(("colours", "ground"), [(COLOURS, "#FBFAF7"), (DARK_COLOURS, "#1A1D22")])

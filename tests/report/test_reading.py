@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report.synthetic import write_run
+from report.synthetic import write_lines, write_run
 
 from echelon.errors import UserError
 from echelon.report.reading import find_runs, read_run, read_runs
 from echelon.report.write import read_contents, write_report
 
 HUGE = int("9" * 400)
+CONFIG, METRICS, KL = "config.json", "metrics.jsonl", "diagnostics/kl.jsonl"
 
 
 def test_a_run_as_it_was_written(tmp_path: Path) -> None:
@@ -26,53 +27,43 @@ def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     assert run.env_steps == 40 * 96 * 16
     assert math.isnan(run.columns["return/leader"][0])  # null: no episode had ended
     assert len(run.columns["ess"]) == 40
-    assert np.isfinite(run.columns["ess"]).sum() == 4  # measured every tenth iteration
-    assert len(run.distances) == 4
-    assert run.settings["update.horizon"] == 16
-    assert run.settings["policies"] == 6  # what the default stands for
-    assert run.machine["device"] == "a CPU"
-    assert run.machine["revision"] == "0123456789+changes"
+    assert np.isfinite(run.columns["ess"]).sum() == 4 == len(run.distances)  # measured every tenth iteration
+    assert (run.settings["update.horizon"], run.settings["policies"]) == (16, 6)
+    assert (run.machine["device"], run.machine["revision"]) == ("a CPU", "0123456789+changes")
     assert "loss/0" in run.columns  # any metric can be drawn
     assert read_run(write_run(tmp_path, "mine", iterations=2, level=1.0)).config.algo == "mine"
     stopped = read_run(write_run(tmp_path, iterations=30, planned=1200))
     assert (stopped.finished, stopped.notes) == (False, ["unfinished: 30 of 1,200 iterations"])
+    path = write_run(tmp_path, task="MyRobot")
+    alter(path, CONFIG, "config.env", {"arms": 3})
+    alter(path, CONFIG, "sessions", "lost")
+    assert read_run(path).settings["env.arms"] == 3  # of a task that is not known here
 
 
 def test_the_final_score_is_the_mean_of_the_last_twentieth(tmp_path: Path) -> None:
     path = write_run(tmp_path, iterations=60)
-    lines = [{"iteration": i, "return/leader": float(i)} for i in range(1, 61)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines: list[dict[str, Any]] = [{"iteration": i, "return/leader": float(i)} for i in range(1, 61)]
+    write_lines(path, lines)
     assert read_run(path).final("return/leader") == pytest.approx((58 + 59 + 60) / 3)
-    lines[-1]["return/leader"] = math.nan
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines).replace("NaN", "null"))
+    lines[-1]["return/leader"] = None
+    write_lines(path, lines)
     assert read_run(path).final("return/leader") == pytest.approx((58 + 59) / 2)
     assert math.isnan(read_run(path).final("successes/leader"))
 
 
-def test_a_line_cut_short_and_a_damaged_one(tmp_path: Path) -> None:
+def test_damaged_lines_and_maps_are_left_out_and_many_maps_thinned(tmp_path: Path) -> None:
     path = write_run(tmp_path, iterations=20)
-    text = (path / "metrics.jsonl").read_text().splitlines()
+    text = (path / METRICS).read_text().splitlines()
     text[4] = text[4][:50]
-    (path / "metrics.jsonl").write_text("\n".join(text)[:-30])
-    run = read_run(path)
-    assert len(run.columns["iteration"]) == 18
-    assert run.notes == ["1 damaged lines of metrics.jsonl were skipped", "unfinished: 19 of 20 iterations"]
-
-
-def test_maps_of_another_size_are_left_out(tmp_path: Path) -> None:
-    path = write_run(tmp_path, iterations=20)
-    with (path / "diagnostics" / "kl.jsonl").open("a") as file:
+    (path / METRICS).write_text("\n".join(text)[:-30])
+    with (path / KL).open("a") as file:  # of other sizes, or no measurement
         file.write('{"env_steps": 5, "kl": [[0, 1], [1, 0]]}\n[1]\n{"env_steps": 5}\nnonsense\n')
         file.write('{"env_steps": 5, "kl": [[0, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1]]}\n')
-    assert len(read_run(path).distances) == 2
-
-
-def test_of_many_maps_the_first_the_middle_and_the_last_are_kept(tmp_path: Path) -> None:
-    path = write_run(tmp_path, iterations=12)
-    line = {"kl": [[0.0] * 6] * 6}
-    steps = range(0, 1001)
-    text = "".join(json.dumps({"iteration": k, "env_steps": k} | line) + "\n" for k in steps)
-    (path / "diagnostics" / "kl.jsonl").write_text(text)
+    run = read_run(path)
+    assert (len(run.columns["iteration"]), len(run.distances)) == (18, 2)
+    assert run.notes[0] == "1 damaged lines of metrics.jsonl were skipped"
+    assert run.notes[-1] == "unfinished: 19 of 20 iterations"
+    write_lines(path, [{"iteration": k, "env_steps": k, "kl": [[0.0] * 6] * 6} for k in range(1001)], KL)
     kept = [found["env_steps"] for found in read_run(path).distances]
     assert (len(kept), kept[0], kept[30], kept[60]) == (61, 0, 500, 1000)
     assert {b - a for a, b in itertools.pairwise(kept)} == {16, 17}  # 1000 / 60 = 16.7
@@ -86,10 +77,9 @@ def alter(run: Path, file: str, place: str, value: Any) -> None:
         for group in groups:
             line = line[group]
         line[last] = value
-    (run / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(run, lines, file)
 
 
-CONFIG, METRICS, KL = "config.json", "metrics.jsonl", "diagnostics/kl.jsonl"
 NO_STEPS = ["2 lines of metrics.jsonl without environment steps were skipped"]
 DAMAGED_KL = ["2 damaged lines of kl.jsonl were skipped"]
 ODD: list[tuple[str, str, Any, list[str]]] = [
@@ -149,8 +139,11 @@ OUT_OF_RANGE = {
 }
 
 
-def test_broken_runs_are_named_and_the_others_are_read(tmp_path: Path) -> None:
-    fine, sentences = write_run(tmp_path / "fine"), {}
+def test_broken_runs_are_named_and_the_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine, empty, a_file = write_run(tmp_path / "fine"), tmp_path / "empty", tmp_path / "file"
+    empty.mkdir()
+    a_file.touch()
+    sentences = {str(empty): "it is empty", str(a_file): "it is a file, not a run folder"}
     for number, (file, text, sentence) in enumerate(REFUSED):
         odd = write_run(tmp_path, seed=number, iterations=2)
         (odd / file).unlink() if text is None else (odd / file).write_text(text)
@@ -164,45 +157,22 @@ def test_broken_runs_are_named_and_the_others_are_read(tmp_path: Path) -> None:
     assert [*problems] == [*sentences]
     assert [path for path, sentence in problems.items() if sentences[path] not in sentence] == []
 
-
-def test_what_is_no_run_is_named_and_surprises_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("")
-    _, problems = read_runs([tmp_path / "empty", tmp_path / "file"])
-    assert [*problems.values()] == ["it is empty", "it is a file, not a run folder"]
-
     def surprise(path: Path) -> None:
         raise RecursionError("too deep\nin there")
 
     monkeypatch.setattr("echelon.report.reading.read_run", surprise)
-    assert read_runs([tmp_path])[1] == {str(tmp_path): "it cannot be read (RecursionError: too deep)"}
+    assert read_runs([fine])[1] == {str(fine): "it cannot be read (RecursionError: too deep)"}
 
 
-def test_settings_of_an_unknown_task_are_read(tmp_path: Path) -> None:
-    path = write_run(tmp_path, task="MyRobot")
-    alter(path, CONFIG, "config.env", {"arms": 3})
-    alter(path, CONFIG, "sessions", "lost")
-    assert read_run(path).settings["env.arms"] == 3
-
-
-def test_a_folder_of_runs_stands_for_them(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path, seed=seed, iterations=2) for seed in (1, 0)]
+def test_folders_stand_for_their_runs_and_tell_equal_names_apart(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "a", seed=seed, iterations=2) for seed in (1, 0)]
     for name in ("logs", "half/checkpoints", "report"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "report" / "index.html").write_text("")
-    assert find_runs([tmp_path, runs[0]]) == [runs[1], runs[0], tmp_path / "half"]
-    assert find_runs([tmp_path / "report", tmp_path / "logs"]) == [tmp_path / "logs"]
-
-
-def test_a_mistyped_path_is_a_mistake(tmp_path: Path) -> None:
-    write_run(tmp_path, iterations=2)
-    with pytest.raises(UserError, match=r"there is no run folder .* did you mean .*CartpoleSwingup-cpo-s0\?"):
-        find_runs([tmp_path / "CartpoleSwingup-cpo-s1"])
-
-
-def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    paths = [write_run(tmp_path / above, iterations=2) for above in ("a", "b")]
-    paths.append(write_run(tmp_path / "a", "ppo", iterations=2))
-    runs, _ = read_runs(paths)
+        (tmp_path / "a" / name).mkdir(parents=True)
+    (tmp_path / "a" / "report" / "index.html").write_text("")
+    assert find_runs([tmp_path / "a", runs[0]]) == [runs[1], runs[0], tmp_path / "a" / "half"]
+    assert find_runs([tmp_path / "a" / "report", tmp_path / "a" / "logs"]) == [tmp_path / "a" / "logs"]
+    with pytest.raises(UserError, match=r"there is no run folder .* did you mean .*CartpoleSwingup-cpo-s1\?"):
+        find_runs([tmp_path / "a" / "CartpoleSwingup-cpo-s01"])
+    found, _ = read_runs([*runs, write_run(tmp_path / "b", iterations=2)])
     same = "CartpoleSwingup-cpo-s0"
-    assert [run.name for run in runs] == [f"a/{same}", f"b/{same}", "CartpoleSwingup-ppo-s0"]
+    assert [run.name for run in found] == ["CartpoleSwingup-cpo-s1", f"a/{same}", f"b/{same}"]

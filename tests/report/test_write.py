@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +18,7 @@ from report.conftest import ODD, Written
 from report.synthetic import data_of, write_run
 
 from echelon.algorithms import AdversaryConfig
+from echelon.cli import main
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.report import figures
@@ -140,19 +142,16 @@ def test_forty_runs_fit_into_five_megabytes(tmp_path: Path) -> None:
     assert len(json.dumps(plain(data), separators=(",", ":"))) * 8 * 0.55 < 8_000_000  # packed, in base64
 
 
-def test_a_population_has_no_followers(tmp_path: Path) -> None:
-    for algo, population, policies in (("pbt", True, 6), ("cpo", False, 6), ("ppo", False, 0)):
-        (run,) = payload(read_contents([write_run(tmp_path, algo, iterations=3)], "return"))["runs"]
-        assert (run["population"], len(run["by_policy"].get("return", []))) == (population, policies)
-
-
-def test_every_metric_is_in_the_page(written: Written) -> None:
+def test_every_metric_is_in_the_page_and_a_population_has_no_followers(written: Written, tmp_path: Path) -> None:
     data = data_of(written.page)
     metrics = {one["metric"] for one in data["curves"]}
     named = {"return/leader", "upright_late/leader", "loss/actor", "loss/23", "ess", "fps/total", "time/update"}
     assert named <= metrics
     assert not any("policy_" in name for name in metrics)
     assert {"return", "sigma", "entropy"} <= set(data["runs"][-1]["by_policy"])
+    for algo, population, policies in (("pbt", True, 6), ("cpo", False, 6), ("ppo", False, 0)):
+        (run,) = payload(read_contents([write_run(tmp_path, algo, iterations=3)], "return"))["runs"]
+        assert (run["population"], len(run["by_policy"].get("return", []))) == (population, policies)
 
 
 def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -> None:
@@ -168,3 +167,27 @@ def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -
     contents = read_contents([path, tmp_path / "never"], "return", {path: "it broke", tmp_path / "never": "why"})
     assert contents.runs[0].notes == ["it broke"]
     assert contents.problems == {str(tmp_path / "never"): "why"}
+
+
+def test_it_opens_and_watches_until_all_runs_have_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last iteration is logged while it sleeps; the page looks again on its own until then."""
+    path = write_run(tmp_path, "ppo", iterations=2, planned=3)
+    page, opened, slept = path / "report" / "index.html", [], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        assert data_of(page)["again"] == 2
+        assert not (page.parent / "figures").exists()
+        with (path / "metrics.jsonl").open("a") as file:
+            file.write('{"iteration": 3, "env_steps": 4608, "gradient_steps": 15, "return/leader": 1.0}\n')
+
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert main(["report", str(path), "--watch", "2", "--open", "--figures", "--column", "3.25in"]) == 0
+    assert opened == [page.resolve().as_uri()]
+    assert slept == [2.0]
+    assert data_of(page)["again"] is None
+    assert (page.parent / "figures" / "curves_mean.pdf").exists()
+    assert capsys.readouterr().out.startswith(f"The page is {page.resolve().as_uri()}, written again every 2 s")
