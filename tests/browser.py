@@ -30,17 +30,9 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-    "--use-angle=swiftshader",  # WebGL by the processor
-    "--enable-unsafe-swiftshader",
-    "--ignore-gpu-blocklist",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-extensions",
-    "--remote-debugging-port=0",
+    *("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"),
+    *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),  # WebGL by the processor
+    *("--disable-background-networking", "--disable-extensions", "--remote-debugging-port=0"),
 )
 PATIENCE_S = 60.0
 
@@ -100,10 +92,8 @@ class Page:
 
     def press(self, key: str, modifiers: int = 0) -> None:
         """A key of the keyboard by its name in JavaScript (`Tab`, `ArrowRight`, ` `); 8 is shift."""
-        codes = {"Tab": 9, "Enter": 13, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38} | {
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }
+        names = ("Tab", "Enter", " ", "End", "Home", "ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown")
+        codes = dict(zip(names, (9, 13, 32, 35, 36, 37, 38, 39, 40), strict=True))
         code = codes.get(key, ord(key[0].upper()))
         given: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         text = "\r" if key == "Enter" else key if len(key) == 1 else ""

@@ -55,7 +55,7 @@ def test_ours_stand_beside_the_papers(tmp_path: Path) -> None:
 def test_from_nothing_to_the_figure_on_a_quick_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Trained and drawn; a second time nothing is left to train. That a grid trains in processes is tested elsewhere."""
+    """Trained and drawn; a second time nothing is left to train. Processes are tested with the grid."""
     monkeypatch.chdir(tmp_path)
 
     def train_here(jobs: list[Job], logs: Path, **given: Any) -> dict[str, str]:
