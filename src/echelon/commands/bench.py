@@ -28,7 +28,7 @@ class Bench(OnTask):
         return "\ntasks:\n" + task_list()
 
     def run(self) -> int:
-        from echelon.console.wording import policies, show_progress
+        from echelon.console.wording import show_progress
         from echelon.ranks import join
         from echelon.runs.durable import require_writable, writing
 
@@ -53,7 +53,7 @@ class Bench(OnTask):
             return 0
         show_progress("")
         task = config.source or config.task
-        sizes = f"{policies(config.num_policies)}, {config.num_envs} environments, {found.device}"
+        sizes = f"{config.num_policies} policies, {config.num_envs} environments, {found.device}"
         print(f"{task}, {config.method}, {sizes}\n")
         print(found.table())
         with writing(path, "choose another --json"):
