@@ -113,9 +113,7 @@ class Env(Protocol):
 
     def step(self, action: Tensor) -> Step:
         """Advance all environments by one control step. `action` is `[N, A]` within [-1, 1], unless it is `Bounded`.
-
-        Called under `torch.inference_mode`: tensors made here cannot be written in place outside of it.
-        """
+        Called under `torch.inference_mode`: tensors made here cannot be written in place outside of it."""
         ...
 
 
@@ -128,10 +126,8 @@ class Stateful(Protocol):
     """Optional. With it, a resumed run continues bit for bit; without it, new episodes start."""
 
     def state_dict(self) -> State:
-        """Everything needed for a bit-identical continuation: simulator, counters, curricula, random generators.
-
-        Empty if unknown: new episodes start then, as without it.
-        """
+        """Everything that changes: simulator, counters, curricula, random generators. Empty if unknown: then new
+        episodes start, as without it."""
         ...
 
     def load_state_dict(self, state: State) -> None:
@@ -151,11 +147,8 @@ class Bounded(Protocol):
 
 @runtime_checkable
 class Simulated(Protocol):
-    """Optional. An environment on a physics engine, which can be shown and whose physics can be timed.
-
-    One without an engine can be shown if its method `drawing()` returns a `Simulated`, whose simulations follow the
-    states of the environment from then on.
-    """
+    """Optional. An environment on a physics engine, which can be shown and whose physics can be timed. One without can
+    be shown if its method `drawing()` returns a `Simulated`, whose simulations then follow its states."""
 
     engine: Any
     """As in `echelon.sim.contract`."""
@@ -165,10 +158,8 @@ class Simulated(Protocol):
 
 @runtime_checkable
 class Capturable(Protocol):
-    """Optional. A `step` that can be captured as a CUDA graph.
-
-    Such a step has fixed shapes and updates its state in place, as `echelon.device.capture` requires.
-    """
+    """Optional. A `step` that can be captured as a CUDA graph: it has fixed shapes and updates its state in place, as
+    `echelon.device.capture` requires."""
 
     generator: torch.Generator
     """The source of all random numbers."""

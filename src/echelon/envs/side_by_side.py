@@ -38,12 +38,9 @@ class SideBySide:
 
     def _logged(self, name: str, steps: Sequence[Step]) -> Tensor:
         """What was logged under a name, `[N]`, also where it holds for all copies of an environment."""
-        parts = []
-        for env, step in zip(self.envs, steps, strict=True):
-            x = step.log[name]
-            x = x if isinstance(x, Tensor) else torch.full((), float(x), device=self.device)
-            parts.append(x.to(self.device).expand(env.num_envs))
-        return torch.cat(parts)
+        given = (step.log[name] for step in steps)
+        found = (x if isinstance(x, Tensor) else torch.full((), float(x), device=self.device) for x in given)
+        return torch.cat([x.to(self.device).expand(env.num_envs) for env, x in zip(self.envs, found, strict=True)])
 
 
 def _joined(groups: Sequence[Groups]) -> Groups:

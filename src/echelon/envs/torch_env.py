@@ -18,8 +18,6 @@ from echelon.errors import UserError, nearest
 
 NAMES = {"policy": ("policy", "actor", "state", "obs"), "critic": ("critic", "privileged_state", "privileged")}
 """Names of observations in other libraries, by group."""
-
-
 _app: list[Any] = []
 """Isaac Sim, once it is started."""
 
