@@ -20,8 +20,7 @@ from echelon.runs.folder import RunFolder
 from echelon.tasks import make, preset
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
-from echelon.viewing.acting import PolicyRunner
-from echelon.viewing.recorder import _outcome, record, record_episode, to_replay
+from echelon.viewing.recorder import PolicyRunner, _outcome, record, record_episode, to_replay
 from echelon.viewing.scene import camera, primitives
 
 CPU = torch.device("cpu")

@@ -7,13 +7,11 @@ import json
 import math
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 MODULES = {"mp4": ("imageio_ffmpeg", "PIL"), "gif": ("PIL",)}
 """What each format needs, from the extra `video`."""
@@ -80,7 +78,7 @@ def main() -> int:
     return 0
 
 
-def _frames(panels: list[Panel]) -> "Iterator[Image]":
+def _frames(panels: list[Panel]) -> Iterator[Any]:
     """The frames of the film: panels in a grid, each with its caption."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -101,20 +99,19 @@ def _frames(panels: list[Panel]) -> "Iterator[Image]":
         yield film
 
 
-def _write_mp4(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
+def _write_mp4(film: Path, frames: Iterator[Any], frame_s: float) -> None:
     """Write H.264, which every browser and player supports."""
     import imageio_ffmpeg
 
     first = next(frames)
     encoder = imageio_ffmpeg.write_frames(str(film), first.size, fps=1 / frame_s, quality=7, macro_block_size=2)
     encoder.send(None)
-    encoder.send(first.tobytes())
-    for frame in frames:
+    for frame in chain([first], frames):
         encoder.send(frame.tobytes())
     encoder.close()
 
 
-def _write_gif(film: Path, frames: "Iterator[Image]", frame_s: float) -> None:
+def _write_gif(film: Path, frames: Iterator[Any], frame_s: float) -> None:
     """Write an endless loop. GIF stores durations in hundredths of a second."""
     from PIL.Image import Dither
 

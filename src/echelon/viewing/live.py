@@ -1,9 +1,7 @@
 """Watch policies live in a browser, in MuJoCo's own web viewer.
 
-The viewer has two sides: the simulation, which runs here in the main thread, and the page's interface, which runs in a
-thread of the viewer, reads the simulation and sends it messages. Pause, speed, camera and pushing bodies with the mouse
-are the viewer's; choosing policy, checkpoint and way of acting, reward terms, commands, pushes by a button and new
-episodes are added here.
+The simulation runs in the main thread. The page's interface runs in a thread of the viewer, reads the simulation and
+sends it messages. Pause, speed, camera and pushing bodies with the mouse are the viewer's; the window `Policy` is ours.
 """
 
 import math
@@ -22,8 +20,8 @@ from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import saved_iterations
 from echelon.tasks.anymal.task import Anymal
-from echelon.viewing.acting import PolicyRunner
 from echelon.viewing.guard import Guard
+from echelon.viewing.recorder import PolicyRunner
 from echelon.viewing.scene import camera, followed, is_shown_by, shown_model
 
 PUSH_S = 0.1
@@ -55,12 +53,6 @@ class Simulation(plugin.SimPlugin):
         self._kick, self._kick_steps, self._pushed = 0.0, 0, False
         self._due, self._last = 0.0, time.perf_counter()
         self.begin()
-
-    @property
-    def velocity(self) -> tuple[float, ...]:
-        """Commanded velocity: forward, sideways, turn; empty for a robot that follows no command."""
-        env = self.runner.env
-        return tuple(env.kept["command"][0].tolist()) if isinstance(env, Anymal) else ()
 
     def step(self, data: mujoco.MjData) -> None:
         """One control step, with the forces of the mouse; a new episode starts when one ends."""
@@ -186,7 +178,6 @@ class PolicyWindow(plugin.ViewerPlugin):
         imgui.SetNextWindowSize(imgui.Vec2(270, 330), int(imgui.Cond.Appearing))
         if imgui.Begin("Policy")[0]:
             self._choose()
-            self._tell()
             self._steer()
         imgui.End()
 
@@ -194,8 +185,8 @@ class PolicyWindow(plugin.ViewerPlugin):
         self.viewer.send_to_sim(Request(method, arguments))
 
     def _choose(self) -> None:
-        """Lists of policies and checkpoints, how to act, and a button for a new episode."""
-        runner, iterations = self._simulation.runner, self._iterations
+        """Policy, checkpoint and way of acting; the episode so far, and the rewards of the last step."""
+        now, runner, iterations = self._simulation, self._simulation.runner, self._iterations
         trained = runner.trained
         imgui.TextUnformatted(f"{trained.config.task}, {trained.config.algo}, iteration {trained.iteration:,}")
         names = [trained.name(policy) for policy in range(trained.model.policies)]
@@ -212,10 +203,6 @@ class PolicyWindow(plugin.ViewerPlugin):
             self._ask("sample", sampled)
         if imgui.Button("new episode"):
             self._ask("begin")
-
-    def _tell(self) -> None:
-        """The episode so far, and the rewards of the last step."""
-        now = self._simulation
         imgui.TextUnformatted(f"episode {now.episode}, {now.steps * now.control_s:.1f} s")
         imgui.TextUnformatted(f"return {now.total_return:.1f}")
         for name, value in now.terms.items():
@@ -223,8 +210,9 @@ class PolicyWindow(plugin.ViewerPlugin):
 
     def _steer(self) -> None:
         """Sliders of a command, and buttons that push."""
-        env, velocity = self._simulation.runner.env, self._simulation.velocity
+        env = self._simulation.runner.env
         if isinstance(env, Anymal):
+            velocity = env.kept["command"][0].tolist()
             for k, name in enumerate(("forward", "sideways", "turn")):
                 limit = getattr(env.config, f"max_{name}")
                 changed, value = imgui.SliderFloat(name, velocity[k], -limit, limit)
