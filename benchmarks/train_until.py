@@ -9,8 +9,10 @@ run's settings (`config.json`) and `metrics.csv`; the run itself lies in `--runs
 
 import contextlib
 import csv
+import math
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +43,17 @@ def keep(folder: RunFolder, out: Path) -> None:
         writer.writeheader()
         for line in lines:
             writer.writerow({name: f"{value:.6g}" for name, value in line.items()})
+
+
+def first_to_meet(
+    lines: Sequence[Mapping[str, float]], metric: str, threshold: float, window: int = 10
+) -> Mapping[str, float] | None:
+    """The first line at which the metric's mean over a window reaches the threshold; None if it never does."""
+    values = [line.get(metric, math.nan) for line in lines]  # NaN before the first episode ends, which reaches nothing
+    for end in range(window, len(lines) + 1):
+        if sum(values[end - window : end]) / window >= threshold:
+            return lines[end - 1]
+    return None
 
 
 def main() -> None:

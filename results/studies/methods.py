@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from command import read_lines
-from evidence import first_to_meet
 from running import Row, Study
+from train_until import first_to_meet
 
 from echelon.algorithms import PbtConfig
 from echelon.algorithms.variants import VARIANTS, with_settings

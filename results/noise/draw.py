@@ -1,0 +1,51 @@
+"""Draw sigma, holding and successes of the runs here into docs/images/noise.png."""
+
+import csv
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+HERE = Path(__file__).parent
+RUNS = {  # of curves.csv and published.csv: what they are called in the picture, colour
+    "sapg_cpo_steps": ("SAPG, as published", "#a463f2"),
+    "cpo": ("CPO, as published", "#4269d0"),
+    "ppo_x2": ("PPO, as published", "#9498a0"),
+    "rg_ppo_s0.4": ("PPO, σ held at 0.4", "#efb118"),
+    "rg_ppo_grip_free": ("PPO, half of the episodes begin gripped", "#6cc5b0"),
+    "rg_ppo_grip_s0.4": ("both", "#ff725c"),
+}
+PANELS = {
+    "sigma/policy_0": "σ of the leader",
+    "env/held": "share of steps with the object held",
+    "successes/leader": "objects carried to their goal, per episode",
+}
+
+
+def main() -> None:
+    curves: dict[str, list[dict[str, str]]] = {}
+    for file, name in (("published.csv", "method"), ("curves.csv", "run")):
+        with (HERE / file).open(newline="") as lines:
+            for row in csv.DictReader(lines):
+                curves.setdefault(row[name], []).append(row)
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6))
+    for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
+        for run, (label, colour) in RUNS.items():
+            rows = [row for row in curves[run] if row[metric]]
+            axis.plot(
+                [int(r["env_steps"]) / 1e6 for r in rows], [float(r[metric]) for r in rows], color=colour, label=label
+            )
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("million environment steps")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[2].set_yscale("symlog", linthresh=0.1)
+    axes[2].set_ylim(0)
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(HERE.parents[1] / "docs" / "images" / "noise.png", dpi=120)
+
+
+if __name__ == "__main__":
+    main()
