@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ def _craft(path: Path, rng: random.Random) -> None:
     else:
         _mutate(body, rng)
     data = save(tensors)
-    if isinstance(body.get("tensors"), dict):
-        body["tensors"] |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    with suppress(AttributeError, KeyError, TypeError, IndexError):  # it may be what was changed
+        body["ranks"][0]["tensors"].update(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
     (path / TENSORS).write_bytes(data)
     (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
 

@@ -95,7 +95,7 @@ def test_a_resumed_run_continues_to_the_bit_on_every_rank(tmp_path: Path, world:
     assert said[0] == f"resumed {parts} after iteration 2"
     assert silence == []
     assert differences(RunFolder.open(parts), RunFolder.open(whole)) == []
-    assert newest(parts).body["ranks"] == newest(whole).body["ranks"]  # checksums
+    assert newest(parts).parts[1:] == newest(whole).parts[1:]  # checksums
     assert [line["env_steps"] for line in read_metrics(RunFolder.open(whole))] == [288, 576, 864, 1152]
     # Ranks differ in their random numbers and in nothing learned.
     ours, theirs = newest(whole).of_rank(0), newest(whole).of_rank(1)

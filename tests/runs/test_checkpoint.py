@@ -1,11 +1,15 @@
-"""Checkpoints come back to the bit, are pruned as promised, and damaged ones are passed over."""
+"""Checkpoints come back to the bit, are pruned as promised, damaged ones are passed over, and no kill costs one."""
 
 import itertools
 import math
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +28,8 @@ def forbidden(text: str) -> None:
     raise AssertionError(text)
 
 
-def newest(folder: RunFolder) -> checkpoint.Checkpoint:
-    return found(find(folder, "newest", forbidden))
-
-
-def best(folder: RunFolder) -> checkpoint.Checkpoint:
-    return found(find(folder, "best", forbidden))
-
-
-def found(loaded: checkpoint.Checkpoint | None) -> checkpoint.Checkpoint:
+def found(folder: RunFolder, which: checkpoint.Which = "newest", warn: Any = forbidden) -> checkpoint.Checkpoint:
+    loaded = find(folder, which, warn)
     assert loaded is not None
     return loaded
 
@@ -84,10 +81,10 @@ def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
         "parameter": torch.nn.Parameter(torch.randn(2)),
     }
     save(folder, 1, state)
-    loaded = newest(folder).state
+    loaded = found(folder).state
     assert_same({**state, "parameter": state["parameter"].detach()}, loaded)
     shared.zero_()  # training continues at once: what was saved is a copy, and what was loaded is writable
-    loaded["alias"] += newest(folder).state["alias"]
+    loaded["alias"] += found(folder).state["alias"]
     assert loaded["alias"].any()
 
 
@@ -101,18 +98,14 @@ def test_newest_k_and_the_best_are_kept(folder: RunFolder) -> None:
     for iteration, score in [(1, 5.0), (2, 9.0), (3, math.nan), (4, 7.0), (5, None), (6, 8.0)]:
         save(folder, iteration, {"i": iteration}, score)
     assert names(folder) == ["00000002", "00000005", "00000006"]
-    for loaded, expected in ((best(folder), (2, 9.0, {"i": 2})), (newest(folder), (6, 8.0, {"i": 6}))):
+    for loaded, expected in ((found(folder, "best"), (2, 9.0, {"i": 2})), (found(folder), (6, 8.0, {"i": 6}))):
         assert (loaded.iteration, loaded.score, loaded.state) == expected
     for score in (9.0, None):  # the newest of equal scores is the best, and so it is without any
         shutil.rmtree(folder.checkpoints)
         for iteration in (1, 2, 3):
             save(folder, iteration, {}, score)
         assert names(folder) == ["00000002", "00000003"]
-        assert best(folder).iteration == 3
-
-
-def cut_short(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
+        assert found(folder, "best").iteration == 3
 
 
 def flip_a_bit(path: Path) -> None:
@@ -121,19 +114,19 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut short": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "a flipped bit": flip_a_bit,
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": Path.unlink,
+    "not given back by the disk": lambda path: os.link(path, path.with_name("broken")),
+}
 
 
-def fail(path: Path) -> None:
-    """The disk does not give it back."""
-    os.link(path, path.with_name("broken"))
-
-
-@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, Path.unlink, fail])
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", [TENSORS, STATE])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, damage: Any, name: str
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, damage: str, name: str
 ) -> None:
     read_bytes = Path.read_bytes
 
@@ -145,10 +138,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     monkeypatch.setattr(Path, "read_bytes", broken)
     save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
     save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
-    damage(folder.checkpoints / "00000002" / name)
+    DAMAGES[damage](folder.checkpoints / "00000002" / name)
     for which in ("newest", "best"):
         with pytest.warns(UserWarning, match=rf"00000002 is damaged \(.*{name}.*\) and was skipped"):
-            assert found(find(folder, which)).iteration == 1
+            assert found(folder, which, warnings.warn).iteration == 1
 
 
 def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> None:
@@ -170,7 +163,7 @@ def test_every_single_flipped_byte_is_noticed_or_harmless(folder: RunFolder) -> 
 def test_damaged_ones_do_not_count_towards_those_kept(folder: RunFolder) -> None:
     for iteration in (1, 2, 3):
         save(folder, iteration, {})
-    empty(folder.checkpoints / "00000003" / STATE)
+    (folder.checkpoints / "00000003" / STATE).write_bytes(b"")
     save(folder, 4, {})
     assert names(folder) == ["00000002", "00000003", "00000004"]
     save(folder, 5, {})
@@ -213,8 +206,8 @@ def test_a_crash_before_any_file_operation_loses_nothing(
                 survived = crash_at
             except Crash:
                 pass
-        assert newest(folder).state["x"] in ((3, "new") if not survived else ("new",))
-        assert best(folder).state == {"x": 1}
+        assert found(folder).state["x"] in ((3, "new") if not survived else ("new",))
+        assert found(folder, "best").state == {"x": 1}
         save(folder, 5, {"x": 5})  # and saving goes on, cleaning up
         assert not [name for name in names(folder) if not name.isdigit()]
         if survived:
@@ -270,7 +263,7 @@ def test_random_states_round_trip(folder: RunFolder) -> None:
     for _ in range(40):
         state = {"state": draw(4)}
         save(folder, 1, state)
-        assert_same(state, newest(folder).state)
+        assert_same(state, found(folder).state)
 
 
 def test_a_reader_never_misses_a_checkpoint_that_is_being_replaced(tmp_path: Path) -> None:
@@ -291,10 +284,65 @@ def test_a_reader_never_misses_a_checkpoint_that_is_being_replaced(tmp_path: Pat
     try:
         seen = 0
         while seen < 12:
-            for loaded in (newest(folder), best(folder)):  # a damaged one would raise
+            for loaded in (found(folder), found(folder, "best")):  # a damaged one would raise
                 assert loaded.iteration >= seen
                 assert loaded.state["x"].eq(loaded.iteration).all() or loaded.iteration == 1
                 seen = loaded.iteration
     finally:
         stop.set()
         saver.join()
+
+
+# One interpreter forks the savers, so that torch is imported once. A saver writes the iterations it has finished into
+# a pipe; its state names the iteration in a number and in every element of a tensor.
+SCRIPT = """
+import os, random, signal, sys, time
+import torch
+from pathlib import Path
+from echelon.config import TrainConfig
+from echelon.runs.checkpoint import find, save
+from echelon.runs.folder import RunFolder
+
+torch.set_num_threads(1)
+folder = RunFolder(Path(sys.argv[1]), TrainConfig(keep_checkpoints=2))
+random.seed(0)
+
+def refuse(text):
+    sys.exit(text)
+
+last = 0
+for attempt in range(15):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for iteration in range(last + 1, 10**6):
+            for _ in range(2):  # the second time it replaces
+                state = {"i": iteration, "x": torch.full((20000,), float(iteration))}
+                save(folder, iteration, state, float(-iteration))
+            os.write(writer, b"%08d" % iteration)
+    os.read(reader, 8)
+    time.sleep(random.uniform(0, 0.06))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(writer)
+    reported = last + 1
+    while chunk := os.read(reader, 8):
+        reported = int(chunk)
+    os.close(reader)
+    found = find(folder, "newest", refuse)
+    assert found.iteration in (reported, reported + 1), (found.iteration, reported)
+    assert found.state["i"] == found.iteration
+    assert found.state["x"].eq(found.iteration).all()
+    last = found.iteration
+save(folder, last + 1, {"i": 0}, 0.0)
+print("survived", last, sorted(os.listdir(folder.checkpoints)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to kill a saver")
+def test_sigkill_while_saving_in_a_loop(tmp_path: Path) -> None:
+    """It never costs a checkpoint that was reported as saved."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("survived"), done.stdout
+    assert "." not in done.stdout  # no leftovers once a save has come through

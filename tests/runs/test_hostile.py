@@ -20,8 +20,8 @@ from echelon.runs.checkpoint import STATE, TENSORS, _digest
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
-Body = dict[str, Any]
-Change = Callable[[Body, dict[str, Any]], object]
+Change = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
+"""Changes the body, what it says of rank 0, or the tensors; bytes that it returns are the file of tensors."""
 
 
 @pytest.fixture(scope="module")
@@ -34,53 +34,46 @@ def craft(folder: RunFolder, change: Change) -> None:
     path = max(folder.checkpoints.iterdir())
     body = json.loads((path / STATE).read_text())["body"]
     tensors = load((path / TENSORS).read_bytes())
-    given = change(body, tensors)
+    (first,) = body["ranks"]
+    given = change(body, first, tensors)
     data = given if isinstance(given, bytes) else save(tensors)
-    body["tensors"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} | (
-        given if isinstance(given, dict) else {}
-    )
+    first["tensors"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     (path / TENSORS).write_bytes(data)
     (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
 
 
 def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
+    return [nested(depth - 1)] if depth else 1
 
 
-def drop(tensors: dict[str, Any], end: str) -> None:
-    del tensors[next(name for name in tensors if name.endswith(end))]
-
-
-def reshape(tensors: dict[str, Any], end: str) -> None:
+def widen(tensors: dict[str, Any], end: str) -> None:
     name = next(name for name in tensors if name.endswith(end))
     tensors[name] = tensors[name].repeat(1, 3)
 
 
 HOSTILE: dict[str, Change] = {
-    "a tensor is missing": lambda body, tensors: drop(tensors, "trainer/model/log_sigma"),
-    "a tensor has another shape": lambda body, tensors: reshape(tensors, "obs_norm.policy.mean"),
-    "no tensors at all": lambda body, tensors: b"no tensors",
-    "an empty state": lambda body, tensors: body.update(state={}),
-    "a state that is a list": lambda body, tensors: body.update(state=[1]),
-    "a trainer that is a number": lambda body, tensors: body["state"].update(trainer=3),
-    "no model": lambda body, tensors: body["state"]["trainer"].pop("model"),
-    "a model of words": lambda body, tensors: body["state"]["trainer"].update(model={"a": "b"}),
-    "a float of letters": lambda body, tensors: body["state"].update(seconds={"$float": "abc"}),
-    "endless seconds": lambda body, tensors: body["state"].update(seconds={"$float": "inf"}),
-    "a map with lists for keys": lambda body, tensors: body["state"].update(more={"$map": [[[1], 2]]}),
-    "a generator that is none": lambda body, tensors: body["state"]["trainer"].update(generator=[1, 2]),
-    "another iteration": lambda body, tensors: body.update(iteration=10**30),
-    "an iteration that is text": lambda body, tensors: body.update(iteration="2"),
-    "a trainer of another iteration": lambda body, tensors: body["state"]["trainer"].update(iteration=-5),
-    "a score that is text": lambda body, tensors: body.update(score="best"),
-    "a format that is none": lambda body, tensors: body.update(format=[2]),
-    "a leader that is none": lambda body, tensors: body["state"]["trainer"].update(leader="me"),
+    "a tensor is missing": lambda body, rank, tensors: tensors.pop("trainer/model/log_sigma"),
+    "a tensor has another shape": lambda body, rank, tensors: widen(tensors, "obs_norm.policy.mean"),
+    "no tensors at all": lambda body, rank, tensors: b"no tensors",
+    "no ranks": lambda body, rank, tensors: body.update(ranks=[]),
+    "an empty state": lambda body, rank, tensors: rank.update(state={}),
+    "a state that is a list": lambda body, rank, tensors: rank.update(state=[1]),
+    "a trainer that is a number": lambda body, rank, tensors: rank["state"].update(trainer=3),
+    "no model": lambda body, rank, tensors: rank["state"]["trainer"].pop("model"),
+    "a model of words": lambda body, rank, tensors: rank["state"]["trainer"].update(model={"a": "b"}),
+    "a float of letters": lambda body, rank, tensors: rank["state"].update(seconds={"$float": "abc"}),
+    "endless seconds": lambda body, rank, tensors: rank["state"].update(seconds={"$float": "inf"}),
+    "a map with lists for keys": lambda body, rank, tensors: rank["state"].update(more={"$map": [[[1], 2]]}),
+    "a generator that is none": lambda body, rank, tensors: rank["state"]["trainer"].update(generator=[1, 2]),
+    "another iteration": lambda body, rank, tensors: body.update(iteration=10**30),
+    "an iteration that is text": lambda body, rank, tensors: body.update(iteration="2"),
+    "a trainer of another iteration": lambda body, rank, tensors: rank["state"]["trainer"].update(iteration=-5),
+    "a score that is text": lambda body, rank, tensors: body.update(score="best"),
+    "a format that is none": lambda body, rank, tensors: body.update(format=[2]),
+    "a leader that is none": lambda body, rank, tensors: rank["state"]["trainer"].update(leader="me"),
 }
-if sys.version_info < (3, 12):  # later ones read it, and nobody asks for what is in it
-    HOSTILE["nested a thousand times"] = lambda body, tensors: body["state"].update(more=nested(900))
+if sys.version_info < (3, 12):  # later ones read it, and nothing asks for what is in it
+    HOSTILE["nested a thousand times"] = lambda body, rank, tensors: rank["state"].update(more=nested(900))
 ONLY_READERS_CARE = ("a leader that is none",)
 ONLY_TRAINERS_CARE = ("endless seconds", "a generator that is none", "a trainer of another iteration")
 

@@ -1,24 +1,46 @@
-"""Metrics: thinned in a long run, complete whatever is killed when; damaged lines cost only themselves."""
+"""The log of a run: none twice, thinned in a long run, complete whatever is killed when; a damaged line costs only
+itself, and a full disk is one sentence that names the file."""
 
 import json
 import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import RunWriter, read_columns, read_metrics, stride
+from echelon.runs.metrics import (
+    DISTANCES,
+    GENEALOGY,
+    RunWriter,
+    read_columns,
+    read_distances,
+    read_lines,
+    read_metrics,
+    stride,
+)
+
+FULL = Path("/dev/full")
 
 
-def line(iteration: int) -> dict[str, Any]:
-    """One in five lines has a metric of its own, and one value is never finite."""
-    more = {"ess": 0.1 * iteration} if iteration % 5 == 0 else {}
-    return {"iteration": iteration, "a,b": 1 / iteration, "bad": math.nan} | more
+def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 0.0) -> None:
+    with RunWriter(folder, completed) as writer:
+        for iteration in iterations:
+            writer.write({"iteration": iteration, "env_steps": iteration * 100, "return/leader": tag})
 
 
 def written(folder: RunFolder) -> list[int]:
     return [int(line["iteration"]) for line in read_metrics(folder)]
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_all_of_a_short_run_and_a_few_thousand_lines_of_any_other() -> None:
@@ -31,19 +53,68 @@ def test_all_of_a_short_run_and_a_few_thousand_lines_of_any_other() -> None:
 def test_checkpoints_and_the_last_iteration_have_lines_and_none_is_there_twice(folder: RunFolder) -> None:
     lines = RunWriter(folder)
     for iteration in range(1, 1051):
-        lines.write(line(iteration))
+        lines.write({"iteration": iteration})
         if iteration in (1030, 1032):
             lines.sync()  # as before a checkpoint
     lines.close()
     assert written(folder) == [*range(1, 1025), 1028, 1030, 1032, 1036, 1040, 1044, 1048, 1050]
     again = RunWriter(folder, 1030)
     assert again.gap is None
-    again.write(line(1031))
-    again.write(line(1032))
-    again.write(line(1033))
+    for iteration in (1031, 1032, 1033):
+        again.write({"iteration": iteration})
     assert written(folder)[-3:] == [1028, 1030, 1032]  # a kill here loses 1033, which no checkpoint follows
     again.close()
     assert written(folder)[-3:] == [1030, 1032, 1033]
+
+
+def test_resuming_drops_what_came_after_the_checkpoint(folder: RunFolder) -> None:
+    assert read_metrics(folder) == []  # none yet
+    write(folder, 0, 1, 2, 3, 4, tag=1.0)
+    write(folder, 2, 3, 4, 5, tag=2.0)
+    lines = read_metrics(folder)
+    assert [(line["iteration"], line["return/leader"]) for line in lines] == [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2)]
+    assert type(lines[0]["iteration"]) is int
+    assert read_metrics(folder.path) == lines
+    write(folder, 0, 1)  # starting over
+    assert written(folder) == [1]
+
+
+def test_values_that_are_not_finite_become_null_and_come_back_as_nan(folder: RunFolder) -> None:
+    with RunWriter(folder) as writer:
+        writer.write({"iteration": 1, "a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5})
+        assert written(folder) == [1]  # a line is there as soon as it is written
+    assert json.loads(folder.metrics.read_text()) == {"iteration": 1, "a": None, "b": None, "c": None, "d": 0.5}
+    (line,) = read_metrics(folder)
+    assert all(math.isnan(line[name]) for name in "abc")
+    assert line["d"] == 0.5
+
+
+def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
+    """KL matrices name each policy's nearest, the smallest number of a row off the diagonal."""
+    matrix = [[0.0, 0.2, 0.3], [0.1, 0.0, 0.05], [0.4, 0.6, 0.0]]
+    with RunWriter(folder) as writer:
+        writer.write_takeovers(0, 0, [{"member": 0, "after": {"clip": 0.2}}])
+        for iteration in (4, 8):
+            writer.write_distances(iteration, 100 * iteration, matrix)
+            writer.write_takeovers(iteration, 100 * iteration, [{"member": 1, "donor": 0, "after": {"clip": 0.3}}])
+    for name in (DISTANCES, GENEALOGY):
+        with (folder.path / name).open("a") as file:
+            file.write('{"iteration": 9, "cut sho')
+    RunWriter(folder, completed=4).close()
+    (found,) = read_distances(folder)
+    assert found == {"iteration": 4, "env_steps": 400, "kl": matrix, "nearest": [1, 2, 0]}
+    kept = read_lines(folder.path / GENEALOGY)
+    assert [(line["env_steps"], line["after"]["clip"]) for line in kept] == [(0, 0.2), (400, 0.3)]
+    RunWriter(folder).close()
+    assert read_lines(folder.path / GENEALOGY) == []
+
+
+def test_what_is_no_measurement_is_left_out_in_silence(folder: RunFolder, recwarn: pytest.WarningsRecorder) -> None:
+    """A report counts warnings as damage of the metrics."""
+    (folder.path / DISTANCES).parent.mkdir()
+    (folder.path / DISTANCES).write_bytes(b'{"iteration": 10}\n[1]\n{"kl": []}\n\xc3\n{"iteration": 20}\n')
+    assert [line["iteration"] for line in read_distances(folder)] == [10, 20]
+    assert not recwarn.list
 
 
 def test_columns_hold_numbers_and_nan_for_all_else(folder: RunFolder) -> None:
@@ -63,23 +134,22 @@ def test_columns_hold_numbers_and_nan_for_all_else(folder: RunFolder) -> None:
     np.testing.assert_array_equal(found["b"], [4, math.nan, math.nan, math.nan, 1e5])
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b'{"itera\n',
-        b'{"iteration": 2.5}\n',
-        b'{"iteration": -1, "a": 1}\n',
-        b'{"iteration": true}\n',
-        b"[3]\n",
-        b"\xff\n",
-        b'{"iteration": 2, "a": "\\ud800"}\n',
-        b'{"iteration": 2, "a": ' + 2000 * b"[" + 2000 * b"]" + b"}\n",
-        b'{"iteration": 2, "a": ' + 70 * b"[" + 70 * b"]" + b"}\n",
-        json.dumps({"iteration": 2} | {f"a{i}": 1 for i in range(10_000)}).encode() + b"\n",
-        b'{"iteration": 2, "a": "' + (1 << 24) * b"x" + b'"}\n',
-    ],
-    ids=lambda damaged: damaged[:20].decode(errors="replace").strip(),
-)
+DAMAGED = [
+    b'{"itera\n',
+    b'{"iteration": 2.5}\n',
+    b'{"iteration": -1, "a": 1}\n',
+    b'{"iteration": true}\n',
+    b"[3]\n",
+    b"\xff\n",
+    b'{"iteration": 2, "a": "\\ud800"}\n',
+    b'{"iteration": 2, "a": ' + 2000 * b"[" + 2000 * b"]" + b"}\n",
+    b'{"iteration": 2, "a": ' + 70 * b"[" + 70 * b"]" + b"}\n",
+    json.dumps({"iteration": 2} | {f"a{i}": 1 for i in range(10_000)}).encode() + b"\n",
+    b'{"iteration": 2, "a": "' + (1 << 24) * b"x" + b'"}\n',
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda line: line[:20].decode(errors="replace").strip())
 def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes) -> None:
     whole = [b'{"iteration": 1, "a": null}\n', b'{"iteration": 4}\n']
     folder.metrics.write_bytes(whole[0] + damaged + whole[1])
@@ -93,8 +163,82 @@ def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes)
 @pytest.mark.parametrize("cut", [b'{"iteration": 2', b'{"iteration": 2, "\xc3', b'{"iteration": 2}'])
 def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: RunFolder, cut: bytes) -> None:
     folder.metrics.write_bytes(b'{"iteration": 1}\n' + cut)
-    assert read_metrics(folder) == read_metrics(folder.path) == [{"iteration": 1}]
-    lines = RunWriter(folder, 1)
-    lines.write({"iteration": 2})
-    lines.close()
+    assert read_metrics(folder) == [{"iteration": 1}]
+    with RunWriter(folder, 1) as lines:
+        lines.write({"iteration": 2})
     assert folder.metrics.read_bytes() == b'{"iteration": 1}\n{"iteration": 2}\n'
+
+
+# Files may not grow beyond a limit. Short numbers take more room in TensorBoard's file, long ones in metrics.jsonl.
+SCRIPT = """
+import resource, signal, sys
+from pathlib import Path
+from echelon.config import TrainConfig
+from echelon.errors import UserError
+from echelon.runs.folder import RunFolder
+from echelon.runs.metrics import RunWriter
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit, value = int(sys.argv[2]), eval(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    with RunWriter(RunFolder(Path(sys.argv[1]), TrainConfig())) as log:
+        for iteration in range(1, 1000):
+            log.write({"iteration": iteration} | {f"m{i}": value for i in range(60)})
+except UserError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+@pytest.mark.parametrize(
+    ("limit", "value", "name"),
+    [
+        (20_000, "1 / 3", "metrics.jsonl"),
+        (20_000, "1", "tensorboard/events.out.tfevents."),
+        (10, "1", "tensorboard/events.out.tfevents."),  # before the first iteration
+    ],
+)
+def test_a_disk_that_fills_up_while_a_run_trains(tmp_path: Path, limit: int, value: str, name: str) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(limit), value]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    (sentence,) = done.stderr.splitlines()  # no traceback, of no thread
+    assert sentence.startswith(str(tmp_path / name))
+    assert sentence.endswith(" cannot be written: File too large; make room, then resume")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]), DISTANCES),
+        (lambda log: log.write_takeovers(4, 400, [{"member": 1}]), GENEALOGY),
+        (lambda log: log.write({"iteration": 1}), "metrics.jsonl"),
+    ],
+)
+def test_a_full_disk(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, write: Callable[[Any], None], name: str
+) -> None:
+    opened = RunWriter(folder)
+    write(opened)
+    os.dup2(os.open(FULL, os.O_WRONLY), opened._files[name].fileno())
+    with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
+        write(opened)
+    path, lines = folder.path / name, '{"iteration": 1}\n{"iteration": 2}\n'
+    path.write_text(lines)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device"):
+        RunWriter(folder, 1)  # drops a line, or leaves all as it was
+    assert path.read_text() == lines
+
+
+def test_a_crash_while_dropping_lines_keeps_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, 0, 1, 2, 3)
+
+    def killed(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("echelon.runs.durable.write_durably", killed)
+    with pytest.raises(KeyboardInterrupt):
+        RunWriter(folder, 1)
+    assert written(folder) == [1, 2, 3]

@@ -2,17 +2,17 @@
 
     checkpoints/00000120/
         tensors.safetensors   every tensor of the state, named after its path in it (`model/trunk.0.weight`)
-        state.json            {"sha256": of "body", "body": {format, iteration, score, state, tensors: {sha256, bytes}}}
-        rank-0001.safetensors, and so on: the own state of each further rank; the body describes them under
-                              "ranks", as [{state, tensors: {sha256, bytes}}, ...]
+        rank-0001.safetensors, and so on: those of each further rank's own state
+        state.json            {"sha256": of "body", "body": {format, iteration, score, ranks: [{state, tensors: {sha256,
+                              bytes}}, ...]}}
 
 All files are written and synced inside `.saving-*`, which is then renamed: a kill leaves a complete checkpoint or a
 hidden folder that the next save removes. Saving an iteration again first renames the old one to `00000120.replaced`,
 which is used until the new one is there. The newest K are kept, and the one with the highest score.
 
-JSON has no tensors, tuples, integer keys (Adam's state has them) or infinities. Each becomes an object with one key
-that starts with `$`: `{"$tensor": "model/phi"}`, `{"$tuple": [...]}`, `{"$map": [[key, value], ...]}`,
-`{"$float": "nan"}`. A mapping whose own keys start with `$` is written as `$map` too.
+JSON has no tensors, tuples, integer keys or infinities. Each becomes an object with one key that starts with `$`:
+`{"$tensor": "model/phi"}`, `{"$tuple": [...]}`, `{"$map": [[key, value], ...]}`, `{"$float": "nan"}`. A mapping whose
+own keys start with `$` is written as `$map` too.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +43,7 @@ from echelon.runs.untrusted import Unreadable, read_bytes, read_json, size_of
 
 Which = Literal["newest", "best"] | int
 """Which checkpoint: a number is the iteration it was saved after."""
-FORMAT = 2
+FORMAT = 3
 TENSORS, STATE = "tensors.safetensors", "state.json"
 RETRIES = 50
 """Retries of a reader whose checkpoint vanished meanwhile."""
@@ -54,21 +54,16 @@ class Checkpoint:
     """A checkpoint whose `state.json` is valid; tensors are read when they are asked for, on the CPU."""
 
     path: Path
-    body: dict[str, Any]
-
-    @property
-    def iteration(self) -> int:
-        """Iterations done when it was saved."""
-        return self.body["iteration"]
-
-    @property
-    def score(self) -> float | None:
-        return self.body["score"]
+    iteration: int
+    """Iterations done when it was saved."""
+    score: float | None
+    parts: list[dict[str, Any]]
+    """What `state.json` says of each rank that saved it: `state`, and size and checksum of its `tensors`."""
 
     @property
     def ranks(self) -> int:
         """Number of ranks that saved it."""
-        return len(self._parts)
+        return len(self.parts)
 
     @cached_property
     def state(self) -> dict[str, Any]:
@@ -96,21 +91,16 @@ class Checkpoint:
             ) from None
 
     @property
-    def _parts(self) -> list[dict[str, Any]]:
-        """What `state.json` says of each rank's file."""
-        return [self.body, *self.body.get("ranks", [])]
-
-    @property
     def _order(self) -> tuple[float, int]:
         """Sort key: by score, then by iteration; those without a score come last."""
         return (-math.inf if self.score is None else self.score, self.iteration)
 
     def _decoded(self, rank: int) -> dict[str, Any]:
-        return decode(self._parts[rank]["state"], from_safetensors(self._tensors(rank)))
+        return decode(self.parts[rank]["state"], from_safetensors(self._tensors(rank)))
 
     def _tensors(self, rank: int) -> bytes:
         """A rank's file of tensors, if it is what was described when it was written."""
-        described, name = self._parts[rank]["tensors"], _file(rank)
+        described, name = self.parts[rank]["tensors"], _file(rank)
         data = read_bytes(self.path / name, most=described["bytes"])
         if hashlib.sha256(data).hexdigest() != described["sha256"]:
             raise Unreadable(f"{name} does not match its checksum")
@@ -151,20 +141,19 @@ def save(
             saving.mkdir()
 
     @cleaning_up()
-    def write_own() -> dict[str, Any] | None:
-        return None if ranks.first else _write_tensors(saving / _file(ranks.rank), own or {})
+    def write() -> dict[str, Any]:
+        tensors: dict[str, Tensor] = {}
+        encoded = encode(state if ranks.first else own or {}, tensors)
+        data = to_safetensors(tensors)
+        write_durably(saving / _file(ranks.rank), data)
+        return {"state": encoded, "tensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}
 
     @cleaning_up()
-    def finish(others: Sequence[dict[str, Any] | None]) -> None:
+    def finish(parts: list[dict[str, Any]]) -> None:
         if not ranks.first:
             return
-        body = {
-            "format": FORMAT,
-            "iteration": iteration,
-            "score": None if score is None or not math.isfinite(score) else float(score),
-            **_write_tensors(saving / TENSORS, state),
-            **({"ranks": others} if others else {}),
-        }
+        finite = None if score is None or not math.isfinite(score) else float(score)
+        body = {"format": FORMAT, "iteration": iteration, "score": finite, "ranks": parts}
         write_durably(saving / STATE, json.dumps({"sha256": _digest(body), "body": body}).encode())
         sync_directory(saving)
         if final.exists():
@@ -175,8 +164,8 @@ def save(
         _prune(root, folder.config.keep_checkpoints)
 
     ranks.attempt(begin)
-    others = ranks.gather(ranks.attempt(write_own))[1:]
-    ranks.attempt(lambda: finish(others))
+    parts = ranks.gather(ranks.attempt(write))
+    ranks.attempt(lambda: finish(parts))
     return final
 
 
@@ -254,37 +243,29 @@ def _file(rank: int) -> str:
     return f"rank-{rank:04d}.safetensors" if rank else TENSORS
 
 
-def _write_tensors(path: Path, state: Mapping[str, object]) -> dict[str, Any]:
-    """Write a state's tensors, and wait until they are on the disk; returns the rest of it and their checksum."""
-    tensors: dict[str, Tensor] = {}
-    encoded = encode(state, tensors)
-    data = to_safetensors(tensors)
-    write_durably(path, data)
-    return {"state": encoded, "tensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}
-
-
 def _opened(path: Path) -> Checkpoint:
     """Read and verify everything but the tensors, of whose files only the lengths are checked."""
     document = read_json(path / STATE)
     try:
-        found = Checkpoint(path, document["body"])
-        intact = document["sha256"] == _digest(found.body)
-        sizes = [(_file(rank), part["tensors"]["bytes"]) for rank, part in enumerate(found._parts)]
-        numbers = [found.iteration, found.body["format"], *(size for _, size in sizes)]
-        kinds = [type(number) is int for number in numbers] + [type(part["state"]) is dict for part in found._parts]
-        if not all(kinds) or not (found.score is None or math.isfinite(found.score)):
+        body = document["body"]
+        found = Checkpoint(path, body["iteration"], body["score"], body["ranks"])
+        sizes = [part["tensors"]["bytes"] for part in found.parts]
+        kinds = [type(number) is int for number in (found.iteration, body["format"], *sizes)]
+        kinds += [type(part["state"]) is dict for part in found.parts]
+        if not sizes or not all(kinds) or not (found.score is None or math.isfinite(found.score)):
             raise TypeError
+        intact = document["sha256"] == _digest(body)
     except (AttributeError, KeyError, TypeError, OverflowError):
         raise Unreadable(f"{STATE} is not whole") from None
     if not intact:
         raise Unreadable(f"{STATE} does not match its checksum")
     if found.iteration != _iteration(path):
         raise Unreadable(f"it says that it is of iteration {found.iteration}")
-    if found.body["format"] != FORMAT:
-        raise Unreadable(f"it has format {found.body['format']}, this version reads {FORMAT}")
-    for name, wanted in sizes:
-        if (size := size_of(path / name)) != wanted:
-            raise Unreadable(f"{name} has {size} of {wanted} bytes")
+    if body["format"] != FORMAT:
+        raise Unreadable(f"it has format {body['format']}, this version reads {FORMAT}")
+    for rank, wanted in enumerate(sizes):
+        if (size := size_of(path / _file(rank))) != wanted:
+            raise Unreadable(f"{_file(rank)} has {size} of {wanted} bytes")
     return found
 
 

@@ -1,4 +1,5 @@
-"""Weights & Biases: offline runs hold every iteration, resumed ones keep their id, its failures cost nothing else."""
+"""TensorBoard and Weights & Biases show every iteration, resumed runs continue their curves, and their failures are
+told and cost nothing else."""
 
 import json
 import math
@@ -14,9 +15,9 @@ from echelon import errors
 from echelon.config import TrainConfig
 from echelon.config import checks as config_checks
 from echelon.errors import UserError
-from echelon.runs import trackers as module
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter, read_metrics
+from echelon.runs.trackers import WeightsAndBiases
 
 
 @pytest.fixture
@@ -25,15 +26,55 @@ def offline(folder: RunFolder) -> RunFolder:
     return replace(folder, config=TrainConfig(wandb="offline", algo="sapg", seed=7))
 
 
-def write(folder: RunFolder, completed: int, *iterations: int) -> None:
+def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 1.0) -> None:
     with RunWriter(folder, completed) as writer:
         for iteration in iterations:
-            line = {"iteration": iteration, "env_steps": 100 * iteration, "return/leader": 2.5 * iteration}
-            writer.write(line | {"kl/mean": math.nan})
+            line = {"iteration": iteration, "env_steps": 100 * iteration, "return/leader": tag * iteration}
+            writer.write(line | {"kl/mean": math.nan if iteration % 2 else -math.inf})
+
+
+def scalars(folder: RunFolder) -> list[tuple[int, float]]:
+    """What TensorBoard would draw."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder.tensorboard))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["iteration", "env_steps", "return/leader"]  # what is not finite is left out
+    return [(event.step, event.value) for event in events.Scalars("return/leader")]
+
+
+def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, 0, 1, 2, 3, 4)
+    write(folder, 2, 3, tag=2.0)
+    curve = [(100, 1.0), (200, 2.0), (300, 6.0)]
+    assert scalars(folder) == curve
+    monkeypatch.setattr("time.time", lambda: 1e9)  # a clock that goes back hides nothing
+    write(folder, 3, 4, 5, tag=3.0)
+    assert scalars(folder) == [*curve, (400, 12.0), (500, 15.0)]
+
+
+@pytest.mark.parametrize("earlier", [None, ZeroDivisionError()])
+def test_tensorboards_last_event_is_told_on_closing_but_hides_no_earlier_error(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, earlier: Exception | None
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    log = RunWriter(folder)
+    monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
+    log.write({"iteration": 1})
+    if earlier:
+        log.__exit__(type(earlier), earlier, None)
+    else:
+        with pytest.raises(UserError, match=r"events\.out\.tfevents\..* cannot be written: No space left"):
+            log.__exit__(None, None, None)
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """Of a `.wandb` file, which is a LevelDB log after 7 bytes: blocks of 32 KiB, in which parts have a header of 7."""
+    """Those of a `.wandb` file, which is a LevelDB log after 7 bytes: blocks of 32 KiB, whose parts have a header of
+    7."""
     data, at, whole = path.read_bytes(), 7, b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
@@ -64,7 +105,7 @@ def stored(path: Path) -> tuple[dict[str, object], list[dict[str, float]], str]:
 
 
 def wait_for_lines(folder: RunFolder, count: int) -> list[Path]:
-    """The files of all starts, once they hold so many lines: a service of wandb's own writes them, a little later."""
+    """The files of all starts, once they hold this many lines: a service of wandb's own writes them, a little later."""
     deadline = time.monotonic() + 30
     while True:
         files = sorted((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
@@ -74,17 +115,16 @@ def wait_for_lines(folder: RunFolder, count: int) -> list[Path]:
 
 
 def test_an_offline_run_holds_every_iteration(offline: RunFolder) -> None:
-    write(offline, 0, 1, 2, 3)
+    write(offline, 0, 1, 2, 3, tag=2.5)
     (file,) = wait_for_lines(offline, 3)
     settings, lines, name = stored(file)
-    assert [line["return/leader"] for line in lines] == [2.5, 5.0, 7.5]
-    assert [line["env_steps"] for line in lines] == [100, 200, 300]
+    assert [(line["env_steps"], line["return/leader"]) for line in lines] == [(100, 2.5), (200, 5.0), (300, 7.5)]
     assert all("kl/mean" not in line for line in lines)
     assert (settings["algo"], settings["seed"]) == ("sapg", 7)
     assert name == (offline.path / "wandb" / "id").read_text()
     # The files that are always there are there too.
     assert [line["iteration"] for line in read_metrics(offline)] == [1, 2, 3]
-    assert list(offline.tensorboard.glob("events.*"))
+    assert len(scalars(offline)) == 3
 
     time.sleep(1.1)  # folders of starts are named by the second
     write(offline, 3, 4)
@@ -93,13 +133,11 @@ def test_an_offline_run_holds_every_iteration(offline: RunFolder) -> None:
     assert sorted(line["env_steps"] for file in files for line in stored(file)[1]) == [100, 200, 300, 400]
 
 
-def test_it_is_off_unless_asked_for(folder: RunFolder) -> None:
+def test_it_is_off_unless_asked_for_and_without_the_package_the_extra_is_named(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder, 0, 1)
-    assert TrainConfig().wandb == "off"
     assert not (folder.path / "wandb").exists()
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     config_checks.check(TrainConfig())
     with pytest.raises(
@@ -122,7 +160,7 @@ def test_a_service_that_does_not_start_is_one_sentence(offline: RunFolder, monke
 
 
 def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
-    """One warning, then silence; the other writers go on."""
+    """One warning, then silence; the other writers continue."""
 
     class Failing:
         calls = 0
@@ -133,7 +171,7 @@ def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
 
         finish = log
 
-    log = module.WeightsAndBiases.__new__(module.WeightsAndBiases)
+    log = WeightsAndBiases.__new__(WeightsAndBiases)
     log._run = service = Failing()
     with RunWriter(folder) as writer:
         writer._wandb = log
