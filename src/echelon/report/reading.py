@@ -21,7 +21,6 @@ from echelon.runs.changes import described
 from echelon.runs.evaluations import Evaluation, read_evaluation
 from echelon.runs.folder import CONFIG, RunFolder, read_config
 from echelon.runs.metrics import Column, read_columns, read_matrices
-from echelon.runs.untrusted import Unreadable
 
 REPORT = "index.html"
 """The page. A folder that holds one is a report, not a run."""
@@ -135,10 +134,7 @@ def read_run(path: Path) -> Run:
         raise UserError("it is a file, not a run folder")
     if not (path / CONFIG).is_file():
         raise UserError(f"it is not a run folder: it has no {CONFIG}" if any(path.iterdir()) else "it is empty")
-    try:
-        config, document = read_config(path)
-    except Unreadable as damage:
-        raise UserError(f"its {CONFIG} {damage}") from None
+    config, document = read_config(path, f"its {CONFIG}")
     folder = RunFolder(path, config)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -30,12 +30,8 @@ MAY_CHANGE = (
     "env.constraints",
     "env.physics",
 )
-"""Settings and groups that may differ on resume: none of them affects what was learned so far.
-Environments that `envs_per_policy` gives to another policy continue where they are.
-
-A run that was trained on one kind of device cannot be resumed on another; its checkpoint says which, so `device` is
-not compared here.
-"""
+"""Settings and groups that may differ on resume: none of them affects what was learned so far. Environments that
+`envs_per_policy` gives to another policy continue where they are; a checkpoint says which `device` it needs."""
 CHANGEABLE = ("update", "ensemble", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
@@ -60,17 +56,20 @@ def differences(path: Path, stored: TrainConfig, given: TrainConfig, change: boo
             continue
         if name == "task":
             raise UserError(f"{path} holds a run of {old}, not of {new}; choose another folder with --out")
+        was, wanted = (
+            (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) for value in (old, new)
+        )
         if not change:
             advice = f"; echelon train --resume {path} {setting(name, new)} resumes with the new value"
             raise UserError(
-                f"{name} is {_worded(old)} in {path} but {_worded(new)} here; pass {setting(name, old)} to resume it, "
-                f"or --out with another folder to start again{advice if _why_fixed(type(given), name) is None else ''}"
+                f"{name} is {was} in {path} but {wanted} here; pass {setting(name, old)} to resume it, or "
+                f"--out with another folder to start again{advice if _why_fixed(type(given), name) is None else ''}"
             )
         if reason := _why_fixed(type(given), name, old, new):
             raise UserError(
                 f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks"
             )
-        changes.append({"setting": name, "before": _worded(old), "after": _worded(new), "iteration": None})
+        changes.append({"setting": name, "before": was, "after": wanted, "iteration": None})
     return changes
 
 
@@ -82,11 +81,6 @@ def _why_fixed(kind: type[TrainConfig], name: str, before: Any = None, now: Any 
     if name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
         return None
     return FIXED.get(name) or FIXED.get(group) or "it would be another run"
-
-
-def _worded(value: Any) -> str:
-    """A setting as it is typed."""
-    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
 def described(change: dict[str, Any]) -> str:

@@ -83,17 +83,7 @@ class Checkpoint:
 
     def of_rank(self, rank: int) -> dict[str, Any]:
         """The own state of a rank: environments and random numbers."""
-        try:
-            return self.state["trainer"] if rank == 0 else self._decoded(rank)
-        except Unreadable as damage:
-            raise UserError(
-                f"checkpoint {self.path} is damaged ({damage}); remove it, and the run resumes before"
-            ) from None
-
-    @property
-    def _order(self) -> tuple[float, int]:
-        """Sort key: by score, then by iteration; those without a score come last."""
-        return (-math.inf if self.score is None else self.score, self.iteration)
+        return self.state["trainer"] if rank == 0 else self._decoded(rank)
 
     def _decoded(self, rank: int) -> dict[str, Any]:
         return decode(self.parts[rank]["state"], from_safetensors(self._tensors(rank)))
@@ -180,10 +170,9 @@ def find(
     for attempt in range(RETRIES):
         skipped, paths = {}, _candidates(folder.checkpoints)
         wanted = [path for path in paths if not isinstance(which, int) or _iteration(path) == which]
-        valid: Iterable[Checkpoint] = _valid(wanted, skipped)
         if which == "best":
-            valid = sorted(valid, key=lambda one: one._order, reverse=True)
-        found = next((one for one in valid if _has_state(one, skipped)), None)
+            wanted = [one.path for one in sorted(_valid(wanted, skipped), key=_order, reverse=True)]
+        found = next(_valid(wanted, skipped, whole=True), None)
         if not skipped or (attempt and _candidates(folder.checkpoints) == paths):
             break
         time.sleep(0.001)
@@ -269,22 +258,20 @@ def _opened(path: Path) -> Checkpoint:
     return found
 
 
-def _valid(paths: Iterable[Path], skipped: dict[Path, Unreadable]) -> Iterator[Checkpoint]:
-    """Those whose `state.json` is valid; why the others are not goes into `skipped`."""
+def _valid(paths: Iterable[Path], skipped: dict[Path, Unreadable], whole: bool = False) -> Iterator[Checkpoint]:
+    """Those whose `state.json` is valid, with `whole` the tensors too; why others are not goes into `skipped`."""
     for path in paths:
         try:
-            yield _opened(path)
+            found = _opened(path)
+            if not whole or found.state is not None:
+                yield found
         except Unreadable as damage:
             skipped[path] = damage
 
 
-def _has_state(found: Checkpoint, skipped: dict[Path, Unreadable]) -> bool:
-    """Whether its tensors are valid too; why not goes into `skipped`."""
-    try:
-        return found.state is not None
-    except Unreadable as damage:
-        skipped[found.path] = damage
-        return False
+def _order(found: Checkpoint) -> tuple[float, int]:
+    """Sort key: by score, then by iteration; those without a score come first."""
+    return (-math.inf if found.score is None else found.score, found.iteration)
 
 
 def _digest(body: Any) -> str:
@@ -306,7 +293,7 @@ def _prune(root: Path, keep: int) -> None:
     for one in _valid(_candidates(root), {}):
         whole.setdefault(one.iteration, one)  # The successor is listed before what it replaced.
     newest = list(whole.values())[:keep]
-    kept = {one.path for one in [*newest, max(whole.values(), key=lambda one: one._order)]}
+    kept = {one.path for one in [*newest, max(whole.values(), key=_order)]}
     for path in _candidates(root):
         # A damaged one stays until `keep` newer ones are there: a passing read error must not cost a checkpoint.
         if path not in kept and (_iteration(path) in whole or _iteration(path) < newest[-1].iteration):

@@ -32,11 +32,6 @@ def keep_faults(folder: RunFolder, iteration: int, faults: Sequence[dict[str, An
             replace_durably(path, buffer.getvalue())
 
 
-def with_policies(faults: Sequence[dict[str, Any]], policy_id: Sequence[int]) -> list[dict[str, Any]]:
-    """Add to each fault the policy that drove it; `policy_id` `[N]` has one per environment."""
-    return [{"policy": policy_id[fault["environment"]]} | fault for fault in faults]
-
-
 def open_fault(path: str | Path) -> Simulated:
     """Build the run's task with one simulation on the CPU, in the state that a fault file holds."""
     path = Path(path)
@@ -48,9 +43,8 @@ def open_fault(path: str | Path) -> Simulated:
     try:
         with np.load(path, allow_pickle=False) as file:
             state = {name: torch.from_numpy(file[name]) for name in file.files if name != "reopen"}
-        for name in state:
-            if name.startswith("model/"):
-                engine.expand(name.removeprefix("model/"))[0] = state[name]
+        for name in (name for name in state if name.startswith("model/")):
+            engine.expand(name.removeprefix("model/"))[0] = state[name]
         engine.set_const()
         engine.set_state(torch.tensor([True]), state["qpos"][None], state["qvel"][None])
         for name in ("ctrl", "mocap_pos", "mocap_quat"):

@@ -97,7 +97,7 @@ class RunFolder:
             session = describe_session()
             document: dict[str, Any] = {"created": session["started"], "config": None, "saved": False, "sessions": []}
             if exists:
-                before, document = _stored(path)
+                before, document = read_config(path)
                 document["changes"] += RunFolder(path, before).require_same(config, change=change)
             document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)
@@ -122,11 +122,11 @@ class RunFolder:
     @property
     def lost_checkpoints(self) -> bool:
         """Whether iterations were logged and a checkpoint was saved. A run killed before that has lost none."""
-        return self._has_metrics and _stored(self.path)[1].get("saved") is not False
+        return self._has_metrics and read_config(self.path)[1].get("saved") is not False
 
     def _store(self, **changes: Any) -> None:
         """Change parts of `config.json`."""
-        document = _stored(self.path)[1] | changes
+        document = read_config(self.path)[1] | changes
         with writing(self.path / CONFIG):
             replace_durably(self.path / CONFIG, json.dumps(document, indent=2).encode())
 
@@ -138,7 +138,7 @@ class RunFolder:
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
         """All recorded changes of settings; new ones get this iteration as their start."""
-        stored = _stored(self.path)[1]["changes"]
+        stored = read_config(self.path)[1]["changes"]
         changes = [x if isinstance(x["iteration"], int) else x | {"iteration": iteration} for x in stored]
         if changes != stored:
             self._store(changes=changes)
@@ -159,7 +159,7 @@ class RunFolder:
         except OSError:  # a name that is too long
             exists = False
         if exists and (path / CONFIG).is_file():
-            return RunFolder(path, _stored(path)[0])
+            return RunFolder(path, read_config(path)[0])
         meant = next(iter(_runs_in(path)), None) if exists else meant
         sentence = f"{path} is not a run folder: it has no {CONFIG}" if exists else f"there is no run folder {path}"
         raise UserError(sentence + (f"; did you mean {meant}?" if meant else ""))
@@ -178,25 +178,26 @@ def _runs_in(path: Path) -> list[Path]:
     return sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
 
 
-def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
+def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[str, Any]]:
     """Read `config.json`: the settings, and the whole document, in which the parts that others read are made sound.
 
-    An `Unreadable` says what is wrong with the file, as the end of a sentence.
+    `name` is what a `UserError` calls the file; its path unless given.
     """
+    name = name or str(path / CONFIG)
     try:
         document = read_json(path / CONFIG)
     except Unreadable as damage:
-        raise Unreadable(f"cannot be read ({damage}); restore it or choose another folder") from None
+        raise UserError(f"{name} cannot be read ({damage}); restore it or choose another folder") from None
     stored = document.get("config") if isinstance(document, dict) else None
     if not isinstance(stored, dict) or not isinstance(stored.get("task"), str):
-        raise Unreadable("was not written by echelon; restore it or choose another folder")
+        raise UserError(f"{name} was not written by echelon; restore it or choose another folder")
     try:
         config = stored_config(stored)
         config.env.check()
         if config.policies is None:
             raise UserError("it has no number of policies")
     except UserError as error:
-        raise Unreadable(f"cannot be used: {error}") from None
+        raise UserError(f"{name} cannot be used: {error}") from None
     colour = document.get("colour")
     sessions, changes = (
         [one for one in found if isinstance(one, dict)] if isinstance(found := document.get(name), list) else []
@@ -207,14 +208,6 @@ def read_config(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
         "changes": [one for one in changes if {"setting", "before", "after", "iteration"} <= one.keys()],
         "colour": colour if isinstance(colour, int) else None,
     }
-
-
-def _stored(path: Path) -> tuple[TrainConfig, dict[str, Any]]:
-    """What `read_config` reads; a `UserError` that names the file."""
-    try:
-        return read_config(path)
-    except Unreadable as damage:
-        raise UserError(f"{path / CONFIG} {damage}") from None
 
 
 def hold(folder: Path) -> None:

@@ -111,19 +111,49 @@ def write_replay(replay: Replay, path: Path) -> None:
     replace_durably(path, replay_json(replay).encode())
 
 
+def replay_json(replay: Replay) -> str:
+    """The replay as JSON, as in the file and in a page."""
+    episodes: list[dict[str, Any]] = []
+    for one in replay.episodes:
+        plain = _rounded(dataclasses.asdict(dataclasses.replace(one, poses=np.empty(0), series={})))
+        series = {name: pack_series(values) for name, values in one.series.items()}
+        episodes.append(plain | {"frames": len(one.poses), "poses": pack(one.poses), "series": series})
+    document = {"format": FORMAT} | _rounded(dataclasses.asdict(dataclasses.replace(replay, episodes=())))
+    return json.dumps(document | {"episodes": episodes}, allow_nan=False, separators=(",", ":"))
+
+
 def read_replay(path: Path) -> Replay:
     """Read what `write_replay` wrote, positions to half a unit; a `UserError` if the file is not a replay."""
     try:
-        return _decoded(read_json(path))
+        fields = read_json(path)
+        if (found := fields.pop("format")) != FORMAT:
+            raise ValueError(f"its format is {found}, known is {FORMAT}")
+        bodies, camera = tuple(fields.pop("bodies")), Camera(**_tuples(fields.pop("camera")))
+        episodes = tuple(_episode(one, len(bodies)) for one in fields.pop("episodes"))
+        return Replay(**fields, bodies=bodies, camera=camera, episodes=episodes)
     except (Unreadable, AttributeError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not a whole replay ({first_line(error)}); run echelon record again") from None
 
 
-def replay_json(replay: Replay) -> str:
-    """The replay as JSON, as in the file and in a page."""
-    document = {"format": FORMAT} | _rounded(dataclasses.asdict(dataclasses.replace(replay, episodes=())))
-    document["episodes"] = [_encoded(episode) for episode in replay.episodes]
-    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+def _episode(fields: dict[str, Any], bodies: int) -> Episode:
+    frames = fields.pop("frames")
+    series = {name: unpack_series(one, frames) for name, one in fields.pop("series").items()}
+    geoms = tuple(Geom(**_tuples(geom)) for geom in fields.pop("geoms"))
+    return Episode(**fields | {"poses": unpack(fields["poses"], frames, bodies), "geoms": geoms, "series": series})
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """Lists from JSON as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _rounded(value: Any) -> Any:
+    """Round sizes to micrometres, which keeps the text short."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def viewer_script() -> str:
@@ -174,41 +204,3 @@ def _unpack(text: str, kind: str, count: int) -> np.ndarray:
     size = np.dtype(kind).itemsize
     planes = np.frombuffer(inflate(base64.b64decode(text, validate=True), count * size), np.uint8)
     return np.ascontiguousarray(planes.reshape(size, -1).T).view(kind).ravel()
-
-
-def _encoded(episode: Episode) -> dict[str, Any]:
-    """An episode as JSON data."""
-    plain = _rounded(dataclasses.asdict(dataclasses.replace(episode, poses=np.empty(0), series={})))
-    series = {name: pack_series(values) for name, values in episode.series.items()}
-    return plain | {"frames": len(episode.poses), "poses": pack(episode.poses), "series": series}
-
-
-def _decoded(document: dict[str, Any]) -> Replay:
-    """A replay from JSON data."""
-    fields = dict(document)
-    if (found := fields.pop("format")) != FORMAT:
-        raise ValueError(f"its format is {found}, known is {FORMAT}")
-    bodies = tuple(fields["bodies"])
-    episodes = tuple(_episode(dict(episode), len(bodies)) for episode in fields["episodes"])
-    return Replay(**fields | {"bodies": bodies, "camera": Camera(**_tuples(fields["camera"])), "episodes": episodes})
-
-
-def _episode(fields: dict[str, Any], bodies: int) -> Episode:
-    frames = fields.pop("frames")
-    series = {name: unpack_series(one, frames) for name, one in fields["series"].items()}
-    geoms = tuple(Geom(**_tuples(geom)) for geom in fields["geoms"])
-    return Episode(**fields | {"poses": unpack(fields["poses"], frames, bodies), "geoms": geoms, "series": series})
-
-
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Lists from JSON as tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def _rounded(value: Any) -> Any:
-    """Round sizes to micrometres, which keeps the text short."""
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

@@ -14,7 +14,7 @@ from echelon.envs.contract import find_fault
 from echelon.errors import UserError
 from echelon.models.normaliser import Normaliser
 from echelon.runs import checkpoint
-from echelon.runs.faults import keep_faults, with_policies
+from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder, still_ours
 from echelon.runs.metrics import RunWriter
 from echelon.training.trainer import Iteration, Trainer
@@ -109,7 +109,8 @@ class Run:
             raise self.diverged("training would learn from it")
         self._trouble.check(self.metrics, self._result.takeovers, last)
         if self.metrics.get("env/quarantined", 0.0) > 0:
-            found = with_policies(getattr(trainer.env, "take_faults", list)(), trainer.layout.policy_id.tolist())
+            found, policies = getattr(trainer.env, "take_faults", list)(), trainer.layout.policy_id.tolist()
+            found = [{"policy": policies[fault["environment"]]} | fault for fault in found]
             faults = [fault for rank in ranks.gather(found) for fault in rank]
             ranks.attempt(lambda: keep_faults(self.folder, trainer.iteration, faults) if self.writer else None)
 
