@@ -1,5 +1,8 @@
 """Scores of a run's policies against a plain loop over environments."""
 
+import io
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 from gpu import MARKS
+from rich.console import Console
 from rollout.stub_env import DriftEnv, ScriptedEnv
+from tiny import tiny
 
 from echelon.algorithms import complete, find
-from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig
+from echelon.config import ModelConfig, TaskConfig, TrainConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
@@ -19,28 +24,16 @@ from echelon.evaluation.trained import Trained
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
-from echelon.runs.evaluations import Evaluation, PolicyScore
+from echelon.runs.evaluations import Evaluation, PolicyScore, read_evaluation, write_evaluation
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, preset
+from echelon.tasks import make
 from echelon.training.loop import train
 
 POLICIES = 3
 
 
 def run_config(out: Path, lstm: int = 0) -> TrainConfig:
-    config = preset("CartpoleSwingup")
-    return replace(
-        config,
-        env=replace(config.env, episode_length=15),
-        policies=POLICIES,
-        num_envs=6,
-        iterations=2,
-        device="cpu",
-        out=str(out),
-        checkpoint_every=1,
-        model=ModelConfig(hidden=(8,), lstm=lstm, phi_dim=2),
-        update=UpdateConfig(horizon=4, sequence=2, mini_epochs=1),
-    )
+    return tiny("CartpoleSwingup", out, lstm=lstm, env={"episode_length": 15})
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +96,12 @@ def test_every_environment_counts_once(drifting: RunFolder, num_envs: int) -> No
         assert max(lengths) == 8
 
 
-def test_a_policys_score_does_not_depend_on_who_is_scored_beside_it(drifting: RunFolder) -> None:
+def test_a_policys_score_does_not_depend_on_which_are_scored_beside_it(drifting: RunFolder) -> None:
     results = []
     for policies in ([0], [0, 2], [0, 1, 2]):
         env = drift(7 * len(policies), torch.device("cpu"), 0)
-        model = Trained.load(drifting).model
         ids = torch.tensor(policies).repeat_interleave(7)
-        results.append(module._first_episodes(env, Actor(model, ids), lambda: None))
+        results.append(module._first_episodes(env, Actor(Trained.load(drifting).model, ids), lambda: None))
     for name, x in results[0].items():
         for other in results[1:]:
             torch.testing.assert_close(other[name][:7], x, rtol=1e-5, atol=1e-6)
@@ -121,9 +113,8 @@ def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
         evaluation = evaluate(cartpole, num_envs=num_envs, seed=5, device="cpu")
         assert (evaluation.task, evaluation.algo, evaluation.iteration) == ("CartpoleSwingup", "cpo", 2)
         assert evaluation.env_steps == 2 * 4 * 6
-        for mode in ("deterministic", "sampled"):
-            for score in scores_of(evaluation, mode):
-                assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
+        for score in (*scores_of(evaluation, "deterministic"), *scores_of(evaluation, "sampled")):
+            assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
         for score in scores_of(evaluation, "deterministic"):
             env = make("CartpoleSwingup", cartpole.config.env, num_envs, torch.device("cpu"), 5)
             model = Trained.load(cartpole).model
@@ -195,16 +186,13 @@ def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: l
     assert env.t == taken
 
 
-def test_the_same_seed_gives_the_same_scores_and_sampling_differs_from_the_mean(cartpole: RunFolder) -> None:
+def test_the_seed_decides_starts_and_sampled_actions(cartpole: RunFolder, drifting: RunFolder) -> None:
+    """In an environment without noise, it decides nothing but the sampled actions."""
     first, again, other = (evaluate(cartpole, num_envs=4, seed=seed, device="cpu") for seed in (1, 1, 2))
     assert first == again
     assert first.scores[0].return_mean != other.scores[0].return_mean
     for mean, sampled in zip(scores_of(first, "deterministic"), scores_of(first, "sampled"), strict=True):
         assert mean.return_mean != sampled.return_mean
-
-
-def test_the_seed_decides_the_sampled_actions_too(drifting: RunFolder) -> None:
-    """In an environment without noise, where it decides nothing else."""
     first, again, other = (evaluate(drifting, 4, seed, device="cpu", make_env=drift) for seed in (1, 1, 2))
     assert first == again
     assert scores_of(other, "deterministic") == scores_of(first, "deterministic")
@@ -212,17 +200,44 @@ def test_the_seed_decides_the_sampled_actions_too(drifting: RunFolder) -> None:
         assert one.return_mean != another.return_mean
 
 
-def test_best_and_newest_checkpoints_are_told_apart(tmp_path: Path) -> None:
+def test_best_and_newest_checkpoints_are_told_apart_and_mistakes_are_told(tmp_path: Path) -> None:
     folder = train(run_config(tmp_path / "run"))
     newest = checkpoint.find(folder)
     assert newest is not None
     checkpoint.save(folder, 1, newest.state, score=1e9)
     assert evaluate(folder, num_envs=1, device="cpu", checkpoint="newest").iteration == 2
     assert evaluate(folder, num_envs=1, device="cpu", checkpoint="best").iteration == 1
-
-
-def test_refusals(tmp_path: Path, cartpole: RunFolder) -> None:
     with pytest.raises(UserError, match="--num-envs must be at least 1, not 0"):
-        evaluate(cartpole, num_envs=0)
+        evaluate(folder, num_envs=0)
     with pytest.raises(UserError, match="has no checkpoint yet; train it first"):
-        evaluate(RunFolder(tmp_path, cartpole.config))
+        evaluate(RunFolder(tmp_path, folder.config))
+
+
+def test_scores_as_people_and_programs_read_them(tmp_path: Path) -> None:
+    """The table marks the leader and fits a terminal; the file has every figure and no NaN, and comes back."""
+    scores = (
+        PolicyScore(0, "deterministic", 64, 812.3, 12.0, 500.0, 0.02, {"successes": 3.0}),
+        PolicyScore(0, "sampled", 64, 790.0, 20.0, 480.0, 0.05, {"successes": 2.5}),
+        PolicyScore(1, "deterministic", 64, math.nan, math.nan, 10.0, 1.0),
+    )
+    evaluation = Evaluation("Hopper", "cpo", 1200, 4_915_200, 3, scores)
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(module.score_table(evaluation))
+    lines = [line.split() for line in captured.get().splitlines()]
+    assert lines[0] == ["policy", "actions", "return", "length", "ended", "early", "successes"]
+    assert lines[1] == ["0", "leader", "deterministic", "812.3", "±", "12.0", "500.0", "2%", "3.00"]
+    assert lines[3] == ["1", "deterministic", "-", "±", "-", "10.0", "100%", "-"]
+    words = "Hopper, cpo, after 1,200 iterations (4.92 M steps), 64 episodes each"
+    assert module.headline(evaluation) == words
+    path = tmp_path / "run" / "evaluation.json"
+    write_evaluation(evaluation, path)
+    data = json.loads(path.read_text())
+    assert (data["task"], data["env_steps"], data["scores"][0]["extra"]) == ("Hopper", 4_915_200, {"successes": 3.0})
+    assert data["scores"][2]["return_mean"] is None
+    assert "NaN" not in path.read_text()
+    read = read_evaluation(path.parent)
+    assert read is not None
+    assert replace(read, scores=read.scores[:2]) == replace(evaluation, scores=scores[:2])
+    assert (read.of("successes/leader"), read.of("return", 0, "sampled")) == (3.0, 790.0)
+    assert math.isnan(read.of("return", policy=1))

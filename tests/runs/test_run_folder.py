@@ -1,8 +1,11 @@
-"""A run folder is complete before anything is built, resumes by the same command, and refuses the rest in words."""
+"""A run folder is complete before anything is built, resumes by the same command, refuses the rest in words, and is
+trained by one process at a time."""
 
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import echelon.tasks
 from echelon.algorithms import CpoTrainConfig
 from echelon.config import ModelConfig, TaskConfig, TrainConfig, UpdateConfig, to_dict
 from echelon.errors import UserError
-from echelon.runs.folder import RunFolder
+from echelon.runs.folder import RunFolder, hold, is_held
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def test_a_run_is_named_after_task_seed_and_algorithm_or_variant() -> None:
     assert RunFolder.open("runs/Pendulum-no_pull+entropy_off-s7").config == config
 
 
-def test_config_json_is_complete_and_readable() -> None:
+def test_config_json_is_complete_and_every_start_is_recorded() -> None:
     folder = RunFolder.create_or_resume(PRESET)
     document = json.loads((folder.path / "config.json").read_text())
     assert document["config"] == json.loads(json.dumps(to_dict(PRESET)))
@@ -78,6 +81,11 @@ def test_config_json_is_complete_and_readable() -> None:
     assert session["hardware"]["cpu"]
     assert "gpu" in session["hardware"]
     assert session["git_revision"] is None or re.fullmatch(r"[0-9a-f]{40}(\+changes)?", session["git_revision"])
+    again = RunFolder.create_or_resume(replace(PRESET, policies=6))  # what None stands for
+    assert again.path == folder.path
+    resumed = json.loads((again.path / "config.json").read_text())
+    assert len(resumed["sessions"]) == 2
+    assert resumed["created"] == document["created"]
 
 
 def test_the_config_is_whole_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,24 +104,17 @@ def test_the_config_is_whole_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_stored_config_comes_back_in_its_own_classes() -> None:
     config = replace(PRESET, env=PendulumConfig(velocities=False), model=ModelConfig(hidden=(8, 4)), policies=3)
     folder = RunFolder.create_or_resume(config)
-    opened = RunFolder.open(folder.path)
+    opened = RunFolder.open(f"{folder.path}/")
     assert opened.config == config
     assert isinstance(opened.config.env, PendulumConfig)
-    assert RunFolder.open(str(folder.path) + "/").config == config
     own = CpoTrainConfig(task="MyRobot", policies=2, seed=3, out="run")  # a task of one's own has no preset
     RunFolder.create_or_resume(own)
     assert RunFolder.open("run").config == own
-
-
-def test_the_same_settings_resume_and_the_start_is_recorded() -> None:
-    first = RunFolder.create_or_resume(PRESET)
-    created = json.loads((first.path / "config.json").read_text())["created"]
-    (first.path / "metrics.jsonl").write_text("")
-    again = RunFolder.create_or_resume(replace(PRESET, policies=6))  # what None stands for
-    assert again.path == first.path
-    document = json.loads((again.path / "config.json").read_text())
-    assert len(document["sessions"]) == 2
-    assert document["created"] == created
+    path = folder.path / "config.json"  # fields newer than the run take the preset's value
+    document = json.loads(path.read_text())
+    del document["config"]["update"]["clip"], document["config"]["adversary"]
+    path.write_text(json.dumps(document))
+    assert RunFolder.open(folder.path).config == config
 
 
 def test_what_may_change_on_resume_is_taken_over_and_so_is_another_place() -> None:
@@ -215,15 +216,6 @@ def test_a_broken_config_is_told_by_file_and_fault(text: str, word: str) -> None
         assert word in sentence
 
 
-def test_fields_newer_than_the_run_take_the_presets_value() -> None:
-    folder = RunFolder.create_or_resume(PRESET)
-    path = folder.path / "config.json"
-    document = json.loads(path.read_text())
-    del document["config"]["update"]["clip"], document["config"]["adversary"]
-    path.write_text(json.dumps(document))
-    assert RunFolder.open(folder.path).config == PRESET
-
-
 def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> None:
     given = replace(PRESET, env=PendulumConfig(), out="run")
     folder = RunFolder.create_or_resume(given)
@@ -231,3 +223,26 @@ def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> Non
     assert folder.with_config(found).config == found
     assert RunFolder.open("run").config == found
     assert RunFolder.create_or_resume(given).config == given
+
+
+LOCK = "import sys; from pathlib import Path; from echelon.runs.folder import {0}; print({0}(Path(sys.argv[1])))"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock on Windows")
+def test_one_process_trains_in_a_folder_and_looking_at_its_lock_keeps_it(tmp_path: Path) -> None:
+    def elsewhere(call: str) -> subprocess.CompletedProcess[str]:
+        """What another process makes of `call`."""
+        return subprocess.run([sys.executable, "-c", LOCK.format(call), str(tmp_path)], capture_output=True, text=True)
+
+    hold(tmp_path)
+    assert not is_held(tmp_path)  # not by another process
+    assert elsewhere("is_held").stdout == "True\n"
+    assert "is being trained by another process" in elsewhere("hold").stderr
+    (tmp_path / ".lock").unlink()  # a new folder in its place is not the one that was held
+    command = [sys.executable, "-c", LOCK.format("hold") + "; sys.stdout.flush(); sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        assert is_held(tmp_path)
+        other.communicate()
+    assert not is_held(tmp_path)
