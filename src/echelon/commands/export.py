@@ -29,7 +29,7 @@ class Export(OnRun):
         from echelon.runs.durable import writing
 
         by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
-        found = by_ending.get(Path(self.out or ".onnx").suffix) if self.format == "auto" else self.format
+        found = by_ending.get(Path(self.out or "policy.onnx").suffix) if self.format == "auto" else self.format
         if found is None:
             raise UserError(f"--out must end in .onnx or .npz, or give --format; {self.out} does not")
         out = Path(self.out) if self.out else folder.path / "export" / f"{self.policy}{ENDINGS[found]}"
