@@ -15,7 +15,7 @@ from tiny import PATIENCE, timeless
 
 from echelon import cli
 from echelon.commands.command import parse
-from echelon.commands.compare import Compare, make_jobs, score_text
+from echelon.commands.compare import Compare, make_jobs
 from echelon.console.view import PlainView
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
@@ -127,19 +127,20 @@ def test_a_job_that_fails_is_named_and_the_others_continue(
     assert not list((tmp_path / "logs").glob(".grid-*"))
 
 
-def test_a_trained_job_is_only_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trained_job_is_only_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """First its evaluation fails, which is tried again by the next call."""
     (job,), bodies = small_jobs(tmp_path, "one", evaluate=True)
     bodies["one"] += "  # fails where that exists"
     run_instead(monkeypatch, bodies)
-    said: list[str] = []
-    assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}
+    assert run([job], tmp_path / "logs") == {}
+    assert "one is done, but not evaluated; see its log\n" in capsys.readouterr().out
     score = PolicyScore(0, "deterministic", 3, 3.5, 0.0, 9.0, 0.0)
     document = asdict(Evaluation("CartpoleSwingup", "cpo", 4, 96, 1000, (score,)))
-    path = str(job.path / "evaluation.json")
-    bodies["one"] = f"json.dump({document}, open({path!r}, 'w'))"
-    assert run([job], tmp_path / "logs", finished=lambda job: said.append(score_text(job))) == {}
-    assert said == ["but it could not be evaluated; see its log", "evaluated return 3.50"]
+    bodies["one"] = f"json.dump({document}, open({str(job.path / 'evaluation.json')!r}, 'w'))"
+    assert run([job], tmp_path / "logs") == {}
+    assert "one is done: evaluated return 3.50\n" in capsys.readouterr().out
 
 
 def test_two_grids_on_one_folder_share_the_work(

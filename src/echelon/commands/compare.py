@@ -4,12 +4,11 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from echelon.commands import INTERRUPTED
 from echelon.commands.command import Command, TrainFlags, names_flag
 from echelon.config.ranges import COUNT
 from echelon.errors import UserError
@@ -17,6 +16,7 @@ from echelon.errors import UserError
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
     from echelon.grid import Job
+    from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
 
 
@@ -69,30 +69,20 @@ class Compare(Command):
         return Path(self.out).absolute() if self.on else Path(self.out)  # nodes work in other folders
 
     def run(self) -> int:
-        from echelon import grid
+        from echelon.report.write import write_report
 
-        cluster, logs = None, self.folder / "logs"
-        if self.on is not None:
+        if self.on is None:
+            contents, code = train_all(self, make_jobs(self))
+        else:
             from echelon.grid.cluster import RayCluster, require_address
 
             require_address(self.on)
             list(self.configs())  # reports mistakes before Ray starts
-            cluster = RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)
-        with closing(cluster) if cluster else nullcontext():
-            jobs = make_jobs(self, cluster.device if cluster else None)
-            try:
-                failed = grid.run(jobs, logs, workers=self.workers, cluster=cluster, finished=score_text)
-            except KeyboardInterrupt:
-                print(f"Stopped. The same command resumes:  {self.line}")
-                return INTERRUPTED
-
-        from echelon.report.write import read_contents, write_report
-
-        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
-        contents = read_contents([job.path for job in jobs], self.score, failures)
-        record_best(contents, logs)
+            with closing(RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)) as cluster:
+                contents, code = train_all(self, make_jobs(self, cluster.device), cluster)
+        record_best(contents, self.folder / "logs")
         write_report(contents, self.folder / "report")
-        return 1 if failures else 0
+        return code
 
     def configs(self) -> "Iterator[TrainConfig]":
         """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
@@ -140,11 +130,14 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     return jobs
 
 
-def score_text(job: "Job") -> str:
-    """Say how a trained job was evaluated."""
-    from echelon.console.wording import figure
+def train_all(order: Compare, jobs: "list[Job]", cluster: "RayCluster | None" = None) -> "tuple[Contents, int]":
+    """Train and evaluate the jobs; what a report says of them, and the exit code."""
+    from echelon import grid
+    from echelon.report.write import read_contents
 
-    return f"evaluated return {figure(job.score())}" if job.done else "but it could not be evaluated; see its log"
+    failed = grid.run(jobs, order.folder / "logs", workers=order.workers, cluster=cluster)
+    failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
+    return read_contents([job.path for job in jobs], order.score, failures), 1 if failed else 0
 
 
 def record_best(contents: "Contents", logs: Path) -> None:

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import tyro
 
-from echelon.commands import INTERRUPTED
 from echelon.commands.command import Command, TrainFlags, place
-from echelon.commands.compare import Compare, make_jobs, score_text
+from echelon.commands.compare import Compare, make_jobs, train_all
 from echelon.commands.report import inches
 from echelon.config.ranges import COUNT
 from echelon.errors import UserError, nearest
@@ -65,18 +64,18 @@ class Paper(Command):
 
         exhibit, flags = EXHIBITS[self.name], (*self.train_flags, "--preset", "paper")
         tasks = self.tasks or exhibit.tasks
-        found = Compare(tasks=tasks, variants=exhibit.methods, seeds=self.seeds, out=self.out, train_flags=flags)
+        given = {"seeds": self.seeds, "out": self.out, "workers": self.workers, "train_flags": flags}
+        found = Compare(tasks=tasks, variants=exhibit.methods, **given)
         found.check()
         return found
 
     def run(self) -> int:
-        from echelon import grid
         from echelon.console.wording import count, duration, text_table
         from echelon.report.paper import EXHIBITS, beside_the_paper
-        from echelon.report.write import read_contents, write_report, write_table
+        from echelon.report.write import write_report, write_table
 
         order, exhibit = self.comparison(), EXHIBITS[self.name]
-        jobs, logs = make_jobs(order), order.folder / "logs"
+        jobs = make_jobs(order)
         left = [job for job in jobs if not job.trained]
         wanted = sum(job.config.num_iterations * job.config.steps_per_iteration for job in left)
         steps = wanted - sum(job.newest().get("env_steps", 0) for job in left)
@@ -85,15 +84,9 @@ class Paper(Command):
         print(f"{exhibit.title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done{cost if left else ''}")
         if self.plan:
             return 0
-        try:
-            failed = grid.run(jobs, logs, workers=self.workers, finished=score_text)
-        except KeyboardInterrupt:
-            print(f"Stopped. The same command resumes:  {self.line}")
-            return INTERRUPTED
-        failures = {job.path: failed[job.name] for job in jobs if job.name in failed}
-        contents, out = read_contents([job.path for job in jobs], "return", failures), order.folder / self.name
+        (contents, code), out = train_all(order, jobs), order.folder / self.name
         write_report(contents, out, figures=inches(self.column))
         rows = beside_the_paper(contents)
         write_table(rows, out / "figures" / "beside_the_paper.tex")
         print(text_table(rows[1:], rows[0]), end="")
-        return 1 if failed else 0
+        return code

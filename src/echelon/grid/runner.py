@@ -39,14 +39,14 @@ def run(
     workers: int | None = None,
     cluster: "RayCluster | None" = None,
     view: View | None = None,
-    finished: Callable[[Job], str | None] = lambda job: None,
+    finished: Callable[[Job], object] = lambda job: None,
 ) -> dict[str, str]:
     """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or all
     that fit into `cluster`; return why jobs failed, by their names.
 
     `logs` is a folder for what each job prints. `finished` is called with every job that is done, those of an earlier
-    call first; what it returns is printed beside the job's name. A job that fails is reported and the others continue.
-    On an interrupt the running jobs save their state and end; the same call resumes them.
+    call first. A job that fails is reported and the others continue. On an interrupt the running jobs save their state
+    and end; the same call resumes them.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def run(
             finished(job)
         grid.train(pool, state, view, finished)
     except KeyboardInterrupt:
-        view.message("stopping: runs save their state")
+        view.message("stopping: runs save their state, and the same command resumes them")
         raise
     finally:
         try:
@@ -87,9 +87,7 @@ class Grid:
         """Why, by the name of the job."""
         self._clock, self._began, self._steps_before = clock, clock(), self._steps_left()
 
-    def train(
-        self, pool: "LocalPool | RayCluster", state: Path, view: View, finished: Callable[[Job], str | None]
-    ) -> None:
+    def train(self, pool: "LocalPool | RayCluster", state: Path, view: View, finished: Callable[[Job], object]) -> None:
         """Submit the jobs that are left, and follow them until none is."""
         futures = {pool.submit(job, state): job for job in self.in_state("left")}
         locked: set[str] = set()
@@ -106,10 +104,11 @@ class Grid:
                 self.running.pop(job.name, None)
                 (state / job.name).unlink(missing_ok=True)
                 failure = _failure(future, job.log(state))
-                if job.trained:  # `finished` can tell whether the evaluation failed
+                if job.trained:
                     self.done.add(job.name)
-                    said = finished(job)
-                    view.message(f"{job.name} is done{f': {said}' if said else ''}")
+                    finished(job)
+                    score = f": evaluated return {figure(job.score())}" if job.evaluate else ""
+                    view.message(f"{job.name} is done{score if job.done else ', but not evaluated; see its log'}")
                 elif failure:
                     self.failed[job.name] = failure
                     view.message(f"{job.name} failed: {failure}")
