@@ -79,9 +79,8 @@ def test_policies_that_cannot_be_told_apart_stay_at_chance() -> None:
     """What is seen belongs to another environment at every step: three passes, judged on another rollout."""
     adversary, model = build()
     for seed in range(3):
-        shuffled = torch.stack(
-            [torch.randperm(ENVS, generator=torch.Generator().manual_seed(100 * seed + t)) for t in range(HORIZON + 1)]
-        )
+        generators = [torch.Generator().manual_seed(100 * seed + t) for t in range(HORIZON + 1)]
+        shuffled = torch.stack([torch.randperm(ENVS, generator=generator) for generator in generators])
         rollout = random_rollout(seed, adversary.layout.policy_id[shuffled])
         metrics = one_pass(adversary, model, rollout, seed)
     # 960 rows: chance is 1/6 with a deviation of 0.012; the loss cannot fall below ln 6 but by chance.
@@ -113,7 +112,7 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     assert reward[:, 10:].lt(0).all()
 
 
-def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> None:
+def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state(monkeypatch: pytest.MonkeyPatch) -> None:
     adversary, model = build()
     rollout = random_rollout(1, adversary.layout.policy_id)
     inputs = adversary.inputs(rollout, model)
@@ -128,10 +127,7 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state() -> No
     results = [one_pass(one, model, random_rollout(2, adversary.layout.policy_id)) for one in (adversary, other)]
     assert results[0] == results[1]
     torch.testing.assert_close(dict(other.network.state_dict()), dict(adversary.network.state_dict()), rtol=0, atol=0)
-
-
-def test_one_pass_sees_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    adversary, model = build()
+    # One pass sees every row once.
     rollout = random_rollout(1, None)
     rollout.action[..., 0] = torch.arange(HORIZON * ENVS).view(HORIZON, ENVS)
     seen: list[float] = []

@@ -1,5 +1,6 @@
 """Random problems whose rollout really was collected by their parameters."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ def random_problem(
         params["w_v"] *= value_gain
     policy_id = [policy for policy, size in enumerate(blocks) for _ in range(size)]
     terminated, truncated = random_ends(generator, blocks, horizon, done_rate)
-    shape = (horizon, len(policy_id))
+    shape, zeros = (horizon, len(policy_id)), partial(torch.zeros, dtype=torch.float64)
     start = torch.zeros(horizon + 1, len(policy_id), dtype=torch.bool)
     start[0] = torch.rand(len(policy_id), generator=generator) < 0.5
     start[1:] = terminated | truncated
@@ -55,19 +56,19 @@ def random_problem(
         sequence=sequence,
         params=params,
         obs=normal(generator, horizon + 1, len(policy_id), obs_dim),
-        action=torch.zeros(*shape, action_dim, dtype=torch.float64),
-        log_prob=torch.zeros(shape, dtype=torch.float64),
-        mean=torch.zeros(*shape, action_dim, dtype=torch.float64),
-        log_std=torch.zeros(*shape, action_dim, dtype=torch.float64),
-        value=torch.zeros(horizon + 1, len(policy_id), dtype=torch.float64),
+        action=zeros(*shape, action_dim),
+        log_prob=zeros(*shape),
+        mean=zeros(*shape, action_dim),
+        log_std=zeros(*shape, action_dim),
+        value=zeros(horizon + 1, len(policy_id)),
         reward=normal(generator, *shape),
         adversarial=adversarial,
         terminated=terminated,
         truncated=truncated,
         final_value=torch.full(shape, GARBAGE, dtype=torch.float64),
         start=start,
-        state_h=torch.zeros(horizon + 1, len(policy_id), lstm, dtype=torch.float64) if lstm else None,
-        state_c=torch.zeros(horizon + 1, len(policy_id), lstm, dtype=torch.float64) if lstm else None,
+        state_h=zeros(horizon + 1, len(policy_id), lstm) if lstm else None,
+        state_c=zeros(horizon + 1, len(policy_id), lstm) if lstm else None,
         **settings,
     )
     with torch.no_grad():
@@ -81,10 +82,8 @@ def collect(problem: Problem, env: int, generator: torch.Generator) -> None:
     policy = problem.policy_id[env]
     state = None
     if problem.state_h is not None and problem.state_c is not None:
-        state = (
-            torch.tanh(normal(generator, problem.state_h.shape[2])),
-            normal(generator, problem.state_c.shape[2]),
-        )
+        units = problem.state_h.shape[2]
+        state = torch.tanh(normal(generator, units)), normal(generator, units)
     for t in range(problem.horizon + 1):
         if state is not None and problem.state_h is not None and problem.state_c is not None:
             if problem.start[t, env]:
@@ -163,10 +162,8 @@ def random_ends(
 def perturbed(problem: Problem, seed: int, scale: float = 0.1) -> dict[str, Tensor]:
     """The rollout's parameters moved at random: where ratios leave 1 and clips bite."""
     generator = torch.Generator().manual_seed(seed)
-    moved = {}
-    for name, p in problem.params.items():
-        moved[name] = (p.detach() + scale * normal(generator, *p.shape)).requires_grad_()
-    return moved
+    params = problem.params.items()
+    return {name: (p.detach() + scale * normal(generator, *p.shape)).requires_grad_() for name, p in params}
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:

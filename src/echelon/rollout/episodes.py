@@ -15,6 +15,8 @@ from echelon.rollout.layout import LEADER, Layout
 
 COUNTED = ("quarantined", "overflow")
 """Logged quantities that are totals over all environments rather than means over the leader's."""
+KEPT = ("current", "last", "finished", "mixed")
+"""Tensors of a checkpoint."""
 
 
 class Episodes:
@@ -121,19 +123,12 @@ class Episodes:
         return result
 
     def state_dict(self) -> State:
-        return {
-            "names": self.names,
-            "step_names": self.step_names,
-            "current": self.current.clone(),
-            "last": self.last.clone(),
-            "finished": self.finished.clone(),
-            "mixed": self.mixed.clone(),
-        }
+        return {"names": self.names, "step_names": self.step_names} | {x: getattr(self, x).clone() for x in KEPT}
 
     def load_state_dict(self, state: Any) -> None:
         names, step_names = list(state["names"]), list(state["step_names"])
         if (names, step_names) != (self.names, self.step_names):
             self.names, self.step_names = names, step_names
             self._allocate()
-        for name in ("current", "last", "finished", "mixed"):
+        for name in KEPT:
             getattr(self, name).copy_(state[name])
