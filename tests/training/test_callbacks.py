@@ -44,14 +44,8 @@ def test_the_flags_until_and_evaluate_every(tmp_path: Path, capsys: pytest.Captu
     assert cli.main([*words, "--evaluate-every", "2", "--until", "env_steps>=4000"]) == 0
     assert "stopped after iteration 3: env_steps is 4608" in capsys.readouterr().out  # 96 · 16 each
     assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 2
-    for condition, sentence in (
-        ("return/leader", "--until takes a metric and a limit, as in return>=500, not 'return/leader'"),
-        ("return/leadr>1", "return/leadr is not a metric of this run; did you mean return/leader?"),
-        ("return/leader>=much", "--until takes a metric and a limit"),
-        ("return/leader>=nan", "--until takes a metric and a limit"),  # would never be reached
-    ):
-        assert cli.main([*words, "--until", condition]) == 2
-        assert sentence in capsys.readouterr().err
+    assert cli.main([*words, "--until", "return/leadr>1"]) == 2
+    assert "return/leadr is not a metric of this run; did you mean return/leader?" in capsys.readouterr().err
 
 
 def test_conditions() -> None:

@@ -175,9 +175,3 @@ def test_every_metric_is_a_number_or_null(tmp_path: Path) -> None:
         assert {"iteration", "env_steps", "wall_s", "fps/total", "fps/collect", "fps/update", "lr"} <= set(values)
         assert values["env/quarantined"] == values["env/overflow"] == 0
     assert "ess" in lines[0]
-
-
-def test_what_cannot_work_leaves_no_folder(tmp_path: Path) -> None:
-    config = replace(tiny(tmp_path / "run", 1), num_envs=11, policies=2, update=UpdateConfig(minibatches=7))
-    assert "equal minibatches" in refused(config)
-    assert not (tmp_path / "run").exists()

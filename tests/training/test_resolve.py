@@ -46,24 +46,10 @@ def test_memory_that_runs_out_is_one_sentence() -> None:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 
-def test_what_cannot_work_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for change, sentence in (
-        ({"update": UpdateConfig(clip=0.0)}, "--update.clip must be above 0, not 0.0"),
-        (
-            {"model": ModelConfig(lstm=4), "update": UpdateConfig(sequence=0)},
-            "--update.sequence must be at least 1, not 0",
-        ),
-        ({"algo": "cp0"}, "--algo takes one of ppo, pbt, sapg, cpo, not 'cp0'; did you mean cpo?"),
-        ({"algo": "ppo", "policies": 4}, "ppo trains one policy, not 4; drop --policies or choose --algo cpo"),
-        ({"num_envs": 5}, "6 policies need at least 6 environments, not 5"),
-        ({"algo": "pbt"}, "--num-envs 256 does not divide between the 6 members of a population; 252 would"),
-        ({"precision": "bf16"}, "--precision bf16 needs a CUDA GPU; leave it out on a CPU"),
-        ({"device": "cuda"}, "--device cuda was asked for but torch sees no CUDA GPU; use --device cpu or auto"),
-    ):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(UserError) as caught:
-            resolve(replace(TrainConfig(device="cpu"), **change))
-        assert str(caught.value) == sentence
+def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA GPU; use --device cpu or auto"):
+        resolve(TrainConfig(device="cuda"))
 
 
 def test_environments_are_fitted_to_a_cpu_and_to_a_population() -> None:
@@ -99,12 +85,3 @@ def test_few_environments_for_an_ensemble_are_advised_against(tmp_path: Path) ->
     assert "or take 96 environments" in note
     for changes in ({"num_envs": 96}, {"algo": "ppo", "policies": 1}, {"algo": "pbt"}):
         assert resolve(replace(config, **changes)).notes == ()
-
-
-def test_environments_that_do_not_split_are_told_the_minibatches_that_would(tmp_path: Path) -> None:
-    config = replace(tiny("DeceptiveReach", tmp_path), num_envs=16, policies=6)
-    config = replace(config, update=replace(config.update, horizon=16))
-    with pytest.raises(UserError, match=r"do not split into .* would; or --update\.minibatches (\d+)$") as caught:
-        resolve(config)
-    number = int(str(caught.value).split()[-1])
-    resolve(replace(config, update=replace(config.update, minibatches=number)))

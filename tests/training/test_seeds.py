@@ -173,17 +173,6 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
     assert len(read_metrics(parts[0])) == 10
 
 
-def test_what_cannot_be_is_one_sentence_before_anything_is_written(tmp_path: Path) -> None:
-    for changes, seeds, sentence in (
-        ({}, (1, 1), "--seeds names a seed twice: 1 1"),
-        ({}, (-1, 1), "--seed must be at least 0"),
-        ({"algo": "pbt"}, (0, 1), "pbt chooses between its members by itself"),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            train_seeds(replace(short(tmp_path / "all"), **changes), seeds)
-    assert not (tmp_path / "all").exists()
-
-
 def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
