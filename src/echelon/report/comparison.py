@@ -52,14 +52,13 @@ def aggregates(contents: Contents) -> list[Aggregate]:
     names = [method.name for method in contents.methods if all(method.name in row for row in rows)]
     if min(len(rows), len(names)) < 2:
         return []
-    strata = {name: [row[name] for row in rows] for name in names}
-    iqms = {
-        name: (float(statistics.interquartile_mean(*strata[name])), statistics.interval_of(strata[name]))
-        for name in names
-    }
-    ends = [end for iqm, interval in iqms.values() for end in (0.0, 1.0, iqm, *interval)]
+    strata = [[row[name] for row in rows] for name in names]
+    iqms = [float(statistics.interquartile_mean(*group)) for group in strata]
+    intervals = [statistics.interval_of(group) for group in strata]
+    ends = [0.0, 1.0, *iqms, *(end for interval in intervals for end in interval)]
     levels = np.linspace(np.nanmin(ends), np.nanmax(ends), 101)
-    return [Aggregate(name, *iqms[name], strata[name], levels, profile(strata[name], levels)) for name in names]
+    found = zip(names, iqms, intervals, strata, strict=True)
+    return [Aggregate(*one, levels, profile(one[-1], levels)) for one in found]
 
 
 def profile(strata: Sequence[Scores], levels: Scores) -> Scores:
@@ -110,11 +109,9 @@ def headline(contents: Contents) -> str:
     wins = Counter(row[0].method for row in rows)
     first = [method.name for method in contents.methods if wins[method.name] == max(wins.values())]
     have = f"{first[0]} has" if len(first) == 1 else f"{' and '.join(first)} each have"
-    each = f"{len(tasks)} tasks"
-    each = each if len(tasks) == len(contents.tasks) else f"the {each} that two or more methods ran"
-    lead = (
-        f"{have} the highest mean {contents.score_name} on {max(wins.values())} of {each}. " if len(tasks) > 1 else ""
-    )
+    of = "tasks" if len(tasks) == len(contents.tasks) else "tasks that two or more methods ran"
+    lead = f"{have} the highest mean {contents.score_name} on {max(wins.values())} of {len(tasks)} {of}. "
+    lead = lead if len(tasks) > 1 else ""
     if len(tasks) <= MAX_NAMED:
         return lead + " ".join(_told(contents, *row[:2]) for row in rows) + late
     sure = sum(row[1].p < SIGNIFICANCE_LEVEL and min(cell.sample.runs for cell in row[:2]) >= MIN_SEEDS for row in rows)

@@ -38,21 +38,17 @@ MOMENTS = ("start", "halfway", "end")
 def write_figures(contents: Contents, folder: Path, width: float) -> int:
     """Write every figure that the runs have data for into `folder`, `width` inches wide; returns how many."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = 0
     with rc_context(STYLE):
-        named = [("curves_mean", curves(contents, contents.score, "mean", width))]
-        named += [("curves_iqm", curves(contents, contents.score, "iqm", width))]
-        named += [(metric.replace("/", "_"), curves(contents, metric, "mean", width)) for metric in METRIC_NAMES]
-        named += [(f"kl_maps_{task}", kl_maps(contents, task, width)) for task in contents.tasks]
-        for name, figure in named:
-            if figure is None:
-                continue
+        named = {f"curves_{kind}": curves(contents, contents.score, kind, width) for kind in ("mean", "iqm")}
+        named |= {name.replace("/", "_"): curves(contents, name, "mean", width) for name in METRIC_NAMES}
+        named |= {f"kl_maps_{task}": kl_maps(contents, task, width) for task in contents.tasks}
+        drawn = {name: figure for name, figure in named.items() if figure is not None}
+        for name, figure in drawn.items():
             figure.draw_without_rendering()
             figure.set_layout_engine(None)  # laid out once for both
             for suffix, dates in (("png", {}), ("pdf", {"CreationDate": None})):  # the same runs give the same bytes
                 figure.savefig(folder / f"{name}.{suffix}", dpi=200, metadata=dates)
-            drawn += 1
-    return drawn
+    return len(drawn)
 
 
 def panels(number: int, width: float) -> tuple[Figure, list[Any]]:

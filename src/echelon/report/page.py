@@ -84,24 +84,21 @@ def _run(run: Run, method: str, score: str) -> dict[str, Any]:
         by_policy.setdefault(found[1], []).append(thin(run.columns[found[0]], GRID_POINTS))
     modes = ("deterministic", "sampled")
     judged = {mode: [run.evaluated(score, policy, mode) for policy in policies if run.evaluation] for mode in modes}
-    known = {name: getattr(run, name) for name in ("name", "task", "finished", "env_steps", "notes")}
-    return (
-        known
-        | judged
-        | {
-            "path": str(run.path),
-            "method": method,
-            "seed": run.config.seed,
-            "policies": len(policies),
-            "population": "objective/policy_0" in run.columns,  # judged against each other; whichever is best leads
-            "leader": run.evaluation.leader if run.evaluation else 0,
-            "seconds": run.columns["wall_s"][-1] if "wall_s" in run.columns else None,
-            "training": run.final(score),
-            "trained": [run.final(f"return/policy_{policy}") for policy in policies],
-            "x": thin(run.columns["env_steps"], GRID_POINTS),
-            "by_policy": by_policy,
-        }
-    )
+    return {
+        **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps", "notes")},
+        **judged,
+        "path": str(run.path),
+        "method": method,
+        "seed": run.config.seed,
+        "policies": len(policies),
+        "population": "objective/policy_0" in run.columns,  # judged against each other; whichever is best leads
+        "leader": run.evaluation.leader if run.evaluation else 0,
+        "seconds": run.columns["wall_s"][-1] if "wall_s" in run.columns else None,
+        "training": run.final(score),
+        "trained": [run.final(f"return/policy_{policy}") for policy in policies],
+        "x": thin(run.columns["env_steps"], GRID_POINTS),
+        "by_policy": by_policy,
+    }
 
 
 def _curves(contents: Contents) -> Iterator[dict[str, Any]]:
@@ -109,9 +106,8 @@ def _curves(contents: Contents) -> Iterator[dict[str, Any]]:
     names = dict.fromkeys(name for run in contents.runs for name in (*run.leader_metrics, *sorted(run.columns)))
     metrics = [name for name in names if name not in (*AXES, "iteration") and not OF_POLICY.fullmatch(name)]
     for task, metric, axis in itertools.product(contents.tasks, metrics, AXES):
-        if axis != "env_steps" and not metric.endswith("/leader"):
-            continue
-        if found := contents.bands(task, metric, axis):
+        wanted = axis == "env_steps" or metric.endswith("/leader")
+        if wanted and (found := contents.bands(task, metric, axis)):
             lines = [{**vars(band), "method": method, "x": None} for method, band in found.items()]
             lines = [line if len(line["single"]) > 1 else {**line, "single": {}} for line in lines]
             grid, marks = next(iter(found.values())).x, contents.marks(task, metric)
@@ -135,20 +131,14 @@ def newest_map(run: Run, steps: float) -> np.ndarray:
 
 
 def _speed(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Seconds of an iteration by part, mean over runs, and environment steps per second, a row per task and method. The
-    median over iterations leaves out those that compiled kernels."""
+    """Seconds of an iteration by part and environment steps per second, a row per task and method."""
     for task, method in itertools.product(contents.tasks, contents.methods):
         runs = method.on(task)
-        parts = {
-            part: [run.seconds[part] for run in runs if part in run.seconds] for run in runs for part in run.seconds
-        }
-        rates = [
-            np.nanmedian(column) for run in runs if np.isfinite(column := run.columns.get("fps/total", np.nan)).any()
-        ]
+        parts = {part: [run.seconds.get(part, math.nan) for run in runs] for run in runs for part in run.seconds}
+        rates = [run.rate for run in runs if math.isfinite(run.rate)]
         if parts or rates:
-            means = {part: float(np.mean(seconds)) for part, seconds in parts.items()}
-            rate = float(np.median(rates)) if rates else None
-            yield {"task": task, "method": method.name, "rate": rate, "parts": means}
+            means = {part: float(np.nanmean(seconds)) for part, seconds in parts.items()}
+            yield {"task": task, "method": method.name, "rate": np.median(rates) if rates else None, "parts": means}
 
 
 def settings_tables(contents: Contents) -> list[dict[str, Any]]:

@@ -82,6 +82,12 @@ class Run:
         parts = {name.removeprefix("time/"): x for name, x in self.columns.items() if name.startswith("time/")}
         return {part: float(np.nanmean(column)) for part, column in parts.items() if np.isfinite(column).any()}
 
+    @property
+    def rate(self) -> float:
+        """Environment steps per second; the median leaves out iterations that compiled kernels."""
+        rates = self.columns.get("fps/total", self.columns["iteration"] * math.nan)
+        return float(np.median(rates[np.isfinite(rates)])) if np.isfinite(rates).any() else math.nan
+
     def evaluated(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
         """A figure of its evaluation; NaN if it has none."""
         return self.evaluation.of(metric, policy, mode) if self.evaluation else math.nan

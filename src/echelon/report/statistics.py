@@ -22,8 +22,6 @@ MIN_SEEDS = 5
 """With fewer seeds a report gives no interval and prints nothing in bold: both would claim too much."""
 CURVE_POINTS, GRID_POINTS = 300, 150
 """Points of a thinned curve, each the mean of an equal share of the iterations, and of the grid that runs share."""
-UNKNOWN = (math.nan, math.nan)
-"""Bounds of an interval that there is not."""
 
 
 class Sample(NamedTuple):
@@ -66,7 +64,7 @@ def bootstrap_interval(
     NaN where all have one run, which leaves nothing to resample."""
     arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
     if all(array.shape[-1] < 2 for array in arrays):
-        return UNKNOWN
+        return math.nan, math.nan
     generator, sizes = np.random.default_rng(seed), [array.shape[-1] for array in arrays]
     drawn = [array[..., generator.integers(n, size=(resamples, n))] for array, n in zip(arrays, sizes, strict=True)]
     tail = (1 - confidence) / 2
@@ -76,7 +74,7 @@ def bootstrap_interval(
 
 def interval_of(strata: Sequence[ArrayLike], **given: Any) -> tuple[float, float]:
     """The bootstrap interval that a report gives: none unless every stratum has enough seeds."""
-    return bootstrap_interval(*strata, **given) if min(map(np.size, strata)) >= MIN_SEEDS else UNKNOWN
+    return bootstrap_interval(*strata, **given) if min(map(np.size, strata)) >= MIN_SEEDS else (math.nan, math.nan)
 
 
 def welch(a: Sample, b: Sample) -> float:
