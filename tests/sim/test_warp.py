@@ -34,27 +34,26 @@ def made(model: mujoco.MjModel | str, device: torch.device, **sizes: int) -> Any
 
 
 @pytest.fixture(scope="module")
-def warp_engine(device: torch.device):
+def warp_engine(device: torch.device) -> Any:
     return made("cartpole", device)
 
 
-def everything(engine: Any) -> torch.Tensor:
-    return torch.ones(NUM_SIMS, dtype=torch.bool, device=engine.device)
+def put(engine: Any, qpos: torch.Tensor, qvel: torch.Tensor | None = None) -> None:
+    """Set the state of every simulation, at rest unless told."""
+    everywhere = torch.ones(NUM_SIMS, dtype=torch.bool, device=engine.device)
+    engine.set_state(everywhere, qpos.to(engine.qpos), torch.zeros_like(engine.qvel) if qvel is None else qvel)
 
 
 @pytest.fixture
-def there(warp_engine):
+def there(warp_engine: Any) -> Any:
     """At rest in the default state."""
-    start = torch.tensor(warp_engine.model.qpos0).to(warp_engine.qpos).expand(NUM_SIMS, -1)
-    warp_engine.set_state(everything(warp_engine), start, torch.zeros_like(warp_engine.qvel))
+    put(warp_engine, torch.tensor(warp_engine.model.qpos0).expand(NUM_SIMS, -1))
     warp_engine.ctrl.zero_()
     return warp_engine
 
 
-def same(found: torch.Tensor, expected: torch.Tensor, **tolerance: float) -> None:
-    torch.testing.assert_close(
-        found.cpu().double(), expected.cpu().double(), **{"rtol": 1e-3, "atol": 1e-3} | tolerance
-    )
+def same(found: torch.Tensor, expected: torch.Tensor, rtol: float = 1e-3, atol: float = 1e-3) -> None:
+    torch.testing.assert_close(found.cpu().double(), expected.cpu().double(), rtol=rtol, atol=atol)
 
 
 def test_a_hundred_steps_are_those_of_the_other_engine(there) -> None:
@@ -73,9 +72,7 @@ def test_a_hundred_steps_are_those_of_the_other_engine(there) -> None:
 SENSORS = """
 <mujoco>
   <worldbody>
-    <body>
-      <joint name="slide" type="slide" axis="0 0 1" stiffness="100" springref="1"/>
-      <geom size="0.1" mass="1"/>
+    <body><joint name="slide" type="slide" axis="0 0 1" stiffness="100" springref="1"/><geom size="0.1" mass="1"/>
       <site name="centre"/>
     </body>
   </worldbody>
@@ -162,11 +159,15 @@ def test_only_masked_simulations_are_set(there) -> None:
     assert there.ctrl[:, 0].tolist() == [1.0, 0.0, 1.0]
 
 
-def test_a_nan_is_quarantined_alone(there) -> None:
-    there.ctrl.fill_(0.5)
+def test_a_saved_state_goes_on_and_a_nan_is_quarantined_alone(there) -> None:
+    there.ctrl.fill_(0.7)
+    there.step(SUBSTEPS)
     saved = there.state_dict()
     there.step(SUBSTEPS)
     clean = there.qpos.clone()
+    there.load_state_dict(saved)
+    there.step(SUBSTEPS)
+    torch.testing.assert_close(there.qpos, clean, rtol=0, atol=1e-6)
     there.load_state_dict(saved)
     there.qvel[1, 0] = float("nan")
     there.step(SUBSTEPS)
@@ -196,21 +197,9 @@ def test_both_engines_quarantine_what_runs_away_at_the_same_speed(sign: int, dev
         assert not engine.bad.any()
 
 
-def test_a_saved_state_goes_on(there) -> None:
-    there.ctrl.fill_(0.7)
-    there.step(SUBSTEPS)
-    saved = there.state_dict()
-    there.step(SUBSTEPS)
-    expected = there.qpos.clone()
-    there.load_state_dict(saved)
-    there.step(SUBSTEPS)
-    torch.testing.assert_close(there.qpos, expected, rtol=0, atol=1e-6)
-
-
-def test_per_simulation_masses_are_felt_and_saved(warp_engine, there) -> None:
+def test_per_simulation_masses_are_felt_and_saved(there) -> None:
     """The last test of this file: it changes the engine's model. Twice the mass, half the speed."""
-    mass = there.expand("body_mass")
-    inertia = there.expand("body_inertia")
+    mass, inertia = there.expand("body_mass"), there.expand("body_inertia")
     saved = there.state_dict()
     mass[1] *= 2
     inertia[1] *= 2
@@ -221,16 +210,6 @@ def test_per_simulation_masses_are_felt_and_saved(warp_engine, there) -> None:
     assert there.qvel[1, 0].item() == pytest.approx(there.qvel[0, 0].item() / 2, rel=0.02)
     there.load_state_dict(saved)
     assert there.expand("body_mass")[1].equal(there.expand("body_mass")[0])
-
-
-def in_the_air() -> Any:
-    """Hoppers, each in a state of its own, three metres up."""
-    engine, generator = made("hopper", CUDA), torch.Generator().manual_seed(0)
-    qpos = engine.qpos.cpu()
-    qpos[:, engine.model.joint("z").qposadr[0]] += 3.0
-    qpos[:, 2:] += 0.1 * torch.randn(qpos[:, 2:].shape, generator=generator)
-    engine.set_state(everything(engine), qpos.cuda(), 0.1 * torch.randn(engine.qvel.shape, generator=generator).cuda())
-    return engine
 
 
 def recorded(engine: Any) -> torch.cuda.CUDAGraph:
@@ -266,7 +245,12 @@ def test_a_captured_step_equals_an_eager_one() -> None:
 
 @needs_gpu
 def test_poses_read_before_a_capture_are_current_after_a_replay() -> None:
-    engine = in_the_air()
+    """Hoppers, each in a state of its own, three metres up."""
+    engine, generator = made("hopper", CUDA), torch.Generator().manual_seed(0)
+    qpos = engine.qpos.cpu()
+    qpos[:, engine.model.joint("z").qposadr[0]] += 3.0
+    qpos[:, 2:] += 0.1 * torch.randn(qpos[:, 2:].shape, generator=generator)
+    put(engine, qpos, 0.1 * torch.randn(engine.qvel.shape, generator=generator).cuda())
     xpos = engine.read("xpos")
     graph = recorded(engine)
     for _ in range(3):
@@ -279,9 +263,7 @@ BOX_ON_TABLE = """
   <option timestep="0.008333"><flag nativeccd="disable"/></option>
   <worldbody>
     <geom type="box" size="0.2 0.2 0.1" pos="0 0 -0.1"/>
-    <body name="box" pos="0 0 0.3">
-      <freejoint/>
-      <inertial mass="0.05" pos="0 0 0" diaginertia="2e-5 2e-5 2e-5"/>
+    <body name="box" pos="0 0 0.3"><freejoint/><inertial mass="0.05" pos="0 0 0" diaginertia="2e-5 2e-5 2e-5"/>
       <geom name="box" type="box" size="0.025 0.025 0.025"/>
     </body>
   </worldbody>
@@ -295,19 +277,17 @@ def test_every_simulation_has_a_size_and_a_mass_of_its_own() -> None:
     model = mujoco.MjModel.from_xml_string(BOX_ON_TABLE)
     here, there = CpuEngine(model, NUM_SIMS), made(model, CUDA, constraints=80)
     halves = torch.stack([torch.tensor([0.025, 0.025 + 0.006 * i, 0.025 + 0.05 * i]) for i in range(NUM_SIMS)])
-    mass = 3200 * halves.prod(dim=1)
-    square = halves.square()
+    mass, square = 3200 * halves.prod(dim=1), halves.square()
+    inertia = mass[:, None] / 3 * (square.sum(dim=1, keepdim=True) - square)
     for engine in (here, there):
-        engine.expand("geom_size")[:, 1] = halves.to(engine.device, engine.qpos.dtype)
-        engine.expand("body_mass")[:, 1] = mass.to(engine.device, engine.qpos.dtype)
-        inertia = mass[:, None] / 3 * (square.sum(dim=1, keepdim=True) - square)
-        engine.expand("body_inertia")[:, 1] = inertia.to(engine.device, engine.qpos.dtype)
+        for field, values in (("geom_size", halves), ("body_mass", mass), ("body_inertia", inertia)):
+            engine.expand(field)[:, 1] = values.to(engine.qpos)
         engine.set_const()
     for field in ("geom_rbound", "body_subtreemass", "body_invweight0", "dof_invweight0"):
         same(there.expand(field), here.expand(field), rtol=1e-4, atol=1e-6)
     state = there.qpos.clone()
     state[:, 2] = halves[:, 2].cuda() + 0.001
-    there.set_state(everything(there), state, torch.zeros_like(there.qvel))
+    put(there, state)
     for _ in range(120):
         there.step(1)
     torch.testing.assert_close(there.qpos[:, 2].cpu(), halves[:, 2], rtol=0, atol=1e-3)

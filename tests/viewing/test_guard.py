@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
-from browser import Browser, browser
+from browser import Browser, browser  # noqa: F401  # a fixture
 
 pytest.importorskip("mujoco.studio.web_viewer", reason="this MuJoCo has no web viewer")
 
@@ -27,14 +28,11 @@ from echelon.cli import main
 from echelon.runs.folder import RunFolder
 from echelon.viewing.guard import Guard
 
-__all__ = ["browser"]
-
 
 @dataclass
 class Playing:
     """A live view that runs."""
 
-    process: "subprocess.Popen[bytes]"
     link: str
     port: int
     token: str
@@ -52,10 +50,9 @@ class Playing:
 @pytest.fixture(scope="module")
 def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
     log = tmp_path_factory.mktemp("play") / "log"
-    command = [sys.executable, "-m", "echelon.cli", "play", str(hopper.path)]
     with log.open("w") as out:
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "echelon.cli", "play", str(hopper.path)],
             stdout=out,
             stderr=subprocess.STDOUT,
             env=os.environ | {"MUJOCO_GL": ""},
@@ -67,7 +64,7 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
             assert time.monotonic() < deadline, log.read_text()
             assert process.poll() is None, log.read_text()
             time.sleep(0.1)
-        yield Playing(process, found[0].strip(), int(found[1]), found[2])
+        yield Playing(found[0].strip(), int(found[1]), found[2])
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, log.read_text()
@@ -121,19 +118,19 @@ def test_a_link_in_a_mail_opens_the_page_and_so_does_a_tunnel() -> None:
     assert guard.refusal(path, Headers({"Host": "localhost:8080", "Cookie": "a=[];;=b"})) is None
 
 
-@pytest.mark.parametrize("path", ["/state?sid=a", "/ui?sid=a", "/drop?sid=a"])
-def test_a_websocket_without_the_token_or_from_another_origin_is_refused(playing: Playing, path: str) -> None:
-    here = f"http://localhost:{playing.port}"
-    for origin, token in ((here, "wrong"), ("http://evil.example", playing.token), ("null", playing.token)):
-        address = f"ws://localhost:{playing.port}{path}&token={token}"
-        with pytest.raises(InvalidStatus), connect(address, origin=origin):  # pyright: ignore[reportArgumentType]
-            pass
-
-
-def test_no_files_are_taken_and_messages_are_small(playing: Playing) -> None:
-    with pytest.raises(InvalidStatus), connect(f"ws://localhost:{playing.port}/drop?sid=a&token={playing.token}"):
+def test_websockets_need_token_and_origin_take_no_files_and_only_small_messages(playing: Playing) -> None:
+    address = f"ws://localhost:{playing.port}"
+    for path in ("/state?sid=a", "/ui?sid=a", "/drop?sid=a"):
+        for origin, token in (
+            (f"http://localhost:{playing.port}", "wrong"),
+            ("http://evil.example", playing.token),
+            ("null", playing.token),
+        ):
+            with pytest.raises(InvalidStatus), connect(f"{address}{path}&token={token}", origin=origin):  # pyright: ignore
+                pass
+    with pytest.raises(InvalidStatus), connect(f"{address}/drop?sid=a&token={playing.token}"):
         pass
-    with connect(f"ws://localhost:{playing.port}/state?sid=a&token={playing.token}", max_size=None) as stream:
+    with connect(f"{address}/state?sid=a&token={playing.token}", max_size=None) as stream:
         assert stream.recv(timeout=20)  # it works
         stream.send(b"x" * (1 << 21))
         with pytest.raises(ConnectionClosed) as closed:
@@ -152,19 +149,18 @@ FETCH = """fetch("http://localhost:{port}/model?total_bytes", {{credentials: "in
     .then(answer => answer.text()).catch(() => "refused")"""
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
 def test_a_page_of_another_origin_cannot_read_or_drive_it_and_the_printed_link_can(
-    playing: Playing, browser: Browser, tmp_path: Path
+    playing: Playing,
+    browser: Browser,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     """In one browser that has the cookie; localhost on another port is the same site to it."""
     (tmp_path / "evil.html").write_text("<!doctype html><title>evil</title>")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *given: object) -> None:
-            super().__init__(*given, directory=str(tmp_path))  # pyright: ignore[reportArgumentType]
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as evil:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as evil:
         threading.Thread(target=evil.serve_forever, daemon=True).start()
         with browser.page(playing.link) as page:
             page.wait_for("document.querySelector('canvas')")
