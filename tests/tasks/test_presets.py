@@ -1,6 +1,14 @@
-"""Every preset: found by name, stored, and split into as many equal minibatches as the paper's batch sizes make."""
+"""Every preset: found by name, stored, split into equal minibatches, and the paper's.
 
+`paper_tables.json` has the paper's hyperparameter tables. A preset may differ from them only where it says so, with the
+reason.
+"""
+
+import json
 from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,8 +17,11 @@ from echelon.algorithms.variants import VARIANTS
 from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.errors import UserError
 from echelon.learning.plans import Plan
-from echelon.tasks import TASKS, preset
+from echelon.tasks import TASKS, names, preset
 from echelon.training.trainer import make_layout, make_plan
+
+PAPER: dict[str, Any] = json.loads((Path(__file__).parent / "paper_tables.json").read_text())
+PAPERS = [task for table in PAPER["tables"] for task in table]
 
 
 def plan_of(config: TrainConfig) -> Plan:
@@ -19,6 +30,7 @@ def plan_of(config: TrainConfig) -> Plan:
 
 
 def test_presets_are_found_and_survive_json() -> None:
+    assert {*PAPERS, "CartpoleSwingup", "Hopper", "DeceptiveReach"} == set(names())
     for task in TASKS:
         config = preset(task)
         assert config.task == task
@@ -49,3 +61,36 @@ def test_every_variant_splits_evenly(task: str) -> None:
     for variant in VARIANTS.values():
         plan = plan_of(variant(preset(task)))
         assert all(size % plan.minibatches == 0 for size in plan.sizes)
+
+
+def test_presets_say_what_the_paper_prints() -> None:
+    wrong = []
+    for row, tables in PAPER["rows"].items():
+        for table, printed in zip(PAPER["tables"], tables, strict=True):
+            for task in table:
+                paper = printed[task] if isinstance(printed, dict) else printed
+                expected = PAPER["differences"].get(f"{task} {row}", paper)
+                assert (expected != paper) == (f"{task} {row}" in PAPER["differences"]), f"{task} {row}: no difference"
+                value = attrgetter(row)(preset(task))
+                if paper is not None and (list(value) if isinstance(value, tuple) else value) != expected:
+                    wrong.append(f"{task} {row}: {value}, not {expected}")
+    assert wrong == []
+
+
+def everywhere(*fields: str) -> dict[str, Any]:
+    """Settings of every preset of the paper."""
+    return {task: attrgetter(*fields)(complete(preset(task))) for task in PAPERS}
+
+
+def test_what_only_the_released_configs_state() -> None:
+    found = everywhere("update.reward_scale", "update.timeout_bootstrap", "update.rate_schedule", "num_iterations")
+    assert {task: list(row) for task, row in found.items()} == {task: PAPER["code_only"][task] for task in PAPERS}
+    for steps, iterations, horizon in everywhere("env_steps", "num_iterations", "update.horizon").values():
+        assert steps == iterations * 24_576 * horizon
+    assert everywhere("algo", "num_envs", "num_policies") == dict.fromkeys(PAPERS, ("cpo", 24_576, 6))
+    # The released code's normalisers clip at 5 and its conditioning vectors have 32 numbers, on every task.
+    fields = ("pull.cap", "update.entropy_coef", "model.obs_clip", "model.phi_dim")
+    assert everywhere(*fields) == dict.fromkeys(PAPERS, (100.0, 0.0, 5.0, 32))
+    # Everything else that SAPG and CPO add is at its default, which is the released code's behaviour.
+    defaults = (False, True, TrainConfig().ensemble)
+    assert everywhere("pull.normalise", "pull.use_advantage", "ensemble") == dict.fromkeys(PAPERS, defaults)

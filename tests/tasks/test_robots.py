@@ -3,26 +3,16 @@
 import mujoco
 import numpy as np
 import pytest
-from tasks.robots import TABLES, facts, frame_of, inertia, inertia_of, limits, load, posed, step
+from tasks.robots import TABLES, frame_of, inertia, inertia_of, limits, load, posed, step
 
 FREE = int(mujoco.mjtJoint.mjJNT_FREE)
-EXACT = {"mass": 1e-5, "centre": 1e-9, "moment": 1e-8, "moment_rel": 0.0, "axes": 1e-4}
-TOLERANCES = {
-    "allegro_hand": EXACT | {"mass": 1e-12},
-    "anymal": EXACT,
-    "humanoid": EXACT | {"mass": 1e-3, "centre": 1e-5, "moment": 6e-6},
-    "kuka_allegro": EXACT | {"mass": 1e-12, "moment": 1e-12, "moment_rel": 1e-6},
-    "panda": EXACT,
-    # A frame that is off by this much moves a point 0.1 m away by 0.1 mm.
-    "shadow_hand": {"mass": 1e-3, "centre": 1e-4, "moment": 1e-10, "moment_rel": 2e-3, "axes": 1e-3},
-}
 ROBOTS = pytest.mark.parametrize("robot", TABLES)
 
 
 @ROBOTS
 def test_points_are_where_the_table_puts_them(robot: str) -> None:
     """With all joints at zero, at either end of their ranges, and in seven random poses; to 0.1 mm."""
-    model, table = load(robot), facts(robot)
+    model, table = load(robot), TABLES[robot]
     for name in table["joints"]:
         assert ("finger_joint" in name) == (model.joint(name).type[0] == mujoco.mjtJoint.mjJNT_SLIDE)
     low, high = limits(robot).clip(-np.pi, np.pi).T
@@ -39,13 +29,13 @@ def test_points_are_where_the_table_puts_them(robot: str) -> None:
             place = found.data if kind == "sensor" else found.xpos
             np.testing.assert_allclose(place - base, (matrix @ [*point, 1])[:3], rtol=0, atol=1e-4, err_msg=name)
             if kind in ("body", "frame"):
-                axes, close = found.xmat.reshape(3, 3), TOLERANCES[robot]["axes"]
+                axes, close = found.xmat.reshape(3, 3), table["tolerances"]["axes"]
                 np.testing.assert_allclose(axes, matrix[:3, :3], rtol=0, atol=close, err_msg=name)
 
 
 @ROBOTS
 def test_masses_and_inertias(robot: str) -> None:
-    model, table, tolerance = load(robot), facts(robot), TOLERANCES[robot]
+    model, table, tolerance = load(robot), TABLES[robot], TABLES[robot]["tolerances"]
     listed = {model.body(name).id for name in table["bodies"]}
     assert {model.body(i).name for i in range(1, model.nbody) if i not in listed} <= {"cube", "goal"}
     assert model.body_mass[[*listed]].sum() == pytest.approx(table["mass"], rel=1e-3)
@@ -69,7 +59,7 @@ def check_known(found: tuple[float, ...], expected: list[float | None], name: st
 
 @ROBOTS
 def test_joints_and_servos_stand_in_order(robot: str) -> None:
-    model, table = load(robot), facts(robot)
+    model, table = load(robot), TABLES[robot]
     joints = [model.joint(i) for i in range(model.njnt) if model.jnt_type[i] != FREE]
     assert [joint.name for joint in joints] == list(table["joints"])
     for joint, (body, axis, anchor, ends, *rest) in zip(joints, table["joints"].values(), strict=True):

@@ -1,5 +1,8 @@
 """A scripted policy picks objects up through the task's own actions: servos, friction and contacts allow it."""
 
+import json
+from pathlib import Path
+
 import torch
 from tasks.allegro_kuka.states import REORIENTATION, begun
 from torch import Tensor
@@ -7,22 +10,7 @@ from torch import Tensor
 from echelon.tasks.allegro_kuka import objects
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
-OPEN = [0.0, 0.1, 0.1, 0.1] * 3 + [1.3, 0.2, 0.1, 0.1]
-# A cube of 6.25 cm and one of 8.75 × 7.5 × 3.75 cm, both 98 g. Grasps found by results/allegro_kuka_grasps/run.py.
-SCALES = [(1.25, 1.25, 1.25), (0.75, 1.5, 1.75)]
-QUARTER = (2**-0.5, 0.0, 0.0, 2**-0.5)
-ABOVE = [
-    [-1.5391, 1.2323, -0.1524, 0.9465, -0.2211, 1.5082, 2.561],
-    [-1.5594, 0.9065, -0.0285, 0.4225, -0.1001, 1.4607, 2.4301],
-]
-AT = [
-    [-1.5615, 1.7092, -0.1543, 1.3392, -0.2694, 1.4345, 2.6049],
-    [-1.5742, 1.4945, -0.0342, 1.1051, -0.0954, 1.5558, 2.4315],
-]
-CLOSED = [
-    [0.0, 0.806, 1.115, 0.504] * 3 + [1.372, 0.223, 0.746, 1.078],
-    [0.0, 0.807, 0.425, 0.475] * 3 + [1.334, 0.465, 0.707, 0.575],
-]
+GRASPS = json.loads((Path(__file__).parents[1] / "grasps.json").read_text())
 
 
 def go(env: AllegroKuka, steps: int, arm: Tensor, hand: Tensor) -> dict[str, Tensor]:
@@ -41,11 +29,11 @@ def go(env: AllegroKuka, steps: int, arm: Tensor, hand: Tensor) -> dict[str, Ten
 
 def test_objects_can_be_lifted_and_held() -> None:
     env = begun(REORIENTATION, 2, force_scale=0.0)
-    scales, _ = objects.give(env.engine, SCALES)
-    above, at, closed, opened = (torch.tensor(rows) for rows in (ABOVE, AT, CLOSED, [OPEN, OPEN]))
+    scales, _ = objects.give(env.engine, GRASPS["scales"])
+    above, at, closed, opened = (torch.tensor(GRASPS[name]) for name in ("above", "at", "closed", "open"))
     qpos = torch.tensor(env.engine.model.qpos0).repeat(2, 1)
     qpos[:, 2] = 0.53 + 0.025 * scales[:, 2]
-    qpos[1, 3:7] = torch.tensor(QUARTER)  # the shorter side between fingers and thumb
+    qpos[:, 3:7] = torch.tensor(GRASPS["orientation"])
     qpos[:, 7:] = torch.cat((above, opened), dim=1)
     everything = torch.ones(2, dtype=torch.bool)
     env.engine.set_state(everything, qpos, torch.zeros_like(env.engine.qvel))

@@ -118,18 +118,6 @@ def test_shadows_links_meet_the_cube_and_each_other_where_the_reference_lists_it
     assert {int(geom.type[0]) for geom in touched} <= {BOX, CAPSULE}
 
 
-def test_shadows_sensors_are_in_blocks_of_the_observation() -> None:
-    digits, data = ("ff", "mf", "rf", "lf", "th"), posed(SHADOW, SHADOW.jnt_range[:24].mean(axis=1))
-    assert [SHADOW.sensor(index).name for index in range(SHADOW.nsensor)] == [
-        *(f"{digit}distal_{part}" for digit in digits for part in ("pos", "quat", "linvel", "angvel")),
-        *(f"{digit}distal_{part}" for digit in digits for part in ("force", "torque")),
-    ]
-    assert SHADOW.nsensordata == 5 * 13 + 5 * 6
-    for index, digit in enumerate(digits):
-        body = data.body(f"{digit}distal")
-        np.testing.assert_allclose(data.sensordata[13 * index :][:7], [*body.xpos, *body.xquat], atol=1e-12)
-
-
 def test_random_targets_of_shadow_make_no_bad_states() -> None:
     engine, generator = CpuEngine(SHADOW, 8, threads=1), torch.Generator().manual_seed(0)
     low, high = torch.from_numpy(SHADOW.actuator_ctrlrange.copy()).unbind(1)

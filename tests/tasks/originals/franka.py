@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks.originals.maths import Array, rotate, xyzw
-from tasks.originals.watch import Moment, around, directions, some
+from tasks.originals.watch import Array, Moment, around, directions, rotate, some, xyzw
 
 TABLE = 1.025
 
@@ -13,11 +12,10 @@ TABLE = 1.025
 def gripper(seen: Moment) -> tuple[Array, Array, Array, Array]:
     """Grip point, its quaternion, left and right fingertip."""
     hand, quat, *_ = seen.body("panda/hand")
-    tips = []
-    for side, finger in ((1.0, seen.qpos[:, -2]), (-1.0, seen.qpos[:, -1])):
-        offset = np.stack((0 * finger, side * (finger + 0.0015), 0 * finger + 0.1025), axis=1)
-        tips.append(hand + rotate(quat, offset))
-    return hand + rotate(quat, np.array([0.0, 0.0, 0.1025])), quat, *tips
+    fingers, none = seen.qpos[:, -2:] + 0.0015, np.zeros(len(hand))
+    offsets = [np.stack((none, y, none + 0.1025), axis=1) for y in (fingers[:, 0], -fingers[:, 1])]
+    left, right = (hand + rotate(quat, offset) for offset in offsets)
+    return hand + rotate(quat, (0.0, 0.0, 0.1025)), quat, left, right
 
 
 def other(seen: Moment) -> Array:

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks.originals.maths import Array, rotate, unscale, xyzw
-from tasks.originals.watch import Moment, around, directions, nearby, some
+from tasks.originals.watch import Array, Moment, around, directions, nearby, rotate, some, unscale, xyzw
 from tasks.robots import limits
 
 CORNERS = ((1, 1, 1), (1, 1, -1), (-1, -1, 1), (-1, -1, -1))
@@ -31,11 +30,9 @@ class KukaOriginal:
         found = []
         for arm in range(self.arms):
             place, quat, linear, angular = seen.body(f"arm{arm}/iiwa7_link_7")
-            centre = place + rotate(quat, np.array([0.0, -0.02, 0.16]))
-            tips = []
-            for finger, offset in TIPS.items():
-                link, turn, *_ = seen.body(f"arm{arm}/hand/{finger}_link_3")
-                tips.append(link + rotate(turn, np.array(offset)))
+            centre = place + rotate(quat, (0.0, -0.02, 0.16))
+            links = {finger: seen.body(f"arm{arm}/hand/{finger}_link_3") for finger in TIPS}
+            tips = [link + rotate(turn, TIPS[finger]) for finger, (link, turn, *_) in links.items()]
             found.append((centre, (quat, linear, angular), np.stack(tips, axis=1)))
         return found
 
@@ -57,8 +54,11 @@ class KukaOriginal:
     def distance(self, seen: Moment) -> Array:
         return np.linalg.norm(self.to_goal(seen), axis=2).max(axis=1)
 
+    def __call__(self, seen: Moment) -> tuple[list[Array], dict[str, Array]]:
+        """What is remembered is observed a step late; the clock and the reward are not."""
+        return self.observation(seen), self.reward(seen)
+
     def observation(self, seen: Moment) -> list[Array]:
-        """Called before `reward`: what is remembered is observed a step late; the clock and the reward are not."""
         palms, quat = self.palms(seen), xyzw(seen.qpos[:, 3:7])
         keypoints = self.keypoints(seen.qpos[:, :3], quat)
         ends = np.tile(limits("kuka_allegro"), (self.arms, 1))
@@ -70,9 +70,8 @@ class KukaOriginal:
         parts += [self.to_goal(seen).reshape(len(quat), -1), self.scales, self.best_distance[:, None]]
         parts += [self.best_reach] if self.arms == 1 else []
         reached = self.near + (self.distance(seen) <= 1.5 * self.tolerance) >= HOLD[self.name]
-        clock = np.where(
-            reached, 0, self.clock + 1
-        )  # turned back within the step, where the original waits for the next
+        # Turned back within the step, where the original waits for the next.
+        clock = np.where(reached, 0, self.clock + 1)
         parts += [self.lifted[:, None], np.log(clock / 10 + 1)[:, None], np.log(self.successes + 1)[:, None]]
         return [np.clip(part, -10, 10) for part in (*parts, 0.01 * seen.reward[:, None])]
 
@@ -92,10 +91,9 @@ class KukaOriginal:
         reached = self.near >= HOLD[self.name]
         self.successes = self.successes + reached
         terms["goal"] = near * 1000 / HOLD[self.name]
-        speeds = np.abs(seen.qvel[:, 6:])
-        cost = 0.0 if self.arms == 2 else 1.0
-        terms |= {"arm_speed": -0.003 * cost * speeds[:, :7].sum(axis=1)}
-        terms |= {"hand_speed": -0.0003 * cost * speeds[:, 7:23].sum(axis=1)}
+        speeds, cost = np.abs(seen.qvel[:, 6:]), 0.0 if self.arms == 2 else 1.0
+        terms["arm_speed"] = -0.003 * cost * speeds[:, :7].sum(axis=1)
+        terms["hand_speed"] = -0.0003 * cost * speeds[:, 7:23].sum(axis=1)
         self.clock = np.where(reached, 0, self.clock + 1)
         fell = seen.qpos[:, 2] < 0.1
         ended = fell | (self.successes >= 50)
@@ -103,8 +101,7 @@ class KukaOriginal:
             ended |= reach.max(axis=1) > 1.5
         out_of_time = (self.clock >= LAST[self.name]) & ~ended
         terms |= {"flag: terminated": ended, "flag: truncated": out_of_time, "flag: success": reached}
-        terms["flag: fell"] = fell
-        terms["count: successes"] = self.successes.copy()
+        terms |= {"flag: fell": fell, "flag: successes": self.successes.copy()}
         diverged = seen.log["quarantined"] > 0  # which the original has no word for; a new episode follows
         self.begin_again(seen, reached & ~diverged, ended | out_of_time | diverged)
         return terms

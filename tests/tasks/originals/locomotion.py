@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks.originals.maths import Array, conjugate, rotate, unscale, wrap, xyzw
-from tasks.originals.watch import Moment, around, nearby, some
+from tasks.originals.watch import Array, Moment, around, conjugate, nearby, rotate, some, unscale, xyzw
+from tasks.robots import TABLES
 
 LEG, ARM = [(-45, 15), (-60, 35), (-120, 45), (-160, 2), (-50, 50), (-50, 50)], [(-90, 70), (-90, 70), (-90, 50)]
 LIMITS = np.radians([(-45, 45), (-75, 30), (-35, 35), *LEG * 2, *ARM * 2])
-EFFORT = np.array([67.5] * 3 + [45, 45, 135, 90, 22.5, 22.5] * 2 + [67.5, 67.5, 45] * 2)
-SPRING = np.array([20, 20, 10, *[10, 10, 20, 5, 2, 2] * 2, *[10, 10, 2] * 2])
-DAMPER = np.array([5, 5, 5, *[5, 5, 5, 0.1, 1, 1] * 2, *[5, 5, 1] * 2])
+EFFORT = np.array([row[0] for row in TABLES["humanoid"]["servos"].values()])
+DAMPER, _, SPRING = np.array([row[4:7] for row in TABLES["humanoid"]["joints"].values()], float).T
 DT = 0.0166
 
 
@@ -21,7 +20,7 @@ class HumanoidOriginal:
     def __init__(self, before: Array) -> None:
         self.before = before
 
-    def reward(self, seen: Moment) -> dict[str, Array]:
+    def __call__(self, seen: Moment) -> tuple[list[Array], dict[str, Array]]:
         obs = self.torso_and_joints(seen)
         up, heading, joints, speeds = obs[:, 10], obs[:, 11], obs[:, 12:33], obs[:, 33:54]
 
@@ -44,7 +43,9 @@ class HumanoidOriginal:
         fallen = seen.qpos[:, 2] < 0.8
         terms = {name: np.where(fallen, 0.0, term) for name, term in terms.items()} | {"fall": -1.0 * fallen}
         flags = {"flag: terminated": fallen, "flag: fell": fallen, "flag: truncated": (seen.clock >= 1000) & ~fallen}
-        return terms | flags
+        forces = EFFORT * seen.action - SPRING * seen.qpos[:, 7:] - DAMPER * seen.qvel[:, 6:]
+        wrenches = [seen.sensor(f"{side}_foot_{kind}") for side in ("right", "left") for kind in ("force", "torque")]
+        return [obs, 0.01 * forces, *(0.01 * wrench for wrench in wrenches), seen.action], terms | flags
 
     @staticmethod
     def torso_and_joints(seen: Moment) -> Array:
@@ -54,32 +55,28 @@ class HumanoidOriginal:
         yaw = np.arctan2(2 * (w * z + x * y), w * w + x * x - y * y - z * z)
         roll = np.arctan2(2 * (w * x + y * z), w * w - x * x - y * y + z * z)
         way = np.stack((1000 - place[:, 0], -place[:, 1]), axis=1)
-        bearing = wrap(np.arctan2(way[:, 1], way[:, 0]) - yaw)  # with y, where the original has a slip
+        bearing = np.arctan2(way[:, 1], way[:, 0]) - yaw  # with y, where the original has a slip
         heading = np.sum(rotate(quat, np.eye(3)[0])[:, :2] * way, axis=1) / np.linalg.norm(way, axis=1)
         up = rotate(quat, np.eye(3)[2])[:, 2]
         velocity = rotate(conjugate(quat), seen.qvel[:, :3])
+        bearing = np.mod(bearing + np.pi, 2 * np.pi) - np.pi
         parts = (place[:, 2], *velocity.T, *0.25 * seen.qvel[:, 3:6].T, yaw, roll, bearing, up, heading)
         return np.concatenate(
             (np.stack(parts, axis=1), unscale(seen.qpos[:, 7:], LIMITS), 0.1 * seen.qvel[:, 6:]), axis=1
         )
-
-    def observation(self, seen: Moment) -> list[Array]:
-        forces = EFFORT * seen.action - SPRING * seen.qpos[:, 7:] - DAMPER * seen.qvel[:, 6:]
-        wrenches = [seen.sensor(f"{side}_foot_{kind}") for side in ("right", "left") for kind in ("force", "torque")]
-        return [self.torso_and_joints(seen), 0.01 * forces, *(0.01 * wrench for wrench in wrenches), seen.action]
 
 
 STANCE = np.array([0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0.4, 0.8])
 THIGHS = ("LF_THIGH", "LH_THIGH", "RF_THIGH", "RH_THIGH")
 
 
-def anymal_reward(seen: Moment) -> dict[str, Array]:
+def anymal(seen: Moment, world_frame: bool) -> tuple[list[Array], dict[str, Array]]:
     quat, command = xyzw(seen.qpos[:, 3:7]), seen.kept["command"]
     velocity = rotate(conjugate(quat), seen.qvel[:, :3])
     error = np.sum((command[:, :2] - velocity[:, :2]) ** 2, axis=1)
     torque = np.concatenate([seen.sensor(seen.model.actuator(i).name) for i in range(12)], axis=1)
     touched = np.concatenate([seen.sensor(name) for name in ("base", *THIGHS)], axis=1).max(axis=1) > 1.0
-    return {
+    terms = {
         "linear": 0.02 * np.exp(-error / 0.25),
         "angular": 0.01 * np.exp(-((command[:, 2] - seen.qvel[:, 5]) ** 2) / 0.25),
         "torque": -5e-7 * np.sum(torque**2, axis=1),
@@ -87,14 +84,10 @@ def anymal_reward(seen: Moment) -> dict[str, Array]:
         "flag: fell": touched,
         "flag: truncated": (seen.clock >= 2500) & ~touched,
     }
-
-
-def anymal_observation(seen: Moment, world_frame: bool) -> list[Array]:
-    quat, down = xyzw(seen.qpos[:, 3:7]), np.array([0.0, 0.0, -1.0])
-    gravity = rotate(quat if world_frame else conjugate(quat), down)  # the original turns it the wrong way
-    parts = [2 * rotate(conjugate(quat), seen.qvel[:, :3]), 0.25 * seen.qvel[:, 3:6], gravity]
-    parts += [seen.kept["command"] * (2, 2, 0.25), seen.qpos[:, 7:] - STANCE, 0.05 * seen.qvel[:, 6:], seen.action]
-    return [np.clip(part, -5, 5) for part in parts]
+    gravity = rotate(quat if world_frame else conjugate(quat), (0, 0, -1))  # the original turns it the wrong way
+    parts = [2 * velocity, 0.25 * seen.qvel[:, 3:6], gravity, command * (2, 2, 0.25)]
+    parts += [seen.qpos[:, 7:] - STANCE, 0.05 * seen.qvel[:, 6:], seen.action]
+    return [np.clip(part, -5, 5) for part in parts], terms
 
 
 def disturb(env: Any, generator: torch.Generator) -> None:

@@ -1,13 +1,43 @@
-"""Steps of a task as the original's functions would see them: after physics, before a goal or a state is new."""
+"""Steps of a task as the original's functions would see them: after physics, before a goal or a state is new.
+
+And what their formulas are written in: float64 rows, quaternions x y z w.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
-from tasks.originals.maths import Array, xyzw
+
+Array = np.ndarray
+
+
+def product(a: Array, b: Array) -> Array:
+    """Hamilton's, row by row."""
+    v, w, u, s = a[:, :3], a[:, 3:], b[:, :3], b[:, 3:]
+    return np.concatenate((w * u + s * v + np.cross(v, u), w * s - np.sum(v * u, axis=1, keepdims=True)), axis=1)
+
+
+def conjugate(q: Array) -> Array:
+    return q * np.array([-1.0, -1.0, -1.0, 1.0])
+
+
+def rotate(q: Array, vector: Any) -> Array:
+    """q v q*, row by row."""
+    pure = np.concatenate((np.broadcast_to(vector, (len(q), 3)), np.zeros((len(q), 1))), axis=1)
+    return product(product(q, pure), conjugate(q))[:, :3]
+
+
+def xyzw(wxyz: Array) -> Array:
+    return wxyz[:, [1, 2, 3, 0]]
+
+
+def unscale(angles: Array, limits: Array) -> Array:
+    low, high = limits.T
+    return (2 * angles - high - low) / (high - low)
 
 
 @dataclass
@@ -36,44 +66,42 @@ class Moment:
         found = self.model.sensor(name)
         return self.sensors[:, found.adr[0] : found.adr[0] + found.dim[0]]
 
-    def body(self, name: str) -> tuple[Array, Array, Array, Array]:
-        """Position, quaternion, linear and angular velocity of a body's frame in the world, by MuJoCo."""
-        model, data, number = self.model, mujoco.MjData(self.model), self.model.body(name).id
-        rows = []
-        for qpos, qvel in zip(self.qpos, self.qvel, strict=True):
-            data.qpos[:], data.qvel[:], speed = qpos, qvel, np.zeros(6)
+    @cached_property
+    def bodies(self) -> Array:
+        """`[N, bodies, 16]`: position, quaternion, spin, velocity of the point that follows; by MuJoCo."""
+        model, data, rows = self.model, mujoco.MjData(self.model), []
+        for data.qpos[:], data.qvel[:] in zip(self.qpos, self.qvel, strict=True):
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             mujoco.mj_comVel(model, data)
-            mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, number, speed, 0)
-            rows.append(np.concatenate((data.xpos[number], data.xquat[number], speed[3:], speed[:3])))
-        found = np.array(rows)
-        return found[:, :3], xyzw(found[:, 3:7]), found[:, 7:10], found[:, 10:]
+            rows.append(np.concatenate((data.xpos, data.xquat, data.cvel, data.subtree_com[model.body_rootid]), axis=1))
+        return np.array(rows)
+
+    def body(self, name: str) -> tuple[Array, Array, Array, Array]:
+        """Position, quaternion, linear and angular velocity of a body's frame in the world."""
+        place, quat, spin, speed, point = np.split(self.bodies[:, self.model.body(name).id], (3, 7, 10, 13), axis=1)
+        return place, xyzw(quat), speed + np.cross(spin, place - point), spin
 
 
-def state(env: Any, action: Any, **results: Any) -> Moment:
+def state(env: Any, action: Any, observed: Any = None) -> Moment:
     """The environment as it is."""
-    empty = np.zeros(0)
-    found = {"observed": empty, "log": {}, "reward": empty, "terminated": empty, "truncated": empty} | results
-    engine = env.engine
+    engine, none = env.engine, np.zeros(0)
     kept = {name: value.double().numpy().copy() for name, value in env.kept.items()}
-    arrays = (engine.qpos, engine.qvel, engine.ctrl, engine.sensordata)
-    copies = [value.double().numpy().copy() for value in arrays]
-    return Moment(engine.model, action.double().numpy(), *copies, env.clock.numpy().copy(), kept, **found)
+    copies = [x.double().numpy().copy() for x in (action, engine.qpos, engine.qvel, engine.ctrl, engine.sensordata)]
+    return Moment(engine.model, *copies, env.clock.numpy().copy(), kept, observed, {}, none, none, none)
 
 
 def watch(env: Any, steps: int, disturb: Callable[[Any, torch.Generator], None]) -> Iterator[Moment]:
     """Random actions, and before every step what `disturb` does to some environments."""
     generator, moments = torch.Generator().manual_seed(5), []
-    proceed, judge = env.proceed, env.judge
-    clock = env.clock.clone()
+    proceed, judge, clock = env.proceed, env.judge, env.clock.clone()
 
     def note_clock() -> None:
         clock.copy_(env.clock)
         judge()
 
     def note_state() -> None:
-        moments.append(state(env, action, observed=env.observe()["policy"].double().numpy()))
+        moments.append(state(env, action, env.observe()["policy"].double().numpy()))
         proceed()
 
     env.proceed, env.judge = note_state, note_clock
