@@ -1,37 +1,49 @@
-"""What an environment may lack or have besides, and what training makes of it."""
+"""What an environment may lack or have besides, what training makes of it, and what `echelon env check` says of it."""
 
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from rollout.stub_env import DriftEnv, ScriptedEnv
 
+from echelon import cli
 from echelon.config import ModelConfig, UpdateConfig
-from echelon.envs.contract import Bounded, bounded
+from echelon.envs.contract import Bounded, MakeEnv, Step, bounded
+from echelon.envs.inspection import inspect_env
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import Layout
+from echelon.tasks import maker, preset
+
+CPU = torch.device("cpu")
 
 
-def collector(env, **changes) -> Collector:
+class Changed(DriftEnv):
+    """A sound environment but for some members, and for parts of its steps: functions of the environment and the step
+    make them."""
+
+    def __init__(self, num_envs: int, seed: int = 0, episode_length: int = 9, **changes: Any) -> None:
+        super().__init__(num_envs, seed, episode_length=episode_length)
+        self.steps, self.parts = 0, {part.name: changes.pop(part.name) for part in fields(Step) if part.name in changes}
+        vars(self).update(changes)
+
+    def step(self, action: torch.Tensor) -> Step:
+        step, self.steps = super().step(action), self.steps + 1
+        for name, part in self.parts.items():
+            setattr(step, name, part(self, step))
+        return step
+
+
+def collector(env: Any, **changes: Any) -> Collector:
     torch.manual_seed(0)
     model = ActorCritic(env.obs_spec, env.action_dim, 1, ModelConfig(hidden=(4,)))
     update = UpdateConfig(horizon=4, **changes)
     acting = Collector(env, model, Layout(env.num_envs, 1, "cpu"), update, torch.Generator().manual_seed(0))
     acting.reset()
     return acting
-
-
-class Changed(DriftEnv):
-    """A sound environment but for a change of its steps."""
-
-    def __init__(self, change) -> None:
-        super().__init__(6, episode_length=3)
-        self.change, self.steps = change, 0
-
-    def step(self, action):
-        step, self.steps = super().step(action), self.steps + 1
-        self.change(self, step)
-        return step
 
 
 def test_actions_reach_an_environment_in_its_own_units() -> None:
@@ -53,7 +65,7 @@ def test_actions_reach_an_environment_in_its_own_units() -> None:
 
 def test_without_final_obs_the_value_before_the_last_step_is_the_bootstrap() -> None:
     """The same numbers as with `timeout_bootstrap="current_obs"`, which is V(s_t)."""
-    silent = collector(Changed(lambda env, step: setattr(step, "final_obs", None)))
+    silent = collector(Changed(6, episode_length=3, final_obs=lambda env, step: None))
     current = collector(DriftEnv(6, episode_length=3), timeout_bootstrap="current_obs")
     found, expected = silent.collect(), current.collect()
     assert (silent.lacks_final_obs, current.lacks_final_obs) == (True, False)
@@ -66,16 +78,13 @@ def test_without_final_obs_the_value_before_the_last_step_is_the_bootstrap() -> 
 def test_numbers_in_a_log_hold_for_all_environments() -> None:
     """A number, a 0-d tensor and a tensor with a number for each: means over 4 steps. A name that is missing from a
     later log is one sentence."""
-
-    def log(env: Changed, step) -> None:
-        step.log = {"number": env.steps, "scalar": torch.tensor(2.0), "each": torch.arange(6.0)}
-
-    acting = collector(Changed(log))
+    log = {"scalar": torch.tensor(2.0), "each": torch.arange(6.0)}
+    acting = collector(Changed(6, log=lambda env, step: {"number": env.steps, **log}))
     acting.collect()
     metrics = acting.episodes.metrics()
     found = {name: metrics[f"env/{name}"].item() for name in ("number", "scalar", "each")}
     assert found == {"number": 2.5, "scalar": 2.0, "each": 2.5}
-    forgetful = collector(Changed(lambda env, step: setattr(step, "log", {"ab"[env.steps % 2]: 1.0})))
+    forgetful = collector(Changed(6, log=lambda env, step: {"ab"[env.steps % 2]: 1.0}))
     with pytest.raises(UserError, match=r"logs [ab] in some steps but not in others"):
         forgetful.collect()
 
@@ -88,3 +97,68 @@ def test_a_new_start_forgets_what_was_in_the_middle() -> None:
     acting.reset()
     assert acting.episodes.current.tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert acting.rollout.start[-1].all()
+
+
+def inspected(make: MakeEnv, num_envs: int = 8) -> dict[str, list[str]]:
+    """What is found, without the facts."""
+    findings = list(inspect_env(make, num_envs, CPU, 0))
+    return {kind: [said for k, said in findings if k == kind] for kind in ("note", "problem")}
+
+
+@pytest.mark.parametrize("task", ["DeceptiveReach", "CartpoleSwingup", "Hopper"])
+def test_a_sound_environment_has_neither_problems_nor_notes(task: str) -> None:
+    sound = inspected(lambda num_envs, device, seed: Changed(num_envs, seed))
+    assert inspected(maker(preset(task)), 4) == sound == {"note": [], "problem": []}
+
+
+def test_a_wrong_step_or_member_is_one_sentence() -> None:
+    broken = torch.zeros(8, 4)
+    broken[3, 2] = torch.nan
+    late = torch.arange(8) > 0
+    endless = {"terminated": lambda _, step: step.terminated & late, "truncated": lambda _, step: step.truncated & late}
+    wrong: dict[str, dict[str, Any]] = {
+        "final_obs equals obs where episodes ended": {"final_obs": lambda env, step: step.obs},
+        "final_obs differs from obs where no episode ended": {
+            "final_obs": lambda env, step: {"policy": step.obs["policy"] + 1}
+        },
+        "reward must have the shape [8], not [8, 1]": {"reward": lambda env, step: step.reward[:, None]},
+        "terminated must be bool, not int64": {"terminated": lambda env, step: step.terminated.long()},
+        "reward must be a torch tensor, not ndarray": {"reward": lambda env, step: step.reward.numpy()},
+        "is nan in environment 3": {"obs": lambda env, step: {"policy": step.obs["policy"] + broken}},
+        "log has b in some steps only": {"log": lambda env, step: {"a": 1.0} | ({"b": 2} if env.steps % 2 else {})},
+        "1 environments have not ended an episode": endless,
+        "observation lacks the group policy": {"obs": lambda env, step: {"obs": step.obs["policy"]}},
+        "device is a str, not a torch.device": {"device": "cpu"},
+        "num_envs is 4, though 8 environments were asked for": {"num_envs": 4},
+        "obs_spec has no group called policy": {"obs_spec": {"obs": 4}},
+        "episode_length is a whole number": {"episode_length": 9.0},
+        "action_low is not below action_high": {"action_low": torch.ones(2), "action_high": torch.ones(2)},
+        "state_dict has a numpy.ndarray at x": {"state_dict": lambda: {"x": np.zeros(3)}},
+        "after load_state_dict it does not continue": {"load_state_dict": lambda state: None},
+        "load_state_dict failed with KeyError: 'gone'": {"load_state_dict": lambda state: state["gone"]},
+    }
+    for sentence, changes in wrong.items():
+        changes = {"num_envs": 8} | changes
+        problems = inspected(lambda _, device, seed, changes=changes: Changed(seed=seed, **changes))["problem"]
+        assert sentence in problems[0]
+        assert len(problems) == 1 or sentence.startswith(("1 environments", "final_obs differs")), problems
+
+
+def make_wrong(num_envs: int, device: torch.device, seed: int) -> Changed:
+    return Changed(num_envs, seed, reward=lambda env, step: step.reward[:, None])
+
+
+def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is lacking, and chance without a seed, are notes."""
+    assert cli.main(["env", "check", "envs.least:make", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("note: ") == 2
+    assert "no final_obs" in said
+    assert "no state_dict" in said
+    assert said.endswith("envs.least:make keeps the contract\n")
+    noisy = inspected(lambda *order: Changed(8, reward=lambda env, step: torch.rand(8)))
+    assert any("two environments of the same seed differ" in note for note in noisy["note"])
+    assert cli.main(["env", "check", "envs.test_contract:make_wrong", "--device", "cpu"]) == 1
+    assert "does not keep the contract" in capsys.readouterr().out
+    assert cli.main(["env", "chek"]) == 2
+    assert "env takes check and a source" in capsys.readouterr().err
