@@ -131,8 +131,7 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
     rollout = take_apart(trainer, rollouts=1).rollout
     found = measure(trainer.model, rollout, trainer.layout, states=16, update=trainer.config.update)
     rows = trainer.layout.spread_rows(rollout.horizon, 16)
-    for i in range(3):
-        flat = rows[i]
+    for i, flat in enumerate(rows):
         obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}
         state, start = rollout.state[:-1].flatten(0, 1)[flat], torch.zeros(1, 16, dtype=torch.bool)
         ids = torch.zeros(16, dtype=torch.int64)
@@ -154,11 +153,8 @@ def test_clip_bias_by_hand(lstm: int, reward: float, bias: float) -> None:
     parts = collected(3, lstm)
     model, rollout = parts.trainer.model, parts.rollout
     with torch.no_grad():
-        for head in (model.mean_head, model.value_head):
-            head.weight.zero_()
-            head.bias.zero_()
-        model.value_norm.get_buffer("mean").zero_()
-        assert model.log_sigma is not None
+        for x in (*model.mean_head.parameters(), *model.value_head.parameters(), model.value_norm.get_buffer("mean")):
+            x.zero_()
         model.log_sigma.fill_(math.log(2))
         model.log_sigma[:, 0] = 0.0
     rollout.action.zero_()

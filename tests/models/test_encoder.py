@@ -132,9 +132,8 @@ def test_what_cannot_be_an_encoder_is_one_sentence(spec: dict, encoder: str | No
 
 
 def test_activation_and_first_sigma() -> None:
-    model = ActorCritic(
-        {"policy": 3}, 2, 3, ModelConfig(hidden=(4, 4), phi_dim=2, activation="tanh", initial_sigma=0.5)
-    )
+    config = ModelConfig(hidden=(4, 4), phi_dim=2, activation="tanh", initial_sigma=0.5)
+    model = ActorCritic({"policy": 3}, 2, 3, config)
     assert model.log_std.exp().allclose(torch.tensor(0.5))
     obs, ids, start = torch.randn(1, 5, 3), torch.tensor([0, 1, 2, 0, 1]), torch.zeros(1, 5, dtype=torch.bool)
     assert model.phi is not None and model.actor.condition is not None  # noqa: PT018

@@ -21,11 +21,8 @@ def tensors(steps: int, rows: int, units: int, dtype: torch.dtype = torch.float6
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
 
-    return {
-        "projected": normal(steps, rows, 4 * units),
-        "state": normal(rows, 2 * units),
-        "weight": normal(4 * units, units),
-    }
+    shapes = (steps, rows, 4 * units), (rows, 2 * units), (4 * units, units)
+    return {name: normal(*shape) for name, shape in zip(NAMES, shapes, strict=True)}
 
 
 def run(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:

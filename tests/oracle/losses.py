@@ -213,11 +213,8 @@ def next_rate(rate: float, kl: float, threshold: float) -> float:
 
 def gradients(total: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
     """d total / d params; zeros where the loss does not reach."""
-    grads = torch.autograd.grad(total, list(params.values()), allow_unused=True)
-    found = {}
-    for (name, p), g in zip(params.items(), grads, strict=True):
-        found[name] = torch.zeros_like(p) if g is None else g
-    return found
+    grads = torch.autograd.grad(total, list(params.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(params, grads, strict=True))
 
 
 def clip_gradients(grads: dict[str, Tensor], limit: float) -> tuple[dict[str, Tensor], float]:

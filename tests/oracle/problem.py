@@ -139,9 +139,7 @@ Item = Evaluation | Sequence
 
 def pairs(problem: Problem) -> list[tuple[int, int, Group]]:
     """(env, policy, group) of everything learned from: PPO N, SAPG N + b_j, CPO N + b_j + (M-1)·b_leader."""
-    found: list[tuple[int, int, Group]] = []
-    for env in range(problem.num_envs):
-        found.append((env, problem.policy_id[env], "own"))
+    found: list[tuple[int, int, Group]] = [(env, policy, "own") for env, policy in enumerate(problem.policy_id)]
     if problem.algo in ("sapg", "cpo") and problem.policies > 1:
         for env in range(problem.num_envs):
             collector = problem.policy_id[env]
@@ -157,30 +155,18 @@ def pairs(problem: Problem) -> list[tuple[int, int, Group]]:
 
 def plan(problem: Problem) -> list[Evaluation]:
     """All evaluations of the iteration, each once."""
-    found = []
-    for env, policy, group in pairs(problem):
-        for t in range(problem.horizon):
-            found.append(Evaluation(t, env, policy, group))
-    return found
+    return [Evaluation(t, *pair) for pair in pairs(problem) for t in range(problem.horizon)]
 
 
 def sequences(problem: Problem) -> list[Sequence]:
     """The same plan in sequences of `problem.sequence` rows."""
-    found = []
-    for env, policy, group in pairs(problem):
-        for chunk in range(problem.horizon // problem.sequence):
-            found.append(Sequence(chunk, env, policy, group))
-    return found
+    return [Sequence(chunk, *pair) for pair in pairs(problem) for chunk in range(problem.horizon // problem.sequence)]
 
 
 def rows(problem: Problem, minibatch: list[Item]) -> list[Evaluation]:
     """The evaluations a minibatch consists of."""
-    found: list[Evaluation] = []
-    for item in minibatch:
-        if isinstance(item, Sequence):
-            found.extend(item.evaluations(problem.sequence))
-        else:
-            found.append(item)
+    pieces = (item.evaluations(problem.sequence) if isinstance(item, Sequence) else [item] for item in minibatch)
+    found = [row for piece in pieces for row in piece]
     if len(set(found)) != len(found):
         raise ValueError("a minibatch holds the same evaluation twice")
     return found
