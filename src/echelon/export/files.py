@@ -16,8 +16,9 @@ from echelon import __version__
 from echelon.envs.contract import onto
 from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
-from echelon.export.policy import PolicyNetwork, SavedPolicy
+from echelon.export.policy import SavedPolicy
 from echelon.runs.durable import replace_durably
+from echelon.runs.metrics import jsonable
 
 Format = Literal["onnx", "numpy"]
 ENDINGS: dict[Format, str] = {"onnx": ".onnx", "numpy": ".npz"}
@@ -49,38 +50,33 @@ def export(policy: SavedPolicy, format: Format, out: Path) -> float:
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
     """Metadata stored in the file: where the policy comes from, its inputs, outputs and action bounds."""
-    trained, network = policy.trained, policy.network
-
-    def limits(name: str) -> list[float | None]:
-        """Numbers for JSON; None where there is no limit."""
-        return [value if np.isfinite(value) else None for value in network.weights[name].tolist()]
-
-    outputs = {"action": [len(network.weights["mean_bias"])]}
+    trained, weights = policy.trained, policy.weights
     return {
         "echelon": __version__,
         "run": trained.folder.name,
         "task": trained.config.source or trained.config.task,
         "policy": policy.number,
         "iteration": trained.iteration,
-        "inputs": {name: list(shape) for name, shape in network.sizes.items()},
-        "outputs": outputs | ({"next_state": [network.state_dim]} if network.state_dim else {}),
-        "action_low": limits("action_low"),
-        "action_high": limits("action_high"),
+        "inputs": {name: list(shape) for name, shape in policy.sizes.items()},
+        "outputs": {"action": [len(weights["mean_bias"])]}
+        | ({"next_state": [policy.state_dim]} if policy.state_dim else {}),
+        "action_low": jsonable(weights["action_low"].tolist()),  # null where there is no limit
+        "action_high": jsonable(weights["action_high"].tolist()),
     }
 
 
 def largest_difference(policy: SavedPolicy, act: Act) -> float:
     """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips."""
-    model, network = policy.trained.model, policy.network
-    steps = COMPARED_STEPS if network.state_dim else 1
+    model = policy.trained.model
+    steps = COMPARED_STEPS if policy.state_dim else 1
     rows = COMPARED_OBSERVATIONS // steps
     actor = policy.trained.actor(policy.number, rows)
     state, worst = torch.zeros(rows, model.state_dim), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
-    within = onto(network.weights["action_low"], network.weights["action_high"])
+    within = onto(policy.weights["action_low"], policy.weights["action_high"])
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
-        given = _draw(network, rows, generator)
+        given = _draw(policy, rows, generator)
         with torch.no_grad():
             seen = {"policy" if name == "obs" else name: x for name, x in given.items()}
             decision = actor.decide(unseen | seen, state, None)
@@ -90,15 +86,15 @@ def largest_difference(policy: SavedPolicy, act: Act) -> float:
     return worst
 
 
-def _draw(network: PolicyNetwork, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _draw(policy: SavedPolicy, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
     """Random observations by the names of the file's inputs."""
     found: dict[str, Tensor] = {}
-    if "obs" in network.sizes:
-        mean, std = network.weights["obs_mean"], network.weights["obs_std"]
+    if "obs" in policy.sizes:
+        mean, std = policy.weights["obs_mean"], policy.weights["obs_std"]
         found["obs"] = mean + 2 * std * torch.randn(rows, len(mean), generator=generator)
-    if network.image is not None:
-        noise = torch.rand((rows, *network.sizes["image"]), generator=generator)
-        found["image"] = noise if network.image.floats else (noise * 255).to(torch.uint8)
+    if policy.image is not None:
+        noise = torch.rand((rows, *policy.sizes["image"]), generator=generator)
+        found["image"] = noise if policy.image.floats else (noise * 255).to(torch.uint8)
     return found
 
 
@@ -109,14 +105,13 @@ def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> No
 
     for noisy in ("torch.onnx", "torch.onnx._internal.exporter._registration"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    network, batch = policy.network, torch.export.Dim("batch")
-    examples = tuple(_draw(network, 2, torch.Generator()).values())
-    if network.state_dim:
-        examples += (torch.zeros(2, network.state_dim),)
+    batch, examples = torch.export.Dim("batch"), tuple(_draw(policy, 2, torch.Generator()).values())
+    if policy.state_dim:
+        examples += (torch.zeros(2, policy.state_dim),)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter's own making
         program = torch.onnx.export(
-            network,
+            policy,
             examples,
             input_names=list(metadata["inputs"]),
             output_names=list(metadata["outputs"]),
@@ -159,7 +154,7 @@ def read_onnx(file: Path) -> Act:
 
 
 def _write_numpy(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
-    if policy.network.encoder is not None:
+    if policy.encoder is not None:
         raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
-    arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.network.weights.items()}
-    np.savez(file, metadata=json.dumps(metadata | {"activation": policy.network.activation}), **arrays)
+    arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.weights.items()}
+    np.savez(file, metadata=json.dumps(metadata | {"activation": policy.activation}), **arrays)

@@ -1,8 +1,6 @@
 """A trained policy alone: as a network with normaliser, conditioning and action bounds inside, and as a function."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,16 +23,17 @@ from echelon.runs.folder import RunFolder
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 
-class PolicyNetwork(nn.Module):
-    """From observations `[B, D]`, images or both to actions `[B, A]` at the policy's mean; with an LSTM, from and to
-    its state `[B, S]` as well, which is zero where an episode begins."""
+class SavedPolicy(nn.Module):
+    """One policy of a checkpoint: from observations `[B, D]`, images or both to actions `[B, A]` at its mean; with an
+    LSTM, from and to its state `[B, S]` as well, which is zero where an episode begins."""
 
-    def __init__(self, model: ActorCritic, policy: int, interface: Mapping[str, Any]) -> None:
-        """`interface` has the sizes and bounds of the environment (`interface_of`)."""
+    def __init__(self, trained: Trained, number: int) -> None:
         super().__init__()
+        self.trained, self.number = trained, number
+        model, interface = trained.model, trained.interface
         each = model.policies // model.networks
-        alone = model.only(policy // each).cpu().float()
-        self.weights = weights = _weights(alone, policy % each, interface.get("bounds"))
+        alone = model.only(number // each).cpu().float()
+        self.weights = weights = _weights(alone, number % each, interface.get("bounds"))
         """By name, float32 on the CPU."""
         for name, x in weights.items():
             self.register_buffer(name, x)
@@ -56,6 +55,12 @@ class PolicyNetwork(nn.Module):
         self.unlimited = nn.Buffer(torch.isinf(low) | torch.isinf(high))
         self.action_centre = nn.Buffer(((low + high) / 2).masked_fill(self.unlimited, 0.0))
         self.action_reach = nn.Buffer(((high - low) / 2).masked_fill(self.unlimited, 1.0))
+
+    @staticmethod
+    def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "SavedPolicy":
+        """`policy` is `leader` or a number."""
+        trained = Trained.load(run, checkpoint)
+        return SavedPolicy(trained, trained.number(policy)).eval()
 
     def forward(self, first: Tensor, second: Tensor | None = None, third: Tensor | None = None) -> Any:
         """Inputs in the order of `sizes`."""
@@ -124,25 +129,6 @@ def _weights(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None) 
     return {name: x.detach().float().clone() for name, x in found.items()}
 
 
-@dataclass(frozen=True)
-class SavedPolicy:
-    """One policy of a run's checkpoint."""
-
-    trained: Trained
-    number: int
-
-    @staticmethod
-    def load(run: RunFolder | str | Path, policy: str | int = "leader", checkpoint: Which = "newest") -> "SavedPolicy":
-        """`policy` is `leader` or a number."""
-        trained = Trained.load(run, checkpoint)
-        return SavedPolicy(trained, trained.number(policy))
-
-    @cached_property
-    def network(self) -> PolicyNetwork:
-        """Its network alone."""
-        return PolicyNetwork(self.trained.model, self.number, self.trained.interface).eval()
-
-
 class Policy:
     """A policy as a function of observations, NumPy or torch, `[D]` or `[N, D]`; it acts at its mean.
 
@@ -152,7 +138,7 @@ class Policy:
     With an LSTM it keeps its memory between calls: call `reset()` where an episode begins.
     """
 
-    def __init__(self, network: PolicyNetwork) -> None:
+    def __init__(self, network: SavedPolicy) -> None:
         self.network, self._state = network, None
 
     def reset(self) -> None:
@@ -162,27 +148,24 @@ class Policy:
     @torch.no_grad()
     def __call__(self, obs: Array | Mapping[str, Array]) -> Array:
         """Actions in the units of the environment, of the same kind and on the same device as the observations."""
-        shapes = {name: shape for name, shape in self.network.sizes.items() if name != "state"}
-        groups = {"obs" if name == "policy" else name: x for name, x in obs.items()} if isinstance(obs, Mapping) else {}
-        if not isinstance(obs, Mapping) and len(shapes) == 1:
-            groups = {next(iter(shapes)): obs}
+        network, shapes = self.network, dict(self.network.sizes)
+        width = shapes.pop("state", (0,))[0]
+        groups: dict[str, Any] = dict(obs) if isinstance(obs, Mapping) else {next(iter(shapes)): obs}
+        groups = {"obs" if name == "policy" else name: x for name, x in groups.items()}
         if set(groups) != set(shapes):
             raise UserError("this policy sees policy and image: give it a dict of both")
         found = [_tensor(name, groups[name], shape) for name, shape in shapes.items()]
         several = found[0].ndim > len(next(iter(shapes.values())))
-        action = self._act([x if several else x[None] for x in found])
+        inputs = [x if several else x[None] for x in found]
+        network.to(inputs[0].device)
+        if width:
+            if self._state is None or len(self._state) != len(inputs[0]):
+                self._state = torch.zeros(len(inputs[0]), width, device=inputs[0].device)
+            action, self._state = network(*inputs, self._state)
+        else:
+            action = network(*inputs)
         action = action if several else action[0]
-        first: Any = next(iter(groups.values()))
-        return action if isinstance(first, Tensor) else action.numpy()  # pyright: ignore[reportReturnType]  # as it came
-
-    def _act(self, obs: list[Tensor]) -> Tensor:
-        self.network.to(obs[0].device)
-        if not self.network.state_dim:
-            return self.network(*obs)
-        if self._state is None or self._state.shape[0] != len(obs[0]):
-            self._state = torch.zeros(len(obs[0]), self.network.state_dim, device=obs[0].device)
-        action, self._state = self.network(*obs, self._state)
-        return action
+        return action if isinstance(next(iter(groups.values())), Tensor) else action.numpy()
 
 
 def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
@@ -198,4 +181,4 @@ def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
 
 def load_policy(run: Any, policy: str | int = "leader", checkpoint: Which = "newest") -> Policy:
     """The policy of a run, given by its folder: `leader`, or a number."""
-    return Policy(SavedPolicy.load(run, policy, checkpoint).network)
+    return Policy(SavedPolicy.load(run, policy, checkpoint))
