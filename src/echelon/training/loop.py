@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from enum import IntEnum
 from time import monotonic
 
@@ -105,7 +105,9 @@ class Loop:
             with ExitStack() as stack:
                 stack.callback(view.stop)
                 view.start(folders[0].config, folders[0], self.config.num_iterations, self.trainer.iteration)
-                self.runs = [stack.enter_context(Run(*one, view.message, len(folders) > 1)) for one in starts]
+                for one in starts:
+                    self.runs.append(run := Run(*one, view.message, len(folders) > 1))
+                    stack.enter_context(run.writer or nullcontext())
                 self._train()
         except UserError as error:
             told = self.ranks.explained(error)

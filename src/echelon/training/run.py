@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from echelon.algorithms.algorithm import Takeover
 from echelon.config import TrainConfig
@@ -30,8 +29,7 @@ WEAK_PULL = 0.98
 
 
 class Run:
-    """One start of a run. On several ranks all call the same methods, and rank 0 writes. Use it as a context
-    manager."""
+    """One start of a run. On several ranks all call the same methods, and rank 0 writes. The caller closes `writer`."""
 
     def __init__(
         self, trainer: Trainer, folder: RunFolder, seconds_before: float, say: Callable[[str], None], named: bool
@@ -153,13 +151,6 @@ class Run:
         """Leave out the time of an evaluation or a film, which is not training time."""
         self._last += seconds
         self._began += seconds
-
-    def __enter__(self) -> "Run":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self.writer is not None:
-            self.writer.__exit__(*error)
 
 
 def _fault_of_rank(trainer: Trainer) -> str | None:

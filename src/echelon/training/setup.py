@@ -207,8 +207,16 @@ def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None
 
 def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen: int | None, view: View) -> float:
     if chosen is None:
-        if trainer.config.start_from:
-            _warm_start(trainer, trainer.config.start_from, view)
+        if run := trainer.config.start_from:  # a warm start
+            found = checkpoint.load(RunFolder.open(run), "newest")
+            try:
+                trainer.model.load_state_dict(found.state["trainer"]["model"])
+            except RuntimeError:
+                raise UserError(
+                    f"the networks of {run} have other sizes, so they cannot be started from; it needs the same "
+                    "observations, actions, --model, --policies and kind of algorithm"
+                ) from None
+            view.message(f"started from the networks of {run} after iteration {found.iteration}")
         return 0.0
     found, size = found or checkpoint.load(folder, chosen), trainer.ranks.size
     new_episodes = "so new episodes start: learning continues, but not to the bit"
@@ -239,16 +247,3 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
     if note:
         view.message(note)
     return seconds
-
-
-def _warm_start(trainer: Trainer, run: str, view: View) -> None:
-    """Begin with the networks of another run."""
-    found = checkpoint.load(RunFolder.open(run), "newest")
-    try:
-        trainer.model.load_state_dict(found.state["trainer"]["model"])
-    except RuntimeError:
-        raise UserError(
-            f"the networks of {run} have other sizes, so they cannot be started from; it needs the same observations, "
-            "actions, --model, --policies and kind of algorithm"
-        ) from None
-    view.message(f"started from the networks of {run} after iteration {found.iteration}")
