@@ -1,17 +1,6 @@
-"""Pages in a real browser: headless Chromium, spoken to over its DevTools protocol.
+"""Pages in a real browser: headless Chromium, spoken to over its DevTools protocol; tests/report/test_page.py uses it.
 
-    from browser import browser  # a fixture; who takes it is skipped, with the reason, where no Chromium is
-
-    def test_it(browser):
-        with browser.page(path, width=1200, height=800, dark=True) as page:
-            page.wait_for("document.querySelector('canvas')")
-            assert page.evaluate("1 + 1") == 2
-            page.click("button.play")
-            page.screenshot(tmp_path / "page.png")
-            assert page.errors == [] and page.requests == []
-
-`errors` are messages of the console at level error and exceptions nobody caught; `requests` are addresses the page
-asked for beyond its own file, data and blobs. `websockets` comes with MuJoCo, so this needs no further package.
+Without Chromium, tests with the fixture `browser` are skipped and say why. `websockets` comes with MuJoCo.
 """
 
 import base64
@@ -34,6 +23,8 @@ FLAGS = (
     *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),  # WebGL by the processor
     *("--disable-background-networking", "--disable-extensions", "--remote-debugging-port=0"),
 )
+KEY_CODES = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36}
+KEY_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 PATIENCE_S = 60.0
 
 
@@ -50,7 +41,9 @@ class Page:
         attached = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         self._session = attached["sessionId"]
         self.errors: list[str] = []
+        """Messages of the console at level error, and uncaught exceptions."""
         self.requests: list[str] = []
+        """Addresses that the page asked for beyond its own file, data and blobs."""
         browser.listeners[self._session] = self._hear
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
@@ -92,9 +85,7 @@ class Page:
 
     def press(self, key: str, modifiers: int = 0) -> None:
         """A key of the keyboard by its name in JavaScript (`Tab`, `ArrowRight`, ` `); 8 is shift."""
-        names = ("Tab", "Enter", " ", "End", "Home", "ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown")
-        codes = dict(zip(names, (9, 13, 32, 35, 36, 37, 38, 39, 40), strict=True))
-        code = codes.get(key, ord(key[0].upper()))
+        code = KEY_CODES.get(key, ord(key[0].upper()))
         given: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         text = "\r" if key == "Enter" else key if len(key) == 1 else ""
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **given)
@@ -111,10 +102,8 @@ class Page:
 
     def size(self, width: int, height: int, phone: bool = False) -> None:
         """The window's size in CSS pixels."""
-        scale = 2 if phone else 1
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
-        )
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
+        self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
     def screenshot(self, path: Path, whole: bool = False) -> Path:
         """A PNG of the window, or of the whole page."""
