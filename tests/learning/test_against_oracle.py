@@ -124,10 +124,10 @@ def test_whole_update(case, settings):
 
 def check_update(given, **settings):
     hyper = {"learning_rate": 3e-3, "kl_threshold": 4e-4, "grad_norm": 0.5}
+    settings = {"rate_schedule": "mini_epoch", "kl_reference": "sliding", "kl_rows": "no_pull"} | settings
     bridge = Bridge(given, mini_epochs=3, **hyper, **settings)
     generator = torch.Generator().manual_seed(5)
     passes = [[bridge.oracle_minibatch(m) for m in bridge.plan.shuffle(bridge.follower, generator)] for _ in range(3)]
-    settings = {"rate_schedule": "mini_epoch", "kl_reference": "sliding", "kl_rows": "no_pull"} | settings
     learned = oracle.learn(given, passes, **hyper, **settings)
     metrics = bridge.update.run(bridge.rollout, bridge.targets(), bridge.follower, torch.Generator().manual_seed(5))
     close(metrics["lr"].item(), float(learned.rate))

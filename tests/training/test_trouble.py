@@ -17,7 +17,7 @@ def said(
     config = dataclasses.replace(task, num_envs=100, env=env, update=UpdateConfig(horizon=10), ensemble=ensemble)
     watch = TroubleWatch(config, sentences.append)
     for place, line in enumerate(metrics, start=1):
-        watch.check({"iteration": place} | line, last=last and place == len(metrics))
+        watch.check({"iteration": place, "lr": 1e-3} | line, last=last and place == len(metrics))
     return sentences
 
 
@@ -59,3 +59,15 @@ def test_a_pull_that_is_turned_off_and_a_leader_that_is_nothing_but_noise() -> N
     assert not said({"pull/weight": 0.07}, scope="global")  # the paper's presets: known, and in the pages
     (text,) = said({"sigma/policy_0": 2.0})
     assert "the leader's sigma has reached its bound of 2 (--model.max-sigma)" in text
+
+
+def test_a_rate_that_stays_at_its_bound_is_explained() -> None:
+    apart = {"lr": 1e-6, "kl/rate": 0.4, "kl/own": 4e-6}
+    assert not said(*[apart] * 99, {}, *[apart] * 99)
+    (text,) = said(*[apart] * 100)
+    assert text.startswith("WARNING: the learning rate has been at its bound of 1e-06 for 100 iterations")
+    assert text.endswith("--update.kl-rows own does not")
+    (text,) = said(*[apart | {"kl/own": 0.4}] * 100)
+    assert "raise --update.kl-threshold" in text
+    (text,) = said(*[{"lr": 1e-2, "kl/rate": 1e-3, "kl/own": 1e-3}] * 100)
+    assert "widen --update.clip" in text

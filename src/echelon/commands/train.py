@@ -202,6 +202,9 @@ def configure(
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     named = variants or config.variant
+    if config.preset == "best" and not named:
+        # The paper's rule takes followers that are far from the leader for a policy that moved too far.
+        config = with_settings(config, {"update.kl_rows": "own"} | given)
     names = named or best_variants(config, algo_chosen="algo" in given)
     if not names:
         return config

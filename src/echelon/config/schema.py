@@ -111,7 +111,7 @@ class UpdateConfig:
     """When the KL rule acts on the learning rate."""
     kl_reference: Literal["sliding", "rollout"] = "sliding"
     """The distribution κ is measured from: the same row's one pass earlier, or always the one that acted."""
-    kl_rows: Literal["no_pull", "own", "all"] = "no_pull"
+    kl_rows: Literal["no_pull", "own", "all"] = "own"
     """Rows that count for κ: all but `follower_pull`, only `own`, or all."""
 
 

@@ -34,6 +34,7 @@ PAPER = Preset(
     update=UpdateConfig(
         horizon=16,
         rate_schedule="mini_epoch",
+        kl_rows="no_pull",
         clip=0.2,
         timeout_bootstrap="final_obs",
         minibatch_envs=4.0,

@@ -11,6 +11,7 @@ from echelon.config.checks import setting
 from echelon.console.wording import figure
 from echelon.envs.contract import find_fault
 from echelon.errors import UserError
+from echelon.learning.optimizer import HIGHEST, LOWEST
 from echelon.models.normaliser import Normaliser
 from echelon.runs import checkpoint
 from echelon.runs.faults import keep_faults
@@ -24,6 +25,8 @@ WARNING_INTERVAL = 50
 """Iterations between two warnings of the same kind."""
 LOST_CONTACTS_LIMIT = 1e-3
 """Fraction of environment steps that may lose contacts or constraints without a warning."""
+LONG_AT_BOUND = 100
+"""Iterations at a bound of the learning rate after which to warn."""
 WEAK_PULL = 0.98
 """Mean weight exp(Â/λ) below which to warn: it is at least 1 where Â has mean 0, up to sampling error."""
 
@@ -177,12 +180,16 @@ class TroubleWatch:
         """Iteration from which on a kind of warning may be given again."""
         self._quarantined, self._first = 0.0, 0.0
         """Simulations quarantined since the last warning, and the iteration of the first."""
+        self._at_bound = 0
+        """Iterations in a row whose learning rate was at a bound."""
 
     def check(self, metrics: Mapping[str, float], takeovers: Sequence[Takeover] = (), last: bool = False) -> None:
         """Check one iteration. After the `last` one, pending quarantines are reported at once."""
         iteration = metrics["iteration"]
         self._first = self._first if self._quarantined else iteration
         self._quarantined += metrics.get("env/quarantined", 0.0)
+        moves = self._config.update.rate_schedule != "fixed"
+        self._at_bound = self._at_bound + 1 if moves and not LOWEST * 1.001 < metrics["lr"] < HIGHEST * 0.999 else 0
         for kind, text in self._problems(iteration, metrics, takeovers).items():
             if iteration >= self._next.get(kind, 0.0) or (last and kind == "quarantined"):
                 self._next[kind] = iteration + WARNING_INTERVAL
@@ -222,6 +229,8 @@ class TroubleWatch:
                 f"{now} the leader's sigma has reached its bound of {bound:g} (--model.max-sigma): it is paid for "
                 "noise more than for what it learns; lower --update.entropy-coef or entropy-scale"
             )
+        if self._at_bound >= LONG_AT_BOUND:
+            found["rate"] = self._why_at_bound(metrics)
         if broken := next((one for one in takeovers if math.isnan(one.objective)), None):
             found["broken"] = (
                 f"after iteration {iteration:.0f}, member {broken.member} was not finite and was replaced by a copy of "
@@ -229,3 +238,16 @@ class TroubleWatch:
                 "rate too high"
             )
         return found
+
+    def _why_at_bound(self, metrics: Mapping[str, float]) -> str:
+        """Why the KL rule holds the learning rate at a bound, and what to change."""
+        rate, kl, own = metrics["lr"], metrics["kl/rate"], metrics["kl/own"]
+        said = f"the learning rate has been at its bound of {rate:g} for {self._at_bound} iterations: "
+        if rate > LOWEST * 1.001:
+            return said + f"policies move by a KL of {figure(kl)} only; widen --update.clip, or take more minibatches"
+        if own < 0.5 * kl:
+            return said + (
+                f"the KL rule sees {figure(kl)}, of which own rows have {figure(own)}; it takes the distance between "
+                "policies for a step, and --update.kl-rows own does not"
+            )
+        return said + f"policies move by a KL of {figure(kl)}; raise --update.kl-threshold, or try fewer minibatches"
