@@ -177,7 +177,7 @@ def test_images_are_learned_from_on_cuda(algo: str, tmp_path) -> None:
 
     policies = None if algo == "ppo" else 3
     config = dataclasses.replace(SETTINGS, algo=algo, policies=policies, device="cuda", num_envs=192)
-    config = dataclasses.replace(config, adversary=AdversaryConfig(coef=0.0), out=str(tmp_path / "run"))
+    config = dataclasses.replace(config, out=str(tmp_path / "run"))
     for steps in (60_000, 200_000):
         folder = train(dataclasses.replace(config, env_steps=steps), make_env=Dots)
     assert evaluate(folder, make_env=Dots).scores[0].return_mean > -15
