@@ -20,7 +20,7 @@ ours                  rl_games            rsl_rl                         skrl   
 seed                  seed                seed                           seed                     seed
 num_envs              num_actors          -                              -                        n_envs
 iterations            max_epochs          max_iterations                 -                        -
-env_steps             -                   -                              -                        n_timesteps
+env_steps             total_timesteps     timesteps,steps                -                        n_timesteps
 checkpoint_every      save_frequency      save_interval                  -                        -
 model.hidden          units               actor_hidden_dims,hidden_dims  -                        net_arch
 model.lstm            rnn.units           rnn_hidden_dim                 -                        -

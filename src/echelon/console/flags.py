@@ -88,7 +88,7 @@ def nearest_flag(wrong: str, known: Collection[str]) -> str:
     names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
     elsewhere = (known_elsewhere_as(last.replace("-", "_")) or "").replace("_", "-")
-    better = same or ([elsewhere] if elsewhere in names else [name for name in names if name.endswith(f"-{last}")])
+    better = [elsewhere] if elsewhere in names else same or [name for name in names if name.endswith(f"-{last}")]
     name = better[0] if better else closest(bare, names) if len(bare) > 1 else None
     return "" if name is None else f"; did you mean --{name}?"
 
