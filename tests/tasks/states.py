@@ -1,23 +1,25 @@
 """Tasks in states put there by hand."""
 
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from echelon.tasks.mujoco_task import MujocoTask
+from echelon.tasks import info, make
 
-CPU = torch.device("cpu")
-T = TypeVar("T", bound=MujocoTask[Any])
+HOW = {"spread_clocks", "blocks"}
 
 
-def begun(task: type[T], config: Any, num_envs: int) -> T:
-    env = task(config, num_envs, CPU, 0)
+def begun(task: str, num_envs: int, device: str = "cpu", seed: int = 0, **settings: Any) -> Any:
+    """A task that has been reset, with these settings."""
+    how = {name: settings.pop(name) for name in HOW & settings.keys()}
+    env = make(task, replace(info(task).preset.env, **settings), num_envs, torch.device(device), seed, **how)
     env.reset()
     return env
 
 
-def put(env: T, qpos: Tensor, qvel: Tensor | None = None) -> T:
+def put(env: Any, qpos: Tensor, qvel: Tensor | None = None) -> Any:
     """Everywhere: positions `[N, nq]`, and velocities `[N, nv]` or rest."""
     speeds = torch.zeros_like(env.engine.qvel) if qvel is None else qvel
     env.engine.set_state(torch.ones(env.num_envs, dtype=torch.bool), qpos, speeds)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tasks.states import begun
 from torch import Tensor
 
 import echelon
@@ -22,12 +23,8 @@ MUJOCO_TASKS = [task for task in TASKS if task != "DeceptiveReach"]
 EVERY = pytest.mark.parametrize("task", TASKS)
 
 
-def make(task: str, seed: int = 0, blocks: int = 1, spread_clocks: bool = False, **settings: Any) -> Any:
-    """A task that has been reset."""
-    config = dataclasses.replace(tasks.info(task).preset.env, **settings)
-    env: Any = tasks.make(task, config, blocks * NUM_ENVS, CPU, seed, spread_clocks=spread_clocks, blocks=blocks)
-    env.reset()
-    return env
+def make(task: str, seed: int = 0, blocks: int = 1, **settings: Any) -> Any:
+    return begun(task, blocks * NUM_ENVS, "cpu", seed, blocks=blocks, **settings)
 
 
 def actions(env: Env, steps: int) -> Tensor:

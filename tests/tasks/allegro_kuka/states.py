@@ -1,13 +1,11 @@
 """States of the AllegroKuka tasks put there by hand."""
 
-import dataclasses
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from echelon import tasks
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
 FAMILY = tuple(f"AllegroKuka{name}" for name in ("Regrasping", "Reorientation", "Throw", "TwoArmsReorientation"))
@@ -15,14 +13,6 @@ REGRASPING, REORIENTATION, THROW, TWO_ARMS = FAMILY
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 DEFAULT = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358)
 """Angles of the arm, in radians."""
-
-
-def begun(task: str, num_envs: int, device: str = "cpu", **settings: Any) -> AllegroKuka:
-    config = dataclasses.replace(tasks.info(task).preset.env, **settings)
-    env = tasks.make(task, config, num_envs, torch.device(device), 0)
-    assert isinstance(env, AllegroKuka)
-    env.reset()
-    return env
 
 
 def turn(axis: tuple[float, float, float], angle: float) -> tuple[float, ...]:

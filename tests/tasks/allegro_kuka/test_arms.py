@@ -3,9 +3,9 @@
 import pytest
 import torch
 from tasks.allegro_kuka import states
-from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, begun, idle
+from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, TWO_ARMS, idle
 from tasks.robots import limits
-from tasks.states import check_spread
+from tasks.states import begun, check_spread
 
 ARM, HAND = torch.tensor(limits("kuka_allegro")).float().split((7, 16))
 DEFAULT = torch.tensor(states.DEFAULT)

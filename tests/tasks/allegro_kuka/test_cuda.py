@@ -3,7 +3,8 @@
 import pytest
 import torch
 from gpu import MARKS
-from tasks.allegro_kuka.states import FAMILY, REORIENTATION, begun
+from tasks.allegro_kuka.states import FAMILY, REORIENTATION
+from tasks.states import begun
 
 from echelon.device.capture import Captured
 from echelon.tasks.allegro_kuka.task import AllegroKuka

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, THROW, TWO_ARMS, begun, idle, put, turn
+from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, THROW, TWO_ARMS, idle, put, turn
+from tasks.states import begun
 
 from echelon import tasks
 from echelon.envs.contract import Adaptive

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import torch
-from tasks.allegro_kuka.states import REORIENTATION, begun
+from tasks.allegro_kuka.states import REORIENTATION
+from tasks.states import begun
 from torch import Tensor
 
 from echelon.tasks.allegro_kuka import objects

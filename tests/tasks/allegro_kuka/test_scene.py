@@ -4,8 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from tasks.allegro_kuka.states import DEFAULT, FAMILY, REORIENTATION, THROW, TWO_ARMS, begun, put, turn
+from tasks.allegro_kuka.states import DEFAULT, FAMILY, REORIENTATION, THROW, TWO_ARMS, put, turn
 from tasks.robots import load, pairs, posed, touching
+from tasks.states import begun
 
 from echelon import tasks
 

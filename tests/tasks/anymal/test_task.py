@@ -5,15 +5,13 @@ import math
 import torch
 from tasks.states import begun, check_spread, put
 
-from echelon.tasks.anymal.task import Anymal, AnymalConfig
-
 FORE, HIND = (0.4, -0.8), (-0.4, 0.8)
 STANCE = torch.tensor((0.03, *FORE, 0.03, *HIND, -0.03, *FORE, -0.03, *HIND))
 
 
 def test_the_torques_are_those_of_the_servos_and_a_touch_of_one_newton_is_allowed() -> None:
     """One substep: 85 N·m/rad times half a radian at full action."""
-    env = begun(Anymal, AnymalConfig(), 4)
+    env = begun("Anymal", 4)
     put(env, torch.cat((torch.tensor((0.0, 0.0, 0.62, 1.0, 0.0, 0.0, 0.0)), STANCE)).double().repeat(4, 1))
     action = torch.linspace(-1.0, 1.0, 12).repeat(4, 1)
     env.engine.ctrl.copy_(env.control(action))
@@ -25,7 +23,7 @@ def test_the_torques_are_those_of_the_servos_and_a_touch_of_one_newton_is_allowe
 
 
 def test_commands_last_an_episode() -> None:
-    env = begun(Anymal, AnymalConfig(), 4)
+    env = begun("Anymal", 4)
     first = env.kept["command"].clone()
     env.clock[:] = torch.tensor((0, 2498, 2499, 0))
     step = env.step(torch.full((4, 12), 0.1))
@@ -42,7 +40,7 @@ def test_commands_last_an_episode() -> None:
 
 
 def test_episode_figure_is_the_mean_error() -> None:
-    env = begun(Anymal, AnymalConfig(episode_length=10), 3)
+    env = begun("Anymal", 3, episode_length=10)
     steps = [env.step(torch.zeros(3, 12)) for _ in range(10)]
     assert steps[-1].truncated.all()
     errors = torch.stack([step.log["tracking_error"] for step in steps])
@@ -51,7 +49,7 @@ def test_episode_figure_is_the_mean_error() -> None:
 
 
 def test_starts_and_commands() -> None:
-    env = begun(Anymal, AnymalConfig(), 2000)
+    env = begun("Anymal", 2000)
     qpos, qvel = env.engine.qpos, env.engine.qvel
     assert (qpos[:, :7] == torch.tensor((0, 0, 0.62, 1, 0, 0, 0)).float().double()).all()
     assert (qvel[:, :6] == 0).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tasks.states import begun, check_spread, put
 
-from echelon.tasks.cartpole.task import CartpoleConfig, CartpoleSwingup
+from echelon.tasks.cartpole.task import CartpoleSwingup
 
 # Cart position, pole angle, cart velocity, pole velocity: up, down, tilted, off the centre.
 STATES = torch.tensor(
@@ -15,8 +15,8 @@ STATES = torch.tensor(
 )
 
 
-def in_states(config: CartpoleConfig | None = None) -> CartpoleSwingup:
-    return put(begun(CartpoleSwingup, config or CartpoleConfig(), len(STATES)), STATES[:, :2], STATES[:, 2:])
+def in_states(**settings: bool) -> CartpoleSwingup:
+    return put(begun("CartpoleSwingup", len(STATES), **settings), STATES[:, :2], STATES[:, 2:])
 
 
 def raised(angle: float) -> float:
@@ -26,7 +26,7 @@ def raised(angle: float) -> float:
 
 def test_observation_reward_and_upright() -> None:
     """Upright wants the pole up and the cart centred."""
-    env, blind = in_states(), in_states(CartpoleConfig(velocities=False))
+    env, blind = in_states(), in_states(velocities=False)
     expected = torch.tensor(
         [
             [0.0, 0.0, 1.0, 0.0, 0.0],
@@ -52,7 +52,7 @@ def test_observation_reward_and_upright() -> None:
 
 @pytest.mark.parametrize(("early", "late"), [(1.0, 0.0), (0.0, 1.0)])
 def test_upright_late_is_the_share_of_the_second_half(early: float, late: float) -> None:
-    env = begun(CartpoleSwingup, CartpoleConfig(episode_length=8), 1)
+    env = begun("CartpoleSwingup", 1, episode_length=8)
     for clock in range(1, 9):
         up = early if clock <= 4 else (late if clock != 6 else 0.0)
         env.engine.qpos[0] = torch.tensor([0.0, 0.0 if up else math.pi])
@@ -65,7 +65,7 @@ def test_upright_late_is_the_share_of_the_second_half(early: float, late: float)
 
 def test_starts_rail_and_force() -> None:
     """It starts hanging near the centre."""
-    position, angle = begun(CartpoleSwingup, CartpoleConfig(), 500).engine.qpos.unbind(1)
+    position, angle = begun("CartpoleSwingup", 500).engine.qpos.unbind(1)
     check_spread(position, -0.5, 0.5, share=0.02)
     check_spread(angle - math.pi, -0.3, 0.3, share=0.02)
     env = in_states()

@@ -5,22 +5,17 @@ from typing import Any
 import pytest
 import torch
 from gpu import needs_gpu
-from tasks.states import check_spread
+from tasks.states import begun, check_spread
 from torch import Tensor
 
-from echelon import tasks
 from echelon.envs.contract import Step
-from echelon.tasks.deceptive_reach.task import Box, DeceptiveReach, DeceptiveReachConfig
+from echelon.tasks.deceptive_reach.task import Box, DeceptiveReach
 
-CPU = torch.device("cpu")
 NEAR = {"atol": 1e-6, "rtol": 0.0}
 
 
 def make(num_envs: int = 1, **settings: Any) -> DeceptiveReach:
-    env = tasks.make("DeceptiveReach", DeceptiveReachConfig(**settings), num_envs, CPU, seed=0)
-    assert isinstance(env, DeceptiveReach)
-    env.reset()
-    return env
+    return begun("DeceptiveReach", num_envs, **settings)
 
 
 def place(env: DeceptiveReach, position: tuple[float, float], moves: tuple[float, float] = (0.0, 0.0)) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-CPU = torch.device("cpu")
+PUSH, STACK = "FrankaCubePush", "FrankaCubeStack"
 HOME = (0.0, 0.1963, 0.0, -2.618, 0.0, 2.9416, 0.7854)
 FAR = (0.0, 0.55, 1.05)
 """On the table, out of the way of all that is tried."""

@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from tasks.franka_cube.states import FAR, put
+from tasks.franka_cube.states import FAR, PUSH, STACK, put
 from tasks.states import begun
-
-from echelon.tasks.franka_cube.task import FrankaCubePush, FrankaCubePushConfig, FrankaCubeStack, FrankaCubeStackConfig
 
 BASE = torch.tensor((FAR[0], FAR[1], 1.06))
 AWAY = torch.tensor((-0.2, -0.3, 1.06))
@@ -13,7 +11,7 @@ LOW, HIGH = torch.tensor(FAR), torch.tensor((FAR[0], FAR[1], 1.4))
 
 
 def test_a_stack_ends_its_episode_within_the_step() -> None:
-    env = begun(FrankaCubeStack, FrankaCubeStackConfig(), 2)
+    env = begun(STACK, 2)
     cubes = torch.stack((BASE + torch.tensor((0, 0, 0.06)), torch.tensor((0.3, 0.3, 1.05))))
     put(env, cubes, torch.stack((BASE, AWAY)))
     env.clock[:] = 100
@@ -26,7 +24,7 @@ def test_a_stack_ends_its_episode_within_the_step() -> None:
 
 
 def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
-    env = begun(FrankaCubeStack, FrankaCubeStackConfig(), 2)
+    env = begun(STACK, 2)
     first = put(env, torch.stack((HIGH, LOW)), AWAY).step(torch.zeros(2, 7))
     assert first.log["episode/lifted"].tolist() == first.log["lifted"].tolist() == [1, 0]
     put(env, LOW, AWAY)
@@ -40,7 +38,7 @@ def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
 
 def test_a_cube_put_on_the_other_stays_there() -> None:
     """And that is a stack, if the height of a resting pair is right to within the tolerance."""
-    env = begun(FrankaCubeStack, FrankaCubeStackConfig(), 1)
+    env = begun(STACK, 1)
     put(env, BASE + torch.tensor((0.01, 0.0, 0.0605)), BASE)
     env.engine.step(20 * env.substeps)
     assert env.height().item() == pytest.approx(0.095, abs=1e-4)
@@ -49,7 +47,7 @@ def test_a_cube_put_on_the_other_stays_there() -> None:
 
 
 def test_a_bad_simulation_is_no_success() -> None:
-    env = put(begun(FrankaCubePush, FrankaCubePushConfig(), 2), FAR, FAR)
+    env = put(begun(PUSH, 2), FAR, FAR)
     env.reward(torch.zeros(2, 7))
     env.engine.bad[0] = True
     figures = env.log()
@@ -58,7 +56,7 @@ def test_a_bad_simulation_is_no_success() -> None:
 
 
 def test_the_goal_is_shown_and_lasts_an_episode() -> None:
-    env = begun(FrankaCubePush, FrankaCubePushConfig(episode_length=10), 3)
+    env = begun(PUSH, 3, episode_length=10)
     first = env.kept["goal"].clone()
     env.clock[:] = torch.tensor((0, 9, 0))
     step = env.step(torch.zeros(3, 7))
@@ -72,7 +70,7 @@ def test_the_goal_is_shown_and_lasts_an_episode() -> None:
 
 
 def test_a_cube_over_the_tables_edge_falls_to_the_floor() -> None:
-    env = begun(FrankaCubePush, FrankaCubePushConfig(), 2)
+    env = begun(PUSH, 2)
     put(env, torch.tensor([(0.0, 0.599, 1.05), (0.0, 0.66, 1.05)]), AWAY)
     for _ in range(90):
         env.step(torch.zeros(2, 7))
@@ -80,7 +78,7 @@ def test_a_cube_over_the_tables_edge_falls_to_the_floor() -> None:
 
 
 def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
-    env = begun(FrankaCubePush, FrankaCubePushConfig(), 4)
+    env = begun(PUSH, 4)
     assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
     env.engine.qpos[0, 0] += 0.0051
     env.engine.qpos[1, 1] -= 0.0049

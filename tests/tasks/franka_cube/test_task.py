@@ -1,33 +1,29 @@
 """What the Franka tasks share: the arm goes where it is told, the gripper holds, and both tasks can be done."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gpu import MARKS, needs_gpu
 from tasks.franka_cube.script import successes
-from tasks.franka_cube.states import CPU, HOME, put
+from tasks.franka_cube.states import HOME, PUSH, STACK, put
 from tasks.franka_cube.test_operational_space import mujocos
 from tasks.states import begun, check_spread
 
-from echelon.tasks.franka_cube.task import FrankaCubePush, FrankaCubePushConfig, FrankaCubeStack, FrankaCubeStackConfig
+from echelon.tasks.franka_cube.task import FrankaCubeStack
 
-CUDA = pytest.param(torch.device("cuda"), marks=MARKS, id="cuda")
 ASIDE, OTHER = (0.0, 0.5, 1.05), (0.0, -0.5, 1.05)
 DIRECTIONS = torch.cat((torch.eye(3), -torch.eye(3), torch.tensor([(0.6, 0.8, 0.0), (0.48, -0.6, 0.64)])))
 
 
-def at_home(count: int, device: torch.device = CPU) -> FrankaCubeStack:
+def at_home(count: int, device: str = "cpu") -> FrankaCubeStack:
     """The arm in its default pose, the cubes out of its way."""
-    env = FrankaCubeStack(FrankaCubeStackConfig(), count, device, 0)
-    env.reset()
-    return put(env, ASIDE, OTHER)
+    return put(begun(STACK, count, device), ASIDE, OTHER)
 
 
-@pytest.mark.parametrize("device", [CPU, CUDA])
-def test_the_grip_point_follows_a_straight_line_of_10_cm(device: torch.device) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=MARKS)])
+def test_the_grip_point_follows_a_straight_line_of_10_cm(device: str) -> None:
     """A target that moves 10 cm in 2.5 s and then stays; the action is the way to it."""
     env = at_home(len(DIRECTIONS), device)
     lines, start = DIRECTIONS.to(device), env.grip().clone()
@@ -47,7 +43,7 @@ def test_the_grip_point_follows_a_straight_line_of_10_cm(device: torch.device) -
 
 @needs_gpu
 def test_torques_on_cuda_are_those_of_the_cpu() -> None:
-    here, there = at_home(16), at_home(16, torch.device("cuda"))
+    here, there = at_home(16), at_home(16, "cuda")
     generator = torch.Generator().manual_seed(0)
     qpos, qvel = here.engine.qpos.clone(), torch.randn(here.engine.qvel.shape, generator=generator).double()
     qpos[:, -9:-2] += 0.2 * torch.randn(16, 7, generator=generator)
@@ -116,25 +112,23 @@ def test_torques_by_mujocos_matrices() -> None:
 def test_scripts_stack_the_cubes_and_slide_one_to_its_goal() -> None:
     """Cubes up to 15 cm from the table's centre; grasped, lifted, put down, released. Or held by the gripper and
     carried a centimetre over the table, which is not yet lifting."""
-    stacked, steps = successes(FrankaCubeStack(FrankaCubeStackConfig(start_spread=0.15), 8, CPU, 0), 0.14, 0.0605)
+    stacked, steps = successes(begun(STACK, 8, start_spread=0.15), 0.14, 0.0605)
     assert stacked.all()
     assert max(step.log["quarantined"].sum().item() for step in steps) == 0
-    pushed, steps = successes(FrankaCubePush(FrankaCubePushConfig(start_spread=0.15), 8, CPU, 0), 0.01, 0.01)
+    pushed, steps = successes(begun(PUSH, 8, start_spread=0.15), 0.01, 0.01)
     assert pushed.all()
     assert (torch.stack([step.reward for step in steps]).amax(dim=0) > 100).all()
 
 
-BOTH = pytest.mark.parametrize(
-    ("task", "config"), [(FrankaCubePush, FrankaCubePushConfig), (FrankaCubeStack, FrankaCubeStackConfig)]
-)
+BOTH = pytest.mark.parametrize("task", [PUSH, STACK])
 
 
 @BOTH
-def test_starts(task: Any, config: Any) -> None:
+def test_starts(task: str) -> None:
     """Cube A keeps away from the goal or cube B, which is drawn uniformly: standard deviation 0.25/√3."""
-    env = begun(task, config(), 3000)
+    env = begun(task, 3000)
     qpos = env.engine.qpos.float()
-    other, height, least = (env.kept["goal"], 1.05, 0.1414) if task is FrankaCubePush else (qpos[:, 7:14], 1.06, 0.1697)
+    other, height, least = (env.kept["goal"], 1.05, 0.1414) if task == PUSH else (qpos[:, 7:14], 1.06, 0.1697)
     for pose, z in ((qpos[:, :7], 1.05), (other, height)):  # half of its own edge above the table
         torch.testing.assert_close(pose[:, 2], torch.full((3000,), z))
         assert (pose[:, :2].mean(dim=0).abs() < 0.02).all()
@@ -157,7 +151,7 @@ def test_starts(task: Any, config: Any) -> None:
 
 def test_starts_in_narrow_places_and_at_limits() -> None:
     """Within 10 cm of the centre, 17 cm from cube B often cannot be had; cubes touch below 8.5 cm at the latest."""
-    start = FrankaCubeStack(FrankaCubeStackConfig(start_spread=0.1, joint_spread=1.5), 512, CPU, 0).start_state().qpos
+    start = begun(STACK, 512, start_spread=0.1, joint_spread=1.5).start_state().qpos
     distance = (start[:, :2] - start[:, 7:9]).norm(dim=1)
     assert (distance < 0.17).any()
     assert distance.min() > 0.085
@@ -166,8 +160,8 @@ def test_starts_in_narrow_places_and_at_limits() -> None:
 
 
 @BOTH
-def test_cubes_rest_where_they_start(task: Any, config: Any) -> None:
-    env = begun(task, config(joint_spread=0.0), 50)
+def test_cubes_rest_where_they_start(task: str) -> None:
+    env = begun(task, 50, joint_spread=0.0)
     start = env.engine.qpos[:, :-9].clone()
     for _ in range(30):
         env.step(torch.zeros(50, 7))

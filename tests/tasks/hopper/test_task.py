@@ -4,14 +4,14 @@ import torch
 from tasks.states import begun, put
 from torch import Tensor
 
-from echelon.tasks.hopper.task import Hopper, HopperConfig
+from echelon.tasks.hopper.task import Hopper
 
 TORSO = 1.2  # height of the torso in the model at qpos 0
 
 
 def in_state(qpos: Tensor, qvel: Tensor | None = None) -> Hopper:
     """`qpos [N, 6]`: x, z, pitch, hip, knee, ankle."""
-    return put(begun(Hopper, HopperConfig(), len(qpos)), qpos, qvel)
+    return put(begun("Hopper", len(qpos)), qpos, qvel)
 
 
 def standing(count: int) -> Tensor:
@@ -54,11 +54,11 @@ def test_a_fall_terminates_and_starts_again() -> None:
 
 
 def test_starts_on_its_foot_and_falls_without_torque_but_not_at_once() -> None:
-    env = begun(Hopper, HopperConfig(start_noise=0.0), 1)
+    env = begun("Hopper", 1, start_noise=0.0)
     env.step(torch.zeros(1, 3))
     # The capsule's axis lies one radius (0.05 m) above its lowest point; standing means the sole is near the floor.
     assert abs(env.engine.read("geom_xpos")[0, env.engine.model.geom("foot").id, 2] - 0.05) < 0.03
-    env = begun(Hopper, HopperConfig(), 4)
+    env = begun("Hopper", 4)
     fallen = torch.stack([env.step(torch.zeros(4, 3)).terminated for _ in range(100)])
     assert fallen.any(dim=0).all()
     assert not fallen[:5].any()

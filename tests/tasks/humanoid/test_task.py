@@ -7,7 +7,7 @@ from tasks.originals.locomotion import DT, EFFORT
 from tasks.states import begun, check_spread, put
 from torch import Tensor
 
-from echelon.tasks.humanoid.task import Humanoid, HumanoidConfig
+from echelon.tasks.humanoid.task import Humanoid
 
 
 def standing(count: int) -> Tensor:
@@ -19,7 +19,7 @@ def standing(count: int) -> Tensor:
 
 def in_state(qpos: Tensor) -> Humanoid:
     """A task in these states at rest, whose last step did not move."""
-    env = put(begun(Humanoid, HumanoidConfig(), len(qpos)), qpos)
+    env = put(begun("Humanoid", len(qpos)), qpos)
     env.control(torch.zeros(len(qpos), 21))
     return env
 
@@ -57,7 +57,7 @@ def test_falls_terminate_and_the_clock_truncates() -> None:
 
 
 def test_starts_control_rate_and_torques() -> None:
-    env = begun(Humanoid, HumanoidConfig(), 2000)
+    env = begun("Humanoid", 2000)
     qpos, qvel = env.engine.qpos, env.engine.qvel
     assert (qpos[:, :7] == torch.tensor((0, 0, 1.34, 1, 0, 0, 0)).float().double()).all()
     assert (qvel[:, :6] == 0).all()

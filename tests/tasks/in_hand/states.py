@@ -1,14 +1,13 @@
 """Both hands by their fact tables, and states of a cube in a hand put there by hand."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from tasks.allegro_kuka.states import turn
 from tasks.robots import limits
+from tasks.states import begun
 from torch import Tensor
-
-from echelon.tasks import info
 
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 RAISED = torch.tensor([0.0, 0.0, 0.15])
@@ -33,14 +32,9 @@ class Hand:
         """The first column of the observation that is about the cube."""
         return 3 * len(self.limits)
 
-    def begun(self, num_envs: int, **settings: Any) -> Any:
-        env = info(self.task).task(replace(info(self.task).preset.env, **settings), num_envs, torch.device("cpu"), 0)
-        env.reset()
-        return env
-
     def in_the_air(self, num_envs: int, *angles: float) -> Any:
         """Cubes in the air, so far from their goals."""
-        env = self.begun(num_envs)
+        env = begun(self.task, num_envs)
         put(env, self.goal + RAISED, UPRIGHT)
         goals = [turn((1.0, 0.0, 0.0), angle) for angle in angles or (1.0,) * num_envs]
         env.kept["goal"].copy_(torch.tensor(goals))

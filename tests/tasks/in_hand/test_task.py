@@ -4,14 +4,14 @@ import pytest
 import torch
 from tasks.allegro_kuka.states import turn
 from tasks.in_hand.states import ALLEGRO, RAISED, SHADOW, UPRIGHT, Hand, put
-from tasks.states import check_spread
+from tasks.states import begun, check_spread
 
 BOTH = pytest.mark.parametrize("hand", [ALLEGRO, SHADOW], ids=["allegro", "shadow"])
 
 
 @BOTH
 def test_no_torque_wrench_or_action_is_observed_before_the_first_action(hand: Hand) -> None:
-    env = hand.begun(3)
+    env = begun(hand.task, 3)
     obs = env.observe()["policy"]
     torch.testing.assert_close(obs[:, 2 * len(hand.limits) : hand.cube], torch.zeros(3, len(hand.limits)))
     assert not obs[:, -env.action_dim - (30 if hand is SHADOW else 0) :].any()
@@ -85,7 +85,7 @@ def test_actions_are_targets_across_the_joints_ranges(hand: Hand) -> None:
 
 @BOTH
 def test_starts(hand: Hand) -> None:
-    env = hand.begun(600)
+    env = begun(hand.task, 600)
     cube, joints = env.engine.qpos[:, env.cube[0]].float(), env.engine.qpos[:, env.joints[0]].float()
     offset = cube[:, :3] - hand.start
     check_spread(offset, -0.01, 0.01, share=0.03)
@@ -104,7 +104,7 @@ def test_starts(hand: Hand) -> None:
 
 
 def test_torques_of_allegro_can_be_left_out_as_in_the_reference() -> None:
-    env, blind = ALLEGRO.begun(3), ALLEGRO.begun(3, observe_torques=False)
+    env, blind = begun(ALLEGRO.task, 3), begun(ALLEGRO.task, 3, observe_torques=False)
     action = torch.rand(3, 16, generator=torch.Generator().manual_seed(0))
     seen, zeros = env.step(action).obs["policy"], blind.step(action).obs["policy"]
     assert seen[:, 32:48].abs().amax(dim=1).gt(0.1).all()
@@ -114,9 +114,8 @@ def test_torques_of_allegro_can_be_left_out_as_in_the_reference() -> None:
 
 def test_weights_are_settings_and_scales_of_single_environments() -> None:
     """What a population may mutate: twice the weights in the second environment make twice each of these terms."""
-    env = ALLEGRO.begun(
-        1, distance_weight=-1.0, rotation_weight=2.0, rotation_softening=0.5, action_weight=-1.0, drop_reward=-7
-    )
+    weights = {"distance_weight": -1.0, "rotation_weight": 2.0, "rotation_softening": 0.5, "action_weight": -1.0}
+    env = begun(ALLEGRO.task, 1, **weights, drop_reward=-7)
     put(env, ALLEGRO.goal[None] + torch.tensor([0.0, 0.0, -0.25]), turn((0.0, 1.0, 0.0), 1.0))
     env.kept["goal"].copy_(torch.tensor(UPRIGHT))
     torch.testing.assert_close(env.reward(torch.full((1, 16), 0.5)), torch.tensor([-0.25 + 2 / 1.5 - 4.0 - 7.0]))
@@ -136,7 +135,7 @@ def test_weights_are_settings_and_scales_of_single_environments() -> None:
 
 def test_allegro_starts_with_its_thumb_at_the_stop_and_little_overlap() -> None:
     """0.2 U(0.279, 1.571) lies below the lower stop in 86 % of the draws; there it is held at the stop."""
-    env = ALLEGRO.begun(600)
+    env = begun(ALLEGRO.task, 600)
     at_stop = (env.engine.qpos[:, 7 + 12] - 0.27924).abs() < 1e-6
     assert abs(at_stop.float().mean().item() - (0.27924 / 0.2 - 0.27924) / (1.57075 - 0.27924)) < 0.06
     step = env.step(torch.zeros(600, 16))
@@ -147,7 +146,7 @@ def test_allegro_starts_with_its_thumb_at_the_stop_and_little_overlap() -> None:
 
 
 def test_a_cube_resting_on_allegro_hardly_sinks_in() -> None:
-    env = ALLEGRO.begun(4)
+    env = begun(ALLEGRO.task, 4)
     pose = torch.tensor([0.05, 0.45, 0.55, 0.35, 0.0, 0.4, 0.55, 0.35, -0.05, 0.45, 0.55, 0.35, 0.9, 0.75, 0.35, 0.45])
     qpos = torch.cat((torch.tensor([-0.005, -0.165, 0.585, 1.0, 0.0, 0.0, 0.0]), pose)).repeat(4, 1)
     env.engine.set_state(torch.ones(4, dtype=torch.bool), qpos, torch.zeros(4, 22))

@@ -10,24 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tasks.allegro_kuka.states import FAMILY, begun
+from tasks.allegro_kuka.states import FAMILY
 from tasks.in_hand.states import ALLEGRO, SHADOW
 from tasks.originals import franka, hands, kuka, locomotion
 from tasks.originals.watch import Array, Moment, state, watch
-
-from echelon import tasks
-from echelon.tasks.anymal.settings import AnymalConfig
+from tasks.states import begun
 
 NUM_ENVS, STEPS = 24, 60
 Original = Callable[[Moment], tuple[list[Array], dict[str, Array]]]
 """The parts of the observation, and the terms of the reward with flags among them."""
-
-
-def made(task: str, config: Any = None) -> Any:
-    env = tasks.make(task, config or tasks.info(task).preset.env, NUM_ENVS, torch.device("cpu"), 0, spread_clocks=True)
-    env.reset()
-    return env
 
 
 def compare(env: Any, original: Original, disturb: Any, *wanted: str, least: int) -> None:
@@ -62,14 +53,14 @@ def compare(env: Any, original: Original, disturb: Any, *wanted: str, least: int
 
 @pytest.mark.parametrize("hand", [SHADOW, ALLEGRO], ids=lambda hand: hand.task)
 def test_hands(hand: Any) -> None:
-    env = hand.begun(NUM_ENVS)
+    env = begun(hand.task, NUM_ENVS)
     env.clock[:5] = 560
     compare(env, lambda seen: hands.original(hand, seen), hands.disturb, "success", "terminated", least=10)
 
 
 @pytest.mark.parametrize("world_frame", [False, True])
 def test_anymal(world_frame: bool) -> None:
-    env = made("Anymal", AnymalConfig(world_frame_gravity=world_frame))  # the original's is True
+    env = begun("Anymal", NUM_ENVS, world_frame_gravity=world_frame, spread_clocks=True)  # the original's is True
     compare(env, lambda seen: locomotion.anymal(seen, world_frame), locomotion.disturb, "fell", least=20)
 
 
@@ -80,7 +71,8 @@ def test_humanoid() -> None:
         locomotion.disturb(env, generator)
         original.before = env.engine.qpos[:, :2].numpy().copy()
 
-    compare(made("Humanoid"), original, disturb, "terminated", "limits", "fall", "up", least=20)
+    env = begun("Humanoid", NUM_ENVS, spread_clocks=True)
+    compare(env, original, disturb, "terminated", "limits", "fall", "up", least=20)
 
 
 @pytest.mark.parametrize(("task", "formula"), [("FrankaCubePush", franka.push), ("FrankaCubeStack", franka.stack)])
@@ -89,7 +81,8 @@ def test_franka(task: str, formula: Any) -> None:
         np.testing.assert_array_equal(seen.log["lifted"], franka.lifted(seen))
         return franka.observation(seen), formula(seen)
 
-    compare(made(task), original, franka.disturb, "success", "truncated", "align", least=3)
+    env = begun(task, NUM_ENVS, spread_clocks=True)
+    compare(env, original, franka.disturb, "success", "truncated", "align", least=3)
 
 
 @pytest.mark.parametrize("task", FAMILY)
