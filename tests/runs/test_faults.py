@@ -58,18 +58,17 @@ def test_the_state_before_the_step_is_kept_and_its_line_of_code_takes_the_step_a
     assert capsys.readouterr().out == "tensor([True])\n"
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "other", "gone"])
-def test_a_damaged_file_is_one_sentence(faulty: RunFolder, tmp_path: Path, damage: str) -> None:
-    shutil.copytree(faulty.path, tmp_path / "run")
-    path = tmp_path / "run" / "diagnostics" / "fault-0.npz"
-    if damage == "gone":
-        path.unlink()
-    elif damage == "other":
-        np.savez(path, qpos=np.zeros(2), qvel=np.zeros(3))
-    else:
-        path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else 100])
-    with pytest.raises(UserError, match="is damaged, or no fault of Hopper"):
-        open_fault(path)
+def test_a_damaged_file_is_one_sentence(faulty: RunFolder, tmp_path: Path) -> None:
+    path = shutil.copytree(faulty.path, tmp_path / "run") / "diagnostics" / "fault-0.npz"
+    for damage in (
+        lambda: path.write_bytes(path.read_bytes()[:100]),
+        lambda: np.savez(path, qpos=np.zeros(2), qvel=np.zeros(3)),
+        lambda: path.write_bytes(b""),
+        path.unlink,
+    ):
+        damage()
+        with pytest.raises(UserError, match="is damaged, or no fault of Hopper"):
+            open_fault(path)
 
 
 def test_only_the_first_are_kept_in_order(faulty: RunFolder, tmp_path: Path) -> None:
