@@ -3,6 +3,7 @@
 import io
 import math
 import os
+import re
 
 import pytest
 from rich.console import Console
@@ -31,10 +32,10 @@ class Clock:
 
 def plain(progress: RunProgress, width: int = 100) -> str:
     """The dashboard as text."""
-    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system="standard")
     with console.capture() as captured:
         console.print(progress.panel())
-    return captured.get()
+    return re.sub(r"\x1b\[[\d;]*m", "", captured.get())
 
 
 def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:

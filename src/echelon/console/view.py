@@ -135,17 +135,18 @@ class RunProgress:
     def panel(self) -> RenderableType:
         """Draw a bar and rows of figures."""
         where = f"{self.done / max(1, self.total):.0%}  iteration {self.done:,}/{self.total:,}"
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(ratio=1)
+        bar.add_column(no_wrap=True)
+        left = f"  left {duration(self.seconds_left)}"
+        bar.add_row(ProgressBar(total=max(1, self.total), completed=self.done), where + left)
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="cyan", no_wrap=True)
         for label, text in self._rows().items():
             if text:
                 rows.add_row(label, Text(text))
         return Panel(
-            Group(
-                ProgressBar(total=max(1, self.total), completed=self.done),
-                Text(f"{where}  left {duration(self.seconds_left)}\n"),
-                rows,
-            ),
+            Group(bar, "", rows),
             title=Text(self._title(" · "), style="bold"),
             title_align="left",
             subtitle=Text(str(self.folder.path), style="bright_black"),
@@ -158,7 +159,8 @@ class RunProgress:
         returns = f"{figure(self.get('return/leader')):<8} {sparkline(self.returns, 32)}"
         if followers := [value for name, value in self._under("return/policy_").items() if name != "0"]:
             returns += f"  followers {figure(min(followers))} to {figure(max(followers))}"
-        learning = {"rate": "lr", "clipped": "clip_fraction/own", "gradient": "grad_norm", "ESS": "ess"}
+        learning = {"rate": "lr", "clipped": "clip_fraction/own", "gradient": "grad_norm"}
+        learning |= {"entropy": "entropy/policy_0", "ESS": "ess"}
         seconds = {name: value for name, value in self._under("time/").items() if "/" not in name}
         total = sum(seconds.values())
         times = {name: f"{value / total:.0%}" for name, value in seconds.items() if value >= 0.005 * total > 0}
