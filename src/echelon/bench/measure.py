@@ -33,7 +33,6 @@ from echelon.tasks import maker
 from echelon.training.setup import set_up_torch
 from echelon.training.trainer import Trainer
 
-Say = Callable[[str], None]
 WARM_UPS = 3
 """Calls before the clock starts: one plain, one recorded, one replayed."""
 
@@ -137,7 +136,7 @@ class Bench:
         return json.dumps(figures, indent=2) + "\n"
 
 
-def bench(config: TrainConfig, iterations: int, say: Say, ranks: Ranks = ALONE) -> Bench:
+def bench(config: TrainConfig, iterations: int, say: Callable[[str], None], ranks: Ranks = ALONE) -> Bench:
     """Train for some iterations and measure. Nothing is saved."""
     set_up_torch(config)
     device = ranks.device(choose_device(config.device).type)

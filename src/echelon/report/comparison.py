@@ -72,8 +72,7 @@ def normalised(contents: Contents, task: str) -> dict[str, Scores]:
     scores = {method.name: np.array(contents.scores(method, task)) for method in contents.methods}
     scores = {name: values for name, values in scores.items() if len(values)}
     counted = [run for method in contents.methods for run in method.counted(task) if contents.score in run.columns]
-    curves = [curve[np.isfinite(curve)] for curve in (statistics.thin(run.columns[contents.score]) for run in counted)]
-    starts = [curve[0] for curve in curves if len(curve)]
+    starts = [y[np.isfinite(y)][0] for _, y in (run.curve(contents.score) for run in counted) if np.isfinite(y).any()]
     low, high = np.mean(starts or math.nan), max((values.mean() for values in scores.values()), default=math.nan)
     return {name: (values - low) / (high - low) for name, values in scores.items()} if high > low else {}
 

@@ -119,20 +119,15 @@ class Contents:
         values = [value for value in values if math.isfinite(value)]
         if not values:
             return None
-        numbers = (
-            statistics.sample(values),
-            float(statistics.interquartile_mean(values)),
-            statistics.interval_of([values]),
-        )
-        return Cell(task, method.name, values, *numbers, steps, not (ready and basis.finished), bool(ready))
+        iqm, state = float(statistics.interquartile_mean(values)), (not (ready and basis.finished), bool(ready))
+        interval = statistics.interval_of([values])
+        return Cell(task, method.name, values, statistics.sample(values), iqm, interval, steps, *state)
 
     def _trained(self, run: Run, steps: float | None) -> float:
         """A run's score by its training metric, at its end or after `steps` environment steps."""
         if self.score not in run.columns or steps is None or run.env_steps <= SAME_BUDGET * steps:
             return run.final(self.score)
-        return statistics.at_step(
-            statistics.thin(run.columns["env_steps"]), statistics.thin(run.columns[self.score]), steps
-        )
+        return statistics.at_step(*run.curve(self.score), steps)
 
     def scores(self, method: Method, task: str) -> list[float]:
         """Scores of a method's runs that can be compared with those of other methods."""
@@ -141,13 +136,10 @@ class Contents:
 
     def bands(self, task: str, metric: str, axis: str = "env_steps") -> dict[str, Band]:
         """Mean curve and spread by method; with an interval for the score only, since resampling takes long."""
+        groups = {method.name: method.counted(task) for method in self.methods}
         curves = {
-            method.name: {
-                run.name: (statistics.thin(run.columns[axis]), statistics.thin(run.columns[metric]))
-                for run in method.counted(task)
-                if {axis, metric} <= run.columns.keys()
-            }
-            for method in self.methods
+            name: {run.name: run.curve(metric, axis) for run in runs if {axis, metric} <= run.columns.keys()}
+            for name, runs in groups.items()
         }
         return statistics.bands(curves, MIN_SEEDS if metric == self.score else math.inf)
 

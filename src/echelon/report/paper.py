@@ -8,8 +8,6 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from echelon.console.wording import pair
 from echelon.report.contents import Contents
 from echelon.report.methods import Method
@@ -96,8 +94,7 @@ def _measured(contents: Contents, method: Method, task: str, quantity: str) -> s
         found = sample(ours.scores(method, task))
         return f"{pair(found.mean, found.deviation)} ({found.runs}), {ours.basis_words(task)}" if found.runs else "–"
     if quantity in ("is_deviation", "ess"):
-        columns = [run.columns[quantity] for run in method.counted(task) if quantity in run.columns]
-        found = sample([column[np.isfinite(column)][-1] for column in columns if np.isfinite(column).any()])
+        found = sample([run.known(quantity)[-1] for run in method.counted(task) if len(run.known(quantity))])
         return pair(found.mean, found.deviation)
     seconds = {one.name: sample([_seconds(run) for run in one.counted(task)]).mean for one in contents.methods}
     more = seconds[method.name] / seconds.get("SAPG", math.nan) - 1

@@ -17,6 +17,7 @@ import numpy as np
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
 from echelon.errors import UserError, first_line
+from echelon.report.statistics import Curve, thin
 from echelon.runs.changes import described
 from echelon.runs.evaluations import Evaluation, read_evaluation
 from echelon.runs.folder import CONFIG, RunFolder, read_config
@@ -79,14 +80,17 @@ class Run:
     @property
     def seconds(self) -> dict[str, float]:
         """Mean seconds of each part of an iteration, since diagnostics take no time in most."""
-        parts = {name.removeprefix("time/"): x for name, x in self.columns.items() if name.startswith("time/")}
-        return {part: float(np.nanmean(column)) for part, column in parts.items() if np.isfinite(column).any()}
+        parts = [name for name in self.columns if name.startswith("time/") and len(self.known(name))]
+        return {name.removeprefix("time/"): float(self.known(name).mean()) for name in parts}
 
-    @property
-    def rate(self) -> float:
-        """Environment steps per second; the median leaves out iterations that compiled kernels."""
-        rates = self.columns.get("fps/total", self.columns["iteration"] * math.nan)
-        return float(np.median(rates[np.isfinite(rates)])) if np.isfinite(rates).any() else math.nan
+    def known(self, metric: str) -> Column:
+        """The finite values of a metric; none if it was not logged."""
+        column = self.columns.get(metric, np.empty(0))
+        return column[np.isfinite(column)]
+
+    def curve(self, metric: str, axis: str = "env_steps") -> Curve:
+        """A metric against an axis, thinned."""
+        return thin(self.columns[axis]), thin(self.columns[metric])
 
     def evaluated(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
         """A figure of its evaluation; NaN if it has none."""
