@@ -16,10 +16,8 @@ SKELETON = Path(__file__).parents[1] / "tasks" / "_skeleton"
 
 def renamed(text: str, name: str, module: str) -> str:
     """The skeleton with the user's names."""
-    settings, base = (
-        "settings import SkeletonConfig\n",
-        "from echelon.tasks.mujoco_task import MujocoTask, StartState\n",
-    )
+    settings = "settings import SkeletonConfig\n"
+    base = "from echelon.tasks.mujoco_task import MujocoTask, StartState\n"
     text = text.replace(f"from echelon.tasks._skeleton.{settings}{base}", f"{base}\nfrom .{settings}")
     return text.replace("Skeleton", name).replace("skeleton", module)
 

@@ -75,12 +75,7 @@ class RunProgress:
     """The newest metrics of a run, any of which may be missing or NaN, and its returns so far."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        folder: RunFolder,
-        total: int,
-        done: int,
-        clock: Callable[[], float] = time.monotonic,
+        self, config: TrainConfig, folder: RunFolder, total: int, done: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.config, self.folder, self.total, self.done = config, folder, total, done
         self.metrics: Mapping[str, float] = {}
