@@ -20,6 +20,8 @@ from echelon.tasks import TASKS
 CPU = torch.device("cpu")
 NUM_ENVS = 5
 MUJOCO_TASKS = [task for task in TASKS if task != "DeceptiveReach"]
+# In alphabetical order of the tasks, the four AllegroKuka ones after AllegroHand.
+WIDTHS = dict(zip(TASKS, (88, 99, 117, 99, 196, 48, 5, 4, 19, 19, 11, 108, 211), strict=True))
 EVERY = pytest.mark.parametrize("task", TASKS)
 
 
@@ -51,6 +53,7 @@ def test_shapes_types_and_bounds(task: str) -> None:
     """Actions beyond the bounds count as those at them."""
     env, bounded = make(task), make(task)
     assert isinstance(env, Env)
+    assert env.obs_spec == {"policy": WIDTHS[task]}
     obs, action = env.observe(), 5 * actions(env, 1)[0]
     step = env.step(action)
     assert torch.equal(flat(step), flat(bounded.step(action.clamp(-1, 1))))

@@ -126,9 +126,11 @@ class MujocoTask(ABC, Generic[C]):
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         self._terms: dict[str, Tensor] = {}
         self.prepare()
+        if not hasattr(self, "obs_spec"):
+            self.obs_spec = {name: values.shape[1] for name, values in self.observe().items()}
 
     def prepare(self) -> None:
-        """Make `obs_spec`, `totals`, `kept` and constants of the step."""
+        """Make `totals`, `kept` and constants of the step; `obs_spec` too, or it is taken from `observe`."""
 
     def constant(self, values: object) -> Tensor:
         """A float32 tensor, made once: a captured CUDA graph cannot build tensors from Python numbers."""

@@ -91,7 +91,6 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self._body = int(model.body("object").id)
         self._reached, self._reward = ~self._everything, self.zeros()
         self._home, self._above_marker = self.constant(model.qpos0), self.constant((0.0, 0.0, self.above_marker))
-        self.obs_spec = {"policy": self.observe()["policy"].shape[1]}
         self.grips = None
         if config.gripped_starts and self._spread_clocks:  # in training only
             self.grips = Grips(self.arms, self.scales, self.rng, self.substeps, self._drawn_start, self.held)

@@ -30,7 +30,6 @@ class Anymal(MujocoTask[AnymalConfig]):
     velocity_scale, spin_scale, joint_velocity_scale = 2.0, 0.25, 0.05
 
     def prepare(self) -> None:
-        self.obs_spec = {"policy": 48}
         model = self.engine.model
         self.kept = {"command": self.zeros(3), "action": self.zeros(12)}
         self.totals = {"steps": self.zeros(), "tracking_error": self.zeros()}

@@ -26,7 +26,6 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
     """The cart counts as centred within this distance, in metres."""
 
     def prepare(self) -> None:
-        self.obs_spec = {"policy": 5 if self.config.velocities else 3}
         self.totals = {"late_steps": self.zeros(), "late_upright": self.zeros()}
 
     def start_state(self) -> StartState:

@@ -53,7 +53,6 @@ class FrankaCube(MujocoTask[C]):
 
     def prepare(self) -> None:
         self.action_dim = 7
-        self.obs_spec = {"policy": 19}
         model = self.engine.model
         self._arm = Arm(self.engine, tuple(f"panda/joint{i}" for i in range(1, 8)))
         self._sensors = {model.sensor(i).name: int(model.sensor(i).adr[0]) for i in range(model.nsensor)}

@@ -22,7 +22,6 @@ class Hopper(MujocoTask[HopperConfig]):
     """Observed velocities are clipped to this magnitude: an impact would otherwise dominate the normaliser."""
 
     def prepare(self) -> None:
-        self.obs_spec = {"policy": 11}
         self._stance = self.constant(self.stance)
         self._posture = self.constant((0.0, 0.0, 1.0, 1.0, 1.0, 1.0))
         self._floor_height: float = self.engine.model.body("torso").pos[2]

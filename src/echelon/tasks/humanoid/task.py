@@ -28,7 +28,6 @@ class Humanoid(MujocoTask[HumanoidConfig]):
     force_scale, joint_velocity_scale, spin_scale = 0.01, 0.1, 0.25
 
     def prepare(self) -> None:
-        self.obs_spec = {"policy": 108}
         model = self.engine.model
         self.dt: float = model.opt.timestep * self.substeps
         constant = self.constant

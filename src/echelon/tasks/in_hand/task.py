@@ -47,7 +47,6 @@ class InHand(MujocoTask[InHandConfig]):
         first, first_dof = int(model.jnt_qposadr[ids[0]]), int(model.jnt_dofadr[ids[0]])
         self.joints = slice(first, first + len(ids)), slice(first_dof, first_dof + len(ids))
         """Columns of the hand in `qpos` and `qvel`."""
-        self.obs_spec = {"policy": 3 * len(joints) + 24 + 19 * len(self.tips) + self.action_dim}
         self.totals = {"successes": self.zeros()}
         self.kept = {"goal": self.zeros(4), "action": self.zeros(self.action_dim)}
         """`goal`: the orientation to reach, w x y z. `action`: the last action, zero at the start."""
