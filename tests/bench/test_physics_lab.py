@@ -13,19 +13,13 @@ import physics
 from echelon.errors import UserError
 
 
-def test_a_setting_is_a_name_or_options() -> None:
+def test_a_setting_is_a_name_or_options_and_other_substeps_keep_the_control_step() -> None:
     assert physics.parse("stock") == {"fused": "none"}
-    assert physics.parse("iterations=12,cone=elliptic,warp.tolerance=1e-8") == {
-        "iterations": 12,
-        "cone": "elliptic",
-        "warp.tolerance": 1e-8,
-    }
+    parsed = physics.parse("iterations=12,cone=elliptic,warp.tolerance=1e-8")
+    assert parsed == {"iterations": 12, "cone": "elliptic", "warp.tolerance": 1e-8}
     for wrong in ("cone=round", "iterations=many", "speed=3", "iterations", "warp.tolerance="):
         with pytest.raises(UserError, match=f"^'{wrong}' is no setting"):
             physics.parse(wrong)
-
-
-def test_other_substeps_keep_the_control_step() -> None:
     model = mujoco.MjModel.from_xml_string("<mujoco><option timestep='0.01'/></mujoco>")
     assert physics.change(model, 4, {"substeps": 5, "iterations": 3, "cone": "elliptic"}) == 5
     assert model.opt.timestep == pytest.approx(0.008)
@@ -49,10 +43,8 @@ def test_a_distance_is_in_units_of_what_moves() -> None:
 
 
 def test_kernels_are_summed_by_name_and_file() -> None:
-    names = (
-        "_qfrc_smooth_0a1b2c3d_cuda_kernel_forward",
-        "_solve_init_dof__locals__kernel_01234567_cuda_kernel_forward",
-    )
+    kernels = ("_qfrc_smooth_0a1b2c3d", "_solve_init_dof__locals__kernel_01234567")
+    names = [f"{kernel}_cuda_kernel_forward" for kernel in kernels]
     events: list[dict[str, Any]] = [{"name": name, "dur": 1000.0} for name in (*names, names[0], "at::native::copy")]
     found = physics.by_kernel(events, steps=2, largest=2)
     assert (found["ms"], found["launches"]) == (2.0, 2.0)
@@ -74,5 +66,4 @@ def test_settings_are_measured_side_by_side() -> None:
     assert hasty["iterations"]["max"] == 1
     assert hasty["agree"]["first"]["8"]["median"] > 1e-4
     assert stock["agree"]["converged"]["8"]["median"] < 1e-5
-    late = physics.study(order | {"budget": 0, "kernels": 0, "compile_only": False})
-    assert late == []
+    assert physics.study(order | {"budget": 0, "kernels": 0, "compile_only": False}) == []

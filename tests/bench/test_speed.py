@@ -18,10 +18,16 @@ def line(case: str, run: int, iteration: float) -> dict[str, Any]:
     return {"case": case, "run": run, "num_envs": 24576} | rates | parts | {"gib": None}
 
 
-def test_the_adversarial_reward_is_switched() -> None:
+def test_the_adversarial_reward_is_switched_and_the_nearest_size_that_splits_is_taken() -> None:
+    """Reorientation trains on one sequence of 16 steps per environment in 8 minibatches, so each policy's block is a
+    multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128."""
     hand, kuka = "AllegroHand", "AllegroKukaReorientation"
     cases = {(hand, None): 0.001, (hand, "on"): 0.001, (hand, "off"): 0.0, (kuka, None): 0.0, (kuka, "on"): 0.01}
     assert {case: speed.settings(case[0], "cpo", 12, case[1]).adversary.coef for case in cases} == cases
+    sizes = {(kuka, "cpo", 4096): 4080, (kuka, "cpo", 4120): 4128, (kuka, "cpo", 24576): 24576}
+    sizes[("CartpoleSwingup", "pbt", 13)] = 12  # six members share equally
+    for (task, algo, asked), fits in sizes.items():
+        assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits
 
 
 def test_ratios_pair_runs_and_divide_medians() -> None:
@@ -66,9 +72,7 @@ def test_a_case_is_measured_in_a_process_and_one_that_fails_is_no_result(capfd: 
         speed.measure(order(speed.Case("CartpoleSwingup", "foo"), 24))
 
 
-def test_a_population_without_physics_and_its_kernels(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_population_without_physics_and_its_kernels(capsys: pytest.CaptureFixture[str]) -> None:
     found = speed.measure(order(speed.Case("DeceptiveReach", "pbt", share=2), 24) | {"kernels": 1})
     assert (found["algo"], found["adversary"], found["num_envs"]) == ("pbt", False, 12)
     assert found["training"] > 0
@@ -78,13 +82,3 @@ def test_a_population_without_physics_and_its_kernels(
         whole = re.fullmatch(rf"DeceptiveReach {part}: ([\d.]+) ms in \d+ kernels", title)
         assert whole is not None
         assert float(whole[1]) > float(longest.split()[0]) > 0
-
-
-def test_the_nearest_size_that_splits_is_taken() -> None:
-    """Reorientation trains on one sequence of 16 steps per environment in 8 minibatches, so each policy's block is a
-    multiple of 8: 4,096 / 6 = 682.7, and 6 · 680 = 4,080 is nearer than 6 · 688 = 4,128."""
-    kuka = "AllegroKukaReorientation"
-    cases = {(kuka, "cpo", 4096): 4080, (kuka, "cpo", 4120): 4128, (kuka, "cpo", 24576): 24576}
-    cases[("CartpoleSwingup", "pbt", 13)] = 12  # six members share equally
-    for (task, algo, asked), fits in cases.items():
-        assert speed.nearest_fit(replace(preset(task), algo=algo, num_envs=asked)).num_envs == fits
