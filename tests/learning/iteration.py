@@ -95,7 +95,7 @@ def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: b
 
 def prepare(update: Update, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
     """As an update begins: values and returns are merged into the statistics."""
-    value, returns = merge_values(update.model.value_norm, targets.value, targets.returns)
+    value, returns, _ = merge_values(update.model.value_norm, targets.value, targets.returns)
     return update.data(rollout, replace(targets, value=value, returns=returns), drawn)
 
 

@@ -24,7 +24,7 @@ def test_every_policys_mean_is_its_target_and_the_ratios_stay() -> None:
 
 
 def test_the_target_moves_geometrically_from_the_first_sigma() -> None:
-    noise, log_sigma = Noise(NoiseConfig(sigma=0.25, steps=1000), 1.0, 1, "cpu"), torch.zeros(1, 1, 2)
+    noise, log_sigma = Noise(NoiseConfig(sigma=0.25, anneal=1000), 1.0, 1, "cpu"), torch.zeros(1, 1, 2)
     for steps, expected in ((0, 1.0), (500, 0.5), (1000, 0.25), (5000, 0.25)):
         noise.advance(steps)
         noise.hold(log_sigma)

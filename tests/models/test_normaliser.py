@@ -101,3 +101,43 @@ def test_one_merge_by_hand() -> None:
         assert normaliser.count.item() == 1 + len(rows)
         assert normaliser.mean.item() == pytest.approx(mean, rel=1e-15)
         assert normaliser.var.item() == pytest.approx(var, rel=1e-15)
+
+
+def test_a_spike_counts_as_a_hundred_deviations_and_a_lasting_change_gets_through() -> None:
+    rng = np.random.default_rng(2)
+    ordinary, normaliser = rng.normal(3.0, 2.0, (2000, 2)), Normaliser(2)
+    normaliser.merge(torch.from_numpy(ordinary))
+    batch = rng.normal(3.0, 2.0, (500, 2))
+    limited, far = normaliser.limited(torch.from_numpy(batch))
+    assert torch.equal(limited, torch.from_numpy(batch))  # to the bit
+    assert far.tolist() == [0]
+    batch[[7, 9], 1] = 1e5, -1e9
+    limited, far = normaliser.limited(torch.from_numpy(batch))
+    mean, var, _ = reference_statistics([ordinary])
+    edge = 100 * np.sqrt(var[1] + EPSILON)
+    np.testing.assert_allclose(limited[[7, 9], 1], [mean[1] + edge, mean[1] - edge], rtol=1e-12)
+    assert far.tolist() == [2]
+    normaliser.merge(limited)
+    mean, var, _ = reference_statistics([ordinary, limited.numpy()])
+    np.testing.assert_allclose(normaliser.var[0], var, rtol=1e-13)
+    for _ in range(20):
+        normaliser.merge(normaliser.limited(torch.full((500, 2), 1e7))[0])
+    assert normaliser.mean[0].tolist() == pytest.approx([1e7 * 20 * 500 / 12501] * 2, rel=0.5)
+
+
+def test_flags_that_are_seldom_set_and_first_rows_are_taken_in_full() -> None:
+    normaliser = Normaliser(1)
+    first = torch.full((900, 1), 1e6, dtype=torch.float64)
+    assert torch.equal(normaliser.limited(first)[0], first)
+    normaliser.merge(torch.zeros(100_000, 1))
+    flag = torch.ones(3, 1, dtype=torch.float64)  # 300 deviations of a column that was constant
+    assert torch.equal(normaliser.limited(flag)[0], flag)
+
+
+def test_each_network_has_its_own_limit() -> None:
+    normaliser = Normaliser(1)
+    stack(normaliser, [Normaliser(1)])
+    normaliser.merge(torch.cat((torch.zeros(2000, 1), torch.linspace(-1e4, 1e4, 2000)[:, None])))
+    limited, far = normaliser.limited(torch.tensor([[1e4], [1e4]]))
+    assert far.tolist() == [1, 0]
+    assert limited.flatten().tolist() == [pytest.approx(100.0, rel=0.01), 1e4]

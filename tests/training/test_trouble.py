@@ -15,7 +15,7 @@ def said(
     env = dataclasses.replace(task.env, contacts=contacts, constraints=contacts and 3 * contacts)
     ensemble = EnsembleConfig(advantage_scope=scope)
     config = dataclasses.replace(task, num_envs=100, env=env, update=UpdateConfig(horizon=10), ensemble=ensemble)
-    watch = TroubleWatch(config, sentences.append)
+    watch = TroubleWatch(config, sentences.append, lambda kind: f", the furthest of {kind} in environment 5")
     for place, line in enumerate(metrics, start=1):
         watch.check({"iteration": place, "lr": 1e-3} | line, last=last and place == len(metrics))
     return sentences
@@ -71,3 +71,12 @@ def test_a_rate_that_stays_at_its_bound_is_explained() -> None:
     assert "raise --update.kl-threshold" in text
     (text,) = said(*[{"lr": 1e-2, "kl/rate": 1e-3, "kl/own": 1e-3}] * 100)
     assert "widen --update.clip" in text
+
+
+def test_rows_beyond_the_limit_are_told_once_with_their_place() -> None:
+    (text,) = said({"clipped/observations": 0.0}, *[{"clipped/observations": 1.0}] * 120)
+    assert text.startswith(
+        "WARNING: in iteration 2 1 observations were over 100 deviations from their mean, the furthest"
+    )
+    assert "in environment 5" in text
+    assert len(said({"clipped/observations": 1.0, "clipped/returns": 2.0})) == 2

@@ -65,7 +65,7 @@ class NoiseConfig:
     """The leader's sigma, as a geometric mean over its actions; unset, it is learned."""
     loudest: Annotated[float | None, POSITIVE] = None
     """The last follower's sigma; those between rise in equal factors. Unset, all have the leader's."""
-    steps: Annotated[int, NOT_NEGATIVE] = 0
+    anneal: Annotated[int, NOT_NEGATIVE] = 0
     """Environment steps in which sigma moves there from `--model.initial-sigma`; 0 begins there."""
 
 
@@ -222,8 +222,8 @@ class TrainConfig:
                 f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}"
             )
         noise = self.noise
-        if noise.sigma is None and (noise.loudest is not None or noise.steps):
-            raise UserError("--noise.loudest and --noise.steps need --noise.sigma, the leader's target")
+        if noise.sigma is None and (noise.loudest is not None or noise.anneal):
+            raise UserError("--noise.loudest and --noise.anneal need --noise.sigma, the leader's target")
         loud = max(noise.sigma or 0.0, noise.loudest or 0.0)
         if model.max_sigma is not None and loud > model.max_sigma:
             raise UserError(f"the noise's target {loud:g} is above --model.max-sigma {model.max_sigma:g}")

@@ -25,16 +25,16 @@ class Noise:
     """Holds sigma at targets that move, geometrically, from where the policies started."""
 
     def __init__(self, config: NoiseConfig, initial_sigma: float, policies: int, device: torch.device | str) -> None:
-        self.held, self.steps = config.sigma is not None, config.steps
+        self.held, self.anneal = config.sigma is not None, config.anneal
         if self.held:
             targets = torch.tensor(ladder(config, policies), device=device).log()[:, None]
-            self._first = torch.full_like(targets, math.log(initial_sigma)) if config.steps else targets
+            self._first = torch.full_like(targets, math.log(initial_sigma)) if config.anneal else targets
             self._last, self._now = targets, self._first.clone()
 
     def advance(self, env_steps: int) -> None:
         """Move the targets to where they are after so many environment steps; a recorded graph reads them there."""
-        if self.held and self.steps:
-            torch.lerp(self._first, self._last, min(1.0, env_steps / self.steps), out=self._now)
+        if self.held and self.anneal:
+            torch.lerp(self._first, self._last, min(1.0, env_steps / self.anneal), out=self._now)
 
     def hold(self, log_sigma: Tensor) -> None:
         """Shift `log_sigma [G, K, A]`, in place, so that every policy's mean is its target."""

@@ -240,13 +240,18 @@ def _standardise(x: Tensor, ranks: Ranks) -> Tensor:
 
 
 @torch.no_grad()
-def merge_values(normaliser: Normaliser, value: Tensor, returns: Tensor, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
+def merge_values(
+    normaliser: Normaliser, value: Tensor, returns: Tensor, ranks: Ranks = ALONE
+) -> tuple[Tensor, Tensor, Tensor]:
     """Old values and returns `[L, G, S]` in the critic's units, as the reference does it: the statistics take in the
-    old values, then the returns; the values are normalised in between and the returns afterwards."""
+    old values, then the returns; the values are normalised in between and the returns afterwards. And `[G]`: how many
+    of the returns were too far away to count in full."""
 
-    def merged(x: Tensor) -> Tensor:
-        rows = x.flatten(1)[..., None]
+    # By the statistics before either: old values alone, at first all alike, are no measure of returns.
+    limited, far = normaliser.limited(returns.flatten(1)[..., None])
+
+    def merged(rows: Tensor) -> Tensor:
         normaliser.merge(rows, ranks)
-        return normaliser(rows)[..., 0].view_as(x)
+        return normaliser(rows)[..., 0].view_as(value)
 
-    return merged(value), merged(returns)
+    return merged(value.flatten(1)[..., None]), merged(limited), far

@@ -58,7 +58,7 @@ class Update:
     def run(self, rollout: Rollout, targets: Targets, drawn: Tensor, generator: Source) -> dict[str, Tensor]:
         """Train on one rollout; metrics `[G]`, averaged over the steps that each network took, on the device."""
         schedule = self.config.update.rate_schedule
-        value, returns = merge_values(self.model.value_norm, targets.value, targets.returns, self.ranks)
+        value, returns, far = merge_values(self.model.value_norm, targets.value, targets.returns, self.ranks)
         data = self.data(rollout, replace(targets, value=value, returns=returns), drawn)
         mini_epochs = self.settings.of_networks("mini_epochs")
         steps: list[Tensor] = []
@@ -78,7 +78,8 @@ class Update:
                     self._adapt(metrics["kl/rate"], active)
             if schedule == "mini_epoch":
                 self._adapt(epoch_kl, active)
-        return self._means(names, torch.stack(steps), torch.stack(taken) if taken else None)
+        means = self._means(names, torch.stack(steps), torch.stack(taken) if taken else None)
+        return means | {"clipped/returns": far.to(returns.dtype) * self.ranks.size}
 
     def data(self, rollout: Rollout, targets: Targets, drawn: Tensor) -> Data:
         """The tables that minibatches index. Values and returns are in the critic's units already."""

@@ -208,9 +208,13 @@ class ActorCritic(nn.Module):
         """Values `[..., B]` in the units of (scaled) rewards, from the networks' normalised ones."""
         return self.value_norm.denormalise(value[..., None])[..., 0]
 
-    def merge_observations(self, obs: Groups, ranks: Ranks = ALONE) -> None:
-        """Take observations `[T, N, D]` that all ranks collected into the normalisers. Only between iterations: see
-        `trainer.py`."""
+    def merge_observations(self, obs: Groups, ranks: Ranks = ALONE) -> Tensor:
+        """Take observations `[T, N, D]` that all ranks collected into the normalisers; returns `[G]`, how many of this
+        rank's were too far away to count in full. Only between iterations: see `trainer.py`."""
+        far = torch.zeros(self.networks, device=self.log_sigma.device)
         for name, normaliser in self.obs_norm.items():
             assert isinstance(normaliser, Normaliser)
-            normaliser.merge(obs[name], ranks)
+            limited, beyond = normaliser.limited(obs[name])
+            normaliser.merge(limited, ranks)
+            far += beyond
+        return far

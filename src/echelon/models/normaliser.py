@@ -8,6 +8,11 @@ from torch import Tensor, nn
 from echelon.ranks import ALONE, Ranks
 
 EPSILON = 1e-5
+LIMIT, ENOUGH = 100.0, 1_000
+"""Once `ENOUGH` rows are known, statistics take a row as at most `LIMIT` deviations from the mean, or `LIMIT` if the
+deviation is below 1. Robots observe numbers about 1, and a flag that is seldom set may be hundreds of deviations away,
+so ordinary runs never meet the limit. But one 1e5 among a million ordinary rows, taken in full, makes all others
+look alike for the rest of a run. What stays far away gets through: every batch of it multiplies the deviation."""
 
 
 class Normaliser(nn.Module):
@@ -47,6 +52,19 @@ class Normaliser(nn.Module):
         self.mean.add_(delta * count / total)
         self.var.copy_(spread / total)
         self.count.copy_(total[:, 0])
+
+    def limited(self, data: Tensor) -> tuple[Tensor, Tensor]:
+        """`[..., G·n, width]` data within the limit, and `[G]`: how many rows were beyond it."""
+        room = torch.where(self.count[:, None] < ENOUGH, torch.inf, LIMIT * self.std.clamp(min=1.0))
+        low, high = ((self.mean + side * room).to(data.dtype)[:, None] for side in (-1, 1))
+        each = data.unflatten(-2, (len(room), -1))
+        limited = each.clamp(low, high)
+        far = (limited != each).any(-1)
+        return limited.flatten(-3, -2), far.movedim(-2, 0).flatten(1).sum(1)
+
+    def distance(self, data: Tensor) -> Tensor:
+        """`[..., G·n]`: deviations of the furthest column from its mean."""
+        return self._of_each(data, lambda x, mean, std: ((x - mean) / std).abs()).amax(-1)
 
     def forward(self, data: Tensor) -> Tensor:
         """`[..., G·n, width]` in raw units to about zero mean and unit variance, clipped."""

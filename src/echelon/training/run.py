@@ -12,7 +12,7 @@ from echelon.console.wording import figure
 from echelon.envs.contract import find_fault
 from echelon.errors import UserError
 from echelon.learning.optimizer import HIGHEST, LOWEST
-from echelon.models.normaliser import Normaliser
+from echelon.models.normaliser import LIMIT, Normaliser
 from echelon.runs import checkpoint
 from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder, still_ours
@@ -45,7 +45,7 @@ class Run:
         self.figures: dict[str, float] = {}
         """Metrics that checkpoint callbacks returned last."""
         self._result = Iteration({}, None)
-        self._trouble = TroubleWatch(trainer.config, self.say)
+        self._trouble = TroubleWatch(trainer.config, self.say, lambda kind: _furthest(trainer, kind))
         self._noted = False
         self.writer = trainer.ranks.attempt(lambda: self._open() if trainer.ranks.first else None)
         self._last = time.perf_counter()
@@ -170,12 +170,27 @@ def _fault_of_rank(trainer: Trainer) -> str | None:
     return None
 
 
+def _furthest(trainer: Trainer, kind: str) -> str:
+    """Where the observation or the reward of the last rollout is that lies furthest from the others."""
+    rollout, far = trainer.collector.rollout, {}
+    if kind == "returns":
+        far["the largest reward"] = rollout.reward.abs()
+    else:
+        for name, normaliser in trainer.model.obs_norm.items():
+            assert isinstance(normaliser, Normaliser)
+            far[f"the furthest of {name}"] = normaliser.distance(rollout.obs[name][:-1])
+    what = max(far, key=lambda name: float(far[name].max()))
+    step, environment = divmod(int(far[what].argmax()), far[what].shape[1])
+    return f", {what} in environment {environment} at step {step} of {len(far[what])}"
+
+
 class TroubleWatch:
     """Warns about lost contacts, diverged simulations and settings that work against learning, at most once per
     `WARNING_INTERVAL` iterations of each kind."""
 
-    def __init__(self, config: TrainConfig, say: Callable[[str], None]) -> None:
-        self._config, self._say = config, say
+    def __init__(self, config: TrainConfig, say: Callable[[str], None], furthest: Callable[[str], str]) -> None:
+        """`furthest` says where the largest of the last observations, or rewards, is."""
+        self._config, self._say, self._furthest = config, say, furthest
         self._next: dict[str, float] = {}
         """Iteration from which on a kind of warning may be given again."""
         self._quarantined, self._first = 0.0, 0.0
@@ -192,7 +207,7 @@ class TroubleWatch:
         self._at_bound = self._at_bound + 1 if moves and not LOWEST * 1.001 < metrics["lr"] < HIGHEST * 0.999 else 0
         for kind, text in self._problems(iteration, metrics, takeovers).items():
             if iteration >= self._next.get(kind, 0.0) or (last and kind == "quarantined"):
-                self._next[kind] = iteration + WARNING_INTERVAL
+                self._next[kind] = math.inf if kind.startswith("clipped") else iteration + WARNING_INTERVAL
                 self._say(f"WARNING: {text}")
                 self._quarantined = 0.0 if kind == "quarantined" else self._quarantined
 
@@ -229,6 +244,13 @@ class TroubleWatch:
                 f"{now} the leader's sigma has reached its bound of {bound:g} (--model.max-sigma): it is paid for "
                 "noise more than for what it learns; lower --update.entropy-coef or entropy-scale"
             )
+        for kind in ("observations", "returns"):
+            if metrics.get(f"clipped/{kind}", 0.0) and f"clipped/{kind}" not in self._next:
+                found[f"clipped/{kind}"] = (
+                    f"{now} {metrics[f'clipped/{kind}']:,.0f} {kind} were over {LIMIT:g} deviations from their mean"
+                    f"{self._furthest(kind)}; statistics take them as that far, so that one does not drown all others. "
+                    f"Later ones are counted as clipped/{kind} without a word"
+                )
         if self._at_bound >= LONG_AT_BOUND:
             found["rate"] = self._why_at_bound(metrics)
         if broken := next((one for one in takeovers if math.isnan(one.objective)), None):

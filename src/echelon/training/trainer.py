@@ -189,7 +189,8 @@ class Trainer:
         prepared, rollout = self._prepared, self.collector.rollout
         assert prepared is not None
         found = prepared.metrics | self.update.run(rollout, prepared.targets, prepared.drawn, self.generator)
-        self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()}, self.ranks)
+        far = self.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()}, self.ranks)
+        found["clipped/observations"] = far * self.ranks.size
         metrics = self._metrics(found)
         values = [x.float() for run in metrics for x in run.values()]
         return [list(run) for run in metrics], self.ranks.mean(torch.stack(values))
