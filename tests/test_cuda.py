@@ -165,7 +165,7 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])
 def test_images_are_learned_from_on_cuda(algo: str, tmp_path) -> None:
-    """Fused and recorded; what is learned is that of the CPU's test, and a checkpoint goes on."""
+    """Fused and recorded; it learns what the CPU's test learns, and resumes from a checkpoint."""
     import sys
     from pathlib import Path
 

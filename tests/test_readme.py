@@ -56,6 +56,6 @@ def test_links_and_commands_lead_somewhere() -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """Of a page, as links spell them."""
+    """Headings of a page, as links spell them."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in found}

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the wheel holds, and nothing of ours besides."""
+    """A folder with what the wheel holds, and nothing else of ours."""
     pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel")
     out = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]

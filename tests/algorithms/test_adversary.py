@@ -139,7 +139,7 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state(monkeyp
 
 
 def test_networks_have_discriminators_of_their_own() -> None:
-    """Two networks of three policies: only the second's can be told apart, and nobody is compared across networks."""
+    """Two networks of three policies: only the second's can be told apart, none is compared across networks."""
     torch.manual_seed(0)
     layout = Layout(ENVS, POLICIES, networks=2)
     adversary = Adversary(OBS, ACTIONS, layout, CONFIG)

@@ -83,7 +83,7 @@ def test_who_may_be_replaced(
 def test_the_deviation_leaves_the_lowest_fifth_out() -> None:
     """One of six is dropped: 20..60 by tens has mean 40 and variance (400+100+0+100+400)/5 = 200."""
     assert deviation(SIX) == pytest.approx(math.sqrt(200))
-    # Of four, 0.8 rounds down to none: mean 2.5, variance (2.25+0.25+0.25+2.25)/4 = 1.25. Unknown ones do not count.
+    # A fifth of four rounds down to none: mean 2.5, variance (2.25+0.25+0.25+2.25)/4 = 1.25. Unknown ones do not count.
     assert deviation([1.0, NAN, 2.0, 3.0, 4.0]) == pytest.approx(math.sqrt(1.25))
 
 
@@ -167,7 +167,7 @@ def test_checks_are_due_once_an_interval_and_nobody_is_replaced_before_the_initi
 
 def test_takeovers_say_who_copied_whom_and_what_changed() -> None:
     """Over many checks: donors are the two best, alternately; weights come along because 10 and 20 are far below; the
-    hyperparameters are the donor's about as often as the member's own; nobody but the worst is touched."""
+    hyperparameters are the donor's about as often as the member's own; only the worst are touched."""
     config = PbtConfig(interval=1, initial_delay=0, wait=0, mutation_probability=0.0)
     evolution = Evolution(6, config, seed=0)
     takeovers = [t for steps in range(1, 201) for t in evolve(evolution, steps, SIX)]

@@ -1,4 +1,4 @@
-"""Whole runs of PBT: takeovers do what they say, a resumed population goes on to the bit, and a member whose network is
+"""Whole runs of PBT: takeovers do what they say, a population resumes to the bit, and a member whose network is
 not finite is the worst, is replaced at once, and never leads or donates."""
 
 import math
@@ -78,8 +78,8 @@ def _take(member: int, donor: int, **after: float) -> Takeover:
 
 
 def test_a_takeover_in_place() -> None:
-    """Weights, statistics, moments and steps are the donor's, the rate is not; memory is cleared, the environment goes
-    on, and the episode in progress counts for nobody."""
+    """Weights, statistics, moments and steps are the donor's, the rate is not; memory is cleared, the environment
+    continues, and the episode in progress does not count."""
     one = population(3, STILL, 8)
     selection(one).write([{}, {"mini_epochs": 1.0}, {}])
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_passes_follow_the_most_diligent_member_and_another_number_is_another_gr
         selection(one).write(rows)
         assert one.update.passes == wanted
         one.iterate()
-        assert one._learn is not learn  # recorded anew
+        assert one._learn is not learn  # recorded again
     learn = one._learn
     selection(one).write([{"mini_epochs": 2.0}, {"mini_epochs": 3.0}])
     one.iterate()
@@ -259,7 +259,7 @@ def spoil(trainer: Trainer, *members: int) -> None:
 
 
 def test_a_member_of_nan_does_not_become_the_donor_where_returns_are_negative() -> None:
-    """Its return of 0 would be the highest. It leads nobody, and after one iteration it is a copy of a healthy one."""
+    """Its return of 0 would be the highest. It never leads, and after one iteration it is a copy of a healthy one."""
     one = population(4, replace(LIVELY, interval=STEPS, initial_delay=0, wait=0), env=CostlyEnv(4 * ENVS))
     for _ in range(6):
         one.iterate()
@@ -285,7 +285,7 @@ def test_statistics_and_moments_count_as_well_and_when_no_member_is_finite_the_r
 
 
 def test_an_infinite_objective_is_an_unknown_one() -> None:
-    """One infinite reward makes nobody the best."""
+    """One infinite reward makes no member the best."""
     one = population(3, STILL)
     for _ in range(2):
         one.iterate()

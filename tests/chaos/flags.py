@@ -52,7 +52,7 @@ def fuzz_readers(place: Path, tries: int, rng: random.Random) -> Outcome:
 
 
 def _try(orders: list[list[str]], place: Path, tries: int, rng: random.Random) -> Outcome:
-    """So many of the commands with one value each; `OUT` is a folder of its own."""
+    """Run `tries` of the commands with one value each; `OUT` is a folder of its own."""
     outcome = Outcome()
     pairs = list(itertools.product(orders, VALUES))
     rng.shuffle(pairs)

@@ -71,7 +71,7 @@ def _kill_until_its_end(run: Path, algo: str, most: int, outcome: Outcome, rng: 
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EDQUOT)
 OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
-"""Of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
+"""Operations of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
 
 
 @repeat
@@ -140,7 +140,7 @@ HARMS: dict[str, Callable[[Any], Any]] = {
 
 
 class Broken(Exception):
-    """Of the environment itself: this traceback is its author's."""
+    """The environment's own error: this traceback is its author's."""
 
 
 @repeat

@@ -74,7 +74,7 @@ def test_a_captured_rollout_equals_an_eager_one(task: str) -> None:
     torch.testing.assert_close(found.reward[:2], expected.reward[:2], rtol=1e-2, atol=1e-3)
     assert found.terminated[:2].equal(expected.terminated[:2])
     assert found.truncated.float().mean() == expected.truncated.float().mean()
-    # The eager one and the captured one drew the same random numbers, and as many.
+    # The eager one and the captured one drew the same random numbers, and the same number of them.
     assert captured.generator.get_state().equal(eager.generator.get_state())
     assert captured.env.generator.get_state().equal(eager.env.generator.get_state())
 

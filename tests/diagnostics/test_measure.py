@@ -114,7 +114,7 @@ def test_measuring_does_not_change_what_is_learned(lstm: int) -> None:
     measured = {"ess", "is_deviation", "clip_bias", "clip_bias_bound", "kl/follower_to_leader", "nearest_is_leader"}
     assert set(results[1][1]) - set(results[0][1]) == measured
     assert all(results[1][1][name] == value or math.isnan(value) for name, value in results[0][1].items())
-    # Every so many iterations, and read back as a matrix.
+    # Every two iterations, and read back as a matrix.
     trainer = small_trainer(replace(config, diagnostics=DiagnosticsConfig(every=2, states=16)))
     matrices = [trainer.iterate().kl_matrix for _ in range(4)]
     assert [matrix is not None for matrix in matrices] == [True, False, True, False]

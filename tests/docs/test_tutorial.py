@@ -56,7 +56,7 @@ def test_mistakes_of_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
 
 def test_the_algorithm_on_its_page_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Word for word, but for a budget of two iterations. Every policy reads its neighbour's block besides its own."""
+    """Word for word, but for a budget of two iterations. Every policy reads its neighbour's block and its own."""
     (example,) = re.findall(r"```python\n(.*?)```", ALGORITHM, flags=re.DOTALL)
     assert "env_steps=500_000" in example
     monkeypatch.chdir(tmp_path)

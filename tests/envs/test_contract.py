@@ -1,4 +1,4 @@
-"""What an environment may lack or have besides, what training makes of it, and what `echelon env check` says of it."""
+"""What an environment may lack or add, what training makes of it, and what `echelon env check` says of it."""
 
 from dataclasses import fields
 from typing import Any

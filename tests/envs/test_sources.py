@@ -46,7 +46,7 @@ def metrics(path: str | Path) -> list[dict[str, float]]:
 
 
 def pole(num_envs: int, device: torch.device, seed: int) -> Pole:
-    """A function, not the class, as somebody would pass it from Python."""
+    """A function, not the class, as a user would pass it from Python."""
     return Pole(PoleConfig(spread=(-0.1, 0.3)), num_envs, device, seed)
 
 

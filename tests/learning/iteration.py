@@ -68,7 +68,7 @@ class Parts:
         return self.data.evaluate(self.data.gather(minibatch), self.trainer.update.reads_leader)
 
     def gradients(self) -> dict[str, Tensor]:
-        """Of the whole loss, by parameter name, of the only network."""
+        """Gradients of the whole loss, by parameter name, of the only network."""
         self.trainer.model.zero_grad()
         self.trainer.update.loss(self.batch()).total.sum().backward()
         named = self.trainer.model.named_parameters()
@@ -76,9 +76,9 @@ class Parts:
 
 
 def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: bool = False) -> Parts:
-    """The parts of the next iteration. Of several rollouts the last is taken: it starts inside episodes.
+    """The parts of the next iteration. The last rollout is taken: it starts inside episodes.
 
-    `double` makes everything float64 after the rollout, whose log-probabilities and values are then computed anew.
+    `double` makes everything float64 after the rollout, whose log-probabilities and values are then computed again.
     """
     collector, model = trainer.collector, trainer.model
     collector.reset()

@@ -98,7 +98,7 @@ def test_the_follower_is_drawn_uniformly_from_all_but_the_leader() -> None:
     assert set(drawn) == {1, 2, 3}
     assert all(150 < count < 250 for count in drawn.values())
     assert Layout(4, 1).draw_followers(generator).tolist() == [1]
-    # Of every network one, by its policy id.
+    # One per network, by its policy id.
     drawn = torch.stack([Layout(12, 6, networks=2).draw_followers(generator) for _ in range(100)])
     assert set(drawn[:, 0].tolist()) == {1, 2}
     assert set(drawn[:, 1].tolist()) == {4, 5}

@@ -154,7 +154,7 @@ def test_images_are_stored_in_a_byte_a_number_and_learned_from(tmp_path: Path) -
 
 @pytest.mark.parametrize("algo", ["cpo", "pbt"])
 def test_ensembles_and_populations_see_images_too(algo: str, tmp_path: Path) -> None:
-    """And a resumed run goes on to the bit."""
+    """And a resumed run continues to the bit."""
     update = replace(SETTINGS.update, horizon=8, minibatches=2, mini_epochs=1)
     small = replace(SETTINGS, algo=algo, policies=3, num_envs=12, update=update)
     runs = [replace(small, iterations=4, out=str(tmp_path / "whole"))]

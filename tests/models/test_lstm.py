@@ -45,7 +45,7 @@ def stepped(parts: dict[str, Tensor], start: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gradients(parts: dict[str, Tensor], outputs: Tensor, state: Tensor) -> list[Tensor]:
-    """Of a loss that weighs every output and every entry of the last state differently."""
+    """Gradients of a loss that weighs every output and every entry of the last state differently."""
     first, second = (torch.linspace(-1, 2, x.numel()).view_as(x).to(x) for x in (outputs, state))
     loss = (outputs.square() * first).sum() + (state * second).sum()
     return list(torch.autograd.grad(loss, [parts[name] for name in NAMES]))

@@ -273,7 +273,7 @@ def test_a_layer_that_is_compiled_takes_the_kernels(networks: int, device: str, 
 @pytest.mark.parametrize("device", [CPU, CUDA])
 @pytest.mark.parametrize("activate", [True, False])
 def test_what_is_compiled_whole_takes_the_kernels(activate: bool, device: str, launches: list[str]) -> None:
-    """In one graph, forwards and backwards, with another follower drawn each time and nothing compiled anew."""
+    """In one graph, forwards and backwards, with another follower drawn each time and nothing compiled again."""
     run = compiled(spread, device)
     for drawn in (1, 2):
         how = sharing((5, 3, 3), drawn=drawn)

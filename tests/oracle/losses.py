@@ -29,7 +29,7 @@ class Parts:
     surrogate: dict[str, Tensor]
     """By group; that of `follower_pull` is the mean of w·neglogp."""
     weight: dict[Evaluation, float]
-    """Of the pull rows, after cap and normalisation."""
+    """Weights of the pull rows, after cap and normalisation."""
     ratio: dict[Evaluation, float]
     """π_new/π_collector of the rows with a surrogate."""
     count: dict[str, int]

@@ -75,7 +75,7 @@ class Problem:
     gae_lambda: float = 0.95
     clip: float = 0.2
     clips: tuple[float, ...] = ()
-    """Of each policy, instead of `clip` for all."""
+    """Each policy's own, instead of `clip` for all."""
     critic_coef: float = 4.0
     bounds_coef: float = 1e-4
     entropy_coef: float = 0.0

@@ -215,7 +215,7 @@ def differ(config: TrainConfig, what: str, place: Path) -> str:
 
 
 def test_one_mistake_is_told_once(world: World, tmp_path: Path) -> None:
-    """Of one rank, of all environments, and of ranks that do not fit together."""
+    """A mistake of one rank, of all environments, and of ranks that do not fit together."""
     assert world(one_mistake) == [["rank 1: it is full"] * 2, ["silent"] * 2]
     assert world(answers) == [[1, 3], [1, 3]]
     said, silence = world(train_and_end, config(tmp_path / "run"), broken)
@@ -300,7 +300,7 @@ def compiled() -> tuple[float, float]:
 
 
 def moments() -> tuple[Tensor, Tensor]:
-    """Of numbers far from zero: rank r has 1e6 + (10 r, ..., 10 r + 9)."""
+    """Moments of numbers far from zero: rank r has 1e6 + (10 r, ..., 10 r + 9)."""
     ranks = Together()
     x = 1e6 + 10.0 * ranks.rank + torch.arange(10.0, dtype=torch.float64)
     return ranks.var_mean(x[:, None], (0,))

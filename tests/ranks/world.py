@@ -159,7 +159,7 @@ def trained(trainer: Trainer) -> Trained:
 
 
 def places(whole: Layout, size: int) -> list[Tensor]:
-    """Of each rank the numbers of its environments among those of the whole run."""
+    """For each rank, the numbers of its environments within the whole run."""
     part = whole.divided(_Member(size, 0))
     found = []
     for rank in range(size):

@@ -139,7 +139,7 @@ def test_stopped_runs_have_a_provisional_score(tmp_path: Path) -> None:
     assert (cells["SAPG"].provisional, cells["SAPG"].best) == (False, True)
     assert (cells["CPO"].provisional, cells["CPO"].best, cells["CPO"].bold) == (True, False, False)
     assert math.isnan(cells["CPO"].p)
-    assert improvements(read_contents([tmp_path], "return")) == []  # SAPG has nobody to beat yet
+    assert improvements(read_contents([tmp_path], "return")) == []  # SAPG has no rival to beat yet
 
 
 def test_scores_over_all_tasks(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ SCRIPTS = (
 
 
 def test_names_that_are_scripts_are_shown_and_not_run(browser: Browser, tmp_path: Path) -> None:
-    """Of runs, and one of a task. None has finished, so that scores are grey."""
+    """Names of runs, and one of a task. No run has finished, so scores are grey."""
     paths = []
     for seed, name in enumerate(SCRIPTS):
         path = write_run(tmp_path, task="Hopper" if seed else name, seed=seed, iterations=12, planned=4000)

@@ -46,7 +46,7 @@ def test_returns_and_lengths_by_hand() -> None:
     assert found["length/leader"] == pytest.approx(2.0)
     assert (found["return/policy_1"], found["length/policy_1"]) == pytest.approx((12.0, 3.0))
 
-    # Nobody ends: the last results stand, in the next rollout too.
+    # No episode ends: the last results stand, in the next rollout too.
     episodes.begin()
     episodes.record(step([50.0] * 4))
     assert numbers(episodes)["return/leader"] == pytest.approx(8.0)
@@ -101,7 +101,7 @@ def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end() -> None:
     assert episodes.last[0].tolist() == [1.0, 2.0, 1.0, 2.0]
     assert episodes.objective("return").tolist() == [1.5, 1.5]
     episodes.record(step([1.0, 1.0, 1.0, 1.0], cut="1010"))
-    assert episodes.last[0].tolist() == [6.0, 2.0, 1.0, 2.0]  # 501 counts for nobody
+    assert episodes.last[0].tolist() == [6.0, 2.0, 1.0, 2.0]  # 501 does not count
     assert episodes.mixed.tolist() == [False, False, False, True]
     other = Episodes(Layout(4, 2))
     other.load_state_dict(episodes.state_dict())

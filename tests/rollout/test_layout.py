@@ -41,7 +41,7 @@ def test_networks_are_alike_and_lie_one_after_another() -> None:
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_blocks_of_a_tensor(dim: int) -> None:
-    """Of the first network environments 0 to 5, of the second 6 to 11; each with blocks of 2, 2, 2."""
+    """The first network has environments 0 to 5, the second 6 to 11; each with blocks of 2, 2, 2."""
     layout = Layout(12, 6, networks=2)
     x = torch.arange(24).view(2, 12) % 12
     x = x.T.contiguous() if dim == 0 else x

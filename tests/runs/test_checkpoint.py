@@ -197,7 +197,7 @@ def test_a_crash_before_any_file_operation_loses_nothing(
                 pass
         assert found(folder).state["x"] in ((3, "new") if not survived else ("new",))
         assert found(folder, "best").state == {"x": 1}
-        save(folder, 5, {"x": 5})  # and saving goes on, cleaning up
+        save(folder, 5, {"x": 5})  # and saving continues, cleaning up
         assert not [name for name in names(folder) if not name.isdigit()]
         if survived:
             break
@@ -229,7 +229,7 @@ def test_what_cannot_be_saved_is_told_and_the_old_one_is_kept(
 
 
 def test_random_states_round_trip(folder: RunFolder) -> None:
-    """Many shapes of nesting, to find the one nobody thought of."""
+    """Many shapes of nesting, to find one that was not thought of."""
     rng = random.Random(0)
 
     def draw(depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""Checkpoints that somebody made, with valid checksums, and folders in the place of files: one sentence each."""
+"""Forged checkpoints with valid checksums, and folders in the place of files: one sentence each."""
 
 import hashlib
 import json

@@ -116,7 +116,7 @@ def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatc
         engine.step(SUBSTEPS)
     step_and_set(engine)
     assert not before
-    assert (engine._field("xpos") - poses(engine)).abs().amax() > 0.1  # nobody has asked yet
+    assert (engine._field("xpos") - poses(engine)).abs().amax() > 0.1  # not asked for yet
     xpos = engine.read("xpos")
     torch.testing.assert_close(xpos, poses(engine))
     seen = refreshes(monkeypatch, engine)

@@ -96,7 +96,7 @@ def test_final_obs_differs_from_obs_exactly_where_an_episode_ended(task: str) ->
 
 @EVERY
 def test_truncation_falls_on_the_last_step_of_the_clock(task: str) -> None:
-    """Of spread clocks, every episode ends once within one length, at its own time."""
+    """With spread clocks, every episode ends once within one length, at its own time."""
     env = make(task, episode_length=4)
     flags = torch.stack([env.step(torch.zeros(NUM_ENVS, env.action_dim)).truncated for _ in range(8)])
     assert torch.equal(flags, torch.tensor([False, False, False, True] * 2)[:, None].expand(8, NUM_ENVS))

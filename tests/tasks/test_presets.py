@@ -42,8 +42,8 @@ def test_presets_are_found_and_survive_json() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_minibatches_of_each_algorithm(task: str) -> None:
-    """PPO has H/4 minibatches of 4·N rows, SAPG as many of 7/6 the size, CPO twice as many; of the controls, SAPG with
-    CPO's steps as many as CPO, PPO with four times its own and CPO centred H."""
+    """PPO has H/4 minibatches of 4·N rows, SAPG H/4 of 7/6 the size, CPO H/2. Among the controls, SAPG with CPO's
+    steps has H/2, PPO with four times its own and CPO centred H."""
     config = preset(task)
     plans = {algo: plan_of(replace(config, algo=algo)) for algo in ("ppo", "sapg", "cpo")}
     few = config.update.horizon // 4

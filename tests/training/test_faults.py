@@ -106,8 +106,8 @@ def put(part: str, value: float) -> Callable[[Step], None]:
 @pytest.mark.parametrize("part", ["observation policy", "reward"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
 def test_a_number_that_is_none_stops_the_run_before_it_is_saved(tmp_path: Path, part: str, value: float) -> None:
-    """In the sixth iteration, which is saved; the message names the environment's fault, and resuming goes on from a
-    checkpoint that is sound."""
+    """The fault is in the sixth iteration, which is saved; the message names it as the environment's, and resuming
+    starts from a sound checkpoint."""
     sentence = refused(tiny(tmp_path / "run", 9), at(22, put(part, value)))
     place = " (number 0)" if "policy" in part else ""
     assert sentence.startswith(f"the environment's {part}{place} is {value:g} in environment 3, seen in iteration 6: ")

@@ -1,4 +1,4 @@
-"""Whole iterations: algorithms that must agree do so to the bit, and a resumed trainer goes on as if never stopped."""
+"""Whole iterations: algorithms that must agree do so to the bit, and a resumed trainer runs as if never stopped."""
 
 import math
 from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
 
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_blocks_may_change_their_sizes_during_a_run(lstm: int) -> None:
-    """6, 6, 6 become 10, 4, 4: environments 6 to 9, 12 and 13 change hands, without memory, in episodes of nobody."""
+    """6, 6, 6 become 10, 4, 4: 6 to 9, 12 and 13 change hands, without memory, and their episodes do not count."""
     first = drifting(small_config("cpo", 3, lstm, num_envs=18))
     for _ in range(2):
         first.iterate()

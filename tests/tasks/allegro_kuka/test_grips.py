@@ -38,7 +38,7 @@ def test_a_scripted_grasp_holds_until_the_hand_opens(task: str, monkeypatch: pyt
     for _ in range(30):
         step = env.step(keep_still(env, closed))
     assert (env.held() & gripped).sum() >= 0.9 * gripped.sum()
-    assert not step.log["reward/lift_bonus"].any()  # nobody is paid for what the script has lifted
+    assert not step.log["reward/lift_bonus"].any()  # what the script has lifted earns nothing
     opened = closed.clone()
     opened[:, torch.arange(23 * env.arms.count) % 23 >= 7] = env.arms.low.min()
     dropped = torch.zeros_like(gripped)

@@ -26,7 +26,7 @@ class KukaOriginal:
         self.best_reach, self.best_distance = self.reach(start), self.distance(start)
 
     def palms(self, seen: Moment) -> list[tuple[Array, tuple[Array, ...], Array]]:
-        """Of each arm: centre of the palm, motion of the last link, fingertips `[N, 4, 3]`."""
+        """For each arm: centre of the palm, motion of the last link, fingertips `[N, 4, 3]`."""
         found = []
         for arm in range(self.arms):
             place, quat, linear, angular = seen.body(f"arm{arm}/iiwa7_link_7")

@@ -1,4 +1,4 @@
-"""Every task against the original's formulas, written anew from its fact sheet in float64: every term, flag and column.
+"""Every task against the original's formulas, rewritten from its fact sheet in float64: every term, flag and column.
 
 States are those of random actions, with some environments put where goals are near, objects lifted or robots fallen.
 What the tasks change on purpose (`docs/tasks/fidelity.md`) is written as they have it, and said beside the line.
