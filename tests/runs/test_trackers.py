@@ -3,17 +3,21 @@ told and cost nothing else."""
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from echelon import errors
+from echelon.commands.train import Train
 from echelon.config import TrainConfig
 from echelon.config import checks as config_checks
 from echelon.errors import UserError
+from echelon.ranks import ALONE
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter, read_metrics
 from echelon.runs.trackers import WeightsAndBiases
+from echelon.tasks import preset
 
 
 @pytest.fixture
@@ -146,3 +150,15 @@ def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
         writer.write({"iteration": 2})
     assert service.calls == 1
     assert len(read_metrics(folder)) == 2
+
+
+def test_a_stored_config_sends_nothing_out(tmp_path: Path) -> None:
+    """A run folder from somebody else may say `wandb: online`; only this start's command line may."""
+    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
+    path = tmp_path / "theirs"
+    RunFolder.create_or_resume(replace(preset("CartpoleSwingup"), wandb="online", num_envs=24, out=str(path)))
+    found = Train(resume=str(path)).settings(ALONE)
+    assert found.config.wandb == "off"
+    assert found.notes[-1].endswith("unless you add --wandb online")
+    asked = Train(resume=str(path), train_flags=("--wandb", "offline")).settings(ALONE)
+    assert asked.config.wandb == "offline"

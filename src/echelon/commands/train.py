@@ -145,8 +145,14 @@ class Train(OnTask):
         folder = RunFolder.open(self.resume)
         stored = folder.config
         start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
+        # A folder may be somebody else's: what reaches outside it is asked for on this command line, or not at all.
+        start = replace(start, wandb="off")
         given = _given(start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings.")
-        return resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
+        resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
+        if stored.wandb == "off" or "wandb" in given:
+            return resolved
+        note = f"this run was sent to Weights & Biases; it is not unless you add --wandb {stored.wandb}"
+        return replace(resolved, notes=(*resolved.notes, note))
 
     def callbacks(self) -> "list[CheckpointCallback]":
         """What `--evaluate-every` and `--film-every` ask for."""

@@ -32,7 +32,7 @@ MAY_CHANGE = (
 )
 """Settings and groups that may differ on resume: none of them affects what was learned so far. Environments that
 `envs_per_policy` gives to another policy continue where they are; a checkpoint says which `device` it needs."""
-CHANGEABLE = ("update", "ensemble", "model.max_sigma", "model.obs_clip", "precision")
+CHANGEABLE = ("update", "ensemble", "noise", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
     "update.horizon": "environment steps are counted by it",
