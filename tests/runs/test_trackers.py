@@ -156,7 +156,9 @@ def test_a_stored_config_sends_nothing_out(tmp_path: Path) -> None:
     """A run folder from somebody else may say `wandb: online`; only this start's command line may."""
     pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
     path = tmp_path / "theirs"
-    RunFolder.create_or_resume(replace(preset("CartpoleSwingup"), wandb="online", num_envs=24, out=str(path)))
+    RunFolder.create_or_resume(
+        replace(preset("CartpoleSwingup"), wandb="online", policies=6, num_envs=24, out=str(path))
+    )
     found = Train(resume=str(path)).settings(ALONE)
     assert found.config.wandb == "off"
     assert found.notes[-1].endswith("unless you add --wandb online")
