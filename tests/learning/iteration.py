@@ -1,6 +1,8 @@
 """One iteration taken apart: a real rollout of a small environment, its targets, and what the update makes of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from rollout.stub_env import DriftEnv
@@ -9,7 +11,7 @@ from torch import Tensor
 from echelon.algorithms import AdversaryConfig, Preset
 from echelon.config import DiagnosticsConfig, EnsembleConfig, ModelConfig, TrainConfig, UpdateConfig
 from echelon.learning.batch import Batch, Data
-from echelon.learning.plans import Plan
+from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.targets import Targets, compute_targets, merge_values
 from echelon.learning.update import Update
 from echelon.models.sharing import DRAWN
@@ -62,10 +64,17 @@ class Parts:
     targets: Targets
     data: Data
 
+    def minibatches(self) -> Iterator[Minibatch]:
+        return self.trainer.plan.shuffle(self.follower, torch.Generator().manual_seed(0))
+
+    def batches(self) -> Iterator[Batch]:
+        for minibatch in self.minibatches():
+            yield self.data.evaluate(self.data.gather(minibatch), self.trainer.update.reads_leader)
+
     def batch(self) -> Batch:
         """All evaluations at once; the trainer must have one minibatch."""
-        (minibatch,) = self.trainer.plan.shuffle(self.follower, torch.Generator().manual_seed(0))
-        return self.data.evaluate(self.data.gather(minibatch), self.trainer.update.reads_leader)
+        (batch,) = self.batches()
+        return batch
 
     def gradients(self) -> dict[str, Tensor]:
         """Gradients of the whole loss, by parameter name, of the only network."""
@@ -116,28 +125,22 @@ def _in_double(trainer: Trainer, rollout: Rollout) -> Rollout:
 
 def listing(plan: Plan, drawn: Tensor) -> tuple[Tensor, Tensor, list[str]]:
     """A plan in full: unit, policy id and group of every evaluation, network after network, in order: `[G·S]`."""
-    layout, chunks = plan.layout, range(plan.chunks)
-    units, policies, groups = [], [], []
+    layout, collector = plan.layout, plan.layout.policy_id.tolist()
+    found: list[tuple[int, int, str]] = []
 
-    def add(policy: int, envs: slice, group: str) -> None:
-        for chunk in chunks:
-            for env in range(envs.start, envs.stop):
-                units.append(chunk * layout.num_envs + env)
-                policies.append(policy)
-                groups.append(group)
+    def add(policy: int | None, envs: slice, group: str) -> None:
+        for chunk, env in product(range(plan.chunks), range(envs.start, envs.stop)):
+            found.append((chunk * layout.num_envs + env, collector[env] if policy is None else policy, group))
 
     for network in range(layout.networks):
         first = network * layout.each
-        for chunk in chunks:
-            for env in range(network * layout.envs, (network + 1) * layout.envs):
-                units.append(chunk * layout.num_envs + env)
-                policies.append(int(layout.policy_id[env]))
-                groups.append(OWN)
+        add(None, slice(network * layout.envs, (network + 1) * layout.envs), OWN)
         for group in plan.groups[1:]:
             for learner, source in group.pairs(layout.each):
                 other = int(drawn[network]) if source == DRAWN else first + source
                 add(first + learner, layout.environments(other), group.name)
-    return torch.tensor(units), torch.tensor(policies), groups
+    units, policies, groups = zip(*found, strict=True)
+    return torch.tensor(units), torch.tensor(policies), list(groups)
 
 
 def where(groups: list[str], *names: str) -> Tensor:

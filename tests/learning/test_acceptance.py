@@ -16,6 +16,7 @@ from learning.iteration import (
     take_apart,
     where,
 )
+from models.test_normaliser import reference_statistics
 from torch import Tensor
 
 from echelon.algorithms import PullConfig
@@ -42,8 +43,7 @@ def test_ratio_is_one_on_own_rows(algo: str, policies: int, lstm: int, critic: b
     assert ends[:, 1:].any()
     if lstm:
         assert parts.rollout.state[0].any()
-    for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
-        batch = parts.data.evaluate(parts.data.gather(minibatch), trainer.update.reads_leader)
+    for batch in parts.batches():
         assert batch.log_ratio[..., batch.own].abs().max() < 1e-6
 
 
@@ -53,14 +53,13 @@ def test_equal_policies_have_ratio_one_on_every_row(policies: int, lstm: int) ->
     trainer = small_trainer(small_config("cpo", policies, lstm))
     make_policies_equal(trainer)
     parts = take_apart(trainer, follower=policies - 1)
-    for minibatch in trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0)):
-        batch = parts.data.evaluate(parts.data.gather(minibatch), False)
+    for batch in parts.batches():
         assert set(batch.plan.columns) == {OWN, LEADER_BORROWS, FOLLOWER_PULL}
         assert batch.log_ratio.abs().max() < 1e-6
     # κ = Σ_d (1e-5 - 5e-6/σ_d²) in each group, nothing having moved: the bias of the scheduling KL alone.
     variance = trainer.model.log_std[0].double().exp().square()
     bias = (1e-5 - 5e-6 / variance).sum().item()
-    metrics = trainer.update.step(parts.data, minibatch)
+    metrics = trainer.update.step(parts.data, next(parts.minibatches()))
     kls = [metrics[f"kl/{group}"].item() for group in ("rate", OWN, LEADER_BORROWS, FOLLOWER_PULL)]
     assert kls == pytest.approx([bias] * 4, abs=2e-6)
     assert not any(metrics[f"clip_fraction/{group}"] for group in (OWN, LEADER_BORROWS, FOLLOWER_PULL))
@@ -89,16 +88,10 @@ def test_observation_statistics_are_those_of_the_collected_rows(algo: str, polic
     assert during == [1 + k * 12 * 18 for k in range(3) for _ in range(4)]
     for name, norm in trainer.model.obs_norm.items():
         batches = [rollout[name].flatten(0, 1).double().numpy() for rollout in seen]
-        rows = np.concatenate(batches)
-        count = 1 + len(rows)
+        mean, var, count = reference_statistics(batches)
         assert norm.count.item() == count == 1 + 3 * 12 * 18
-        mean = rows.sum(0) / count
         np.testing.assert_allclose(norm.mean[0], mean, rtol=1e-9, atol=1e-12)
-        # Unbiased within a rollout, as the reference weighs it, and one pseudo sample of variance 1 at 0.
-        spread = 1 + mean**2
-        for batch in batches:
-            spread = spread + len(batch) * (batch.var(0, ddof=1) + (batch.mean(0) - mean) ** 2)
-        np.testing.assert_allclose(norm.var[0], spread / count, rtol=1e-9)
+        np.testing.assert_allclose(norm.var[0], var, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("algo", "policies"), [("ppo", 1), ("cpo", 3)])
@@ -106,9 +99,8 @@ def test_the_first_step_is_measured_before_it_is_taken(algo: str, policies: int)
     """At a rate of 0.01 sigma moves by a percent, which would show in κ: but mean and sigma are both from before."""
     trainer = small_trainer(small_config(algo, policies, learning_rate=0.01))
     parts = take_apart(trainer)
-    minibatch = next(iter(trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))))
     variance = trainer.model.log_std.detach().double().exp().square()
-    metrics = trainer.update.step(parts.data, minibatch)
+    metrics = trainer.update.step(parts.data, next(parts.minibatches()))
     bias = (1e-5 - 5e-6 / variance).sum(-1).mean().item()
     assert metrics["kl/own"].item() == pytest.approx(bias, abs=2e-6)
     assert (trainer.model.log_std.detach().double().exp().square() - variance).abs().max() > 1e-3
@@ -156,7 +148,7 @@ def test_an_impossible_row_of_the_rollout_does_not_move_the_clip_interval_to_inf
 def test_only_the_total_loss_has_a_gradient() -> None:
     parts = take_apart(small_trainer(small_config("cpo", 3, minibatches=1)))
     update = parts.trainer.update
-    (minibatch,) = parts.trainer.plan.shuffle(parts.follower, torch.Generator().manual_seed(0))
+    (minibatch,) = parts.minibatches()
     batch, loss = update.evaluate(parts.data, update.gather(parts.data, minibatch))
     assert loss.total.requires_grad
     output = batch.output

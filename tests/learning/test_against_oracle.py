@@ -66,34 +66,22 @@ def test_targets(case, option):
         close(getattr(targets, name), bridge.table({e: float(getattr(t, name)) for e, t in expected.items()}))
 
 
-@pytest.mark.parametrize("option", [{}, *OPTIONS], ids=str)
-@pytest.mark.parametrize("case", [c for c in CASES if c[1] in (1, 3)], ids=case_id)
+# Policies with clip ranges and numbers of environments of their own; the leader borrows from all followers.
+UNLIKE = {"clips": (0.1, 0.3, 0.05, 0.2), "borrows_all": True}
+MINIBATCHES = [(case, option) for case in CASES if case[1] in (1, 3) for option in ({}, *OPTIONS)]
+MINIBATCHES += [(case, {"seed": 1}) for case in CASES if case[1] in (2, 6)]
+MINIBATCHES += [
+    ((algo, 4, [6, 2, 4, 8], lstm), UNLIKE | option)
+    for algo in ("sapg", "cpo")
+    for lstm in (0, 3)
+    for option in ({}, {"advantage_scope": "centred"}, {"clip_centre": "old_ratio"})
+]
+
+
+@pytest.mark.parametrize(("case", "option"), MINIBATCHES, ids=str)
 def test_loss_and_gradient_of_a_minibatch(case, option):
     """At parameters away from the rollout's, so that ratios and value changes leave the clip range."""
-    check_minibatch(problem(*case, **option))
-
-
-UNLIKE = {"clips": (0.1, 0.3, 0.05, 0.2), "borrows_all": True}
-
-
-@pytest.mark.parametrize("option", [{}, {"advantage_scope": "centred"}, {"clip_centre": "old_ratio"}], ids=str)
-@pytest.mark.parametrize("lstm", [0, 3])
-@pytest.mark.parametrize("algo", ["sapg", "cpo"])
-def test_policies_with_clip_ranges_and_numbers_of_environments_of_their_own(algo, lstm, option):
-    """Four policies with 6, 2, 4 and 8 environments; the leader borrows from all followers."""
-    check_minibatch(problem(algo, 4, [6, 2, 4, 8], lstm, **UNLIKE, **option))
-
-
-def test_a_whole_update_of_policies_that_are_unlike():
-    check_update(problem("cpo", 4, [2, 2, 4, 6], 0, **UNLIKE, advantage_scope="centred"))
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c[1] in (2, 6)], ids=case_id)
-def test_loss_and_gradient_for_other_numbers_of_policies(case):
-    check_minibatch(problem(*case, seed=1))
-
-
-def check_minibatch(given):
+    given = problem(*case, **option)
     bridge = Bridge(given)
     data = prepare(bridge.update, bridge.rollout, bridge.targets(), bridge.follower)
     prepared = oracle.prepare(given)
@@ -120,6 +108,10 @@ SCHEDULES = [{}, {"kl_reference": "rollout", "kl_rows": "own"}, {"rate_schedule"
 def test_whole_update(case, settings):
     """Three mini-epochs of two minibatches: Adam, gradient clip, sliding KL and learning rate included."""
     check_update(problem(*case), **settings)
+
+
+def test_a_whole_update_of_policies_that_are_unlike():
+    check_update(problem("cpo", 4, [2, 2, 4, 6], 0, **UNLIKE, advantage_scope="centred"))
 
 
 def check_update(given, **settings):

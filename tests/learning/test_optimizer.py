@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from echelon.config import ModelConfig
-from echelon.diagnostics.propositions import gaussian_kl
 from echelon.learning.optimizer import Adam, adapt, aligned_slices, scheduling_kl
 from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import Linear, stack
@@ -29,25 +28,41 @@ def values(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("clip", [math.inf, 0.5])
 @pytest.mark.parametrize("fuse", [False, True])
-def test_steps_are_pytorchs(fuse: bool, clip: float, traced: None) -> None:
-    ours, theirs = network(), network()
-    optimizer = Adam(ours.parameters(), 0.01, fuse=fuse)
+@pytest.mark.parametrize("limits", [(math.inf,), (0.5,), (0.5, math.inf, 0.2)])
+def test_steps_are_pytorchs(limits: tuple[float, ...], fuse: bool, traced: None) -> None:
+    """One network, or three stacked ones, each at its own rate and limit; the third sits out the second step."""
+    several, rates = len(limits) > 1, (0.01, 0.1, 0.003)[: len(limits)]
+    alone = [network(seed) for seed in range(len(limits))]
+    stacked = network(0)
+    stack(stacked, [network(seed) for seed in range(1, len(limits))])
+    optimizer = Adam(stacked.parameters(), 0.01, fuse=fuse)
     assert (optimizer.descend != optimizer._descend) == fuse
-    reference = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    if several:
+        optimizer.rate.copy_(torch.tensor(rates, dtype=torch.float64))
+    references = [torch.optim.Adam(one.parameters(), lr=rate) for one, rate in zip(alone, rates, strict=True)]
     for step in range(5):
+        active = [True, True, step != 1][: len(limits)]
         if step == 3:  # the rate may be moved in place
             optimizer.rate.mul_(0.1)
-            reference.param_groups[0]["lr"] = 0.001
-        norm = optimizer.step(loss_of(ours), clip)
-        reference.zero_grad()
-        loss_of(theirs).backward()
-        expected = nn.utils.clip_grad_norm_(theirs.parameters(), clip)
-        reference.step()
-        assert norm.item() == pytest.approx(expected.item(), rel=1e-12)
-        assert norm.item() > 0.5
-    torch.testing.assert_close(values(ours), values(theirs), rtol=1e-12, atol=1e-13)
+            for reference in references:
+                reference.param_groups[0]["lr"] *= 0.1
+        outputs = stacked(DATA.repeat(len(limits), 1)[None]).unflatten(1, (len(limits), -1))
+        loss = (outputs - 3.0).square().mean((0, 2, 3)).sum()
+        given = (torch.tensor(limits, dtype=torch.float64), torch.tensor(active)) if several else limits
+        norms = optimizer.step(loss, *given)
+        for one, reference, limit, norm, goes in zip(alone, references, limits, norms, active, strict=True):
+            reference.zero_grad()
+            loss_of(one).backward()
+            expected = nn.utils.clip_grad_norm_(one.parameters(), limit)
+            assert norm.item() == pytest.approx(expected.item(), rel=1e-12)
+            assert norm.item() > 0.5
+            if goes:
+                reference.step()
+    for index, one in enumerate(alone):
+        found = torch.cat([p.detach()[index].flatten() for p in stacked.parameters()])
+        torch.testing.assert_close(found, values(one), rtol=1e-12, atol=1e-13)
+    assert optimizer.steps.tolist() == [5, 5, 4][: len(limits)]
 
 
 def test_a_parameter_the_loss_does_not_use_has_no_gradient() -> None:
@@ -76,33 +91,6 @@ def test_a_saved_optimizer_goes_on_with_parameters_loaded_into_another_model(ste
     assert theirs.rate.item() == 0.01
     assert values(second).equal(values(first))
     assert not values(first).equal(torch.cat([x.flatten() for x in saved[0].values()]))
-
-
-@pytest.mark.parametrize("fuse", [False, True])
-def test_stacked_networks_step_each_at_its_own_rate_and_limit_or_not_at_all(fuse: bool, traced: None) -> None:
-    """Three networks against three optimizers of PyTorch's; the last sits out the second of three steps."""
-    alone = [network(seed) for seed in range(3)]
-    stacked = network(0)
-    stack(stacked, [network(seed) for seed in (1, 2)])
-    optimizer = Adam(stacked.parameters(), 0.01, fuse=fuse)
-    rates, limits = (0.01, 0.1, 0.003), (0.5, math.inf, 0.2)
-    optimizer.rate.copy_(torch.tensor(rates, dtype=torch.float64))
-    references = [torch.optim.Adam(one.parameters(), lr=rate) for one, rate in zip(alone, rates, strict=True)]
-    for step in range(3):
-        active = torch.tensor([True, True, step != 1])
-        loss = (stacked(DATA.repeat(3, 1)[None]) - 3.0).square().unflatten(1, (3, -1)).mean((0, 2, 3)).sum()
-        norms = optimizer.step(loss, torch.tensor(limits, dtype=torch.float64), active)
-        for one, reference, limit, norm, goes in zip(alone, references, limits, norms, active, strict=True):
-            reference.zero_grad()
-            loss_of(one).backward()
-            expected = nn.utils.clip_grad_norm_(one.parameters(), limit)
-            assert norm.item() == pytest.approx(expected.item(), rel=1e-10)
-            if goes:
-                reference.step()
-    for index, one in enumerate(alone):
-        found = torch.cat([p.detach()[index].flatten() for p in stacked.parameters()])
-        torch.testing.assert_close(found, values(one), rtol=1e-10, atol=1e-12)
-    assert optimizer.steps.tolist() == [3, 3, 2]
 
 
 def test_a_gradient_that_is_not_finite_leaves_no_trace_once_a_network_is_a_copy_of_another() -> None:
@@ -167,4 +155,3 @@ def test_scheduling_kl_by_hand_and_its_direction() -> None:
         mean = torch.randn(actions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         found = scheduling_kl(mean, log_std, mean, log_std).item()
         assert found == pytest.approx(actions * (1e-5 - 5e-6 / std**2), rel=5e-3, abs=1e-8)
-        assert gaussian_kl(mean, log_std, mean, log_std).item() == 0.0

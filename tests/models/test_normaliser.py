@@ -73,23 +73,6 @@ def test_normalising_changes_no_statistics_and_keeps_the_datas_dtype() -> None:
     torch.testing.assert_close(normaliser.state_dict(), before, rtol=0, atol=0)
 
 
-def test_networks_have_statistics_of_their_own() -> None:
-    """Rows lie network by network, also behind leading dimensions: each network as if it were alone."""
-    data = torch.randn(4, 10, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data[:, 5:] += 3.0
-    both, first, second = Normaliser(2), Normaliser(2), Normaliser(2)
-    stack(both, [Normaliser(2)])
-    for normaliser, rows in ((both, data), (first, data[:, :5]), (second, data[:, 5:])):
-        normaliser.merge(rows)
-    assert both.count.tolist() == [21.0, 21.0]
-    for index, alone in enumerate((first, second)):
-        found = both.mean[index], both.var[index]
-        torch.testing.assert_close(found, (alone.mean[0], alone.var[0]), rtol=1e-14, atol=1e-14)
-    for change in ("forward", "denormalise"):
-        expected = torch.cat([getattr(first, change)(data[:, :5]), getattr(second, change)(data[:, 5:])], dim=1)
-        torch.testing.assert_close(getattr(both, change)(data), expected, rtol=1e-14, atol=1e-14)
-
-
 def test_one_merge_by_hand() -> None:
     # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
     # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.

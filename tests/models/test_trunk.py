@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from echelon.models.linear import Linear
 from echelon.models.trunk import Trunk
@@ -72,42 +72,3 @@ def test_initialisation(lstm: int, phi_dim: int, widths: tuple[int, ...]) -> Non
         assert uniform_within(layer.weight, 1 / math.sqrt(fan_in))
         assert not layer.bias.any()
     assert (trunk.feature_dim, trunk.state_dim) == ((50, 128) if lstm else (30, 0))
-
-
-@pytest.mark.parametrize("phi_dim", [0, 2])
-def test_split_first_layer_equals_one_linear_on_the_concatenation(phi_dim: int) -> None:
-    trunk = build(phi_dim=phi_dim)
-    trunk.observe.bias.data.copy_(normal(7, seed=4))
-    obs, phi, ids = normal(2, 5, 3), normal(3, phi_dim, seed=2), torch.tensor([0, 2, 1, 1, 0])
-    whole = nn.Linear(3 + phi_dim, 7, dtype=torch.float64)
-    weights = [layer.weight[0] for layer in (trunk.observe, trunk.condition) if layer is not None]
-    whole.weight.data.copy_(torch.cat(weights, dim=1))
-    whole.bias.data.copy_(trunk.observe.bias[0])
-    expected = whole(torch.cat((obs, phi[ids].expand(2, -1, -1)), dim=-1))
-    for layer in trunk.layers:
-        expected = layer(nn.functional.elu(expected))
-    empty, start = torch.zeros(5, 0, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.bool)
-    found, state = trunk(trunk.project(obs), phi[None] if phi_dim else None, ids, empty, start)
-    torch.testing.assert_close(found, nn.functional.elu(expected), **TIGHT)
-    assert state.shape == (5, 0)
-
-
-def test_lstm_equals_pytorchs_where_no_episode_ends() -> None:
-    trunk = build(lstm=6)
-    theirs = nn.LSTM(5, 6, dtype=torch.float64)
-    assert trunk.condition is not None
-    both = torch.cat((trunk.observe.weight[0], trunk.condition.weight[0]), dim=1)
-    ours = (both, trunk.recur.weight[0], trunk.observe.bias[0], trunk.recur.bias[0])  # in PyTorch's order
-    for theirs_is, ours_is in zip(theirs.parameters(), ours, strict=True):
-        theirs_is.data.copy_(ours_is)
-    obs, phi, ids = normal(8, 4, 3), normal(2, 2, seed=2), torch.tensor([0, 1, 1, 0])
-    hidden, cell = normal(4, 6, seed=3), normal(4, 6, seed=4)
-    outputs, (last_hidden, last_cell) = theirs(
-        torch.cat((obs, phi[ids].expand(8, -1, -1)), dim=-1), (hidden[None], cell[None])
-    )
-    expected = nn.functional.layer_norm(outputs, (6,), trunk.norm.weight[0], trunk.norm.bias[0])
-    for layer in trunk.layers:
-        expected = nn.functional.elu(layer(expected))
-    start = torch.zeros(8, 4, dtype=torch.bool)
-    found, state = trunk(trunk.project(obs), phi[None], ids, torch.cat((hidden, cell), dim=1), start)
-    torch.testing.assert_close((found, state), (expected, torch.cat((last_hidden[0], last_cell[0]), dim=1)), **TIGHT)
