@@ -9,6 +9,7 @@ from torch import Tensor
 from oracle.problem import Problem
 from oracle.targets import denormalise, log_prob, network
 
+OBS, ACTIONS, PHI, HIDDEN = 3, 2, 2, (5, 4)
 GARBAGE = 123.0
 """`final_value` where nothing may read it."""
 
@@ -21,11 +22,6 @@ def random_problem(
     sequence: int = 1,
     lstm: int = 0,
     *,
-    obs_dim: int = 3,
-    action_dim: int = 2,
-    phi_dim: int = 2,
-    hidden: tuple[int, ...] = (5, 4),
-    done_rate: float = 0.15,
     value_gain: float = 1.0,
     **settings: Any,
 ) -> Problem:
@@ -37,11 +33,11 @@ def random_problem(
     `value_gain` drives values into the normaliser's clamps. `settings` are fields of `Problem`.
     """
     generator = torch.Generator().manual_seed(seed)
-    params = random_params(generator, policies, obs_dim, action_dim, phi_dim, hidden, lstm)
+    params = random_params(generator, policies, lstm)
     with torch.no_grad():
         params["w_v"] *= value_gain
     policy_id = [policy for policy, size in enumerate(blocks) for _ in range(size)]
-    terminated, truncated = random_ends(generator, blocks, horizon, done_rate)
+    terminated, truncated = random_ends(generator, blocks, horizon)
     shape, zeros = (horizon, len(policy_id)), partial(torch.zeros, dtype=torch.float64)
     start = torch.zeros(horizon + 1, len(policy_id), dtype=torch.bool)
     start[0] = torch.rand(len(policy_id), generator=generator) < 0.5
@@ -55,11 +51,11 @@ def random_problem(
         horizon=horizon,
         sequence=sequence,
         params=params,
-        obs=normal(generator, horizon + 1, len(policy_id), obs_dim),
-        action=zeros(*shape, action_dim),
+        obs=normal(generator, horizon + 1, len(policy_id), OBS),
+        action=zeros(*shape, ACTIONS),
         log_prob=zeros(*shape),
-        mean=zeros(*shape, action_dim),
-        log_std=zeros(*shape, action_dim),
+        mean=zeros(*shape, ACTIONS),
+        log_std=zeros(*shape, ACTIONS),
         value=zeros(horizon + 1, len(policy_id)),
         reward=normal(generator, *shape),
         adversarial=adversarial,
@@ -81,7 +77,7 @@ def collect(problem: Problem, env: int, generator: torch.Generator) -> None:
     """Fill one environment's rows by acting."""
     policy = problem.policy_id[env]
     state = None
-    if problem.state_h is not None and problem.state_c is not None:
+    if problem.state_h is not None:
         units = problem.state_h.shape[2]
         state = torch.tanh(normal(generator, units)), normal(generator, units)
     for t in range(problem.horizon + 1):
@@ -104,21 +100,13 @@ def collect(problem: Problem, env: int, generator: torch.Generator) -> None:
             problem.final_value[t, env] = denormalise(final.value.item(), problem.value_mean, problem.value_var)
 
 
-def random_params(
-    generator: torch.Generator,
-    policies: int,
-    obs_dim: int,
-    action_dim: int,
-    phi_dim: int,
-    hidden: tuple[int, ...],
-    lstm: int,
-) -> dict[str, Tensor]:
+def random_params(generator: torch.Generator, policies: int, lstm: int) -> dict[str, Tensor]:
     """Parameters large enough for policies to differ, means to leave ±1.1, and every gradient to matter."""
-    params: dict[str, Tensor] = {"log_std": 0.2 * normal(generator, policies, action_dim) - 0.4}
-    width = obs_dim
+    params: dict[str, Tensor] = {"log_std": 0.2 * normal(generator, policies, ACTIONS) - 0.4}
+    width = OBS
     if policies > 1:
-        params["phi"] = normal(generator, policies, phi_dim)
-        width += phi_dim
+        params["phi"] = normal(generator, policies, PHI)
+        width += PHI
     if lstm:
         params["w_ih"] = normal(generator, 4 * lstm, width) / width**0.5
         params["w_hh"] = normal(generator, 4 * lstm, lstm) / lstm**0.5
@@ -127,23 +115,21 @@ def random_params(
         params["ln_w"] = 1.0 + 0.2 * normal(generator, lstm)
         params["ln_b"] = 0.2 * normal(generator, lstm)
         width = lstm
-    for layer, units in enumerate(hidden):
+    for layer, units in enumerate(HIDDEN):
         params[f"w{layer}"] = normal(generator, units, width) / width**0.5
         params[f"b{layer}"] = 0.3 * normal(generator, units)
         width = units
-    params["w_mu"] = normal(generator, action_dim, width) / width**0.5
-    params["b_mu"] = 0.3 * normal(generator, action_dim)
+    params["w_mu"] = normal(generator, ACTIONS, width) / width**0.5
+    params["b_mu"] = 0.3 * normal(generator, ACTIONS)
     params["w_v"] = normal(generator, 1, width) / width**0.5
     params["b_v"] = 0.3 * normal(generator, 1)
     return {name: p.requires_grad_() for name, p in params.items()}
 
 
-def random_ends(
-    generator: torch.Generator, blocks: tuple[int, ...], horizon: int, rate: float
-) -> tuple[Tensor, Tensor]:
+def random_ends(generator: torch.Generator, blocks: tuple[int, ...], horizon: int) -> tuple[Tensor, Tensor]:
     """(terminated, truncated), each [T, N], with the cases `random_problem` promises."""
     shape = (horizon, sum(blocks))
-    done = torch.rand(shape, generator=generator) < rate
+    done = torch.rand(shape, generator=generator) < 0.15
     timeout = torch.rand(shape, generator=generator) < 0.5
     terminated, truncated = done & ~timeout, done & timeout
     first = 0

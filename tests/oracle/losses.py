@@ -32,8 +32,6 @@ class Parts:
     """Weights of the pull rows, after cap and normalisation."""
     ratio: dict[Evaluation, float]
     """π_new/π_collector of the rows with a surrogate."""
-    count: dict[str, int]
-    """Rows by group."""
 
 
 def evaluate(
@@ -48,9 +46,7 @@ def evaluate(
     found: dict[Evaluation, Output] = {}
     for item in minibatch:
         members = item.evaluations(problem.sequence) if isinstance(item, Sequence) else [item]
-        state = None
-        if problem.state_h is not None and problem.state_c is not None:
-            state = (problem.state_h[members[0].t, item.env], problem.state_c[members[0].t, item.env])
+        state = problem.state(members[0].t, item.env)
         for e in members:
             if state is not None and problem.start[e.t, e.env]:
                 state = (torch.zeros_like(state[0]), torch.zeros_like(state[1]))
@@ -95,8 +91,7 @@ def loss(problem: Problem, minibatch: list[Item], prepared: Prepared, params: di
     actor = actor + problem.beta * surrogates["follower_pull"]
     critic, bounds, bonus = critic / n, bounds / n, bonus / n
     total = problem.loss_scale * (actor + 0.5 * problem.critic_coef * critic - bonus + problem.bounds_coef * bounds)
-    count = {group: sum(1 for e in members if e.group == group) for group in GROUPS}
-    return Parts(total, actor, critic, bounds, bonus, surrogates, weight, ratios, count)
+    return Parts(total, actor, critic, bounds, bonus, surrogates, weight, ratios)
 
 
 def surrogate(advantage: Tensor, ratio: Tensor, clip: float, centre: float) -> Tensor:
@@ -228,41 +223,30 @@ def clip_gradients(grads: dict[str, Tensor], limit: float) -> tuple[dict[str, Te
 class Adam:
     """Moments of Adam with β = (0.9, 0.999), eps 1e-8, no weight decay (sheet §5.4)."""
 
-    steps: int
     first: dict[str, Tensor]
     second: dict[str, Tensor]
+    steps: int = 0
 
-    @classmethod
-    def zeros(cls, params: dict[str, Tensor]) -> "Adam":
-        """Before the first step."""
-        first = {name: torch.zeros_like(p) for name, p in params.items()}
-        return cls(0, first, {name: torch.zeros_like(p) for name, p in params.items()})
-
-
-def adam_step(
-    params: dict[str, Tensor], grads: dict[str, Tensor], adam: Adam, rate: float
-) -> tuple[dict[str, Tensor], Adam]:
-    """New parameters and moments: p - rate · (m/(1-β1^k)) / (√(v/(1-β2^k)) + 1e-8)."""
-    steps = adam.steps + 1
-    new, first, second = {}, {}, {}
-    for name, p in params.items():
-        first[name] = 0.9 * adam.first[name] + 0.1 * grads[name]
-        second[name] = 0.999 * adam.second[name] + 0.001 * grads[name] ** 2
-        m = first[name] / (1.0 - 0.9**steps)
-        v = second[name] / (1.0 - 0.999**steps)
-        new[name] = (p.detach() - rate * m / (torch.sqrt(v) + 1e-8)).requires_grad_()
-    return new, Adam(steps, first, second)
+    def step(self, params: dict[str, Tensor], grads: dict[str, Tensor], rate: float) -> dict[str, Tensor]:
+        """New parameters: p - rate · (m/(1-β1^k)) / (√(v/(1-β2^k)) + 1e-8)."""
+        self.steps += 1
+        new = {}
+        for name, p in params.items():
+            self.first[name] = 0.9 * self.first[name] + 0.1 * grads[name]
+            self.second[name] = 0.999 * self.second[name] + 0.001 * grads[name] ** 2
+            m = self.first[name] / (1.0 - 0.9**self.steps)
+            v = self.second[name] / (1.0 - 0.999**self.steps)
+            new[name] = (p.detach() - rate * m / (torch.sqrt(v) + 1e-8)).requires_grad_()
+        return new
 
 
 @dataclass
 class Learned:
-    """After an update: parameters, optimizer, rate, and per optimizer step what was seen before it was taken."""
+    """After an update: parameters, rate, and per optimizer step what was seen before it was taken."""
 
     params: dict[str, Tensor]
-    adam: Adam
     rate: float
     prepared: Prepared
-    parts: list[Parts]
     norms: list[float]
     """Gradient norms before clipping."""
     kappas: list[float]
@@ -280,7 +264,6 @@ def learn(
     rate_schedule: Literal["mini_epoch", "minibatch", "fixed"] = "mini_epoch",
     kl_reference: Literal["sliding", "rollout"] = "sliding",
     kl_rows: Literal["no_pull", "own", "all"] = "no_pull",
-    adam: Adam | None = None,
 ) -> Learned:
     """The update of one iteration; `passes` holds the minibatches of every mini-epoch in order.
 
@@ -288,19 +271,18 @@ def learn(
     the reference of these rows (`sliding`). The rate moves after a mini-epoch, by the plain mean of its κ, or after
     every minibatch (sheet §4.6, §5.2, §5.3).
     """
-    params = dict(problem.params)
-    done = Learned(params, adam or Adam.zeros(params), learning_rate, prepare(problem), [], [], [], [])
+    done = Learned(dict(problem.params), learning_rate, prepare(problem), [], [], [])
+    adam = Adam(*({name: torch.zeros_like(p) for name, p in problem.params.items()} for _ in range(2)))
     reference = behaviour(problem)
     for minibatches in passes:
         kls = []
         for minibatch in minibatches:
-            parts = loss(problem, minibatch, done.prepared, done.params)
-            grads, norm = clip_gradients(gradients(parts.total, done.params), grad_norm)
+            total = loss(problem, minibatch, done.prepared, done.params).total
+            grads, norm = clip_gradients(gradients(total, done.params), grad_norm)
             with torch.no_grad():
                 outputs = evaluate(problem, minibatch, done.params)
             kls.append(kappa(outputs, reference, kl_rows))
-            done.params, done.adam = adam_step(done.params, grads, done.adam, done.rate)
-            done.parts.append(parts)
+            done.params = adam.step(done.params, grads, done.rate)
             done.norms.append(norm)
             done.kappas.append(kls[-1])
             done.rates.append(done.rate)

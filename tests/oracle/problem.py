@@ -98,6 +98,12 @@ class Problem:
         """Whether the network has an LSTM."""
         return "w_ih" in self.params
 
+    def state(self, t: int, env: int) -> tuple[Tensor, Tensor] | None:
+        """The LSTM's (h, c) before row (t, env); None in an MLP."""
+        if self.state_h is None or self.state_c is None:
+            return None
+        return self.state_h[t, env], self.state_c[t, env]
+
     def clip_of(self, policy: int) -> float:
         """ε of a learner."""
         return self.clips[policy] if self.clips else self.clip

@@ -218,10 +218,7 @@ def successor(problem: Problem, t: int, env: int, value: float) -> tuple[float, 
 
 def single_step(problem: Problem, t: int, env: int, policy: int) -> Output:
     """The rollout's network under `policy`, one step from the collector's stored state at t (sheet §2.4)."""
-    state = None
-    if problem.state_h is not None and problem.state_c is not None:
-        state = (problem.state_h[t, env], problem.state_c[t, env])
-    return network(problem.params, problem.obs[t, env], policy, state)
+    return network(problem.params, problem.obs[t, env], policy, problem.state(t, env))
 
 
 def borrowed_value(problem: Problem, t: int, env: int, policy: int) -> float:
