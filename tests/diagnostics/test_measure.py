@@ -33,7 +33,7 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
     parts = collected(policies, lstm, num_envs)
     trainer, rollout = parts.trainer, parts.rollout
     layout = trainer.layout
-    found = measure(trainer.model, rollout, layout, states=20, update=trainer.config.update)
+    between, found = measure(trainer.model, rollout, layout, states=20, update=trainer.config.update)
     rows = layout.spread_rows(rollout.horizon, 20).tolist()
     log_std = trainer.model.log_std.detach().double().numpy()
     matrix = np.zeros((policies, policies))
@@ -56,23 +56,22 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
             score[i, k] = np.concatenate((noise / np.exp(log_std[0]), noise**2 - 1))
             after = row_output(parts, t + 1, env, 0)[1] if not ended[t, env] else rollout.final_value[t, env].item()
             advantage[i, k] = rollout.reward[t, env].item() + discount * after - row_output(parts, t, env, 0)[1]
-    np.testing.assert_allclose(found.kl, matrix, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(between, matrix, rtol=1e-4, atol=1e-5)
     w = np.exp(log_w)
-    assert found.is_deviation.item() == pytest.approx(np.abs(1 - w[1:]).mean(), rel=1e-4)
-    assert found.ess.item() == pytest.approx(w.sum() ** 2 / (w.size * (w**2).sum()), rel=1e-4)
+    assert found["is_deviation"].item() == pytest.approx(np.abs(1 - w[1:]).mean(), rel=1e-4)
+    assert found["ess"].item() == pytest.approx(w.sum() ** 2 / (w.size * (w**2).sum()), rel=1e-4)
     change, size, clip = w[1:] - 1, np.linalg.norm(score[1:], axis=-1), trainer.config.update.clip
     removed = np.where(change * np.sign(advantage[1:]) > clip, w[1:] * advantage[1:], 0.0)
     bias = np.linalg.norm((removed[..., None] * score[1:]).mean((0, 1)))
     bound = np.sqrt(np.where(abs(change) > clip, ((abs(change) + 1) * advantage[1:] * size) ** 2, 0.0).mean())
-    assert found.clip_bias.item() == pytest.approx(bias, rel=1e-3)
-    assert found.clip_bias_bound.item() == pytest.approx(bound, rel=1e-3)
+    assert found["clip_bias"].item() == pytest.approx(bias, rel=1e-3)
+    assert found["clip_bias_bound"].item() == pytest.approx(bound, rel=1e-3)
     assert 0 < bias < bound
-    assert found.is_deviation.item() > 0.05
+    assert found["is_deviation"].item() > 0.05
     assert np.abs(log_w[0]).max() < 1e-5  # the leader's own rows
-    metrics = found.metrics()
-    assert metrics["kl/follower_to_leader"].item() == pytest.approx(matrix[1:, 0].mean(), rel=1e-4)
+    assert found["kl/follower_to_leader"].item() == pytest.approx(matrix[1:, 0].mean(), rel=1e-4)
     others = matrix + np.diag([np.inf] * policies)
-    assert metrics["nearest_is_leader"].item() == pytest.approx((others.argmin(1)[1:] == 0).mean())
+    assert found["nearest_is_leader"].item() == pytest.approx((others.argmin(1)[1:] == 0).mean())
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
     """The KL map against members taken one at a time; who reads whose rows is no question there."""
     trainer = small_trainer(small_config("pbt", 3, lstm))
     rollout = take_apart(trainer, rollouts=1).rollout
-    found = measure(trainer.model, rollout, trainer.layout, states=16, update=trainer.config.update)
+    found, metrics = measure(trainer.model, rollout, trainer.layout, states=16, update=trainer.config.update)
     rows = trainer.layout.spread_rows(rollout.horizon, 16)
     for i, flat in enumerate(rows):
         obs = {name: x[:-1].flatten(0, 1)[flat][None] for name, x in rollout.obs.items()}
@@ -139,8 +138,8 @@ def test_members_of_a_population_are_measured_on_each_others_states(lstm: int) -
         normals = [torch.distributions.Normal(x.mean[0], x.log_std.exp()) for x in outputs]
         for k in range(3):
             expected = torch.distributions.kl_divergence(normals[i], normals[k]).sum(-1).mean()
-            assert found.kl[i, k].item() == pytest.approx(expected.item(), rel=1e-4, abs=1e-6)
-    assert found.metrics() == {}
+            assert found[i, k].item() == pytest.approx(expected.item(), rel=1e-4, abs=1e-6)
+    assert metrics == {}
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
@@ -161,7 +160,7 @@ def test_clip_bias_by_hand(lstm: int, reward: float, bias: float) -> None:
     rollout.log_prob.fill_(-math.log(2 * math.pi) - 2 * math.log(2))
     rollout.reward.fill_(reward)
     rollout.final_value.zero_()
-    found = measure(model, rollout, parts.trainer.layout, 20, parts.trainer.config.update).metrics()
+    _, found = measure(model, rollout, parts.trainer.layout, 20, parts.trainer.config.update)
     assert found["clip_bias"].item() == pytest.approx(bias, rel=1e-5)
     assert found["clip_bias_bound"].item() == pytest.approx(12 * math.sqrt(2), rel=1e-5)
     assert found["is_deviation"].item() == pytest.approx(3.0, rel=1e-5)

@@ -36,20 +36,15 @@ def fused(run: Callable[P, T], device: torch.device, *, enabled: bool = True) ->
     """`run`, to be compiled at its first call; `run` itself where it cannot be compiled."""
     if not fuses(device, enabled):
         return run
-    _set_up_compiler()
-    return torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND)
-
-
-def _set_up_compiler() -> None:
-    """Set private options of torch's compiler, where this version of torch has them."""
     settings = (
         (torch._dynamo.config, "recompile_limit", MAX_SHAPES),
         # Without it, functions with a custom backward pass are compiled again at every start.
         (autograd_settings, "autograd_cache_allow_custom_autograd_functions", True),
     )
     for config, name, value in settings:
-        if hasattr(config, name):
+        if hasattr(config, name):  # they are private: another version of torch may lack them
             setattr(config, name, value)
+    return torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND)
 
 
 def cache_folder() -> Path:

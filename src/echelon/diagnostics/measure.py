@@ -1,7 +1,5 @@
 """How far apart the policies of a run are, measured on rows of a rollout at the parameters that collected it."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -21,46 +19,18 @@ from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.buffer import Rollout, Trajectory
 from echelon.rollout.layout import LEADER, Layout
 
-
-@dataclass
-class Distances:
-    """Tensors on the device."""
-
-    kl: Tensor
-    """`[M, M]` mean KL from row to column, on states of the row's policy."""
-    ess: Tensor
-    """Effective share of all policies' rows under the leader."""
-    is_deviation: Tensor
-    """Mean |1 - w| of the followers' rows under the leader."""
-    clip_bias: Tensor
-    """Norm of what a clip around 1 takes from the leader's gradient on the followers' rows (Proposition 2)."""
-    clip_bias_bound: Tensor
-    """Upper bound on it."""
-    borrows: bool = True
-    """Whether the policies are an ensemble. In a population none learns from another's rows: only `kl` is used."""
-
-    def metrics(self) -> dict[str, Tensor]:
-        """Scalars for `metrics.jsonl`; the matrix goes to `diagnostics/`."""
-        if not self.borrows:
-            return {}
-        followers = self.kl[1:, LEADER]
-        near = (nearest_policy(self.kl)[1:] == LEADER).float().mean()
-        return {
-            "ess": self.ess,
-            "is_deviation": self.is_deviation,
-            "clip_bias": self.clip_bias,
-            "clip_bias_bound": self.clip_bias_bound,
-            "kl/follower_to_leader": followers.mean(),
-            "nearest_is_leader": near,
-        }
+Distances = tuple[Tensor, dict[str, Tensor]]
+"""The mean KL `[M, M]` from row to column, on states of the row's policy, and 0-d metrics; all on the device."""
 
 
 @torch.no_grad()
 def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int, update: UpdateConfig) -> Distances:
     """Evaluate every policy on up to `states` rows of each policy's data, spread evenly over environments and steps.
 
-    A recurrent network takes a single step from the collector's stored state. Nothing random is drawn, so measuring
-    never changes what is learned. Several ranks share the states between them.
+    The metrics, of an ensemble only, tell how many of the followers' rows the leader can use, and how much of its
+    gradient a clip around 1 takes away there (Proposition 2). A recurrent network takes a single step from the
+    collector's stored state. Nothing random is drawn, so measuring never changes what is learned. Several ranks share
+    the states between them.
     """
     ranks = layout.ranks
     rows = layout.spread_rows(rollout.horizon, -(-states // ranks.size))  # [M, S]
@@ -77,16 +47,21 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int, u
         output = model.evaluate(projected, layout.ids(within, len(flat)), state, start)
         means.append(output.mean.view(networks, *rows.shape, -1))
     mean = torch.stack(means, dim=1).flatten(0, 1).transpose(0, 1)  # [M of the states, M of the policy, S, A]
+    kl = ranks.mean(kl_matrix(mean, model.log_std))
+    if networks > 1:  # in a population none learns from another's rows
+        return kl, {}
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
     log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
-    kl, deviation = ranks.mean(kl_matrix(mean, model.log_std)), ranks.mean(is_deviation(log_w[1:]))
-    bias = bound = torch.zeros_like(deviation)
-    if networks == 1:
-        score = gaussian_score(action[1:], mean[1:, LEADER], model.log_std[LEADER]).flatten(0, 1)
-        leads = log_w[1:].flatten(), _leader_advantage(model, rollout, layout, rows[1:].flatten(), update), score
-        bias = ranks.mean(clip_bias(*leads, update.clip)).norm()
-        bound = ranks.mean(clip_bias_bound(*leads, update.clip).square()).sqrt()
-    return Distances(kl, ess_rate(log_w, ranks), deviation, bias, bound, networks == 1)
+    score = gaussian_score(action[1:], mean[1:, LEADER], model.log_std[LEADER]).flatten(0, 1)
+    leads = log_w[1:].flatten(), _leader_advantage(model, rollout, layout, rows[1:].flatten(), update), score
+    return kl, {
+        "ess": ess_rate(log_w, ranks),
+        "is_deviation": ranks.mean(is_deviation(log_w[1:])),
+        "clip_bias": ranks.mean(clip_bias(*leads, update.clip)).norm(),
+        "clip_bias_bound": ranks.mean(clip_bias_bound(*leads, update.clip).square()).sqrt(),
+        "kl/follower_to_leader": kl[1:, LEADER].mean(),
+        "nearest_is_leader": (nearest_policy(kl)[1:] == LEADER).float().mean(),
+    }
 
 
 def _leader_advantage(

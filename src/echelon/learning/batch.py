@@ -159,7 +159,8 @@ class Data:
         plan, share, model = self.plan, self.sharing.share, self.model
         projected, state, start = model.project(gathered.obs), gathered.state, gathered.start
         ids = plan.policy_id.flatten()
-        output = model.evaluate(projected.shared(self.sharing), ids, share(state[None])[0], share(start))
+        shared = replace(projected, sharing=self.sharing)
+        output = model.evaluate(shared, ids, share(state[None])[0], share(start))
         leader_log_prob = None
         if reads_leader:
             with torch.no_grad():

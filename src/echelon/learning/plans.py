@@ -36,16 +36,14 @@ from echelon.errors import UserError
 from echelon.models.sharing import DRAWN, Blocks, Pair, Sharing
 from echelon.rollout.layout import LEADER, Layout
 
-Pairs = Callable[[int], Sequence[Pair]]
-"""From the number of policies to pairs (learner, source), by policy number; the source may be `DRAWN`."""
-
 
 @dataclass(frozen=True)
 class Group:
     """Evaluations for one reason."""
 
     name: str
-    pairs: Pairs
+    pairs: Callable[[int], Sequence[Pair]]
+    """From the number of policies to pairs (learner, source), by policy number; the source may be `DRAWN`."""
     trains_critic: bool = True
     """Whether critic, bounds and entropy learn from them too; groups that do come first."""
     part: Callable[[int], int] = lambda policies: 1

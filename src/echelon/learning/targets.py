@@ -6,7 +6,6 @@ before the reset. In both cases nothing flows back from the next episode. Values
 `value[T]` is that of the state after the last step.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -88,23 +87,13 @@ def v_trace(
 
 @dataclass
 class Targets:
-    """`[L, G, S]` each, in the plan's order."""
+    """`[L, G, S]` each, in the plan's order; before they are laid out, `[T, n]` of some environments' rows."""
 
     advantage: Tensor
     returns: Tensor
     value: Tensor
     centre: Tensor
     """Where the clip interval lies: 1, or on borrowed rows π_learner,old / π_collector,old."""
-
-
-@dataclass
-class _Rows:
-    """A policy's values and targets on some environments' rows, before any update; `[T, n]` each."""
-
-    value: Tensor
-    advantage: Tensor
-    returns: Tensor
-    ratio: Tensor
 
 
 @torch.no_grad()
@@ -124,27 +113,21 @@ def compute_targets(
     discount = settings.at("discount", plan.layout.policy_id, rollout.value.dtype)
     smoothing = settings.at("gae_lambda", plan.layout.policy_id, rollout.value.dtype)
     advantage = gae(trajectory, rollout.value, discount, smoothing)
-    own = _Rows(rollout.value[:-1], advantage, advantage + rollout.value[:-1], torch.ones_like(advantage))
-    borrowed = _borrow(plan, rollout, model, drawn, settings, ensemble)
-
-    def table(name: str) -> Tensor:
-        return plan.table(getattr(own, name), [getattr(rows, name) for rows in borrowed])
-
-    advantage = table("advantage")
-    centre = table("ratio") if ensemble.clip_centre == "old_ratio" else torch.ones_like(advantage)
-    return Targets(advantage, table("returns"), table("value"), centre)
+    own = Targets(advantage, advantage + rollout.value[:-1], rollout.value[:-1], torch.ones_like(advantage))
+    borrowed = [vars(rows) for rows in _borrow(plan, rollout, model, drawn, settings, ensemble)]
+    return Targets(**{name: plan.table(x, [rows[name] for rows in borrowed]) for name, x in vars(own).items()})
 
 
 def _borrow(
     plan: Plan, rollout: Rollout, model: ActorCritic, drawn: Tensor, settings: Settings, ensemble: EnsembleConfig
-) -> Sequence[_Rows]:
+) -> list[Targets]:
     """Evaluate each pair: the source's rows under the learner, with the environment's rewards only.
 
     A recurrent network takes a single step from the collector's stored state at every row; nothing is unrolled.
     Rows that a time limit cut keep the collector's V(final_obs): under the learner it would take another pass, for one
     row in hundreds.
     """
-    results: dict[Pair, _Rows] = {}
+    results: dict[Pair, Targets] = {}
     for source in {block.source: None for block in plan.pairs}:
         block = partial(plan.source, source=source, drawn=drawn)
         borrowed = rollout.map(block)
@@ -165,7 +148,7 @@ def _judge(
     state: Tensor,
     settings: Settings,
     ensemble: EnsembleConfig,
-) -> _Rows:
+) -> Targets:
     """One learner's values of borrowed rows, and its targets there."""
     layout, trajectory = plan.layout, borrowed.trajectory
     start = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
@@ -185,9 +168,10 @@ def _judge(
         else:
             advantage = one_step(trajectory, value, discount)
         returns = advantage + value[:-1]
-    # Limited as in the surrogate, so that a clip interval can hold it.
-    ratio = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
-    return _Rows(value[:-1], advantage, returns, ratio)
+    centre = torch.ones_like(advantage)
+    if ensemble.clip_centre == "old_ratio":  # limited as in the surrogate, so that a clip interval can hold it
+        centre = log_ratio.clamp(max=LOG_RATIO_LIMIT).exp()
+    return Targets(advantage, returns, value[:-1], centre)
 
 
 def _network_first(x: Tensor, plan: Plan) -> Tensor:

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +32,6 @@ class Projected:
     critic: Tensor | None
     sharing: Sharing | None = None
     """How these n units are laid out for B evaluations; None where they are the same."""
-
-    def shared(self, sharing: Sharing) -> "Projected":
-        return replace(self, sharing=sharing)
 
 
 @dataclass

@@ -94,9 +94,9 @@ class Custom(Encoder):
         if any("BatchNorm" in type(part).__name__ or "Dropout" in type(part).__name__ for part in inner.modules()):
             raise UserError(f"{source} has batch normalisation or dropout, which make ratios of policies meaningless")
         self._inner = (inner,)  # in a tuple, so that its tensors are not registered twice
-        self._names = {name: name.replace(".", "__") for name, _ in (*inner.named_parameters(), *inner.named_buffers())}
+        self._names: dict[str, str] = {}
         for name, x in (*inner.named_parameters(), *inner.named_buffers()):
-            stacked = x.detach()[None].clone()
+            self._names[name], stacked = name.replace(".", "__"), x.detach()[None].clone()
             if x.requires_grad:
                 self.register_parameter(self._names[name], nn.Parameter(stacked))
             else:  # a buffer, or a weight that is not to be trained

@@ -294,13 +294,13 @@ def make_plan(layout: Layout, config: TrainConfig) -> Plan:
 
 def _read(names: Sequence[Sequence[str]], values: Tensor, distances: Sequence[Distances]) -> list[Iteration]:
     """Read metrics and distances of all runs from the device in one transfer."""
-    measured, parts = [one.metrics() for one in distances], [values]
-    for one, more in zip(distances, measured, strict=True):
-        parts += [*(x.float()[None] for x in more.values()), one.kl.float().flatten()]
+    parts = [values]
+    for kl, more in distances:
+        parts += [*(x.float()[None] for x in more.values()), kl.float().flatten()]
     numbers = iter((torch.cat(parts) if distances else values).tolist())
     results = [Iteration({name: next(numbers) for name in run}, None) for run in names]
-    for result, one, more in zip(results, distances, measured, strict=bool(distances)):
+    for result, (kl, more) in zip(results, distances, strict=bool(distances)):
         result.metrics |= {name: next(numbers) for name in more}
-        size = range(one.kl.shape[0])
+        size = range(len(kl))
         result.kl_matrix = [[next(numbers) for _ in size] for _ in size]
     return results
