@@ -1,16 +1,18 @@
 """What an environment may lack or add, what training makes of it, and what `echelon env check` says of it."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rollout.stub_env import DriftEnv, ScriptedEnv
+from tiny import tiny
 
-from echelon import cli
+from echelon import cli, evaluate, train
 from echelon.config import ModelConfig, UpdateConfig
-from echelon.envs.contract import Bounded, MakeEnv, Step, bounded
+from echelon.envs.contract import Bounded, Groups, MakeEnv, Step, bounded
 from echelon.envs.inspection import inspect_env
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
@@ -162,3 +164,33 @@ def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> N
     assert "does not keep the contract" in capsys.readouterr().out
     assert cli.main(["env", "chek"]) == 2
     assert "env takes check and a source" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"num_envs": 7}, "num_envs is 7, though 6 environments were asked for"),
+        ({"obs_spec": {"policy": 0}}, "obs_spec has nothing to see in policy"),
+        ({"action_dim": 0}, "action_dim is 0"),
+        ({"action_low": torch.zeros(3), "action_high": torch.ones(3)}, r"have shapes \(3,\) and \(3,\), not \(2,\)"),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_refused_before_its_first_step(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    run = tiny("CartpoleSwingup", tmp_path / "run", "ppo")
+    with pytest.raises(UserError, match=f"the environment does not fit: .*{problem}"):
+        train(run, make_env=lambda num_envs, device, seed: Changed(**{"num_envs": num_envs} | changes))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_observations_of_other_floats_are_cast_and_told_once(kind: torch.dtype, tmp_path: Path) -> None:
+    class Other(DriftEnv):
+        def _observe(self) -> Groups:
+            return {name: x.to(kind) for name, x in super()._observe().items()}
+
+    run = tiny("CartpoleSwingup", tmp_path / "run", "ppo")
+    with pytest.warns(UserWarning, match="and are taken as torch.float32"):
+        folder = train(run, make_env=lambda num_envs, device, seed: Other(num_envs, seed))
+    assert evaluate(folder, 4, make_env=lambda num_envs, device, seed: Other(num_envs, seed)).scores

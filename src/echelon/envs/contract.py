@@ -17,7 +17,8 @@ The `require_` functions check what an environment returns. A tensor of a wrong 
 silently: one reward for all environments, or one environment's observation for all.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -205,6 +206,30 @@ def interface_of(env: Env) -> dict[str, Any]:
     if isinstance(env, Bounded):
         bounds = {"low": env.action_low.tolist(), "high": env.action_high.tolist()}
     return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
+
+
+def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
+    """What is wrong with an environment before its first step, a sentence each."""
+    if env.num_envs != num_envs:
+        yield f"num_envs is {env.num_envs}, though {num_envs} environments were asked for"
+    if not isinstance(env.device, torch.device):
+        yield f"device is a {type(env.device).__name__}, not a torch.device"
+    elif env.device.type != device.type:
+        yield f"device is {env.device}, though it was asked to be on {device}"
+    if not isinstance(env.obs_spec, Mapping) or not {"policy", "image"} & set(env.obs_spec):
+        yield "obs_spec has no group called policy, which is what the policy sees"
+    elif empty := [name for name, size in env.obs_spec.items() if math.prod(shape_of(size)) < 1]:
+        yield f"obs_spec has nothing to see in {empty[0]}"
+    if env.action_dim < 1:
+        yield f"action_dim is {env.action_dim}, and a policy needs something to do"
+    if not isinstance(env.episode_length, int) or env.episode_length < 1:
+        yield f"episode_length is a whole number of at least 1, not {env.episode_length!r}"
+    if isinstance(env, Bounded):
+        lengths = [tuple(x.shape) for x in (env.action_low, env.action_high)]
+        if lengths != [(env.action_dim,)] * 2:
+            yield f"action_low and action_high have shapes {lengths[0]} and {lengths[1]}, not ({env.action_dim},)"
+        elif not bool((env.action_low < env.action_high).all()):
+            yield "action_low is not below action_high everywhere"
 
 
 def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observation") -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs import contract
-from echelon.envs.contract import Bounded, Env, MakeEnv, Stateful, Step
+from echelon.envs.contract import Env, MakeEnv, Stateful, Step
 from echelon.errors import UserError, first_line
 
 Finding = tuple[Literal["fact", "note", "problem"], str]
@@ -75,18 +75,8 @@ class _RandomPlayer:
 
 def _inspect_members(env: Env, num_envs: int, device: torch.device) -> Iterator[Finding]:
     """Check what can be known before the first step."""
-    if env.num_envs != num_envs:
-        yield "problem", f"num_envs is {env.num_envs}, though {num_envs} environments were asked for"
-    if not isinstance(env.device, torch.device):
-        yield "problem", f"device is a {type(env.device).__name__}, not a torch.device"
-    elif env.device.type != device.type:
-        yield "problem", f"device is {env.device}, though it was asked to be on {device}"
-    if not isinstance(env.obs_spec, Mapping) or not {"policy", "image"} & set(env.obs_spec):
-        yield "problem", "obs_spec has no group called policy, which is what the policy sees"
-    if not isinstance(env.episode_length, int) or env.episode_length < 1:
-        yield "problem", f"episode_length is a whole number of at least 1, not {env.episode_length!r}"
-    if isinstance(env, Bounded) and not bool((env.action_low < env.action_high).all()):
-        yield "problem", "action_low is not below action_high everywhere"
+    for problem in contract.misfits(env, num_envs, device):
+        yield "problem", problem
     groups = ", ".join(f"{name} {width}" for name, width in env.obs_spec.items())
     yield "fact", f"observations {groups}; {env.action_dim} actions; episodes of up to {env.episode_length}"
 

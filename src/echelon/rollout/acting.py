@@ -52,7 +52,9 @@ class Actor:
 
     def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor, start: Tensor) -> Output:
         """One step of the networks; `state` is already zero where an episode begins."""
-        return self.model({name: x[None] for name, x in obs.items()}, policy_id, state, start)
+        kind = state.dtype  # what NumPy people observe is float64
+        groups = {name: x[None].to(kind) if x.is_floating_point() else x[None] for name, x in obs.items()}
+        return self.model(groups, policy_id, state, start)
 
 
 class Player:

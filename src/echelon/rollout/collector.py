@@ -1,5 +1,6 @@
 """Act in all environments for one horizon, and keep score of their episodes. All on the device."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -55,6 +56,9 @@ class Collector:
         """Reset all environments: at the start of training, or on resume if the environment has no saved state."""
         obs = self.env.reset()
         require_observations(self.env, obs)
+        for name, x in self.rollout.obs.items():
+            if obs[name].dtype != x.dtype:
+                warnings.warn(f"observations {name} are {obs[name].dtype}, and are taken as {x.dtype}", stacklevel=2)
         self._store_obs(-1, obs)
         self.rollout.state[-1] = 0.0
         self.rollout.start[-1] = True

@@ -17,7 +17,7 @@ from echelon.config import TaskConfig, TrainConfig
 from echelon.config.checks import check, choose_device, require
 from echelon.config.ranges import SEEDS
 from echelon.console.view import View
-from echelon.envs.contract import Adaptive, Env, MakeEnv, Stateful
+from echelon.envs.contract import Adaptive, Env, MakeEnv, Stateful, misfits
 from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
 from echelon.errors import UserError, first_line
@@ -120,6 +120,8 @@ def _environments(
             return task, task.slices()
         one = make_env or maker(config, spread_clocks=True)
         envs = [one(count, device, seed) for seed in seeds]
+        for problem in (problem for env in envs for problem in misfits(env, count, device)):
+            raise UserError(f"the environment does not fit: {problem}")
         return SideBySide(envs) if len(envs) > 1 else envs[0], envs
 
 
