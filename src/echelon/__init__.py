@@ -4,31 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from echelon.algorithms import Algorithm as Algorithm
-    from echelon.algorithms import register as register
+    from echelon.algorithms import Algorithm as Algorithm, register as register
     from echelon.algorithms.variants import apply_variants as apply_variants
-    from echelon.config import ModelConfig as ModelConfig
-    from echelon.config import TaskConfig as TaskConfig
-    from echelon.config import TrainConfig as TrainConfig
-    from echelon.config import UpdateConfig as UpdateConfig
-    from echelon.console.view import NullView as NullView
-    from echelon.console.view import PlainView as PlainView
-    from echelon.envs.contract import Env as Env
-    from echelon.envs.contract import Image as Image
-    from echelon.envs.contract import Step as Step
+    from echelon.config import (
+        ModelConfig as ModelConfig,
+        TaskConfig as TaskConfig,
+        TrainConfig as TrainConfig,
+        UpdateConfig as UpdateConfig,
+    )
+    from echelon.console.view import NullView as NullView, PlainView as PlainView
+    from echelon.envs.contract import Env as Env, Image as Image, Step as Step
     from echelon.errors import UserError as UserError
-    from echelon.evaluation.evaluate import evaluate as evaluate
-    from echelon.evaluation.evaluate import evaluate_every as evaluate_every
+    from echelon.evaluation.evaluate import evaluate as evaluate, evaluate_every as evaluate_every
     from echelon.export.policy import load_policy as load_policy
     from echelon.runs.folder import RunFolder as RunFolder
     from echelon.runs.metrics import read_metrics as read_metrics
     from echelon.tasks import preset as preset
     from echelon.tasks.environment import make as make
-    from echelon.training.callbacks import Stop as Stop
-    from echelon.training.callbacks import no_better_for as no_better_for
-    from echelon.training.callbacks import until as until
-    from echelon.training.loop import train as train
-    from echelon.training.loop import train_seeds as train_seeds
+    from echelon.training.callbacks import Stop as Stop, no_better_for as no_better_for, until as until
+    from echelon.training.loop import train as train, train_seeds as train_seeds
     from echelon.viewing.page import replay as replay
     from echelon.viewing.video import film_every as film_every
 

@@ -31,13 +31,9 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-PACKAGE = "echelon-rl"
-"""Name of this package for `pip install`; the name `echelon` belongs to another project."""
-
-
 def install(extra: str) -> str:
-    """The command that installs what an optional part needs."""
-    return f"pip install '{PACKAGE}[{extra}]'"
+    """The command that installs what an optional part needs; the name `echelon` belongs to another project."""
+    return f"pip install 'echelon-rl[{extra}]'"
 
 
 def is_installed(module: str) -> bool:

@@ -129,7 +129,7 @@ def test_every_field_has_a_docstring_for_its_flag() -> None:
     """A flag's help is the string below its field, or below the field it overrides; in one line, since tyro keeps
     breaks. A group leaves it to its class."""
     configs = [config for task in TASKS for config in (preset(task), *vars(preset(task)).values())]
-    kinds = {type(config) for config in configs if is_dataclass(config)} | set(map(find, COMMANDS))
+    kinds: set[type[Any]] = {type(x) for x in configs if is_dataclass(x)} | set(map(find, COMMANDS))
     missing: list[str] = []
     for kind in kinds:
         assert not (kind.__doc__ or "").startswith(f"{kind.__name__}("), kind

@@ -4,6 +4,7 @@ import io
 import math
 import os
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -22,12 +23,11 @@ FULL |= {"time/collect": 3.0, "time/update": 1.0, "time/update/forward": 0.5}
 CONFIG = TrainConfig(policies=6, num_envs=4096, device="cpu")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("echelon.console.view.time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 def plain(progress: RunProgress, width: int = 100) -> str:
@@ -64,10 +64,9 @@ def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
         assert words in text
 
 
-def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder) -> None:
+def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder, clock: SimpleNamespace) -> None:
     """60 s of compiling, then 2 s an iteration: after 6 of 10, 8 s are left."""
-    clock = Clock()
-    progress = RunProgress(CONFIG, folder, 10, 0, clock)
+    progress = RunProgress(CONFIG, folder, 10, 0)
     assert math.isnan(progress.seconds_left)
     for iteration in range(1, 7):
         clock.now += 60 if iteration == 1 else 2
@@ -86,10 +85,12 @@ def test_a_resumed_run_shows_its_whole_course(folder: RunFolder) -> None:
     assert "iteration 4/10" in plain(progress)
 
 
-def test_lines_are_written_for_the_first_and_last_iteration_and_now_and_then(folder: RunFolder) -> None:
+def test_lines_are_written_for_the_first_and_last_iteration_and_now_and_then(
+    folder: RunFolder, clock: SimpleNamespace
+) -> None:
     """An interrupted run says where it stopped, and figures that are not known are left out."""
-    out, clock = io.StringIO(), Clock()
-    view = PlainView(out, every=5, clock=clock)
+    out = io.StringIO()
+    view = PlainView(out, every=5)
     view.start(CONFIG, folder, 12, 0)
     for iteration in range(1, 13):
         clock.now += 1

@@ -11,8 +11,7 @@ from tiny import build, unfused
 
 from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import TrainConfig
-from echelon.device import compile_progress as compiling
-from echelon.device import fusion
+from echelon.device import compile_progress as compiling, fusion
 from echelon.tasks import preset
 from echelon.training.trainer import Trainer
 

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 from gpu import needs_gpu
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 from torch.distributions import Independent, Normal, kl_divergence
 

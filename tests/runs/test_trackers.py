@@ -10,8 +10,7 @@ import pytest
 
 from echelon import errors
 from echelon.commands.train import Train
-from echelon.config import TrainConfig
-from echelon.config import checks as config_checks
+from echelon.config import TrainConfig, checks as config_checks
 from echelon.errors import UserError
 from echelon.ranks import ALONE
 from echelon.runs.folder import RunFolder

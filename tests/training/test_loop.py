@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rollout.stub_env import DriftEnv
-from tiny import timeless
-from tiny import tiny as tiny_task
+from tiny import timeless, tiny as tiny_task
 
 from echelon.algorithms import complete
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, Protocol, TextIO
 
@@ -74,17 +74,15 @@ class Progress(Protocol):
 class RunProgress:
     """The newest metrics of a run, any of which may be missing or NaN, and its returns so far."""
 
-    def __init__(
-        self, config: TrainConfig, folder: RunFolder, total: int, done: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, total: int, done: int) -> None:
         self.config, self.folder, self.total, self.done = config, folder, total, done
         self.metrics: Mapping[str, float] = {}
         self.returns: list[float] = []
         if done:
             with contextlib.suppress(OSError):  # the writer of the file reports it
                 self.returns += map(float, read_columns(folder, "return/leader".__eq__).get("return/leader", ()))
-        self._clock, self._first = clock, done
-        self._marks = deque([(clock(), done)], maxlen=PACE_ITERATIONS)
+        self._first = done
+        self._marks = deque([(time.monotonic(), done)], maxlen=PACE_ITERATIONS)
 
     def update(self, metrics: Mapping[str, float]) -> None:
         """Add one iteration."""
@@ -92,7 +90,7 @@ class RunProgress:
             self._marks.popleft()  # the first iteration compiles kernels, so its time does not count
         self.metrics = dict(metrics)
         self.done = int(metrics.get("iteration", self.done + 1))
-        self._marks.append((self._clock(), self.done))
+        self._marks.append((time.monotonic(), self.done))
         self.returns.append(self.get("return/leader"))
 
     def get(self, name: str) -> float:
@@ -129,12 +127,12 @@ class RunProgress:
 
     def panel(self) -> RenderableType:
         """Draw a bar and rows of figures."""
-        where = f"{self.done / max(1, self.total):.0%}  iteration {self.done:,}/{self.total:,}"
         bar = Table.grid(padding=(0, 1), expand=True)
         bar.add_column(ratio=1)
         bar.add_column(no_wrap=True)
-        left = f"  left {duration(self.seconds_left)}"
-        bar.add_row(ProgressBar(total=max(1, self.total), completed=self.done), where + left)
+        where = f"{self.done / max(1, self.total):.0%}  iteration {self.done:,}/{self.total:,}"
+        where += f"  left {duration(self.seconds_left)}"
+        bar.add_row(ProgressBar(total=max(1, self.total), completed=self.done), where)
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="cyan", no_wrap=True)
         for label, text in self._rows().items():
@@ -180,12 +178,11 @@ class View:
 
     closed = False
     """Whether its output, a pipe or a terminal, is gone."""
-    _clock: Callable[[], float] = time.monotonic
     _run: RunProgress | None = None
 
     def start(self, config: TrainConfig, folder: RunFolder, total_iterations: int, first_iteration: int) -> None:
         """Show a run that has done `first_iteration` of its iterations."""
-        self._run = RunProgress(config, folder, total_iterations, first_iteration, self._clock)
+        self._run = RunProgress(config, folder, total_iterations, first_iteration)
         self.show(self._run)
 
     def update(self, metrics: Mapping[str, float]) -> None:
@@ -229,20 +226,18 @@ class NullView(View):
 class PlainView(View):
     """Lines of plain text, for logs: one for the first and last iteration, and one every few seconds between."""
 
-    def __init__(
-        self, out: TextIO | None = None, every: float = 5.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._out, self._every, self._clock = out, every, clock
+    def __init__(self, out: TextIO | None = None, every: float = 5.0) -> None:
+        self._out, self._every = out, every
         self._shown: Progress | None = None
         self._next, self._unsaid = 0.0, False
 
     def show(self, progress: Progress) -> None:
-        self._shown, self._next = progress, self._clock() + self._every
+        self._shown, self._next = progress, time.monotonic() + self._every
         self.message(progress.headline())
 
     def tick(self, now: bool = False) -> None:
         self._unsaid = self._shown is not None
-        if now or self._clock() >= self._next:
+        if now or time.monotonic() >= self._next:
             self.stop()
 
     def message(self, text: str) -> None:
@@ -251,7 +246,7 @@ class PlainView(View):
 
     def stop(self) -> None:
         if self._unsaid and self._shown is not None:
-            self._unsaid, self._next = False, self._clock() + self._every
+            self._unsaid, self._next = False, time.monotonic() + self._every
             self.message(self._shown.line())
 
 

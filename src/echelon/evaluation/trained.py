@@ -12,8 +12,7 @@ from echelon.envs.contract import Adaptive, Env, MakeEnv, State, interface_of
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
-from echelon.runs.checkpoint import Which
-from echelon.runs.checkpoint import load as load_checkpoint
+from echelon.runs.checkpoint import Which, load as load_checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 

@@ -30,8 +30,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import load as from_safetensors
-from safetensors.torch import save as to_safetensors
+from safetensors.torch import load as from_safetensors, save as to_safetensors
 from torch import Tensor
 
 from echelon.envs.contract import MAX_STATISTIC
