@@ -3,6 +3,8 @@
 import mujoco
 import numpy as np
 import pytest
+from tasks.allegro_kuka.states import DEFAULT
+from tasks.franka_cube.states import HOME
 from tasks.robots import TABLES, frame_of, inertia, inertia_of, limits, load, posed, step
 
 FREE = int(mujoco.mjtJoint.mjJNT_FREE)
@@ -76,7 +78,6 @@ def test_joints_and_servos_stand_in_order(robot: str) -> None:
         check_known(found, expected, name)
 
 
-KUKA, PANDA = (-1.571, 1.571, 0.0, 1.376, 0.0, 1.485, 2.358), (0, 0.1963, 0, -2.618, 0, 2.9416, 0.7854)
 HAND = (*(0.0, 0.5, 0.5, 0.5) * 3, 0.8, 0.3, 0.3, 0.5)
 
 
@@ -84,8 +85,8 @@ HAND = (*(0.0, 0.5, 0.5, 0.5) * 3, 0.8, 0.3, 0.3, 0.5)
     ("robot", "pose", "ctrl", "steps", "atol"),
     [
         ("allegro_hand", HAND, HAND, 240, 1e-3),
-        ("kuka_allegro", (*KUKA, *HAND), (*KUKA, *HAND), 240, 1e-3),
-        ("panda", (*PANDA, 0.035, 0.035), (*[0] * 7, 0.035, 0.035), 100, 1e-6),
+        ("kuka_allegro", (*DEFAULT, *HAND), (*DEFAULT, *HAND), 240, 1e-3),
+        ("panda", (*HOME, 0.035, 0.035), (*[0] * 7, 0.035, 0.035), 100, 1e-6),
     ],
 )
 def test_at_rest_it_stays_without_weight_and_touches_nothing(

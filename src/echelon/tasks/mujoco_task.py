@@ -104,9 +104,7 @@ class MujocoTask(ABC, Generic[C]):
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
         check(config, "env.")
-        self.config = config
-        self.num_envs = num_envs
-        self.device = device
+        self.config, self.num_envs, self.device = config, num_envs, device
         self.episode_length = config.episode_length
         self.engine: Engine = self._make_engine()
         self._faults = FaultLog(self.engine)
@@ -196,10 +194,7 @@ class MujocoTask(ABC, Generic[C]):
         return torch.stack(tuple(terms.values())).sum(dim=0)
 
     def log(self) -> dict[str, Tensor]:
-        """The reward's terms, zero where a simulation diverged, and the task's own metrics.
-
-        Copies, because a metric may be a view of the engine's state, which a reset changes.
-        """
+        """The reward's terms, zero where a simulation diverged, and copies of the metrics: a reset changes views."""
         terms = {f"reward/{name}": term.masked_fill(self.engine.bad, 0.0) for name, term in self._terms.items()}
         return terms | {name: value.clone() for name, value in self.figures().items()}
 

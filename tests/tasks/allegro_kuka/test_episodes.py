@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, THROW, TWO_ARMS, idle, put, turn
-from tasks.states import begun
+from tasks.allegro_kuka.states import REGRASPING, REORIENTATION, THROW, TWO_ARMS, idle
+from tasks.states import begun, put_object, turn
 
 from echelon import tasks
 from echelon.envs.contract import Adaptive
@@ -23,7 +23,7 @@ QUARTER = turn((0.0, 0.0, 1.0), math.pi / 2)
 def in_the_air(task: str, reached: list[bool], **settings: Any) -> AllegroKuka:
     """Objects in the air; the goal is there too, or half a metre away."""
     env, everything = begun(task, len(reached), **({"force_scale": 0.0} | settings)), torch.ones(len(reached)).bool()
-    put(env, AIR)
+    put_object(env, AIR)
     env.kept["goal_position"].copy_(AIR + torch.tensor([[0.0, 0.0, 0.0 if at else 0.5] for at in reached]))
     env.kept["goal_orientation"].copy_(torch.tensor([1.0, 0.0, 0.0, 0.0]))
     env.progress.new_object(everything, env.reach())
@@ -121,7 +121,7 @@ def test_a_bucket_catches_what_falls_into_it() -> None:
     env.kept["goal_position"][:] = torch.tensor([0.7, -0.4, 0.55])
     env._new_goals(torch.zeros(24, dtype=torch.bool))
     torch.testing.assert_close(env.engine.mocap_pos[:, 0].float(), bucket.expand(24, 3))
-    put(env, torch.tensor([0.7, -0.4, 0.62]))
+    put_object(env, torch.tensor([0.7, -0.4, 0.62]))
     env.engine.mocap_pos[:, 0] = bucket.double()
     env.engine.mocap_quat[:, 0] = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)
     env.progress.near_steps[:] = -1000  # stay with this bucket
@@ -141,7 +141,7 @@ def test_a_bucket_catches_what_falls_into_it() -> None:
 
 def test_forces_turn_with_the_object() -> None:
     env = begun(REORIENTATION, 2)
-    put(env, AIR, QUARTER)
+    put_object(env, AIR, QUARTER)
     env.pushes.force[:], env.pushes.chance[:] = torch.tensor([0.3, 0.0, 0.1]), 0.0
     env.control(idle(env))
     wrench = env.engine.xfrc_applied[:, env.engine.model.body("object").id].float()
@@ -188,7 +188,7 @@ def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
     half = 0.5 * 0.05 * env.scales  # turned by 90° about z: the object's x axis is the world's y
     ends = torch.tensor([[0.04, 0.04], [0.04, 0.06], [0.04, 0.04]])
     centre = torch.tensor([[0.3, 0.2, 0.74], [0.3, 0.2, 0.74], [0.3, 0.2, 0.72]])
-    put(env, centre, QUARTER)
+    put_object(env, centre, QUARTER)
     for tip, sign in enumerate((1.0, -1.0)):
         place = centre.clone()
         place[:, 1] += sign * (half[:, 0] + ends[:, tip])
@@ -199,12 +199,12 @@ def test_held_is_high_now_with_two_fingertips_at_the_surface(task: str) -> None:
 def test_an_episode_remembers_and_the_next_begins_with_nothing_of_it() -> None:
     env = in_the_air(REORIENTATION, [False, False], force_scale=2.0)
     env.step(idle(env))
-    put(env, torch.tensor([0.0, -0.6, 0.5]))
+    put_object(env, torch.tensor([0.0, -0.6, 0.5]))
     env.progress.lifted[:] = False
     step = env.step(idle(env))
     assert step.log["lifted"].tolist() == [0.0, 0.0]
     assert step.log["episode/lifted"].tolist() == [1.0, 1.0]
-    put(env, torch.tensor([[0.0, -0.6, 0.05], [0.0, -0.6, 1.0]]))  # the first has fallen
+    put_object(env, torch.tensor([[0.0, -0.6, 0.05], [0.0, -0.6, 1.0]]))  # the first has fallen
     env.pushes.force[:], env.pushes.chance[:], env.progress.lifted[:] = 0.1, 0.0, True
     env.progress.best_reach[:], env.kept["successes"][:] = 0.01, 3.0
     step = env.step(idle(env))

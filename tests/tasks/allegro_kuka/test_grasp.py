@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from tasks.allegro_kuka.states import REORIENTATION
-from tasks.states import begun
+from tasks.states import begun, put
 from torch import Tensor
 
 from echelon.tasks.allegro_kuka import objects
@@ -37,7 +37,7 @@ def test_objects_can_be_lifted_and_held() -> None:
     qpos[:, 3:7] = torch.tensor(GRASPS["orientation"])
     qpos[:, 7:] = torch.cat((above, opened), dim=1)
     everything = torch.ones(2, dtype=torch.bool)
-    env.engine.set_state(everything, qpos, torch.zeros_like(env.engine.qvel))
+    put(env, qpos)
     env.arms.hold(everything)
     env.kept["goal_position"][:] = torch.tensor([0.0, 0.0, 5.0])
     env.progress.new_object(everything, env.reach())

@@ -1,21 +1,16 @@
 """Training episodes that begin with the object in the hand."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tasks.allegro_kuka.states import REGRASPING, TWO_ARMS
+from tasks.states import begun
 
-from echelon import tasks
 from echelon.tasks.allegro_kuka import grips
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 
 
 def made(task: str, *, share: float = 1.0, training: bool = True) -> AllegroKuka:
-    settings = replace(tasks.preset(task).env, gripped_starts=share, force_scale=0.0)
-    env = tasks.make(task, settings, 24, torch.device("cpu"), 0, spread_clocks=training)
-    assert isinstance(env, AllegroKuka)
-    env.reset()
+    env = begun(task, 24, gripped_starts=share, force_scale=0.0, spread_clocks=training)
     env.clock.zero_()
     return env
 

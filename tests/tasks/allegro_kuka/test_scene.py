@@ -4,9 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from tasks.allegro_kuka.states import DEFAULT, FAMILY, REORIENTATION, THROW, TWO_ARMS, put, turn
+from tasks.allegro_kuka.states import DEFAULT, FAMILY, REORIENTATION, THROW, TWO_ARMS
 from tasks.robots import load, pairs, posed, touching
-from tasks.states import begun
+from tasks.states import UPRIGHT, begun, put_object
 
 from echelon import tasks
 
@@ -64,7 +64,7 @@ def test_what_meets_what(task: str) -> None:
 def test_a_hand_does_not_reach_through_the_buckets_wall() -> None:
     """The bucket stands beside the palm, its wall 2 cm inside it: the arm gives way."""
     env = begun(THROW, 1)
-    put(env, torch.tensor([0.0, -1.0, 0.9]))
+    put_object(env, torch.tensor([0.0, -1.0, 0.9]))
     palm = env.arms.palms().centre[0, 0].double()
     env.engine.mocap_pos[0, 0] = palm + torch.tensor([0.1, 0.0, -0.1])
     env.engine.mocap_quat[0, 0] = torch.tensor([1.0, 0.0, 0.0, 0.0])
@@ -82,7 +82,7 @@ def test_balls_of_a_hand_meet_what_its_shapes_meet() -> None:
     tip = env.arms.palms().fingertips[2, 0, 0] + torch.tensor([0.0, -0.049, 0.0])
     away = balls[1, :, 0].amax() + 0.02 + 0.1
     centres = torch.stack((balls[0].mean(dim=0), torch.tensor([away, 0.0, 0.8]), tip))
-    pose = torch.cat((centres, torch.tensor(turn((0.0, 0.0, 1.0), 0.0)).expand(3, 4)), dim=1)
+    pose = torch.cat((centres, torch.tensor(UPRIGHT).expand(3, 4)), dim=1)
     assert env.hands.meet(balls, pose, env.scales).tolist() == [True, False, True]
 
 

@@ -9,7 +9,7 @@ from tasks.states import begun, check_spread
 from torch import Tensor
 
 from echelon.envs.contract import Step
-from echelon.tasks.deceptive_reach.task import Box, DeceptiveReach
+from echelon.tasks.deceptive_reach.task import DeceptiveReach
 
 NEAR = {"atol": 1e-6, "rtol": 0.0}
 
@@ -76,13 +76,16 @@ def test_walls_stop_what_hits_them_and_nothing_else() -> None:
 def test_no_point_is_ever_inside_the_wall_or_outside_the_arena() -> None:
     env = make(256, episode_length=1000)
     env.position.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
-    wall = env.wall
-    inside_x = (env.position[0] > wall.left) & (env.position[0] < wall.right)
-    env.position[0].masked_fill_(inside_x & (env.position[1].abs() < wall.top), -0.5)
+    (left, right), (bottom, top) = env.wall
+    x, y = env.position
+
+    def inside() -> Tensor:
+        return (x > left) & (x < right) & (y > bottom) & (y < top)
+
+    x.masked_fill_(inside(), -0.5)
     for action in 3.0 * random_actions(400, 256):
         env.step(action)
-        x, y = env.position
-        assert not ((x > wall.left) & (x < wall.right) & (y > wall.bottom) & (y < wall.top)).any()
+        assert not inside().any()
         assert env.position.abs().max() <= 1.0
 
 
@@ -170,7 +173,7 @@ def test_starts_and_settings() -> None:
     check_spread(obs[:, :2] - torch.tensor((-0.6, 0.0)), -0.1, 0.1)
     assert (obs[:, 2:] == 0).all()
     env = make(wall_length=0.6, dense_reward=0.2, goal_bonus=3.0, start_spread=0.0, episode_length=9)
-    assert env.wall == Box(0.2, pytest.approx(0.3), -0.3, 0.3)
+    assert env.wall == ((0.2, pytest.approx(0.3)), (-0.3, 0.3))
     assert env.episode_length == 9
     torch.testing.assert_close(env.reset()["policy"], torch.tensor([[-0.6, 0.0, 0.0, 0.0]]), **NEAR)
     place(env, (0.7, 0.0))
@@ -188,8 +191,8 @@ def test_the_drawing_follows_the_points_and_has_the_walls_length() -> None:
         places = drawing.engine.read("xpos")[:, drawing.engine.model.body("point").id]
         torch.testing.assert_close(places[:, :2].float(), env.position.T)
     wall = drawing.engine.model.geom("wall")
-    assert (wall.pos[0] - wall.size[0], wall.pos[0] + wall.size[0]) == pytest.approx((env.wall.left, env.wall.right))
-    assert wall.size[1] == env.wall.top
+    assert (wall.pos[0] - wall.size[0], wall.pos[0] + wall.size[0]) == pytest.approx(env.wall[0])
+    assert wall.size[1] == env.wall[1][1]
 
 
 @needs_gpu

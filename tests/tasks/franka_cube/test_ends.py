@@ -10,19 +10,6 @@ AWAY = torch.tensor((-0.2, -0.3, 1.06))
 LOW, HIGH = torch.tensor(FAR), torch.tensor((FAR[0], FAR[1], 1.4))
 
 
-def test_a_stack_ends_its_episode_within_the_step() -> None:
-    env = begun(STACK, 2)
-    cubes = torch.stack((BASE + torch.tensor((0, 0, 0.06)), torch.tensor((0.3, 0.3, 1.05))))
-    put(env, cubes, torch.stack((BASE, AWAY)))
-    env.clock[:] = 100
-    step = env.step(torch.zeros(2, 7))
-    assert step.terminated.tolist() == [True, False]
-    assert step.reward[0] == 16.0
-    assert step.log["episode/successes"].tolist() == [1, 0]
-    assert env.clock.tolist() == [0, 101]
-    assert env.engine.qpos[0, 2].item() == pytest.approx(1.05, abs=1e-6)  # a new start
-
-
 def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
     env = begun(STACK, 2)
     first = put(env, torch.stack((HIGH, LOW)), AWAY).step(torch.zeros(2, 7))

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 import scenes
 import torch
+from tasks.robots import limits
 
 from echelon.sim.cpu import CpuEngine
 from echelon.tasks.franka_cube.operational_space import Arm, solve
 
 NUM_SIMS = 40
 JOINTS = tuple(f"panda/joint{i}" for i in range(1, 8))
-LOW = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973, 0, 0])
-HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973, 0.04, 0.04])
 
 
 @pytest.fixture(scope="module", params=["franka_push", "franka_stack"])
@@ -21,7 +20,7 @@ def engine(request: pytest.FixtureRequest) -> CpuEngine:
     engine = CpuEngine(scenes.load(request.param), NUM_SIMS)
     rng = np.random.default_rng(0)
     qpos, qvel = engine.qpos.clone(), torch.from_numpy(rng.normal(size=engine.qvel.shape))
-    qpos[:, -9:] = torch.from_numpy(rng.uniform(LOW, HIGH, (NUM_SIMS, 9)))
+    qpos[:, -9:] = torch.from_numpy(rng.uniform(*limits("panda").T, (NUM_SIMS, 9)))
     engine.set_state(torch.ones(NUM_SIMS, dtype=torch.bool), qpos, qvel)
     return engine
 

@@ -4,9 +4,10 @@ import mujoco
 import numpy as np
 import pytest
 import scenes
+from tasks.franka_cube.states import HOME
 from tasks.robots import load, pairs, posed, step, touching
 
-DEFAULT = np.array([0, 0.1963, 0, -2.618, 0, 2.9416, 0.7854, 0.035, 0.035])
+DEFAULT = np.array([*HOME, 0.035, 0.035])
 
 
 def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_speed() -> None:

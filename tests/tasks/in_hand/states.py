@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tasks.allegro_kuka.states import turn
 from tasks.robots import limits
-from tasks.states import begun
+from tasks.states import begun, put_object, turn
 from torch import Tensor
 
-UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 RAISED = torch.tensor([0.0, 0.0, 0.15])
 """From the goal to a cube out of the fingers' reach, though not dropped."""
 
@@ -35,7 +33,7 @@ class Hand:
     def in_the_air(self, num_envs: int, *angles: float) -> Any:
         """Cubes in the air, so far from their goals."""
         env = begun(self.task, num_envs)
-        put(env, self.goal + RAISED, UPRIGHT)
+        put_object(env, self.goal + RAISED)
         goals = [turn((1.0, 0.0, 0.0), angle) for angle in angles or (1.0,) * num_envs]
         env.kept["goal"].copy_(torch.tensor(goals))
         return env
@@ -55,10 +53,3 @@ SHADOW = Hand(
     limits=torch.tensor(limits("shadow_hand")).float(),
     driven=[joint for joint in range(24) if joint not in (5, 9, 13, 18)],  # FFJ0, MFJ0, RFJ0, LFJ0 follow
 )
-
-
-def put(env: Any, position: Tensor, orientation: Any) -> None:
-    """The cube at `position [N, 3]`, turned by `orientation [N, 4]` w x y z; the joints at rest as they were drawn."""
-    qpos, pose = env.engine.qpos.clone(), torch.as_tensor(orientation).double().expand(env.num_envs, 4)
-    qpos[:, env.cube[0]] = torch.cat((position.double().expand(env.num_envs, 3), pose), dim=1)
-    env.engine.set_state(torch.ones(len(qpos), dtype=torch.bool), qpos, torch.zeros_like(env.engine.qvel))

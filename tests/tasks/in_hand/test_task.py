@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from tasks.allegro_kuka.states import turn
-from tasks.in_hand.states import ALLEGRO, RAISED, SHADOW, UPRIGHT, Hand, put
-from tasks.states import begun, check_spread
+from tasks.in_hand.states import ALLEGRO, RAISED, SHADOW, Hand
+from tasks.states import UPRIGHT, begun, check_spread, put, put_object, turn
 
 BOTH = pytest.mark.parametrize("hand", [ALLEGRO, SHADOW], ids=["allegro", "shadow"])
 
@@ -19,23 +18,31 @@ def test_no_torque_wrench_or_action_is_observed_before_the_first_action(hand: Ha
 
 @BOTH
 def test_a_goal_reached_is_counted_paid_and_replaced_within_the_step(hand: Hand) -> None:
-    env = hand.in_the_air(3, 0.05, 1.0, 0.05)
-    before, idle = env.kept["goal"].clone(), torch.zeros(3, env.action_dim)
+    """The last also reaches the time limit, after 599 steps."""
+    env = hand.in_the_air(4, 0.05, 1.0, 0.05, 0.05)
+    env.clock[2:] = torch.tensor([597, 598])
+    before, idle = env.kept["goal"].clone(), torch.zeros(4, env.action_dim)
     step = env.step(idle)
-    reached = torch.tensor([True, False, True])
+    reached = torch.tensor([True, False, True, True])
     assert torch.equal(step.log["reward/success"], 250.0 * reached)
     assert torch.equal(step.log["episode/successes"], reached.float())
-    assert not (step.terminated | step.truncated).any()
+    assert step.truncated.tolist() == [False, False, False, True]
+    assert not step.terminated.any()
     assert torch.equal((env.kept["goal"] != before).any(dim=1), reached)
     # Both observations show the goal to act for now, the reward was for the one before.
-    shown = hand.cube + torch.tensor([19, 16, 17, 18])
-    torch.testing.assert_close(step.obs["policy"][:, shown], env.kept["goal"])
-    assert torch.equal(step.obs["policy"], step.final_obs["policy"])
+    obs, final, shown = step.obs["policy"], step.final_obs["policy"], hand.cube + torch.tensor([19, 16, 17, 18])
+    torch.testing.assert_close(obs[:, shown], env.kept["goal"])
+    assert torch.equal(obs[:3], final[:3])
+    # The state that is worth something beyond the limit is the one with the next goal.
+    assert not torch.equal(final[3, shown], before[3])
+    assert not torch.equal(final[3, shown], obs[3, shown])
     assert (step.reward > 200).tolist() == reached.tolist()
     torch.testing.assert_close(env.engine.mocap_quat[:, 0].float(), env.kept["goal"])
-    assert env.clock.tolist() == [1, 1, 1]  # a success does not turn the clock back
-    put(env, hand.goal + RAISED, env.kept["goal"])
-    assert env.step(idle).log["episode/successes"].tolist() == [2.0, 1.0, 2.0]
+    assert env.clock.tolist() == [1, 1, 598, 0]  # a success does not turn the clock back
+    assert env.totals["successes"].tolist() == [1.0, 0.0, 1.0, 0.0]
+    env.clock[:] = 1
+    put_object(env, hand.goal + RAISED, env.kept["goal"])
+    assert env.step(idle).log["episode/successes"].tolist() == [2.0, 1.0, 2.0, 1.0]
 
 
 @BOTH
@@ -44,7 +51,7 @@ def test_a_dropped_cube_ends_the_episode(hand: Hand) -> None:
     env.totals["successes"][:] = 2.0
     env.clock[:] = torch.tensor([10, 10, 598])
     far = hand.goal + torch.tensor([[0.0, 0.0, 0.15], [0.3, 0.0, 0.15], [0.3, 0.0, 0.15]])
-    put(env, far, UPRIGHT)
+    put_object(env, far)
     step = env.step(torch.zeros(3, env.action_dim))
     assert step.terminated.tolist() == [False, True, True]
     assert not step.truncated.any()  # the drop on the last step is a drop
@@ -57,21 +64,6 @@ def test_a_dropped_cube_ends_the_episode(hand: Hand) -> None:
     assert not obs[:, -env.action_dim :].any()
     goal = slice(hand.cube + 16, hand.cube + 20)
     assert (obs[:, goal] != final[:, goal]).any(dim=1).all()  # a goal of its own
-
-
-@BOTH
-def test_truncated_after_599_steps_with_a_goal_reached_on_the_last(hand: Hand) -> None:
-    env = hand.in_the_air(2, 0.05, 1.0)
-    env.clock[:] = torch.tensor([598, 597])
-    reached, goal = env.kept["goal"][0, [1, 2, 3, 0]].clone(), slice(hand.cube + 16, hand.cube + 20)
-    step = env.step(torch.zeros(2, env.action_dim))
-    assert step.truncated.tolist() == [True, False]
-    assert not step.terminated.any()
-    assert step.log["episode/successes"].tolist() == [1.0, 0.0]
-    # The state that is worth something beyond the limit is the one with the next goal.
-    assert not torch.equal(step.final_obs["policy"][0, goal], reached)
-    assert not torch.equal(step.final_obs["policy"][0, goal], step.obs["policy"][0, goal])
-    assert env.totals["successes"].tolist() == [0.0, 0.0]
 
 
 @BOTH
@@ -116,7 +108,7 @@ def test_weights_are_settings_and_scales_of_single_environments() -> None:
     """What a population may mutate: twice the weights in the second environment make twice each of these terms."""
     weights = {"distance_weight": -1.0, "rotation_weight": 2.0, "rotation_softening": 0.5, "action_weight": -1.0}
     env = begun(ALLEGRO.task, 1, **weights, drop_reward=-7)
-    put(env, ALLEGRO.goal[None] + torch.tensor([0.0, 0.0, -0.25]), turn((0.0, 1.0, 0.0), 1.0))
+    put_object(env, ALLEGRO.goal[None] + torch.tensor([0.0, 0.0, -0.25]), turn((0.0, 1.0, 0.0), 1.0))
     env.kept["goal"].copy_(torch.tensor(UPRIGHT))
     torch.testing.assert_close(env.reward(torch.full((1, 16), 0.5)), torch.tensor([-0.25 + 2 / 1.5 - 4.0 - 7.0]))
     env = ALLEGRO.in_the_air(2)
@@ -149,7 +141,7 @@ def test_a_cube_resting_on_allegro_hardly_sinks_in() -> None:
     env = begun(ALLEGRO.task, 4)
     pose = torch.tensor([0.05, 0.45, 0.55, 0.35, 0.0, 0.4, 0.55, 0.35, -0.05, 0.45, 0.55, 0.35, 0.9, 0.75, 0.35, 0.45])
     qpos = torch.cat((torch.tensor([-0.005, -0.165, 0.585, 1.0, 0.0, 0.0, 0.0]), pose)).repeat(4, 1)
-    env.engine.set_state(torch.ones(4, dtype=torch.bool), qpos, torch.zeros(4, 22))
+    put(env, qpos)
     low, high = ALLEGRO.limits.unbind(1)
     action = ((2 * pose - high - low) / (high - low)).repeat(4, 1)
     for _ in range(90):  # it slips once after a second

@@ -31,12 +31,7 @@ class Draws:
     def __init__(self, starts: Volume, goals: Volume, scales: Tensor, turned_goals: bool, rng: Rng) -> None:
         self.scales, self.turned_goals, self.rng = scales, turned_goals, rng
         self._starts, self._goals = (
-            (
-                torch.tensor(volume.low, device=scales.device),
-                torch.tensor(volume.high, device=scales.device),
-                volume.side,
-            )
-            for volume in (starts, goals)
+            (torch.tensor((volume.low, volume.high), device=scales.device), volume.side) for volume in (starts, goals)
         )
         self._upright = torch.tensor([1.0, 0.0, 0.0, 0.0], device=scales.device)
 
@@ -58,9 +53,9 @@ class Draws:
         """`[N, 4]`: random orientations, uniform over all rotations."""
         return normalize(self.rng.normal(4), dim=1)
 
-    def _positions(self, low: Tensor, high: Tensor, side: float) -> Tensor:
-        """`[N, 3]`: random positions in a `Volume`, on either side."""
-        shares = self.rng.uniform(0.0, 1.0, 4)
+    def _positions(self, bounds: Tensor, side: float) -> Tensor:
+        """`[N, 3]`: random positions between `bounds [2, 3]`, on either side."""
+        (low, high), shares = bounds, self.rng.uniform(0.0, 1.0, 4)
         place = low + (high - low) * shares[:, :3]
         place[:, 0] += side * torch.where(shares[:, 3] < 0.5, -1.0, 1.0)
         return place

@@ -89,7 +89,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self._offsets = 0.5 * NEAR * objects.EDGE * corners * self.scales[:, None]
         """`[N, K, 3]`: keypoints in the object's frame, its centre or four corners of the cuboid enlarged by 1.5."""
         self._body = int(model.body("object").id)
-        self._reached, self._reward = ~self._everything, self.zeros()
+        self._reached = ~self._everything
         self._home, self._above_marker = self.constant(model.qpos0), self.constant((0.0, 0.0, self.above_marker))
         self.grips = None
         if config.gripped_starts and self._spread_clocks:  # in training only
@@ -157,10 +157,10 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.tolerance.advance(kept["last_successes"])
         self._seen = seen = Seen(self._pose()[0][:, 2], self.reach(), self.distance(), *self.arms.speeds())
         terms, reached = self.progress.pay(seen, self.tolerance.of_each(self.num_envs), self.config)
-        self._reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
+        reward = self.total({name: self.reward_scales[name] * term for name, term in terms.items()})
         self._reached = reached & ~self.engine.bad
         kept["successes"] += self._reached
-        kept["reward"].copy_(self._reward.masked_fill(self.engine.bad, 0.0))
+        kept["reward"].copy_(reward.masked_fill(self.engine.bad, 0.0))
         self.clock.masked_fill_(self._reached, 0)
 
     def failed(self) -> Tensor:
@@ -170,7 +170,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         return failed if self.grips is None else failed | self.grips.dropped(self._seen.height)
 
     def reward(self, action: Tensor) -> Tensor:
-        return self._reward
+        return self.kept["reward"]
 
     def figures(self) -> dict[str, Tensor]:
         successes, lifted, held = self.kept["successes"], self.progress.lifted.float(), self.held().float()

@@ -61,21 +61,16 @@ class Anymal(MujocoTask[AnymalConfig]):
         """`[N, 3]` m/s: of the base, in its own frame."""
         return rotations.to_base(self.engine.qpos[:, 3:7].float(), self.engine.qvel[:, :3].float())
 
-    def gravity(self) -> Tensor:
-        """`[N, 3]`: unit vector of gravity as the base sees it; see `world_frame_gravity`."""
-        quat = self.engine.qpos[:, 3:7].float()
-        turn = rotations.to_world if self.config.world_frame_gravity else rotations.to_base
-        return turn(quat, self._down)
-
     def failed(self) -> Tensor:
         return (self.engine.sensordata[:, self._touches] > self.config.contact_force).any(dim=1)
 
     def observe(self) -> Groups:
         velocity = self.engine.qvel.float()
+        turn = rotations.to_world if self.config.world_frame_gravity else rotations.to_base
         parts = (
             self.velocity_scale * self.velocity(),
             self.spin_scale * velocity[:, 3:6],
-            self.gravity(),
+            turn(self.engine.qpos[:, 3:7].float(), self._down),
             self._command_scale * self.kept["command"],
             self.engine.qpos[:, 7:].float() - self._stance,
             self.joint_velocity_scale * velocity[:, 6:],

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,15 +18,6 @@ from echelon.config.checks import check
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.tasks.deceptive_reach.settings import DeceptiveReachConfig
-
-
-class Box(NamedTuple):
-    """A rectangle."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
 
 
 class DeceptiveReach:
@@ -79,20 +70,11 @@ class DeceptiveReach:
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         # Constants of the step, made once: a captured CUDA graph cannot build tensors from Python numbers.
         self._start = torch.tensor(self.start, device=device)[:, None]
-        left, right, bottom, top = torch.tensor(self.wall, device=device)
-        self._sides = ((left, right), (bottom, top))
+        half = config.wall_length / 2
+        self.wall = (self.wall_face, self.wall_face + self.wall_thickness), (-half, half)
+        """Sides of the solid wall along x and along y."""
+        self._sides = torch.tensor(self.wall, device=device)
         self._edges = torch.tensor((-1.0, 1.0), device=device)
-
-    @property
-    def wall(self) -> Box:
-        """The solid wall."""
-        half = self.config.wall_length / 2
-        return Box(self.wall_face, self.wall_face + self.wall_thickness, -half, half)
-
-    @property
-    def trap(self) -> Box:
-        """The strip in front of the wall, where the dense reward is highest on the near side."""
-        return Box(self.wall_face - self.trap_depth, self.wall_face, self.wall.bottom, self.wall.top)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; returns observations by group."""
@@ -108,7 +90,8 @@ class DeceptiveReach:
         distance = torch.hypot(self.position[0] - self.goal[0], self.position[1] - self.goal[1])
         reached = distance <= self.goal_radius
         truncated = (self.clock >= self.episode_length) & ~reached
-        reward = self.dense(distance) + self.config.goal_bonus * reached
+        dense = self.config.dense_reward * (1.0 - 0.5 * distance).clamp(min=0.0)
+        reward = dense + self.config.goal_bonus * reached
         log = self._figures(distance, reached)
         final_obs = self.observe()
         self._begin(reached | truncated)
@@ -129,10 +112,6 @@ class DeceptiveReach:
     def observe(self) -> Groups:
         """Position and velocity, `[N, 4]`."""
         return {"policy": torch.cat((self.position, self.velocity / self.top_speed)).T.contiguous()}
-
-    def dense(self, distance: Tensor) -> Tensor:
-        """The dense reward at a distance from the goal, elementwise."""
-        return self.config.dense_reward * (1.0 - 0.5 * distance).clamp(min=0.0)
 
     def _move(self, action: Tensor) -> None:
         """Accelerate by `action [2, N]`, then move along x and then along y, each up to the next obstacle."""
@@ -157,8 +136,9 @@ class DeceptiveReach:
 
     def _figures(self, distance: Tensor, reached: Tensor) -> dict[str, Tensor]:
         """Metrics of the state before a reset, `[N]` each."""
-        (x, y), trap = self.position, self.trap
-        trapped = ((x >= trap.left) & (x <= trap.right) & (y > trap.bottom) & (y < trap.top)).float()
+        (x, y), (bottom, top) = self.position, self.wall[1]
+        before_wall = (x >= self.wall_face - self.trap_depth) & (x <= self.wall_face)
+        trapped = (before_wall & (y > bottom) & (y < top)).float()
         self.trapped_steps += trapped
         self.closest.copy_(torch.minimum(self.closest, distance))
         return {
