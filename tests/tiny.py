@@ -1,7 +1,8 @@
 """Runs of a second, for tests of what is around them."""
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from echelon.config import ModelConfig, TrainConfig
+from echelon.envs.contract import Step
 from echelon.ranks import ALONE, Ranks
 from echelon.tasks import make, preset
 from echelon.training.trainer import Trainer
@@ -46,6 +48,13 @@ def unfused(task: str, algo: str, lstm: int = 0, **changes: Any) -> TrainConfig:
 def build(config: TrainConfig, device: str, ranks: Ranks = ALONE) -> Trainer:
     where, seed = torch.device(device), ranks.seed(config.seed)
     return Trainer(make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True), config, ranks=ranks)
+
+
+def disturbed(env: Any, disturb: Callable[[int, Step], Step | None]) -> Any:
+    """`env`, each of whose steps passes through `disturb` with its number, from 1, and may be replaced."""
+    step, numbers = env.step, itertools.count(1)
+    env.step = lambda action: disturb(next(numbers), found := step(action)) or found
+    return env
 
 
 def timeless(run: Path) -> list[dict[str, float]]:

@@ -1,6 +1,5 @@
 """What every attack needs: children to harm, a run to harm them in, and a count of what did not hold."""
 
-import itertools
 import multiprocessing
 import os
 import random
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import differing, timeless, tiny
+from tiny import differing, disturbed, timeless, tiny
 
 from echelon.algorithms import BUILT_IN
 from echelon.config import TrainConfig
@@ -131,9 +130,7 @@ def train_disturbed(config: TrainConfig, disturb: Callable[[int, Step], Step]) -
 
     def act() -> None:
         env = make(config.task, config.env, config.num_envs, torch.device("cpu"), config.seed, spread_clocks=True)
-        step, count = env.step, itertools.count(1)
-        env.step = lambda action: disturb(next(count), step(action))
-        train(config, make_env=lambda *_: env)
+        train(config, make_env=lambda *_: disturbed(env, disturb))
 
     return Child(act).wait()
 

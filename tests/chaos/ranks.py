@@ -59,11 +59,8 @@ def _rank(rank: int, meet: str, out: Path) -> None:
 def _killed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | None]]:
     """What each torchrun said, and its exit code."""
     nodes, meet, kill_at = 1 if what == "rank of one node" else 2, _meeting(), rng.randint(1, 12)
-    agents, metrics, deadline = (
-        [_start(run, nodes, number, meet) for number in range(nodes)],
-        run / "metrics.jsonl",
-        PATIENCE,
-    )
+    agents = [_start(run, nodes, number, meet) for number in range(nodes)]
+    metrics, deadline = run / "metrics.jsonl", PATIENCE
     try:
         while not metrics.exists() or metrics.read_bytes().count(b"\n") < kill_at:
             assert [agent.poll() for agent in agents] == [None] * nodes, [agent.communicate() for agent in agents]

@@ -1,6 +1,6 @@
 """What an environment may lack or add, what training makes of it, and what `echelon env check` says of it."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rollout.stub_env import DriftEnv, ScriptedEnv
-from tiny import tiny
+from tiny import disturbed, tiny
 
 from echelon import cli, evaluate, train
 from echelon.config import ModelConfig, UpdateConfig
@@ -23,20 +23,13 @@ from echelon.tasks import maker, preset
 CPU = torch.device("cpu")
 
 
-class Changed(DriftEnv):
-    """A sound environment but for some members, and for parts of its steps: functions of the environment and the step
+def changed(num_envs: int, seed: int = 0, episode_length: int = 9, **changes: Any) -> Any:
+    """A sound environment but for some members, and for parts of its steps: functions of the step's number and the step
     make them."""
-
-    def __init__(self, num_envs: int, seed: int = 0, episode_length: int = 9, **changes: Any) -> None:
-        super().__init__(num_envs, seed, episode_length=episode_length)
-        self.steps, self.parts = 0, {part.name: changes.pop(part.name) for part in fields(Step) if part.name in changes}
-        vars(self).update(changes)
-
-    def step(self, action: torch.Tensor) -> Step:
-        step, self.steps = super().step(action), self.steps + 1
-        for name, part in self.parts.items():
-            setattr(step, name, part(self, step))
-        return step
+    env = DriftEnv(num_envs, seed, episode_length=episode_length)
+    parts = {part.name: changes.pop(part.name) for part in fields(Step) if part.name in changes}
+    vars(env).update(changes)
+    return disturbed(env, lambda n, step: replace(step, **{name: part(n, step) for name, part in parts.items()}))
 
 
 def collector(env: Any, **changes: Any) -> Collector:
@@ -67,7 +60,7 @@ def test_actions_reach_an_environment_in_its_own_units() -> None:
 
 def test_without_final_obs_the_value_before_the_last_step_is_the_bootstrap() -> None:
     """The same numbers as with `timeout_bootstrap="current_obs"`, which is V(s_t)."""
-    silent = collector(Changed(6, episode_length=3, final_obs=lambda env, step: None))
+    silent = collector(changed(6, episode_length=3, final_obs=lambda number, step: None))
     current = collector(DriftEnv(6, episode_length=3), timeout_bootstrap="current_obs")
     found, expected = silent.collect(), current.collect()
     assert (silent.lacks_final_obs, current.lacks_final_obs) == (True, False)
@@ -81,12 +74,12 @@ def test_numbers_in_a_log_hold_for_all_environments() -> None:
     """A number, a 0-d tensor and a tensor with a number for each: means over 4 steps. A name that is missing from a
     later log is one sentence."""
     log = {"scalar": torch.tensor(2.0), "each": torch.arange(6.0)}
-    acting = collector(Changed(6, log=lambda env, step: {"number": env.steps, **log}))
+    acting = collector(changed(6, log=lambda number, step: {"number": number, **log}))
     acting.collect()
     metrics = acting.episodes.metrics()
     found = {name: metrics[f"env/{name}"].item() for name in ("number", "scalar", "each")}
     assert found == {"number": 2.5, "scalar": 2.0, "each": 2.5}
-    forgetful = collector(Changed(6, log=lambda env, step: {"ab"[env.steps % 2]: 1.0}))
+    forgetful = collector(changed(6, log=lambda number, step: {"ab"[number % 2]: 1.0}))
     with pytest.raises(UserError, match=r"logs [ab] in some steps but not in others"):
         forgetful.collect()
 
@@ -109,7 +102,7 @@ def inspected(make: MakeEnv, num_envs: int = 8) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("task", ["DeceptiveReach", "CartpoleSwingup", "Hopper"])
 def test_a_sound_environment_has_neither_problems_nor_notes(task: str) -> None:
-    sound = inspected(lambda num_envs, device, seed: Changed(num_envs, seed))
+    sound = inspected(lambda num_envs, device, seed: changed(num_envs, seed))
     assert inspected(maker(preset(task)), 4) == sound == {"note": [], "problem": []}
 
 
@@ -119,17 +112,14 @@ def test_a_wrong_step_or_member_is_one_sentence() -> None:
     late = torch.arange(8) > 0
     endless = {"terminated": lambda _, step: step.terminated & late, "truncated": lambda _, step: step.truncated & late}
     wrong: dict[str, dict[str, Any]] = {
-        "final_obs equals obs where episodes ended": {"final_obs": lambda env, step: step.obs},
+        "final_obs equals obs where episodes ended": {"final_obs": lambda number, step: step.obs},
         "final_obs differs from obs where no episode ended": {
-            "final_obs": lambda env, step: {"policy": step.obs["policy"] + 1}
+            "final_obs": lambda number, step: {"policy": step.obs["policy"] + 1}
         },
-        "reward must have the shape [8], not [8, 1]": {"reward": lambda env, step: step.reward[:, None]},
-        "terminated must be bool, not int64": {"terminated": lambda env, step: step.terminated.long()},
-        "reward must be a torch tensor, not ndarray": {"reward": lambda env, step: step.reward.numpy()},
-        "is nan in environment 3": {"obs": lambda env, step: {"policy": step.obs["policy"] + broken}},
-        "log has b in some steps only": {"log": lambda env, step: {"a": 1.0} | ({"b": 2} if env.steps % 2 else {})},
+        "reward must have the shape [8], not [8, 1]": {"reward": lambda number, step: step.reward[:, None]},
+        "is nan in environment 3": {"obs": lambda number, step: {"policy": step.obs["policy"] + broken}},
+        "log has b in some steps only": {"log": lambda number, step: {"a": 1.0} | ({"b": 2} if number % 2 else {})},
         "1 environments have not ended an episode": endless,
-        "observation lacks the group policy": {"obs": lambda env, step: {"obs": step.obs["policy"]}},
         "device is a str, not a torch.device": {"device": "cpu"},
         "num_envs is 4, though 8 environments were asked for": {"num_envs": 4},
         "obs_spec has no group called policy": {"obs_spec": {"obs": 4}},
@@ -141,13 +131,13 @@ def test_a_wrong_step_or_member_is_one_sentence() -> None:
     }
     for sentence, changes in wrong.items():
         changes = {"num_envs": 8} | changes
-        problems = inspected(lambda _, device, seed, changes=changes: Changed(seed=seed, **changes))["problem"]
+        problems = inspected(lambda _, device, seed, changes=changes: changed(seed=seed, **changes))["problem"]
         assert sentence in problems[0]
         assert len(problems) == 1 or sentence.startswith(("1 environments", "final_obs differs")), problems
 
 
-def make_wrong(num_envs: int, device: torch.device, seed: int) -> Changed:
-    return Changed(num_envs, seed, reward=lambda env, step: step.reward[:, None])
+def make_wrong(num_envs: int, device: torch.device, seed: int) -> Any:
+    return changed(num_envs, seed, reward=lambda number, step: step.reward[:, None])
 
 
 def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,7 +148,7 @@ def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> N
     assert "no final_obs" in said
     assert "no state_dict" in said
     assert said.endswith("envs.least:make keeps the contract\n")
-    noisy = inspected(lambda *order: Changed(8, reward=lambda env, step: torch.rand(8)))
+    noisy = inspected(lambda *order: changed(8, reward=lambda number, step: torch.rand(8)))
     assert any("two environments of the same seed differ" in note for note in noisy["note"])
     assert cli.main(["env", "check", "envs.test_contract:make_wrong", "--device", "cpu"]) == 1
     assert "does not keep the contract" in capsys.readouterr().out
@@ -180,7 +170,7 @@ def test_an_environment_that_does_not_fit_is_refused_before_its_first_step(
 ) -> None:
     run = tiny("CartpoleSwingup", tmp_path / "run", "ppo")
     with pytest.raises(UserError, match=f"the environment does not fit: .*{problem}"):
-        train(run, make_env=lambda num_envs, device, seed: Changed(**{"num_envs": num_envs} | changes))
+        train(run, make_env=lambda num_envs, device, seed: changed(**{"num_envs": num_envs} | changes))
     assert not (tmp_path / "run").exists()
 
 

@@ -21,6 +21,7 @@ from chaos.attack import differences
 from learning.iteration import small_config
 from ranks.world import World
 from rollout.stub_env import DriftEnv
+from tiny import disturbed
 from torch import Tensor
 from torch.distributed import HashStore
 from training.test_loop import Remember, drift
@@ -124,18 +125,14 @@ def test_another_number_of_ranks_continues_learning_and_says_so(tmp_path: Path, 
     assert [line["iteration"] for line in read_metrics(RunFolder.open(tmp_path / "run"))] == [1, 2, 3, 4, 5, 6]
 
 
-class Evicted(DriftEnv):
+def evicted(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
     """One rank's machine is taken away in the fifth step."""
 
-    def step(self, action: Tensor) -> Step:
-        self.steps = getattr(self, "steps", 0) + 1
-        if self.steps == 5 and Together().rank == 1:
+    def disturb(count: int, step: Step) -> None:
+        if count == 5 and Together().rank == 1:
             os.kill(os.getpid(), signal.SIGUSR1)
-        return super().step(action)
 
-
-def evicted(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
-    return Evicted(num_envs, seed)
+    return disturbed(DriftEnv(num_envs, seed), disturb)
 
 
 def run_slowly(config: TrainConfig) -> list[int]:
@@ -194,10 +191,7 @@ def answers() -> list[int]:
 
 def broken(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
     """An environment with rewards of a wrong shape."""
-    env = DriftEnv(num_envs, seed)
-    step = env.step
-    env.step = lambda action: replace(step(action), reward=torch.zeros(1))
-    return env
+    return disturbed(DriftEnv(num_envs, seed), lambda _, step: replace(step, reward=torch.zeros(1)))
 
 
 def differ(config: TrainConfig, what: str, place: Path) -> str:
@@ -206,11 +200,7 @@ def differ(config: TrainConfig, what: str, place: Path) -> str:
     (place / rank).mkdir(exist_ok=True)
     code = (lambda: rank) if what == "code" else agreement._code
     config = replace(config, seed=int(rank) if what == "seed" else 0)
-    with (
-        chdir(place / rank),
-        patch.object(agreement, "PATIENCE_S", 0.2),
-        patch.object(agreement, "_code", code),
-    ):
+    with chdir(place / rank), patch.multiple(agreement, PATIENCE_S=0.2, _code=code):
         return train_and_end(config)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from rollout.stub_env import DriftEnv
-from tiny import PATIENCE
+from tiny import PATIENCE, disturbed
 from torch import Tensor
 from training.test_loop import Remember, drift, iterations_of, refused, state_of, tiny
 
@@ -64,23 +64,18 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_over(tmp_path:
     assert iterations_of(train(tiny(tmp_path / "run", 3), make_env=drift)) == [1, 2, 3]
 
 
-class Happening(DriftEnv):
-    """Something happens at a step."""
-
-    def __init__(self, num_envs: int, seed: int, happens: dict[int, Callable[[Step], None]]) -> None:
-        super().__init__(num_envs, seed=seed)
-        self.happens, self.steps = happens, 0
+class Patient(DriftEnv):
+    """Takes any action."""
 
     def step(self, action: Tensor) -> Step:
-        step = super().step(action.nan_to_num())
-        self.steps += 1
-        self.happens.get(self.steps, lambda step: None)(step)
-        return step
+        return super().step(action.nan_to_num())
 
 
-def at(step: int, what: Callable[[Step], None]) -> Any:
-    """An environment to which it happens; a rollout has four steps."""
-    return lambda num_envs, device, seed: Happening(num_envs, seed, {step: what})
+def at(number: int, what: Callable[[Step], None]) -> Any:
+    """An environment to which it happens in one step; a rollout has four."""
+    return lambda num_envs, device, seed: disturbed(
+        Patient(num_envs, seed=seed), lambda count, step: what(step) if count == number else None
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1"])

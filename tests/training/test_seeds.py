@@ -14,6 +14,7 @@ import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from tiny import differing, tiny
+from training.test_loop import state_of
 
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
@@ -21,7 +22,6 @@ from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate, evaluate_every
 from echelon.runs import checkpoint
-from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_distances, read_metrics
 from echelon.tasks import make, preset
 from echelon.training.loop import train, train_seeds
@@ -127,11 +127,6 @@ def short(out: Path, iterations: int = 6, algo: str = "cpo", lstm: int = 0) -> T
     return replace(config, diagnostics=DiagnosticsConfig(every=3), adversary=replace(config.adversary, coef=0.1))
 
 
-def newest(folder: RunFolder) -> dict[str, Any]:
-    found = checkpoint.load(folder, "newest")
-    return found.state["trainer"]
-
-
 def test_each_seeds_folder_is_that_of_a_run(tmp_path: Path) -> None:
     """Settings, metrics and networks; what is computed in float32 agrees to 1e-5 after a few iterations."""
     folders = train_seeds(short(tmp_path / "all", 4, lstm=4), PAIR)
@@ -139,7 +134,7 @@ def test_each_seeds_folder_is_that_of_a_run(tmp_path: Path) -> None:
     alone = train(replace(short(tmp_path / "alone", 4, lstm=4), seed=PAIR[0]))
     folder = folders[0]
     assert replace(folder.config, out="") == replace(alone.config, out="")
-    ours, theirs = newest(folder), newest(alone)
+    ours, theirs = state_of(folder), state_of(alone)
     assert set(ours) == set(theirs)
     for name, x in theirs["model"].items():
         torch.testing.assert_close(ours["model"][name], x, rtol=1e-5, atol=1e-5, msg=name)
@@ -163,7 +158,7 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
         assert [len(read_metrics(folder)) for folder in parts] == [iterations] * 2
     parts = train_seeds(short(tmp_path / "parts"), PAIR)
     for ours, theirs in zip(parts, whole, strict=True):
-        assert differing(newest(ours), newest(theirs)) == []
+        assert differing(state_of(ours), state_of(theirs)) == []
         for found, expected in zip(read_metrics(ours), read_metrics(theirs), strict=True):
             assert found["iteration"] == expected["iteration"]
             assert found["loss/actor"] == expected["loss/actor"]

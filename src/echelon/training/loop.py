@@ -110,10 +110,7 @@ class Loop:
                     stack.enter_context(run.writer or nullcontext())
                 self._train()
         except UserError as error:
-            told = self.ranks.explained(error)
-            if told is error:
-                raise
-            raise told from None
+            raise self.ranks.explained(error) from error.__cause__
         return folders
 
     def _train(self) -> None:
@@ -171,11 +168,8 @@ class Loop:
     def _check_and_save(self, decision: Decision) -> None:
         trainer, config = self.trainer, self.config
         last = decision >= Decision.FINISH or trainer.iteration == config.num_iterations
-        due = [
-            callback
-            for callback in self.checkpoint_callbacks
-            if decision < Decision.STOP and (last or trainer.iteration % callback.every == 0)
-        ]
+        due = [one for one in self.checkpoint_callbacks if last or trainer.iteration % one.every == 0]
+        due = due if decision < Decision.STOP else []
         saving = bool(last or due or decision == Decision.SAVE or trainer.iteration % config.checkpoint_every == 0)
         if saving:
             trainer.sync_learned()

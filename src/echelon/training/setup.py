@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,6 @@ def start(
     if change and algorithm.selection is not None:
         raise UserError("settings of a population cannot be changed in its run: members have values of their own")
 
-    def open_folders() -> list[RunFolder]:
-        return [RunFolder.create_or_resume(one, algorithm.colour, change=change) for one in configs]
-
     def build() -> Trainer:
         whole, each = envs or _environments(resolved, configs, make_env)
         with explain_full_memory(config):
@@ -64,7 +62,8 @@ def start(
                 return Trainer(whole, configs[0], resolved.plan)
             return StackedTrainer(each, configs, resolved.plan, whole)
 
-    folders = ranks.broadcast(ranks.attempt(lambda: open_folders() if ranks.first else []))
+    opened = partial(RunFolder.create_or_resume, colour=algorithm.colour, change=change)
+    folders = ranks.broadcast(ranks.attempt(lambda: [opened(one) for one in configs] if ranks.first else []))
     if ranks.size > 1:
         require_seen(ranks, folders[0])
     with ExitStack() as undo:  # a start that fails leaves no run folder
@@ -128,9 +127,8 @@ def _environments(
 def _settled(folder: RunFolder, env: Env) -> RunFolder:
     """Store the settings that the environment chose where they were left open."""
     settled = getattr(env, "config", None)
-    if not isinstance(settled, TaskConfig) or settled == folder.config.env:
-        return folder
-    return folder.with_config(replace(folder.config, env=settled))
+    chosen = isinstance(settled, TaskConfig) and settled != folder.config.env
+    return folder.with_config(replace(folder.config, env=settled)) if chosen else folder
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
@@ -139,11 +137,10 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
     ranks = trainer.ranks
     changes = ranks.attempt(lambda: folder.take_changes(trainer.iteration) if ranks.first else [])
     for changed in ranks.broadcast(changes):
-        if changed["iteration"] < trainer.iteration:
-            continue
-        if changed["setting"] == "update.learning_rate":
-            trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
-        view.message(f"changed: {described(changed)}")
+        if changed["iteration"] >= trainer.iteration:
+            if changed["setting"] == "update.learning_rate":
+                trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
+            view.message(f"changed: {described(changed)}")
 
 
 def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:

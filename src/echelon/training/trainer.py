@@ -285,10 +285,8 @@ def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
     update, groups = config.update, find(config.algo).groups(config)
-    length, minibatches = (
-        update.sequence if config.model.lstm else 1,
-        update.minibatches or float(update.minibatch_envs),
-    )
+    length = update.sequence if config.model.lstm else 1
+    minibatches = update.minibatches or float(update.minibatch_envs)
     return Plan(layout, update.horizon, length, groups, minibatches=minibatches)
 
 
