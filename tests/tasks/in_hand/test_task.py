@@ -9,14 +9,6 @@ BOTH = pytest.mark.parametrize("hand", [ALLEGRO, SHADOW], ids=["allegro", "shado
 
 
 @BOTH
-def test_no_torque_wrench_or_action_is_observed_before_the_first_action(hand: Hand) -> None:
-    env = begun(hand.task, 3)
-    obs = env.observe()["policy"]
-    torch.testing.assert_close(obs[:, 2 * len(hand.limits) : hand.cube], torch.zeros(3, len(hand.limits)))
-    assert not obs[:, -env.action_dim - (30 if hand is SHADOW else 0) :].any()
-
-
-@BOTH
 def test_a_goal_reached_is_counted_paid_and_replaced_within_the_step(hand: Hand) -> None:
     """The last also reaches the time limit, after 599 steps."""
     env = hand.in_the_air(4, 0.05, 1.0, 0.05, 0.05)
@@ -77,7 +69,11 @@ def test_actions_are_targets_across_the_joints_ranges(hand: Hand) -> None:
 
 @BOTH
 def test_starts(hand: Hand) -> None:
+    """No torque, wrench or action is observed before the first action."""
     env = begun(hand.task, 600)
+    obs = env.observe()["policy"]
+    torch.testing.assert_close(obs[:, 2 * len(hand.limits) : hand.cube], torch.zeros(600, len(hand.limits)))
+    assert not obs[:, -env.action_dim - (30 if hand is SHADOW else 0) :].any()
     cube, joints = env.engine.qpos[:, env.cube[0]].float(), env.engine.qpos[:, env.joints[0]].float()
     offset = cube[:, :3] - hand.start
     check_spread(offset, -0.01, 0.01, share=0.03)
