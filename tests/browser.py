@@ -95,11 +95,6 @@ class Page:
         """Make it the tab that is seen: others do not draw."""
         self.call("Page.bringToFront")
 
-    def colour_scheme(self, dark: bool) -> None:
-        """What the system is said to prefer."""
-        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
-
     def size(self, width: int, height: int, phone: bool = False) -> None:
         """The window's size in CSS pixels."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
@@ -173,7 +168,8 @@ class Browser:
         page = Page(self, target, address)
         try:
             page.size(width, height, phone)
-            page.colour_scheme(dark)
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            page.call("Emulation.setEmulatedMedia", features=[scheme])
             page.call("Page.navigate", url=address)
             page.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
             yield page

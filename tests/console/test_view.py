@@ -129,23 +129,16 @@ def test_every_view_may_be_told_anything_at_any_time(
 
 
 def test_a_terminal_gets_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Out(io.StringIO):
-        terminal = True
-
-        def isatty(self) -> bool:
-            return self.terminal
-
-    out = Out()
-    monkeypatch.setattr("sys.stdout", out)
-    for out.terminal, encoding, term, kind in (
+    for terminal, encoding, term, kind in (
         (True, "utf-8", "xterm", LiveView),
         (True, "utf-8", "dumb", PlainView),
         (True, "ascii", "xterm", PlainView),
         (False, "utf-8", "xterm", PlainView),
     ):
-        monkeypatch.setattr(Out, "encoding", encoding, raising=False)
-        monkeypatch.setenv("TERM", term)
-        assert type(choose_view()) is kind
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", SimpleNamespace(isatty=lambda x=terminal: x, encoding=encoding))
+            patch.setenv("TERM", term)
+            assert type(choose_view()) is kind
 
 
 def test_numbers_are_worded_for_people() -> None:

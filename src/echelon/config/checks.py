@@ -44,9 +44,8 @@ def require(name: str, value: float, allowed: Range) -> None:
 
 
 def check(config: Any, group: str = "") -> None:
-    """Raise a `UserError` for the first setting of a dataclass that has a wrong type or is out of its range, and for
-    those that its own `check` says do not go together. `group` is how users spell it: a task's settings are in `env.`
-    """
+    """Raise a `UserError` for a wrong type, a value out of range, or what the dataclass's own `check` refuses.
+    `group` is how users spell its settings: a task's are in `env.`"""
     from_dict(config, to_dict(config), group)
     config.check()
 

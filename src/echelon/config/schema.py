@@ -8,7 +8,6 @@ are the `env` part, whose class belongs to the task. An algorithm with settings 
 
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -292,11 +291,9 @@ class TaskInfo:
 def tasks_in(folder: str) -> dict[str, TaskInfo]:
     """Tasks of a package by name; empty for a package or module without `TASKS` in its `settings`."""
     try:
-        if find_spec(f"{folder}.settings") is None:
-            return {}
+        found = getattr(import_module(f"{folder}.settings"), "TASKS", ())
     except ModuleNotFoundError as error:
-        if error.name is not None and not f"{folder}.settings".startswith(error.name):
+        if error.name is not None and not f"{folder}.settings.".startswith(f"{error.name}."):
             raise
         return {}
-    found = getattr(import_module(f"{folder}.settings"), "TASKS", ())
     return {info.preset.task: replace(info, folder=folder) for info in found}

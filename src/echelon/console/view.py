@@ -206,8 +206,7 @@ class View:
 
     @contextlib.contextmanager
     def _output(self) -> Iterator[None]:
-        """Note that the output is closed, and send standard output to /dev/null from then on; standard error too, if
-        it was the same file."""
+        """Once the output is closed, send standard output, and standard error if it was the same file, to nowhere."""
         try:
             yield
         except OSError:
