@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "learning"
 PAPER = ROOT / "results" / "paper" / "points.csv"
 COLOURS = {"cpo": "#D55E00", "ppo": "#666666"}
-"""Of the paper's points; ours are blue."""
+"""Colour of the paper's points; ours are blue."""
 OTHERS = {
     "ShadowHand": {"ShadowHand_adversary": "ours, with adversary"},
     "Humanoid": {"Humanoid_hard_stops": "ours, hard stops"},
@@ -61,7 +61,7 @@ def rows_of(task: str) -> list[dict[str, str]]:
 
 
 def grid(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with so many axes, the rest hidden."""
+    """A figure with this number of axes, the rest hidden."""
     rows = -(-count // COLUMNS)
     figure, axes = plt.subplots(rows, COLUMNS, figsize=(4 * COLUMNS, 2.9 * rows), layout="constrained")
     for axis in axes.flat[count:]:

@@ -92,7 +92,7 @@ class Hand:
         return np.clip(np.concatenate(parts), -5, 5).astype(np.float32)
 
     def torques(self, q, v):
-        """Of the servos, by their own law."""
+        """Torques of the servos, by their own law."""
         gain, damping = self.model.actuator_gainprm[:, 0], -self.model.actuator_biasprm[:, 2]
         wanted = gain * (self.data.ctrl - q[self.driven]) - damping * v[self.driven]
         found = np.zeros(len(q))

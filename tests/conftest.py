@@ -11,7 +11,7 @@ from echelon.device import fusion
 from echelon.runs.folder import RunFolder
 
 torch.set_num_threads(1)  # torch's threads wait by spinning: those of two workers would starve each other
-if not torch.cuda.is_available():  # before anybody imports Triton
+if not torch.cuda.is_available():  # before Triton is imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 

@@ -3,7 +3,7 @@
     python examples/scale/submit.py --partition gpu --folder /shared/runs/study
 
 One array task per run, a GPU each. SLURM tells submitit before a run's time is up or it is preempted, and submitit
-queues it again; the run goes on from its last checkpoint, because its folder is the only thing it needs.
+queues it again; the run resumes from its last checkpoint, because its folder is the only thing it needs.
 """
 
 import argparse

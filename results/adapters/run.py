@@ -5,7 +5,7 @@
 
 Two measurements in one run. *Inside*: every step goes through the adapter, and the time between the call of the bare
 environment's step and its return is taken apart; so resets and whatever else the machine does fall on both alike. *In
-turns*: a step through the adapter and a bare one, in an order drawn anew each time; it also sees what the adapter does
+turns*: a step through the adapter and a bare one, in an order drawn each time; it also sees what the adapter does
 to caches, and scatters by about two per cent on a busy machine. On a CPU the process's own time is taken.
 """
 

@@ -1,4 +1,4 @@
-"""PPO for continuous actions by the recipe that CleanRL documents, written anew here: Gymnasium's own normalising
+"""PPO for continuous actions by the recipe that CleanRL documents, written from scratch here: Gymnasium's own normalising
 wrappers, orthogonal tanh networks, a rate that falls to zero, clipped values, one permutation a pass.
 
 `gymnasium_tasks.py` trains with it, so that the recipe is compared without another package to install.

@@ -5,8 +5,8 @@
     python results/peers_mjlab/run.py --iterations 36 --seeds 1 2 --together --out results/peers_mjlab
 
 Equal environments, horizon, networks (512, 256, 128, actor and critic apart), passes, minibatches, discount and first
-rate; the rest is each one's own. Each trains in a process of its own, for so many seconds after its second iteration,
-which compiles and records, or for so many iterations. With `--together` those of a seed run at once: they slow each
+rate; the rest is each one's own. Each trains in a process of its own, for a number of seconds after its second iteration,
+which compiles and records, or for a number of iterations. With `--together` those of a seed run at once: they slow each
 other down, not alike, so compare only what they learned in equal steps. The reward is that of a step, averaged over an
 iteration, of all environments, or of the leader's in an ensemble. Every training leaves a file in `--out`, and is not
 repeated.

@@ -1,6 +1,6 @@
 """Train a study: named settings with several seeds each. Its CSV files and curves go to `results/`; prints its table.
 
-    PYTHONPATH=benchmarks python results/studies/run.py quick_tasks                      # goes on where it stopped
+    PYTHONPATH=benchmarks python results/studies/run.py quick_tasks                      # resumes where it stopped
     PYTHONPATH=benchmarks python results/studies/run.py coupling_allegro_hand --workers 5
     PYTHONPATH=benchmarks python results/studies/run.py deceptive_reach --methods cpo_group no_pull
     PYTHONPATH=benchmarks python results/studies/run.py precision/Hopper --methods fp32 --device cpu --seeds 1 --env-steps 20000 --out /tmp/try

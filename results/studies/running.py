@@ -2,7 +2,7 @@
 
 Finished runs are two CSV files in the study's folder under `results/`: `runs.csv`, a line per run, and `curves.csv`,
 some points of each learning curve. A run that has its line there is not trained again. The run folders lie in
-`runs/studies/`; remove those too if a study shall be trained anew.
+`runs/studies/`; remove those too to train a study again.
 """
 
 import csv
@@ -27,7 +27,7 @@ from echelon.runs.metrics import read_metrics
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]
 Rows = list[dict[str, str]]
-"""Of a CSV file."""
+"""Rows of a CSV file, by the names of its columns."""
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def evolve(evolution: Evolution, steps: int, objectives: Iterable[float]):
     return evolution.check(steps, objectives, SETS)
 
 
-def test_checks_are_due_once_an_interval_and_nobody_is_replaced_before_the_initial_delay_or_soon_again() -> None:
+def test_checks_are_due_once_an_interval_and_no_member_is_replaced_before_the_initial_delay_or_soon_again() -> None:
     evolution = Evolution(6, SHORT, seed=0)
     assert [evolution.due(steps) for steps in (50, 99, 100, 150)] == [False, False, True, True]
     evolve(evolution, 110, SIX)

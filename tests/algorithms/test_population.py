@@ -321,7 +321,7 @@ def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
     ]  # and no second time within 50 iterations
 
 
-def test_a_run_of_which_nobody_is_left_stops_in_one_sentence(tmp_path: Path) -> None:
+def test_a_run_without_a_sound_member_stops_in_one_sentence(tmp_path: Path) -> None:
     class Nothing(DriftEnv):
         def step(self, action: Tensor) -> Step:
             step = super().step(action)

@@ -118,7 +118,7 @@ def test_a_wrong_name_gets_the_nearest() -> None:
         ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
     ],
 )
-def test_what_is_trained_unless_somebody_says_otherwise(task: str, flags: list[str], expected: tuple) -> None:
+def test_what_is_trained_by_default(task: str, flags: list[str], expected: tuple) -> None:
     """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
     config = configure(task, flags)
     assert (config.algo, config.variant, config.update.minibatches, config.adversary.coef) == expected

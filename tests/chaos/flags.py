@@ -29,7 +29,7 @@ SMALL += ["--iterations", "1", "--threads", "1"]
 
 
 READERS = (Evaluate, Export, Record, Report)
-"""Of `play`, which waits for a browser, the server is attacked elsewhere."""
+"""Without `play`, which waits for a browser; its server is attacked elsewhere."""
 
 
 def fuzz(place: Path, tries: int, rng: random.Random) -> Outcome:

@@ -32,7 +32,7 @@ def test_blocks_add_up_by_name_over_an_iteration_and_over_the_run() -> None:
     ]
 
 
-def test_a_block_that_raises_is_closed_and_moments_are_compared_only_when_somebody_asks() -> None:
+def test_a_block_that_raises_is_closed_and_moments_are_compared_only_when_asked_for() -> None:
     """As on CUDA, where a moment is an event that has not happened yet when it is taken."""
     clock, compared = Clock(), []
     timers = Timers(clock, lambda start, end: compared.append((start, end)) or end - start)

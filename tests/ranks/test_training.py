@@ -297,7 +297,7 @@ def moments() -> tuple[Tensor, Tensor]:
 
 
 def test_an_exchange_can_be_compiled_and_moments_of_large_numbers_do_not_cancel(world: World) -> None:
-    """x · mean(2, 3) + max(2, 3) at 2 and at 3. Of 0 to 19: variance 20·21/12 = 35, mean 9.5."""
+    """x · mean(2, 3) + max(2, 3) at 2 and at 3. For 0 to 19: variance 20·21/12 = 35, mean 9.5."""
     assert world(compiled) == [(8.0, 2.5), (10.5, 2.5)]
     for var, mean in world(moments):
         assert var.item() == pytest.approx(35.0, rel=1e-12)

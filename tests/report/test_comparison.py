@@ -192,7 +192,7 @@ def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:
     ],
 )
 def test_the_headline_gives_p_and_n(tmp_path: Path, given: Given, sentences: list[str]) -> None:
-    """Of 1 2 3 against 4 6 8, t = 4/√(5/3) at 50/17 degrees of freedom: p = 0.055."""
+    """For 1 2 3 against 4 6 8, t = 4/√(5/3) at 50/17 degrees of freedom: p = 0.055."""
     assert student_p(4 / math.sqrt(5 / 3), 50 / 17) == pytest.approx(0.055, abs=5e-4)
     said = headline(contents(tmp_path, given))
     assert all(sentence in said for sentence in sentences), said

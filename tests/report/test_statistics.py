@@ -66,7 +66,7 @@ def test_bootstrap_of_two_runs_by_hand() -> None:
 
 
 def test_bootstrap_intervals_cover_at_the_stated_rate() -> None:
-    """Of 400 intervals at 80 %, about 80 % hold the truth; the share's own deviation is 2 %, and an interval from 60
+    """About 80 % of 400 intervals at 80 % hold the truth; the share's own deviation is 2 %, and an interval from 60
     runs is a little short."""
     generator = np.random.default_rng(0)
     held = 0

@@ -152,7 +152,7 @@ def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
 
 
 def test_a_stored_config_sends_nothing_out(tmp_path: Path) -> None:
-    """A run folder from somebody else may say `wandb: online`; only this start's command line may."""
+    """Another user's run folder may say `wandb: online`; only this start's command line may."""
     pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
     path = tmp_path / "theirs"
     RunFolder.create_or_resume(

@@ -210,22 +210,18 @@ class TrainConfig:
 
         `echelon.training.resolve` checks the rest: algorithm, device, and how environments split between policies.
         """
-        model, update = self.model, self.update
+        model, update, noise = self.model, self.update, self.noise
         if model.lstm and update.horizon % update.sequence:
             raise UserError(
                 f"--update.sequence {update.sequence} does not divide --update.horizon {update.horizon}, "
                 "which training an LSTM needs; change one of them"
             )
-        if model.max_sigma is not None and model.initial_sigma > model.max_sigma:
-            raise UserError(
-                f"--model.initial-sigma {model.initial_sigma:g} is above --model.max-sigma {model.max_sigma:g}"
-            )
-        noise = self.noise
         if noise.sigma is None and (noise.loudest is not None or noise.anneal):
             raise UserError("--noise.loudest and --noise.anneal need --noise.sigma, the leader's target")
         loud = max(noise.sigma or 0.0, noise.loudest or 0.0)
-        if model.max_sigma is not None and loud > model.max_sigma:
-            raise UserError(f"the noise's target {loud:g} is above --model.max-sigma {model.max_sigma:g}")
+        for name, sigma in {"--model.initial-sigma": model.initial_sigma, "the noise's target": loud}.items():
+            if model.max_sigma is not None and sigma > model.max_sigma:
+                raise UserError(f"{name} {sigma:g} is above --model.max-sigma {model.max_sigma:g}")
         if self.wandb != "off":
             require_package("wandb", "--wandb", "wandb")
         self.env.check()
