@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_distances, read_metrics
+from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 
 HERE = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def main() -> None:
     left.set(xlabel="million environment steps", ylabel="return of an episode")
     left.grid(alpha=0.3)
     left.legend(frameon=False)
-    matrix = read_distances(folder)[-1]["kl"]
+    matrix = read_lines(folder.path / DISTANCES)[-1]["kl"]
     image = right.imshow(matrix, cmap="viridis")
     for i, row in enumerate(matrix):
         nearest = min((value, j) for j, value in enumerate(row) if j != i)[1]

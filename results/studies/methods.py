@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from command import read_lines
 from running import Row, Study
 from train_until import first_to_meet
 
@@ -18,7 +17,7 @@ from echelon.algorithms.variants import VARIANTS, with_settings
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
 from echelon.diagnostics.propositions import nearest_policy
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_distances, read_metrics
+from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.tasks import preset
 from echelon.tasks.cartpole.task import CartpoleConfig
 
@@ -43,7 +42,7 @@ MEASUREMENTS = 11
 
 def nearest(run: RunFolder, folder: Path) -> Row:
     """KL of followers to the leader, and to the nearest other follower, from the mean of the last matrices."""
-    kl = torch.tensor([line["kl"] for line in read_distances(run)[-MEASUREMENTS:]]).mean(0)
+    kl = torch.tensor([line["kl"] for line in read_lines(run.path / DISTANCES)[-MEASUREMENTS:]]).mean(0)
     others = kl[1:, 1:].clone().fill_diagonal_(float("inf")).min(1).values
     return {
         "followers_nearest_to_leader": int((nearest_policy(kl)[1:] == 0).sum()),

@@ -20,7 +20,6 @@ from echelon.runs.metrics import (
     GENEALOGY,
     RunWriter,
     read_columns,
-    read_distances,
     read_lines,
     read_metrics,
     stride,
@@ -101,7 +100,7 @@ def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
         with (folder.path / name).open("a") as file:
             file.write('{"iteration": 9, "cut sho')
     RunWriter(folder, completed=4).close()
-    (found,) = read_distances(folder)
+    (found,) = read_lines(folder.path / DISTANCES)
     assert found == {"iteration": 4, "env_steps": 400, "kl": matrix, "nearest": [1, 2, 0]}
     kept = read_lines(folder.path / GENEALOGY)
     assert [(line["env_steps"], line["after"]["clip"]) for line in kept] == [(0, 0.2), (400, 0.3)]
@@ -113,7 +112,7 @@ def test_what_is_no_measurement_is_left_out_in_silence(folder: RunFolder, recwar
     """A report counts warnings as damage of the metrics."""
     (folder.path / DISTANCES).parent.mkdir()
     (folder.path / DISTANCES).write_bytes(b'{"iteration": 10}\n[1]\n{"kl": []}\n\xc3\n{"iteration": 20}\n')
-    assert [line["iteration"] for line in read_distances(folder)] == [10, 20]
+    assert [line["iteration"] for line in read_lines(folder.path / DISTANCES)] == [10, 20]
     assert not recwarn.list
 
 

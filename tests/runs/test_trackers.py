@@ -36,7 +36,7 @@ def scalars(folder: RunFolder) -> list[tuple[int, float]]:
     """What TensorBoard would draw."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(folder.tensorboard))
+    events = EventAccumulator(str(folder.path / "tensorboard"))
     events.Reload()
     assert events.Tags()["scalars"] == ["iteration", "env_steps", "return/leader"]  # what is not finite is left out
     return [(event.step, event.value) for event in events.Scalars("return/leader")]

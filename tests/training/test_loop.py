@@ -18,7 +18,7 @@ from echelon.errors import UserError
 from echelon.report.reading import read_run
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import read_distances, read_metrics
+from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.training import loop
 from echelon.training.loop import train
 from echelon.training.trainer import Iteration, Trainer
@@ -91,8 +91,8 @@ def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path
         assert ours["model"][name].equal(x), name
     assert ours["generator"].equal(theirs["generator"])
     assert str(timeless(parts.path)) == str(timeless(whole.path))  # NaN is not equal to itself
-    measured = [line["iteration"] for line in read_distances(parts)]
-    assert measured == [line["iteration"] for line in read_distances(whole)] == [1, 3, 5]
+    measured = [line["iteration"] for line in read_lines(parts.path / DISTANCES)]
+    assert measured == [line["iteration"] for line in read_lines(whole.path / DISTANCES)] == [1, 3, 5]
     lines = read_metrics(parts)
     assert [line["env_steps"] for line in lines] == [24, 48, 72, 96, 120]
     clock = [line["wall_s"] for line in lines]

@@ -22,7 +22,7 @@ from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate, evaluate_every
 from echelon.runs import checkpoint
-from echelon.runs.metrics import read_distances, read_metrics
+from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.tasks import make, preset
 from echelon.training.loop import train, train_seeds
 from echelon.training.stacked import StackedTrainer
@@ -143,7 +143,7 @@ def test_each_seeds_folder_is_that_of_a_run(tmp_path: Path) -> None:
     for found, expected in zip(read_metrics(folder), read_metrics(alone), strict=True):
         for name in (name for name in expected if not name.startswith(("time/", "fps/", "wall_s"))):
             assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
-    assert [line["iteration"] for line in read_distances(folder)] == [1, 4]
+    assert [line["iteration"] for line in read_lines(folder.path / DISTANCES)] == [1, 4]
     assert checkpoint.saved_iterations(folder) == checkpoint.saved_iterations(alone)
     assert len(evaluate(folders[1], num_envs=2).scores) == 6
 

@@ -65,9 +65,14 @@ class SavedPolicy(nn.Module):
     def forward(self, first: Tensor, second: Tensor | None = None, third: Tensor | None = None) -> Any:
         """Inputs in the order of `sizes`."""
         get, activate = self.get_buffer, ACTIVATIONS[self.activation]
-        given = dict(zip(self.sizes, (first, second, third), strict=False))
-        state = given.get("state")
-        x = linear(self._seen(given), get("first_weight"), get("first_bias"))
+        given: dict[str, Any] = dict(zip(self.sizes, (first, second, third), strict=False))
+        state, groups = given.get("state"), dict[str, Tensor]()
+        if "obs" in given:
+            groups["policy"] = ((given["obs"] - get("obs_mean")) / get("obs_std")).clamp(-self.clip, self.clip)
+        if "image" in given:
+            groups["image"] = scaled(given["image"], torch.float32)
+        seen = self.encoder({name: x[None] for name, x in groups.items()})[0] if self.encoder else groups["policy"]
+        x = linear(seen, get("first_weight"), get("first_bias"))
         if state is not None:
             hidden, cell = state.chunk(2, dim=-1)
             enter, forget, candidate, leave = (x + hidden @ get("recur_weight").T).chunk(4, dim=-1)
@@ -82,18 +87,6 @@ class SavedPolicy(nn.Module):
         x = linear(x, get("mean_weight"), get("mean_bias"))
         action = torch.where(self.unlimited, x, self.action_centre + self.action_reach * x.clamp(-1.0, 1.0))
         return action if state is None else (action, state)
-
-    def _seen(self, given: Mapping[str, Any]) -> Tensor:
-        """Input of the trunk `[B, V]`."""
-        groups: dict[str, Tensor] = {}
-        if "obs" in given:
-            obs = (given["obs"] - self.get_buffer("obs_mean")) / self.get_buffer("obs_std")
-            groups["policy"] = obs.clamp(-self.clip, self.clip)
-        if self.encoder is None:
-            return groups["policy"]
-        if "image" in given:
-            groups["image"] = scaled(given["image"], torch.float32)
-        return self.encoder({name: x[None] for name, x in groups.items()})[0]
 
 
 @torch.no_grad()

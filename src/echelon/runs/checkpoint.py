@@ -54,7 +54,6 @@ class Checkpoint:
 
     path: Path
     iteration: int
-    """Iterations done when it was saved."""
     score: float | None
     parts: list[dict[str, Any]]
     """What `state.json` says of each rank that saved it: `state`, and size and checksum of its `tensors`."""
@@ -118,8 +117,9 @@ def save(
         except OSError as error:
             if ranks.first:
                 shutil.rmtree(saving, ignore_errors=True)
+            reason = error.strerror or error
             raise UserError(
-                f"checkpoint {final} could not be saved: {error.strerror or error}; make room, then resume the run"
+                f"checkpoint {final} could not be saved: {reason}; make room, then resume the run"
             ) from error
 
     @cleaning_up()
@@ -280,9 +280,8 @@ def _digest(body: Any) -> str:
 
 def _candidates(root: Path) -> list[Path]:
     """Folders named like checkpoints, newest first; a replaced one comes right after its successor."""
-    found = (
-        [path for path in root.iterdir() if re.fullmatch(r"\d{8,}(\.replaced)?", path.name)] if root.is_dir() else []
-    )
+    paths = root.iterdir() if root.is_dir() else ()
+    found = (path for path in paths if re.fullmatch(r"\d{8,}(\.replaced)?", path.name))
     return sorted(found, key=lambda path: (-_iteration(path), path.name))
 
 

@@ -66,10 +66,6 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
@@ -87,8 +83,13 @@ class RunFolder:
         path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
         with writing(path, "choose another folder with --out"):
             exists = (path / CONFIG).exists()
-            if not exists:
-                _require_free(path)
+            if path.exists() and not path.is_dir():
+                raise UserError(f"{path} is a file, not a run folder; choose another folder with --out")
+            # A start that was killed before its config was whole leaves only hidden files.
+            if not exists and path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+                raise UserError(
+                    f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out"
+                )
             path.mkdir(parents=True, exist_ok=True)
             hold(path)
             for name in (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl"):  # a kill may leave a temporary one
@@ -165,15 +166,6 @@ class RunFolder:
         raise UserError(sentence + (f"; did you mean {meant}?" if meant else ""))
 
 
-def _require_free(path: Path) -> None:
-    """Raise a `UserError` if a new run's folder already holds other files."""
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path} is a file, not a run folder; choose another folder with --out")
-    # A start that was killed before its config was whole leaves only hidden files.
-    if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-        raise UserError(f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out")
-
-
 def _runs_in(path: Path) -> list[Path]:
     return sorted(entry for entry in path.iterdir() if (entry / CONFIG).is_file()) if path.is_dir() else []
 
@@ -236,10 +228,8 @@ def is_held(folder: Path) -> bool:
     try:
         with lock:
             return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, Timeout)
 
 
 def still_ours(folder: Path) -> bool:

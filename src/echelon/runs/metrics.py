@@ -12,7 +12,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ Column = NDArray[np.float64]
 Line = dict[str, Any]
 
 
-class RunWriter:
-    """Appends to the log of a run, to TensorBoard and, if asked for, to Weights & Biases. A context manager."""
+class RunWriter(AbstractContextManager["RunWriter"]):
+    """Appends to the log of a run, to TensorBoard and, if asked for, to Weights & Biases."""
 
     def __init__(self, folder: RunFolder, completed: int = 0) -> None:
         """Continue after `completed` iterations: later lines are dropped, so that no iteration appears twice."""
@@ -52,7 +52,7 @@ class RunWriter:
             else None
         )
         """A warning if iterations before the checkpoint are missing in the file."""
-        self._board = TensorBoard(folder.tensorboard, last)
+        self._board = TensorBoard(folder.path / "tensorboard", last)
         self._wandb = WeightsAndBiases(folder) if folder.config.wandb != "off" else None
 
     def write(self, line: Mapping[str, float]) -> None:
@@ -110,9 +110,6 @@ class RunWriter:
             while data:
                 data = data[self._files[name].write(data) or 0 :]
 
-    def __enter__(self) -> "RunWriter":
-        return self
-
     def __exit__(self, *error: Any) -> None:
         with suppress(*([UserError] if error[0] else [])):  # the first error is the more useful one
             self.close()
@@ -120,10 +117,8 @@ class RunWriter:
 
 def stride(iteration: int) -> int:
     """Iterations from one that is written to the next."""
-    if iteration <= ALL_UNTIL:
-        return 1
-    doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
-    return doubling // PER_DOUBLING
+    power_of_two_below = 1 << (iteration - 1).bit_length() - 1
+    return 1 if iteration <= ALL_UNTIL else power_of_two_below // PER_DOUBLING
 
 
 def jsonable(value: Any, digits: int = 17) -> Any:
@@ -152,17 +147,12 @@ def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> d
     return {name: np.array([_number(line.get(name)) for line in lines]) for name in names}
 
 
-def read_distances(folder: RunFolder) -> list[Line]:
-    """All KL matrices of a run, as they were written."""
-    return read_lines(folder.path / DISTANCES)
-
-
 def read_matrices(folder: RunFolder) -> tuple[list[Line], int]:
     """All sound measurements of a run, matrices as arrays `[M, M]`, and the number of lines that are damaged.
 
     NaN stands for a KL that is not finite, which the file has as null.
     """
-    lines, sound, shape = read_distances(folder), [], (folder.config.num_policies,) * 2
+    lines, sound, shape = read_lines(folder.path / DISTANCES), [], (folder.config.num_policies,) * 2
     for line in lines:
         with suppress(KeyError, TypeError, ValueError, OverflowError):  # text, ragged rows, hundreds of digits
             matrix, steps = np.array(line["kl"], np.float64), line["env_steps"]

@@ -34,7 +34,11 @@ class TensorBoard:
 
         self._events: Any = event_pb2  # generated modules, whose classes no type checker knows
         self._summaries: Any = summary_pb2
-        self._path = folder / f"events.out.tfevents.{_begin(folder):.6f}.{socket.gethostname()}.{os.getpid()}"
+        # TensorBoard reads files in the order of their names, so this one begins after all others: a run may be started
+        # twice within a second, and a clock may have been turned back.
+        found = (re.search(r"tfevents\.(\d+\.\d+)\.", path.name) for path in folder.glob("events.*"))
+        begin = max([time.time(), *(float(earlier[1]) + 1e-5 for earlier in found if earlier)])
+        self._path = folder / f"events.out.tfevents.{begin:.6f}.{socket.gethostname()}.{os.getpid()}"
         with writing(self._path):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("wb")
@@ -71,13 +75,6 @@ class TensorBoard:
         self._file.flush()
 
 
-def _begin(folder: Path) -> float:
-    """When the file begins, after all others: TensorBoard reads them in the order of their names, a run may be started
-    twice within a second, and a clock may have been turned back."""
-    found = (re.search(r"tfevents\.(\d+\.\d+)\.", path.name) for path in folder.glob("events.*"))
-    return max([time.time(), *(float(earlier[1]) + 1e-5 for earlier in found if earlier)])
-
-
 def _step(line: Mapping[str, float]) -> int:
     """The line's position on TensorBoard's horizontal axis."""
     return int(line.get("env_steps", line["iteration"]))
@@ -111,10 +108,8 @@ class WeightsAndBiases:
                 settings=wandb.Settings(silent=True, console="off", disable_git=True),
             )
         except Exception as error:  # wandb raises many types of its own
-            reason = first_line(error)
-            raise UserError(
-                f"Weights & Biases does not start ({reason}); log in with wandb login, or use --wandb offline"
-            ) from None
+            told = f"Weights & Biases does not start ({first_line(error)})"
+            raise UserError(f"{told}; log in with wandb login, or use --wandb offline") from None
         run.define_metric("env_steps")
         run.define_metric("*", step_metric="env_steps")
         self._run: Any = run

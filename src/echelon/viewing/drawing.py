@@ -40,18 +40,14 @@ class Panel:
         self.qpos, self.mocap = states["qpos"], states["mocap"]
         self.data = mujoco.MjData(self.model)
         self.renderer = mujoco.Renderer(self.model, height=self.height, width=self.width)
-        self.picture = self._draw(0)
+        self.draw(0)  # fails here if OpenGL does not work
 
     def draw(self, frame: int) -> tuple[np.ndarray, str]:
         """Picture `[height, width, 3]` and caption of a frame; after the end, the picture stays the last."""
-        if frame >= len(self.qpos):
-            return self.picture, self.about["ended"]
-        self.picture = self._draw(frame)
-        return self.picture, self.about["label"]
-
-    def _draw(self, frame: int) -> np.ndarray:
         import mujoco
 
+        if frame >= len(self.qpos):
+            return self.picture, self.about["ended"]
         self.data.qpos[:] = self.qpos[frame]
         self.data.mocap_pos[:], self.data.mocap_quat[:] = np.split(self.mocap[frame], [3], axis=1)
         mujoco.mj_forward(self.model, self.data)
@@ -59,7 +55,8 @@ class Panel:
         if follow is not None:  # the light moves along, because shadows reach only a limited distance from it
             self.data.light_xpos[:, :2] += self.data.xpos[follow, :2]
         self.renderer.update_scene(self.data, self.about["camera"])
-        return self.renderer.render()
+        self.picture = self.renderer.render()
+        return self.picture, self.about["label"]
 
 
 def main() -> int:

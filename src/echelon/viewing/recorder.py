@@ -1,7 +1,6 @@
 """Let a policy act in a single environment, and record its episode: poses for the browser, states for the renderer."""
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -37,7 +36,6 @@ class PolicyRunner:
         self.control_s = shown.substeps * float(self.engine.model.opt.timestep)
         """Simulated seconds per control step."""
         self.generator: torch.Generator | None = None
-        """Set to sample actions."""
         self._player = Player(self.env, trained.actor(policy))
         self._leader_state = torch.zeros_like(self._player.state)
         """Recurrent state of the leader, had it seen the same observations."""
@@ -163,9 +161,7 @@ def _successes(step: Step) -> float:
 def to_replay(trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
     """The tapes as a replay for the browser; they may be of several checkpoints, `trained` being the last."""
     model, names = tapes[0].model, [field.name for field in fields(Episode)]
-    shown: list[dict[str, Any]] = [
-        {name: getattr(tape, name) for name in names} | {"geoms": primitives(tape.model)} for tape in tapes
-    ]
+    shown = ({name: getattr(tape, name) for name in names} | {"geoms": primitives(tape.model)} for tape in tapes)
     return Replay(
         run=trained.folder.name,
         task=trained.config.task,
