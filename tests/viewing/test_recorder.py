@@ -17,7 +17,7 @@ from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, preset
+from echelon.tasks import make
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
 from echelon.viewing.recorder import PolicyRunner, _outcome, record, record_episode, to_replay
@@ -171,8 +171,8 @@ def test_what_cannot_be_shown_is_one_sentence(tmp_path: Path) -> None:
     def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
         return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
 
-    config = replace(preset("Hopper"), task="Drift", env=TaskConfig(), num_envs=12, iterations=1)
-    folder = train(replace(config, out=str(tmp_path / "run")), make_env=drift)
+    config = replace(tiny("Hopper", tmp_path / "run", iterations=1), task="Drift", env=TaskConfig())
+    folder = train(config, make_env=drift)
     with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
         echelon.replay(folder, make_env=drift)
 

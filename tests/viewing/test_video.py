@@ -6,6 +6,7 @@ import sys
 import typing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import mujoco
 import numpy as np
@@ -94,26 +95,20 @@ def test_a_film_shows_the_recorded_model_and_how_it_ended(hopper: RunFolder, tmp
 def test_what_cannot_be_drawn_is_one_sentence(
     hopper: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tapes, out, tried = record(Trained.load(hopper), "leader"), tmp_path / "film.gif", list[str]()
-
-    def nothing_works(job: Path, backend: str) -> subprocess.CompletedProcess[str]:
-        tried.append(backend)
-        return subprocess.CompletedProcess([], drawing.NO_OPENGL if len(tried) == 1 else -11, "", "")
-
-    def full(job: Path, backend: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess([], 1, "", "Traceback ...\nOSError: No space left on device\n")
-
+    tapes, out = record(Trained.load(hopper), "leader"), tmp_path / "film.gif"
+    nothing_works, crashes = (subprocess.CompletedProcess([], code, "", "") for code in (drawing.NO_OPENGL, -11))
+    full = subprocess.CompletedProcess([], 1, "", "Traceback ...\nOSError: No space left on device\n")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     with monkeypatch.context() as patch:
-        patch.setattr(video, "_run", nothing_works)
+        patch.setattr(video, "_run", tried := Mock(side_effect=[nothing_works, crashes]))
         with pytest.raises(UserError, match=r"libegl1 .* libosmesa6, or use --format html"):
             video.draw(tapes, out, "gif")
-        patch.setattr(video, "_run", full)
+        patch.setattr(video, "_run", Mock(return_value=full))
         with pytest.raises(UserError, match="could not be drawn: OSError: No space left on device"):
             video.draw(tapes, out, "gif")
     monkeypatch.setenv("MUJOCO_GL", "nonsense")  # really run: the process cannot even import MuJoCo then
     with pytest.raises(UserError, match="MUJOCO_GL=nonsense does not work here"):
         video.draw(tapes, out, "gif")
-    assert tried == ["egl", "osmesa"]
+    assert [call.args[1] for call in tried.call_args_list] == ["egl", "osmesa"]
     assert list(tmp_path.iterdir()) == []

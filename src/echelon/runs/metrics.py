@@ -117,8 +117,10 @@ class RunWriter(AbstractContextManager["RunWriter"]):
 
 def stride(iteration: int) -> int:
     """Iterations from one that is written to the next."""
-    power_of_two_below = 1 << (iteration - 1).bit_length() - 1
-    return 1 if iteration <= ALL_UNTIL else power_of_two_below // PER_DOUBLING
+    if iteration <= ALL_UNTIL:
+        return 1
+    doubling = 1 << (iteration - 1).bit_length() - 1  # the power of two below
+    return doubling // PER_DOUBLING
 
 
 def jsonable(value: Any, digits: int = 17) -> Any:

@@ -160,8 +160,8 @@ def _successes(step: Step) -> float:
 
 def to_replay(trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
     """The tapes as a replay for the browser; they may be of several checkpoints, `trained` being the last."""
-    model, names = tapes[0].model, [field.name for field in fields(Episode)]
-    shown = ({name: getattr(tape, name) for name in names} | {"geoms": primitives(tape.model)} for tape in tapes)
+    model, names = tapes[0].model, [field.name for field in fields(Episode) if field.name != "geoms"]
+    episodes = (Episode(geoms=primitives(x.model), **{name: getattr(x, name) for name in names}) for x in tapes)
     return Replay(
         run=trained.folder.name,
         task=trained.config.task,
@@ -172,5 +172,5 @@ def to_replay(trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
         frame_s=tapes[0].frame_s,
         bodies=tuple(model.body(i).name or f"body {i}" for i in range(model.nbody)),
         camera=camera(model, tapes[0].qpos[0]),
-        episodes=tuple(Episode(**episode) for episode in shown),
+        episodes=tuple(episodes),
     )
