@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -173,10 +174,8 @@ def test_a_crash_before_any_file_operation_loses_nothing(
             return wrapped
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "rename", dying(os.rename))
-            patch.setattr(os, "fsync", dying(os.fsync))
-            patch.setattr(shutil, "rmtree", dying(shutil.rmtree))
-            patch.setattr(Path, "mkdir", dying(Path.mkdir))
+            for place, name in ((os, "rename"), (os, "fsync"), (shutil, "rmtree"), (Path, "mkdir")):
+                patch.setattr(place, name, dying(getattr(place, name)))
             try:
                 save(folder, 3 if again else 4, {"x": "new"}, score=-9.0)
                 survived = crash_at
@@ -199,11 +198,7 @@ def test_what_cannot_be_saved_is_told_and_the_old_one_is_kept(
     with pytest.raises(TypeError, match=r"env/clock is set"):
         save(folder, 2, {"env": {"clock": {1, 2}}})
     assert found(folder).iteration == 1
-
-    def full(*args: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(UserError, match=r"00000002 could not be saved: No space left on device"):
         save(folder, 2, {"x": 2})
     assert names(folder) == ["00000001"]

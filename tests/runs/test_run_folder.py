@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -90,12 +91,8 @@ def test_config_json_is_complete_and_every_start_is_recorded() -> None:
 
 def test_the_config_is_whole_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed while writing config.json, the folder is as good as new."""
-
-    def killed(*args: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", killed)
+        patch.setattr(os, "replace", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             RunFolder.create_or_resume(PRESET)
     assert RunFolder.create_or_resume(PRESET).config == PRESET

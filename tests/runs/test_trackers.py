@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,10 +59,7 @@ def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(
 def test_tensorboards_last_event_is_told_on_closing_but_hides_no_earlier_error(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, earlier: Exception | None
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    log = RunWriter(folder)
+    log, full = RunWriter(folder), Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
     log.write({"iteration": 1})
     if earlier:
