@@ -24,11 +24,10 @@ CONFIG = CpoTrainConfig(
 """64 minibatches of 15 rows are one pass over 960 rows."""
 
 
-def build(num_envs: int = ENVS, config: CpoTrainConfig = CONFIG) -> tuple[Adversary, ActorCritic]:
+def build(num_envs: int = ENVS, networks: int = 1) -> tuple[Adversary, ActorCritic]:
     torch.manual_seed(0)
-    layout = Layout(num_envs, POLICIES)
-    model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)))
-    return Adversary(OBS, ACTIONS, layout, config), model
+    model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)), networks=networks)
+    return Adversary(OBS, ACTIONS, Layout(num_envs, POLICIES, networks=networks), CONFIG), model
 
 
 def random_rollout(seed: int, seen_id: torch.Tensor | None, num_envs: int = ENVS) -> Rollout:
@@ -140,10 +139,8 @@ def test_scoring_changes_nothing_and_learning_goes_on_from_a_saved_state(monkeyp
 
 def test_networks_have_discriminators_of_their_own() -> None:
     """Two networks of three policies: only the second's can be told apart, none is compared across networks."""
-    torch.manual_seed(0)
-    layout = Layout(ENVS, POLICIES, networks=2)
-    adversary = Adversary(OBS, ACTIONS, layout, CONFIG)
-    model = ActorCritic({"policy": OBS}, ACTIONS, POLICIES, ModelConfig(hidden=(4,)), networks=2)
+    adversary, model = build(networks=2)
+    layout = adversary.layout
     seen = torch.where(layout.policy_id < 3, 0, layout.policy_id)
     for seed in range(2):
         one_pass(adversary, model, random_rollout(seed, seen), seed)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
+from tiny import disturbed
 from torch import Tensor
 from training.test_loop import Remember
 from training.test_trainer import assert_same, check_resume
@@ -166,23 +167,15 @@ def test_the_leader_is_the_best_member() -> None:
     assert len(leaders) > 1
 
 
-class BonusEnv(DriftEnv):
+def bonus_env() -> Any:
     """Pays a bonus that may differ between members, and is judged by something else."""
-
-    objective = "successes"
-
-    def __init__(self, num_envs: int, **options: Any) -> None:
-        super().__init__(num_envs, **options)
-        self.reward_scales = {"bonus": torch.full((num_envs,), 2.0)}
-
-    def step(self, action: Tensor) -> Step:
-        step = super().step(action)
-        step.reward = step.reward + self.reward_scales["bonus"]
-        return step
+    env, bonus = DriftEnv(2 * ENVS), torch.full((2 * ENVS,), 2.0)
+    vars(env).update(objective="successes", reward_scales={"bonus": bonus})
+    return disturbed(env, lambda n, step: replace(step, reward=step.reward + bonus))
 
 
 def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
-    env = BonusEnv(2 * ENVS)
+    env = bonus_env()
     one = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=env)
     rows = selection(one).start()
     assert [set(row) for row in rows] == [{"env.bonus"}] * 2
@@ -195,7 +188,7 @@ def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
     for i in range(2):
         assert metrics[f"objective/policy_{i}"] == metrics[f"successes/policy_{i}"]
     # Pushed into a fresh environment when a run is resumed.
-    other_env = BonusEnv(2 * ENVS)
+    other_env = bonus_env()
     other = population(2, replace(STILL, mutation_probability=1.0, mutable=()), env=other_env)
     selection(other).write([{"env.bonus": 9.0}] * 2)
     other.load_state_dict(one.state_dict())
@@ -296,23 +289,15 @@ def test_an_infinite_objective_is_an_unknown_one() -> None:
     assert metrics["pbt/best"] != 1
 
 
-class PoisonEnv(DriftEnv):
-    """One reward of one environment is not a number, now and then."""
-
-    steps = 0
-
-    def step(self, action: Tensor) -> Step:
-        step = super().step(action)
-        PoisonEnv.steps += 1
-        if self.steps in (20, 50):
-            step.reward[ENVS] = math.nan  # of member 1
-        return step
-
-
 def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
-    PoisonEnv.steps, view = 0, Remember()
-    config = replace(run_config(tmp_path / "run", 8), pbt=STILL)
-    folder = train(config, view, lambda n, device, seed: PoisonEnv(n, seed=seed, end_rate=0.02))
+    """One reward of an environment of member 1 is not a number, now and then."""
+
+    def poison(n: int, step: Step) -> None:
+        if n in (20, 50):
+            step.reward[ENVS] = math.nan
+
+    config, view = replace(run_config(tmp_path / "run", 8), pbt=STILL), Remember()
+    folder = train(config, view, lambda *given: disturbed(make_env(*given), poison))
     lines = [line for line in read_lines(folder.path / GENEALOGY) if "donor" in line]
     assert [(line["iteration"], line["member"], line["objective"]) for line in lines] == [(2, 1, None), (5, 1, None)]
     assert [text for text in view.said if "member" in text] == [
@@ -322,11 +307,8 @@ def test_a_run_tells_of_it_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_sound_member_stops_in_one_sentence(tmp_path: Path) -> None:
-    class Nothing(DriftEnv):
-        def step(self, action: Tensor) -> Step:
-            step = super().step(action)
-            step.reward.fill_(math.nan)
-            return step
+    def spoil_all(n: int, step: Step) -> None:
+        step.reward.fill_(math.nan)
 
     with pytest.raises(UserError, match=r"reward is nan in environment 0, seen in iteration 1: no member of the popul"):
-        train(run_config(tmp_path / "run", 8), make_env=lambda n, device, seed: Nothing(n, seed))
+        train(run_config(tmp_path / "run", 8), make_env=lambda *given: disturbed(make_env(*given), spoil_all))

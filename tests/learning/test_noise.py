@@ -1,7 +1,5 @@
 """Sigma that is held at a target."""
 
-import math
-
 import pytest
 import torch
 
@@ -24,18 +22,15 @@ def test_every_policys_mean_is_its_target_and_the_ratios_stay() -> None:
 
 
 def test_the_target_moves_geometrically_from_the_first_sigma() -> None:
+    """Without a target nothing is touched."""
     noise, log_sigma = Noise(NoiseConfig(sigma=0.25, anneal=1000), 1.0, 1, "cpu"), torch.zeros(1, 1, 2)
+    without, free = Noise(NoiseConfig(), 1.0, 1, "cpu"), torch.tensor([[[0.7, -0.3]]])
     for steps, expected in ((0, 1.0), (500, 0.5), (1000, 0.25), (5000, 0.25)):
-        noise.advance(steps)
-        noise.hold(log_sigma)
+        for one, held in ((noise, log_sigma), (without, free)):
+            one.advance(steps)
+            one.hold(held)
         assert log_sigma.exp().mean().item() == pytest.approx(expected)
-
-
-def test_without_a_target_nothing_is_touched() -> None:
-    noise, log_sigma = Noise(NoiseConfig(), 1.0, 2, "cpu"), torch.full((1, 2, 3), math.log(0.7))
-    noise.advance(100)
-    noise.hold(log_sigma)
-    assert torch.equal(log_sigma, torch.full((1, 2, 3), math.log(0.7)))
+        assert free.equal(torch.tensor([[[0.7, -0.3]]]))
 
 
 def test_explained_variance_by_hand() -> None:

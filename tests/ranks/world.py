@@ -186,7 +186,6 @@ class Chance:
 
     def __init__(self, whole: Trainer, parts: Sequence[Trainer]) -> None:
         self.whole, self.parts = whole, parts
-        self.each = (self,)  # as generators of several runs have; here it is one
         self.places = places(whole.layout, len(parts))
 
     def instead_of(self, draw: Callable[..., Tensor], ours: Callable[[Sequence[int]], Tensor]) -> Callable[..., Tensor]:

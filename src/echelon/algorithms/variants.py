@@ -53,10 +53,8 @@ def _minibatches(rows: int, factor: int) -> Callable[[TrainConfig], Mapping[str,
 
     def change(config: TrainConfig) -> Mapping[str, Any]:
         update = config.update
-        return {
-            "update.minibatches": factor
-            * (update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs)))
-        }
+        before = update.minibatches or max(1, int(rows * update.horizon / update.minibatch_envs))
+        return {"update.minibatches": factor * before}
 
     return change
 

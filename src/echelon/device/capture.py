@@ -6,7 +6,6 @@ its state in tensors that it updates in place, and never reads a value on the ho
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import torch
@@ -72,26 +71,17 @@ class Captured(Generic[T]):
         return graph
 
 
-@dataclass(frozen=True)
-class Generators:
-    """A generator per run, for runs that train side by side: each has an equal block of environments and networks."""
-
-    each: tuple[torch.Generator, ...]
-
-
-Source = torch.Generator | Generators
+Source = torch.Generator | tuple[torch.Generator, ...]
+"""A generator, or one for each of the runs that train side by side, which have equal blocks of environments."""
 
 
 def draw(source: Source, rows: int, sample: Callable[[torch.Generator, int], Tensor]) -> Tensor:
     """Random numbers `[rows, ...]`. `sample(generator, n)` draws n rows; each run draws its own, as it would alone."""
-    if isinstance(source, torch.Generator):
+    if not isinstance(source, tuple):
         return sample(source, rows)
-    return torch.cat([sample(generator, rows // len(source.each)) for generator in source.each])
+    return torch.cat([sample(generator, rows // len(source)) for generator in source])
 
 
 def generators_of(*sources: Source) -> tuple[torch.Generator, ...]:
     """All generators in `sources`."""
-    found: list[torch.Generator] = []
-    for source in sources:
-        found += [source] if isinstance(source, torch.Generator) else source.each
-    return tuple(found)
+    return tuple(one for source in sources for one in (source if isinstance(source, tuple) else (source,)))

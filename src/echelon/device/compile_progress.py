@@ -42,12 +42,8 @@ def announced(cache: Path, once: str) -> Iterator[None]:
         thread.join()
         seconds = time.monotonic() - began
         if seconds > QUIET_SECONDS and _files(cache) > before:
-            print(
-                f"{chr(13) if redraws else ''}compiled GPU kernels in {seconds:.0f} s; "
-                f"the next start finds them in {cache}",
-                file=sys.stderr,
-                flush=True,
-            )
+            text = f"compiled GPU kernels in {seconds:.0f} s; the next start finds them in {cache}"
+            print("\r" + text if redraws else text, file=sys.stderr, flush=True)
 
 
 def _files(cache: Path) -> int:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from echelon.config.checks import check
-from echelon.device.capture import Generators, Source, draw, generators_of
+from echelon.device.capture import Source, draw, generators_of
 from echelon.envs.contract import Groups, State, Step
 from echelon.errors import UserError
 from echelon.sim import make_engine, probe
@@ -111,7 +111,7 @@ class MujocoTask(ABC, Generic[C]):
         self.action_dim: int = self.engine.model.nu
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = tuple(torch.Generator(device).manual_seed(number) for number in seeds)
-        self.generator = generators[0] if len(seeds) == 1 else Generators(generators)
+        self.generator = generators[0] if len(seeds) == 1 else generators
         self.rng = Rng(self.generator, num_envs, blocks)
         self.clock = torch.zeros(num_envs, dtype=torch.int64, device=device)
         """`[N]`: control steps since the episode began."""

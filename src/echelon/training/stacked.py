@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
-from echelon.device.capture import Generators, generators_of
+from echelon.device.capture import generators_of
 from echelon.diagnostics.measure import Distances
 from echelon.envs.contract import Env
 from echelon.envs.side_by_side import SideBySide
@@ -43,7 +43,7 @@ class StackedTrainer(Trainer):
         layout = Layout(
             count * one.num_envs, count * one.policies, one.device, networks=count * one.networks, sizes=one.sizes
         )
-        generators = Generators(generators_of(*(run.generator for run in runs)))
+        generators = generators_of(*(run.generator for run in runs))
         super().__init__(whole or SideBySide(envs), config, make_plan(layout, config), generators)
         self.runs = runs
         rollout = self.collector.rollout
