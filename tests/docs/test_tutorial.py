@@ -42,17 +42,14 @@ def test_the_commands_of_the_tutorial_work(
     assert (tmp_path / "numpy_policy.py").exists()
 
 
-def test_mistakes_of_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_new_task_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["new-task", "Arm", "robots"]) == 0
     assert "Next, in robots:" in capsys.readouterr().out
-    for words, sentence in (
-        (["reach arm"], "a task is named like a class"),
-        (["Arm", "robots"], "robots/arm exists already"),
-        (["Arm", "a", "b"], "'b' is neither a flag nor the value of one"),
-    ):
-        assert cli.main(["new-task", *words]) == 2
-        assert sentence in capsys.readouterr().err
+    assert cli.main(["new-task", "Arm", "robots"]) == 2
+    assert "robots/arm exists already" in capsys.readouterr().err
 
 
 def test_the_algorithm_on_its_page_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

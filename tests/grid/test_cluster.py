@@ -30,20 +30,11 @@ STORE = 80_000_000
 """Bytes of a node's object store, the least that Ray allows; nothing is kept there."""
 
 
-def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("echelon.errors.find_spec", lambda name: None)
-    wrong = {
-        "--on slurm": "--on takes ray, or the address of a Ray cluster as in ray://head:10001, not 'slurm'",
-        "--on ray://": "--on takes ray, or the address of a Ray cluster",
-        "--on 127.0.0.1:6379": "--on takes ray, or the address of a Ray cluster",
-        "--per-gpu 2": "--per-gpu is for a Ray cluster; add --on ray",
-        "--cpus 2": "--cpus is for a Ray cluster; add --on ray",
-        "--workers 2 --on ray": "--workers is for this machine",
-        "--on ray": "--on needs the package ray, which is not installed; pip install 'echelon-rl[ray]'\n",
-    }
-    for flags, sentence in wrong.items():
-        assert cli.main(["compare", "--tasks", "CartpoleSwingup", *flags.split()]) == 2
-        assert sentence in capsys.readouterr().err
+    assert cli.main(["compare", "--tasks", "CartpoleSwingup", "--on", "ray"]) == 2
+    sentence = "--on needs the package ray, which is not installed; pip install 'echelon-rl[ray]'\n"
+    assert capsys.readouterr().err.endswith(sentence)
 
 
 @needs_ray

@@ -14,8 +14,6 @@ import numpy as np
 from echelon.algorithms import BUILT_IN, CpoTrainConfig, Preset, converted
 from echelon.config import TrainConfig, to_dict
 
-GRADIENT_STEPS = {"cpo": 10}
-"""Optimizer steps of an iteration, 5 where an algorithm is not named."""
 LEVELS = {"ppo": 60.0, "pbt": 75.0, "sapg": 90.0, "cpo": 120.0}
 """Final returns, on the way to which the curves of each algorithm rise."""
 COLOURS = {"cpo": 0, "sapg": 1, "ppo": 2, "pbt": 3}
@@ -38,13 +36,9 @@ def write_run(
     config = Preset(task=task, algo=algo, seed=seed, iterations=planned or iterations, **settings)
     config = converted(config, BUILT_IN.get(algo, TrainConfig))
     path = folder / f"{task}-{config.method}-s{seed}"
-    session: dict[str, Any] = {
-        "started": "2026-01-01T00:00:00+00:00",
-        "hardware": {"cpu": "a CPU", "cores": 2, "gpu": None},
-    }
-    session["git_revision"] = "0123456789abcdef+changes"
-    document = {"created": session["started"], "config": to_dict(config), "colour": COLOURS.get(algo)}
-    document["sessions"] = [session]
+    started, hardware = "2026-01-01T00:00:00+00:00", {"cpu": "a CPU", "cores": 2, "gpu": None}
+    session = {"started": started, "hardware": hardware, "git_revision": "0123456789abcdef+changes"}
+    document = {"created": started, "config": to_dict(config), "colour": COLOURS.get(algo), "sessions": [session]}
     (path / "diagnostics").mkdir(parents=True)
     (path / "config.json").write_text(json.dumps(document))
     generator = np.random.default_rng([seed, len(task), *algo.encode()])
@@ -84,7 +78,7 @@ def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: fl
     grown = level * (1 - math.exp(-4 * i / config.num_iterations))
     returns = grown * (1 - 0.08 * np.arange(config.num_policies)) + generator.normal(0, 3, config.num_policies)
     line: dict[str, Any] = {"iteration": i, "env_steps": i * 96 * config.update.horizon, "wall_s": i * 0.25}
-    line["gradient_steps"] = i * GRADIENT_STEPS.get(config.algo, 5)
+    line["gradient_steps"] = i * (10 if config.algo == "cpo" else 5)
     line |= {"fps/total": 6000 + 50 * generator.normal(), "return/leader": None if i == 1 else returns[0]}
     line |= {"upright_late/leader": min(1.0, grown / 150), "time/collect": 0.06, "time/update": 0.15 + 0.01 * (i % 3)}
     line |= {"time/targets": 0.01, "time/diagnostics": 0.02 * (i % 10 == 1), "loss/actor": generator.normal()}

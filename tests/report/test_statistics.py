@@ -33,10 +33,7 @@ def test_interquartile_mean_by_hand() -> None:
     assert interquartile_mean([100.0, 2.0, 3.0, -50.0]) == 2.5  # one at each end
     assert interquartile_mean([0.0, 1.0, 2.0, 3.0, 100.0]) == 2.0  # a quarter of 5, rounded down: (1 + 2 + 3)/3
     assert interquartile_mean(np.arange(8.0)) == 3.5  # (2 + 3 + 4 + 5)/4
-
-
-def test_interquartile_mean_pools_its_strata_and_reduces_the_last_dimension() -> None:
-    """[0, 10, 20, 30] and [1, 2, 3, 4] sorted: 0 1 | 2 3 4 10 | 20 30, hence 19/4."""
+    # Strata are pooled, and the last dimension reduced. Sorted: 0 1 | 2 3 4 10 | 20 30, hence 19/4.
     assert interquartile_mean([0.0, 10.0, 20.0, 30.0], [1.0, 2.0, 3.0, 4.0]) == pytest.approx(4.75)
     table = np.array([[4.0, 1.0, 3.0, 2.0], [0.0, 0.0, 8.0, 8.0]])
     np.testing.assert_allclose(interquartile_mean(table), [2.5, 4.0])

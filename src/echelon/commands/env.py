@@ -39,11 +39,9 @@ class Env(Command):
         from echelon.envs.inspection import inspect_env
         from echelon.tasks import maker
 
-        findings = sorted(
-            inspect_env(maker(config), num_envs, choose_device(config.device), config.seed), key=itemgetter(0)
-        )
-        for kind, sentence in sorted(findings, key=itemgetter(0)):
+        found = [*inspect_env(maker(config), num_envs, choose_device(config.device), config.seed)]
+        for kind, sentence in sorted(found, key=itemgetter(0)):
             print({"fact": "", "note": "note: ", "problem": "WRONG: "}[kind] + sentence)
-        wrong = any(kind == "problem" for kind, _ in findings)
+        wrong = any(kind == "problem" for kind, _ in found)
         print(f"{self.source} {'does not keep' if wrong else 'keeps'} the contract")
         return 1 if wrong else 0

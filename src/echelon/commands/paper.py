@@ -9,7 +9,10 @@ from echelon.commands.command import Command, TrainFlags, place
 from echelon.commands.compare import Compare, make_jobs, train_all
 from echelon.commands.report import inches
 from echelon.config.ranges import COUNT
+from echelon.console.wording import count, duration, text_table
 from echelon.errors import UserError, nearest
+from echelon.report.paper import EXHIBITS, beside_the_paper
+from echelon.report.write import write_report, write_table
 
 H200_STEPS_PER_S = 2.19e6
 """AllegroHand, CPO, `--preset paper` on one H200 (results/physics/bench.txt); other tasks run at 1 to 3 million."""
@@ -45,36 +48,20 @@ class Paper(Command):
 
     @classmethod
     def more_help(cls) -> str:
-        from echelon.report.paper import EXHIBITS
-
         lines = (f"  {name:<11}{one.title}: {', '.join(one.methods)}" for name, one in EXHIBITS.items())
         return "\n".join(["", "names:", *lines, ""])
 
     def check(self) -> None:
-        from echelon.report.paper import EXHIBITS
-
         if self.name not in EXHIBITS:
             hint = nearest(self.name, EXHIBITS) or "; there are " + ", ".join(EXHIBITS)
             raise UserError(f"the paper has no {self.name}{hint}")
         inches(self.column)
 
-    def comparison(self) -> Compare:
-        """The runs that the exhibit compares."""
-        from echelon.report.paper import EXHIBITS
-
-        exhibit, flags = EXHIBITS[self.name], (*self.train_flags, "--preset", "paper")
-        tasks = self.tasks or exhibit.tasks
-        given = {"seeds": self.seeds, "out": self.out, "workers": self.workers, "train_flags": flags}
-        found = Compare(tasks=tasks, variants=exhibit.methods, **given)
-        found.check()
-        return found
-
     def run(self) -> int:
-        from echelon.console.wording import count, duration, text_table
-        from echelon.report.paper import EXHIBITS, beside_the_paper
-        from echelon.report.write import write_report, write_table
-
-        order, exhibit = self.comparison(), EXHIBITS[self.name]
+        exhibit, flags = EXHIBITS[self.name], (*self.train_flags, "--preset", "paper")
+        given = {"seeds": self.seeds, "out": self.out, "workers": self.workers, "train_flags": flags}
+        order = Compare(tasks=self.tasks or exhibit.tasks, variants=exhibit.methods, **given)
+        order.check()
         jobs = make_jobs(order)
         left = [job for job in jobs if not job.trained]
         wanted = sum(job.config.num_iterations * job.config.steps_per_iteration for job in left)

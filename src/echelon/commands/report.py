@@ -4,16 +4,13 @@ import time
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from echelon.commands.command import Command, place
 from echelon.config.ranges import Range
 from echelon.errors import UserError
-
-if TYPE_CHECKING:
-    from echelon.report.contents import Contents
 
 
 @dataclass(frozen=True)
@@ -38,38 +35,28 @@ class Report(Command):
     """Seconds between rewrites of the page while runs are trained."""
 
     def run(self) -> int:
-        width, paths = inches(self.column), list(self.runs)
+        width = inches(self.column)
 
         from echelon.report.write import read_contents, write_page, write_report
 
-        contents = read_contents(paths, self.score)
+        contents = read_contents(self.runs, self.score)
         folders = [run.path.resolve() for run in contents.runs]
         beside = folders[0] if len(folders) == 1 else folders[0].parent
         out = Path(self.out) if self.out else beside / "report"
-        if self.open or self.watch:
-            address = write_page(contents, out, self.watch).resolve().as_uri()
-            if self.open:
-                webbrowser.open(address)
-            if self.watch:
-                print(f"The page is {address}, written again every {self.watch:g} s until all runs have finished")
-                contents = _watch(paths, self.score, out, self.watch)
+        address = write_page(contents, out, self.watch).resolve().as_uri() if self.open or self.watch else ""
+        if self.open:
+            webbrowser.open(address)
+        if self.watch:
+            print(f"The page is {address}, written again every {self.watch:g} s until all runs have finished")
+            try:
+                while not all(run.finished for run in contents.runs):
+                    time.sleep(self.watch)
+                    contents = read_contents(self.runs, self.score)
+                    write_page(contents, out, self.watch)
+            except KeyboardInterrupt:
+                print("No longer watching.")
         write_report(contents, out, figures=width if self.figures else None)
         return 0
-
-
-def _watch(paths: list[str], score: str, out: Path, seconds: float) -> "Contents":
-    """Write the page again and again until every run has finished or Ctrl-C; what was read last."""
-    from echelon.report.write import read_contents, write_page
-
-    contents = read_contents(paths, score)
-    try:
-        while not all(run.finished for run in contents.runs):
-            time.sleep(seconds)
-            contents = read_contents(paths, score)
-            write_page(contents, out, seconds)
-    except KeyboardInterrupt:
-        print("No longer watching.")
-    return contents
 
 
 def inches(text: str) -> float:
