@@ -150,6 +150,7 @@ def test_tables_sort_and_curves_change_their_axis_and_tell_their_values(page: Pa
     assert texts(page, "#runs-table [aria-sort=descending]") == ["Training score"]
     page.press("Enter")  # the button keeps the focus
     assert texts(page, column) == values
+    page.evaluate("Report.ready = false")  # until the click has redrawn
     page.click("[data-value='gradient_steps']")
     page.wait_for("Report.ready")
     page.evaluate("document.querySelector('#curves .plot').focus()")
@@ -161,6 +162,7 @@ def test_tables_sort_and_curves_change_their_axis_and_tell_their_values(page: Pa
     assert [text.replace("\u202f", " ") for text in ticks] == ["150", "25 k", "200 k", "1 M", "1.6 M"]
     assert next(text for text in told if text.startswith("CPO")).endswith("(n = 3)")
     before = page.evaluate("document.querySelector('#curves canvas').toDataURL()")
+    page.evaluate("Report.ready = false")
     page.click("[data-value=single]")
     page.wait_for("Report.ready")
     assert page.evaluate("document.querySelector('#curves canvas').toDataURL()") != before
