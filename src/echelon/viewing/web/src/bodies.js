@@ -1,6 +1,6 @@
 // The robot: one group per body, the body's primitives inside it, moved to the recorded poses.
 import {
-  BoxGeometry, BufferGeometry, CapsuleGeometry, Color, CylinderGeometry, DoubleSide, EdgesGeometry, Group, Line, LineBasicMaterial,
+  BoxGeometry, BufferGeometry, CapsuleGeometry, Color, CylinderGeometry, DoubleSide, FrontSide, EdgesGeometry, Group, Line, LineBasicMaterial,
   LineSegments, Mesh, MeshStandardMaterial, PlaneGeometry, Quaternion, SphereGeometry, SRGBColorSpace, Vector3,
 } from "three";
 import { decodePoses } from "./decode.js";
@@ -46,7 +46,7 @@ function mesh(geom, tint) {
   const alpha = tint ? own * tint.opacity : own;
   const material = new MeshStandardMaterial({
     color: tint ? new Color(tint.colour) : new Color().setRGB(r, g, b, SRGBColorSpace), roughness: 0.62, metalness: 0.0,
-    opacity: alpha, transparent: alpha < 1, depthWrite: alpha === 1, side: geom.type === "plane" ? DoubleSide : undefined,
+    opacity: alpha, transparent: alpha < 1, depthWrite: alpha === 1, side: geom.type === "plane" ? DoubleSide : FrontSide,
   });
   const found = new Mesh(geometry(geom), material);
   found.castShadow = alpha === 1;
