@@ -1,7 +1,7 @@
 """Work off the plan of README.md: every run once, some at a time on one GPU, and a table of what is known.
 
-    python results/evidence/run.py --minutes 25 --together 3
-    python results/evidence/run.py --table
+    PYTHONPATH=benchmarks python results/evidence/run.py --minutes 25 --together 3
+    PYTHONPATH=benchmarks python results/evidence/run.py --table
 
 Each run is trained in legs, and scored after each by `echelon evaluate` on new episodes of the task's own starts. A leg
 that ends appends a line to ledger.jsonl and leaves every tenth line of metrics in a folder of its own; a leg in the
@@ -17,16 +17,14 @@ import threading
 import time
 from pathlib import Path
 
+from command import command, markdown
+from train_until import first_to_meet, keep
+
+from echelon import RunFolder, read_metrics
+from echelon.errors import UserError
+from echelon.runs.folder import git_revision
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
-
-from command import command, markdown  # noqa: E402
-from train_until import first_to_meet, keep  # noqa: E402
-
-from echelon import RunFolder, read_metrics  # noqa: E402
-from echelon.errors import UserError  # noqa: E402
-from echelon.runs.folder import git_revision  # noqa: E402
-
 TASK, LEGS, SEEDS, EPISODES = "AllegroKukaRegrasping", (200_000_000, 400_000_000), (101, 102, 103), 1024
 PUBLISHED = ("--preset", "paper")
 QUIET = (*PUBLISHED, "--noise.sigma", "0.4", "--update.clip", "0.2", "--update.kl-rows", "own")

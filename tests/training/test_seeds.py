@@ -168,6 +168,16 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
     assert len(read_metrics(parts[0])) == 10
 
 
+def test_seeds_resume_from_an_older_checkpoint_where_the_newest_of_one_is_damaged(tmp_path: Path) -> None:
+    whole = train_seeds(short(tmp_path / "whole"), PAIR)
+    parts = train_seeds(short(tmp_path / "parts", 4), PAIR)
+    newest = parts[1].checkpoints / "00000004" / "tensors.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    parts = train_seeds(short(tmp_path / "parts"), PAIR)
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert differing(state_of(ours), state_of(theirs)) == []
+
+
 def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

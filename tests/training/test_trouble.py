@@ -75,8 +75,6 @@ def test_a_rate_that_stays_at_its_bound_is_explained() -> None:
 
 def test_rows_beyond_the_limit_are_told_once_with_their_place() -> None:
     (text,) = said({"clipped/observations": 0.0}, *[{"clipped/observations": 1.0}] * 120)
-    assert text.startswith(
-        "WARNING: in iteration 2 1 observations were over 100 deviations from their mean, the furthest"
-    )
+    assert text.startswith("WARNING: in iteration 2, 1 of the observations lay over 100 deviations away, the furthest")
     assert "in environment 5" in text
     assert len(said({"clipped/observations": 1.0, "clipped/returns": 2.0})) == 2

@@ -247,7 +247,7 @@ class TroubleWatch:
         for kind in ("observations", "returns"):
             if metrics.get(f"clipped/{kind}", 0.0) and f"clipped/{kind}" not in self._next:
                 found[f"clipped/{kind}"] = (
-                    f"{now} {metrics[f'clipped/{kind}']:,.0f} {kind} were over {LIMIT:g} deviations from their mean"
+                    f"{now}, {metrics[f'clipped/{kind}']:,.0f} of the {kind} lay over {LIMIT:g} deviations away"
                     f"{self._furthest(kind)}; statistics take them as that far, so that one does not drown all others. "
                     f"Later ones are counted as clipped/{kind} without a word"
                 )

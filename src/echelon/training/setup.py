@@ -144,16 +144,19 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
 
 
 def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
-    """The newest iteration that every seed has a checkpoint of; 0 if they have none in common, None if none has any.
+    """The newest iteration that every seed has a valid checkpoint of; 0 if they have none in common, None if none was
+    ever saved.
 
     A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more.
     """
-    newest = [checkpoint.find(folder, "newest", view.message) for folder in folders]
     saved = [checkpoint.saved_iterations(folder) for folder in folders]
-    if not any(newest):
+    if not any(saved):
         return None
-    common = min(found.iteration if found else 0 for found in newest)
-    common = common if all(common in iterations for iterations in saved) else 0
+
+    def valid(iteration: int) -> bool:
+        return all(checkpoint.find(folder, iteration, view.message) for folder in folders)
+
+    common = next(filter(valid, sorted(set.intersection(*map(set, saved)), reverse=True)), 0)
     for folder, iterations in zip(folders, saved, strict=True):
         if sum(iteration > common for iteration in iterations) > 1:
             behind = min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
