@@ -2,7 +2,7 @@
 
     PYTHONPATH=benchmarks python results/deployment/run.py runs/AllegroHand-ppo-s0 --episodes 256
 
-The loop is `examples/deploy_allegro_hand.py`, run where Echelon and torch cannot be imported. Both play so many
+The loop is `examples/deploy/allegro_hand.py`, run where Echelon and torch cannot be imported. Both play so many
 episodes of the leader at its mean, with starts and goals of their own from the same distributions, on MuJoCo's CPU
 engine. The run may have been trained on a GPU. Exits with 1 if successes or lengths differ by more than chance explains
 (p < 0.01).
@@ -24,7 +24,7 @@ from echelon.export.files import export
 from echelon.export.policy import SavedPolicy
 from echelon.tasks.in_hand.task import AllegroHand
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy_allegro_hand.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy" / "allegro_hand.py"
 ALONE = """
 import runpy, sys
 for name in ("echelon", "torch"):

@@ -15,7 +15,8 @@ RUNS = {  # of curves.csv and published.csv: what they are called in the picture
     "ppo_x2": ("PPO, as published", "#9498a0"),
     "rg_ppo_s0.4": ("PPO, σ held at 0.4", "#efb118"),
     "rg_ppo_grip_free": ("PPO, half of the episodes begin gripped", "#6cc5b0"),
-    "rg_ppo_grip_s0.4": ("both", "#ff725c"),
+    "long_ppo_m16_seed1": ("PPO, both, seed 1", "#ff725c"),
+    "long_ppo_m16_seed2": ("PPO, both, seed 2", "#ffb5a8"),
 }
 PANELS = {
     "sigma/policy_0": "σ of the leader",
