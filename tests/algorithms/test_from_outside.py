@@ -132,7 +132,7 @@ def test_every_command_knows_it(
     assert "Damped" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
     assert cli.main(["evaluate", str(out), "--num-envs", "2", "--device", "cpu"]) == 2
-    assert capsys.readouterr().err == "echelon: --algo takes one of ppo, pbt, sapg, cpo, not 'damped'\n"
+    assert capsys.readouterr().err == "echelon: --algo takes one of ppo, pbt, sapg, cpo, sac, distil, not 'damped'\n"
 
 
 @pytest.mark.usefixtures("package")
@@ -140,9 +140,9 @@ def test_mistakes_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert set(names()) == {"ppo", "pbt", "sapg", "cpo", "damped", "broken", "odd"}
+    assert set(names()) == {"ppo", "pbt", "sapg", "cpo", "sac", "distil", "damped", "broken", "odd"}
     for words, sentence in (
-        (["--algo", "dampd"], "--algo takes one of ppo, pbt, sapg, cpo, "),
+        (["--algo", "dampd"], "--algo takes one of ppo, pbt, sapg, cpo, sac, "),
         (["--algo", "damped", "--damped.factor", "0"], "--damped.factor must be above 0, not 0.0"),
         (["--algo", "damped", "--damped.fakctor", "1"], "did you mean --damped.factor?"),
         (["--algo", "damped", "--pull.beta", "1"], "--pull.beta is not a flag of echelon train Hopper"),

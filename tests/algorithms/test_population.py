@@ -193,6 +193,17 @@ def test_a_tasks_reward_scales_mutate_and_its_objective_decides() -> None:
     selection(other).write([{"env.bonus": 9.0}] * 2)
     other.load_state_dict(one.state_dict())
     assert other_env.reward_scales["bonus"].equal(env.reward_scales["bonus"])
+    # The factor on all of the reward is the collector's; returns are without it.
+    one = population(2, replace(STILL, mutation_probability=1.0, mutable=("reward_scale",)), reward_scale=0.5)
+    scales = torch.tensor([row["reward_scale"] for row in selection(one).start()]).repeat_interleave(ENVS)
+    plain = population(2, STILL, reward_scale=0.5)
+    first, same = one.collector, plain.collector
+    for each in (first, same):
+        each.reset()
+        each.collect()
+    torch.testing.assert_close(first.rollout.reward, same.rollout.reward / 0.5 * scales.float())
+    assert first.episodes.current.equal(same.episodes.current)
+    assert len(set(scales.tolist())) == 2
     env.objective = "sucesses"
     with pytest.raises(UserError, match="reports no episode/sucesses"):
         population(2, STILL, env=env).iterate()

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install 'echelon-rl[gpu]'")
+pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install -e '.[gpu]'")
 
 import physics
 

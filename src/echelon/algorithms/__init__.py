@@ -1,4 +1,4 @@
-"""PPO, PBT, SAPG and CPO, a file each, and the settings they own. Others are registered, or installed as entry points.
+"""PPO, PBT, SAPG, CPO, SAC and distillation, and the settings they own. Others are registered or installed.
 
 Settings that every algorithm reads are `TrainConfig`; an algorithm with settings of its own derives a class from it.
 Nothing here imports torch until an algorithm is looked up: the command line reads settings.
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from echelon.config import TrainConfig, from_dict
+from echelon.config import NoiseConfig, TrainConfig, from_dict
 from echelon.config.checks import untyped
-from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE
+from echelon.config.ranges import COUNT, FACTOR, FRACTION, NOT_NEGATIVE, POSITIVE, SHARE, Range
 from echelon.config.schema import ForeignTrainConfig
 from echelon.errors import UserError, first_line, nearest
 
@@ -35,6 +35,7 @@ Mutable = Literal[
     "entropy_coef",
     "grad_norm",
     "kl_threshold",
+    "reward_scale",
 ]
 """Fields of `UpdateConfig` that may differ between the members of a population."""
 GROUP = "echelon.algorithms"
@@ -66,7 +67,9 @@ class AdversaryConfig:
     """The adversarial reward: followers are paid for being told apart by a discriminator D(policy | s, a)."""
 
     coef: Annotated[float, NOT_NEGATIVE] = 0.0
-    """λ_adv; 0 builds no discriminator."""
+    """λ_adv; 0 builds no discriminator, unless `watch` asks for one."""
+    watch: bool = False
+    """Train the discriminator at λ_adv = 0 too, for its loss; it pays nothing then."""
     hidden: Annotated[tuple[int, ...], COUNT.up_to(2**16)] = (1024, 1024, 512, 512)
     """Widths of the discriminator's ELU layers."""
 
@@ -75,6 +78,7 @@ class AdversaryConfig:
 class CpoTrainConfig(TrainConfig):
     """One run of CPO."""
 
+    algo: str = "cpo"
     pull: PullConfig = field(default_factory=PullConfig)
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
 
@@ -82,7 +86,7 @@ class CpoTrainConfig(TrainConfig):
     def why_fixed(cls, name: str, before: object, now: object) -> str | None:
         if name == "adversary.hidden":
             return "it sets the shape of the discriminator"
-        if name == "adversary.coef" and not (before and now):
+        if name in ("adversary.coef", "adversary.watch") and not (before and now):
             return "it would add or remove the discriminator"
         return None
 
@@ -115,7 +119,7 @@ class PbtConfig:
     """Largest factor for the discount, whose 1 - γ is multiplied or divided."""
     mutate_at_start: bool = True
     """Let every member start from hyperparameters that have mutated once."""
-    mutable: tuple[Mutable, ...] = typing.get_args(Mutable)
+    mutable: tuple[Mutable, ...] = tuple(name for name in typing.get_args(Mutable) if name != "reward_scale")
     """Fields of `update` that mutate. Reward scales that the task declares as mutable do so too."""
 
 
@@ -123,7 +127,137 @@ class PbtConfig:
 class PbtTrainConfig(TrainConfig):
     """One run of PBT."""
 
+    algo: str = "pbt"
     pbt: PbtConfig = field(default_factory=PbtConfig)
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """Whom a student imitates."""
+
+    run: str | None = None
+    """Run whose leader shows what to do."""
+    fade: Annotated[int, NOT_NEGATIVE] = 20
+    """Iterations in which the part of the environments where the teacher acts falls from all to none."""
+
+
+@dataclass(frozen=True)
+class DistilTrainConfig(TrainConfig):
+    """One run of a student."""
+
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+
+    def check(self) -> None:
+        if self.teacher.run is None:
+            raise UserError("distil imitates another run, its teacher, as in echelon distil RUN --obs policy")
+        super().check()
+
+    @classmethod
+    def why_fixed(cls, name: str, before: object, now: object) -> str | None:
+        return None
+
+
+def student_of(teacher: TrainConfig, run: str) -> DistilTrainConfig:
+    """Settings of a student of `run`, a run with the settings `teacher`: task, networks and length are the same.
+
+    A student needs little noise, and no rule for its learning rate: what it learns from does not depend on what it
+    does.
+    """
+    update = replace(teacher.update, learning_rate=1e-3, rate_schedule="fixed", entropy_coef=0.0)
+    plain = replace(teacher, algo="distil", variant=(), policies=1, envs_per_policy=(), obs=(), history=1, until=None)
+    plain = replace(plain, start_from=None, device="auto", out=None, wandb="off", update=update)
+    return replace(converted(plain, DistilTrainConfig), noise=NoiseConfig(sigma=0.1), teacher=TeacherConfig(run))
+
+
+@dataclass(frozen=True)
+class SacConfig:
+    """Soft actor-critic from a replay. What is unset follows from the number of environments."""
+
+    updates: Annotated[int | None, COUNT.up_to(10**4)] = None
+    """Updates per control step of all environments; unset, one per environment up to 32, and 40 at 24,576."""
+    batch: Annotated[int | None, COUNT.up_to(2**20)] = None
+    """Rows of an update; unset, 256 to 4,096."""
+    replay: Annotated[int, COUNT.up_to(10**10)] = 5_000_000
+    """Most recent rows that are kept; no more than the run will collect."""
+    save_replay: bool = False
+    """Save the replay with every checkpoint, so that a run resumes to the bit; otherwise it fills again."""
+    warm_up: Annotated[int | None, COUNT.up_to(10**9)] = None
+    """Control steps of all environments before the first update; unset, those of 5,000 rows, but at least 8."""
+    n_step: Annotated[int, COUNT.up_to(1000)] = 3
+    """Rewards that a target sums up before it trusts the critics."""
+    learning_rate: Annotated[float, POSITIVE.up_to(10**6)] = 3e-4
+    """Step size of actor, critics and temperature."""
+    target_rate: Annotated[float, FRACTION] = 0.01
+    """Share τ of the way that target critics move to the critics per update."""
+    delay: Annotated[int, COUNT.up_to(1000)] = 2
+    """Critic updates to one of the actor."""
+    temperature: Annotated[float, POSITIVE] = 0.01
+    """Temperature α at the start."""
+    entropy: float = -0.48
+    """Entropy per action that α is moved to hold; -0.48 is that of a sigma of 0.15."""
+    persistence: Annotated[float, SHARE] = 0.5
+    """Chance that a step keeps the noise of the step before."""
+    ladder: Annotated[tuple[float, float], POSITIVE] = (1.0, 1.0)
+    """Factors on the noise of the first and the last environment; those between rise in equal factors."""
+    hidden: Annotated[tuple[int, ...], COUNT.up_to(2**16)] = (512, 256, 128)
+    """Widths of the actor's layers."""
+    critic_width: Annotated[int | None, COUNT.up_to(2**16)] = None
+    """Width of the critics; unset, 256, or below 64 environments 128."""
+    critic_blocks: Annotated[int | None, COUNT.up_to(100)] = None
+    """Residual blocks of each critic; unset, 2, or below 64 environments 1."""
+    bins: Annotated[int, Range(low=2, high=10**4)] = 101
+    """Bins of the critics' distribution."""
+    reach: Annotated[float, POSITIVE] = 5.0
+    """Largest return that the bins hold; returns are scaled into them."""
+
+    def sized(self, num_envs: int) -> "SacConfig":
+        """What is unset, filled in. At 24,576 environments about 7 rows are sampled per row collected, at 32 and below
+        256."""
+        small = num_envs < 64
+        batch = self.batch or min(4096, max(256, 1 << (num_envs.bit_length() - 1)))
+        return replace(
+            self,
+            batch=batch,
+            updates=self.updates or max(1, min(num_envs, round(max(8192, num_envs * 20 / 3) / batch))),
+            warm_up=max(self.warm_up or max(8, -(-5_000 // num_envs)), self.n_step),
+            critic_width=self.critic_width or (128 if small else 256),
+            critic_blocks=self.critic_blocks or (1 if small else 2),
+        )
+
+
+READ_BY_SAC = (
+    *(f"update.{name}" for name in ("horizon", "discount", "reward_scale", "timeout_bootstrap")),
+    *("model.obs_clip", "model.lstm"),
+)
+"""Settings of other algorithms that SAC reads too. Its iteration is a horizon long, for the log alone."""
+
+
+@dataclass(frozen=True)
+class SacTrainConfig(TrainConfig):
+    """One run of SAC."""
+
+    sac: SacConfig = field(default_factory=SacConfig)
+
+    def check(self) -> None:
+        if self.algo == "sac" and self.model.lstm:
+            raise UserError("sac has networks without memory; --model.lstm 0 trains it without")
+        super().check()
+        filling = (self.sac.sized(self.num_envs).warm_up or 0) * self.num_envs
+        if self.algo == "sac" and self.num_iterations * self.steps_per_iteration < filling:
+            raise UserError(
+                f"sac learns after {filling:,} environment steps (--sac.warm-up), so --env-steps must be more"
+            )
+
+    @classmethod
+    def ignores(cls, name: str) -> bool:
+        shared = ("update.", "model.", "ensemble.", "noise.", "diagnostics.", "pull.", "adversary.", "pbt.")
+        return name.startswith(shared) and name not in READ_BY_SAC
+
+    @classmethod
+    def why_fixed(cls, name: str, before: object, now: object) -> str | None:
+        if name.removeprefix("sac.") in ("hidden", "critic_width", "critic_blocks", "bins"):
+            return "it sets the shape of the networks"
+        return "values were learned in its units" if name == "sac.reach" else None
 
 
 def short_run_pbt(env_steps: int, members: int = POLICIES) -> PbtConfig:
@@ -148,15 +282,21 @@ BUILT_IN: dict[str, type[TrainConfig]] = {
     "pbt": PbtTrainConfig,
     "sapg": TrainConfig,
     "cpo": CpoTrainConfig,
+    "sac": SacTrainConfig,
+    "distil": DistilTrainConfig,
 }
-"""Settings of the built-in algorithms; each algorithm is a file of this folder by its name."""
+"""Settings of the built-in algorithms; each is a file or folder here by its name."""
+FROM_SCRATCH = ("ppo", "pbt", "sapg", "cpo")
+"""Those that learn from rollouts without a teacher, which are compared with each other by default."""
+IN_PRESET = (*FROM_SCRATCH, "sac")
+"""Those that need no teacher. A preset has their settings."""
 
 
 @dataclass(frozen=True)
-class Preset(CpoTrainConfig, PbtTrainConfig):
-    """Settings of a task for all built-in algorithms; a run keeps those of the one that is chosen."""
+class Preset(CpoTrainConfig, PbtTrainConfig, SacTrainConfig):
+    """Settings of a task for all algorithms that learn from scratch; a run keeps those of the one that is chosen."""
 
-    algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BUILT_IN) + "}")] = "cpo"
+    algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(IN_PRESET) + "}")] = "cpo"
     """Algorithm: a built-in one, or one that is installed or registered."""
 
 

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
+from echelon.algorithms import TeacherConfig
 from echelon.config import TrainConfig
 from echelon.device.capture import Source
-from echelon.envs.contract import Env, Stateful
+from echelon.envs.contract import Env, Size, Stateful
 from echelon.learning.batch import Batch
 from echelon.learning.objective import ActorLoss
 from echelon.learning.plans import Group
 from echelon.learning.settings import Settings, entropy_ladder
 from echelon.learning.update import Update
 from echelon.models.actor_critic import ActorCritic
+from echelon.models.networks import Networks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import Layout
@@ -85,13 +88,54 @@ class Parts(Generic[C]):
     collector: Collector
 
 
+class Learner(Protocol):
+    """Acts and learns step by step, instead of by rollouts and minibatches."""
+
+    updates: int
+    """Optimizer steps of the critics per control step."""
+    needed: int
+    """Steps to collect before it can learn; again after a resume that brought none back."""
+    preface: str
+    """What a user should know before training starts."""
+
+    @property
+    def collector(self) -> Collector: ...
+    @property
+    def optimizer(self) -> Stateful: ...
+    def stored(self) -> int:
+        """Steps that it could learn from. Waits for the device."""
+        ...
+
+    def begin(self) -> None:
+        """Begin an iteration: figures are averaged from here."""
+        ...
+
+    def learn(self) -> None:
+        """All updates of a step. Recorded as a graph."""
+        ...
+
+    def metrics(self) -> dict[str, Tensor]:
+        """0-d tensors to log, scores of episodes among them. Recorded as a graph."""
+        ...
+
+
+@dataclass(frozen=True)
+class OffPolicy(Generic[C]):
+    """Networks of its own, and how they learn."""
+
+    model: Callable[..., Networks]
+    """From `obs_spec`, `action_dim` and the settings; with `bf16`, products are in bfloat16."""
+    learner: Callable[[Any, Env, Layout, C, torch.Generator, bool], Learner]
+    """From these networks, environments, their layout, settings, generator, and whether to compile."""
+
+
 @dataclass(frozen=True)
 class Algorithm(Generic[C]):
     """Everything in which algorithms differ."""
 
     name: str
-    actor_loss: Callable[[Batch, C], ActorLoss]
-    """The policy's loss on a minibatch."""
+    actor_loss: Callable[[Batch, C], ActorLoss] | None
+    """The policy's loss on a minibatch; None for one that is off-policy."""
     groups: Callable[[C], Sequence[Group]] = lambda config: ()
     """Who learns from whose rows; every policy learns from its own in any case."""
     settings: type[C] = TrainConfig  # pyright: ignore[reportAssignmentType]
@@ -107,7 +151,20 @@ class Algorithm(Generic[C]):
     vectors: Callable[[C, Layout], dict[str, Tensor]] = lambda config, layout: entropy_ladder(config.update, layout)
     """Settings of the update that differ between policies, `[M]` float64 each."""
     extra_reward: Callable[[Env, Layout, C], ExtraReward | None] = lambda env, layout, config: None
+    teacher: Callable[[C], TeacherConfig | None] = lambda config: None
+    """Optional. A run whose leader shows in every state what it would do: `batch.target`."""
+    score: Callable[[Mapping[str, float]], float] = lambda metrics: metrics["return/leader"]
+    """How good a run without a selection is after an iteration: its best checkpoint is never pruned."""
     selection: Callable[[Parts[C]], Selection] | None = None
     """Optional. What happens between iterations."""
+    off_policy: OffPolicy[C] | None = None
+    """Optional. Learns in a way of its own: rollouts, minibatches and all that is above do not concern it."""
     colour: int | None = None
     """Its place in the palette of curves; the next free one unless given."""
+
+    def make_networks(self, obs_spec: Mapping[str, Size], action_dim: int, config: C) -> Networks:
+        """The networks of a run, of all its policies."""
+        if self.off_policy is not None:
+            return self.off_policy.model(obs_spec, action_dim, config)
+        policies = config.num_policies
+        return ActorCritic(obs_spec, action_dim, policies, config.model, networks=self.networks(policies))

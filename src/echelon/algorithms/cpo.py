@@ -69,8 +69,8 @@ def coupled_own_term(batch: Batch, config: CpoTrainConfig) -> Tensor:
 
 
 def extra_reward(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary | None:
-    """The adversarial reward of an ensemble; None if its coefficient is 0."""
-    if not config.adversary.coef or layout.each == 1:
+    """The adversarial reward of an ensemble; None if its coefficient is 0 and its loss is not asked for."""
+    if not (config.adversary.coef or config.adversary.watch) or layout.each == 1:
         return None
     width = env.obs_spec.get("policy")
     if not isinstance(width, int):

@@ -200,8 +200,8 @@ class Evolution:
 
 
 def vectors(config: PbtTrainConfig, layout: Layout) -> dict[str, Tensor]:
-    """Hyperparameters that may mutate, `[M]` each; the learning rate is a vector of the optimizer."""
-    names = [name for name in typing.get_args(Mutable) if name != "learning_rate"]
+    """Hyperparameters of the update that may mutate, `[M]` each; the learning rate is a vector of the optimizer."""
+    names = [name for name in typing.get_args(Mutable) if name not in ("learning_rate", "reward_scale")]
     return {name: _vector(getattr(config.update, name), layout) for name in names}
 
 
@@ -221,9 +221,12 @@ class Population:
         self.parts, self.leader = parts, 0
         env, layout = parts.env, parts.layout
         self.objective = getattr(env, "objective", "return")
-        self._scales = getattr(env, "reward_scales", {})
+        self._scales: dict[str, Tensor] = {SCALE + name: x for name, x in getattr(env, "reward_scales", {}).items()}
+        if "reward_scale" in parts.config.pbt.mutable:
+            scale = torch.full((layout.num_envs,), parts.config.update.reward_scale, device=layout.device)
+            self._scales["reward_scale"] = parts.collector.reward_scale = scale
         self.vectors = {"learning_rate": parts.update.optimizer.rate} | parts.settings.vectors
-        self.vectors |= {SCALE + name: _vector(float(x.flatten()[0]), layout) for name, x in self._scales.items()}
+        self.vectors |= {name: _vector(float(x.flatten()[0]), layout) for name, x in self._scales.items()}
         self.evolution = Evolution(layout.policies, parts.config.pbt, parts.config.seed)
         if parts.config.pbt.mutate_at_start:
             self.write(self.evolution.start(self.start()))
@@ -289,9 +292,9 @@ class Population:
         self._fit()
 
     def _fit(self) -> None:
-        """Pass reward scales to the environments, and take the most passes that any member needs."""
+        """Pass reward scales to the environments and the collector, and take the most passes that any member needs."""
         for name, scale in self._scales.items():
-            scale.copy_(self.vectors[SCALE + name].index_select(0, self.parts.layout.policy_id))
+            scale.copy_(self.vectors[name].index_select(0, self.parts.layout.policy_id))
         self.parts.update.passes = int(self.vectors["mini_epochs"].max())
 
     def state_dict(self) -> State:

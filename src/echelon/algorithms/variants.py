@@ -14,6 +14,7 @@ from echelon import algorithms
 from echelon.algorithms import POLICIES, short_run_pbt
 from echelon.config import TrainConfig
 from echelon.config.checks import with_settings
+from echelon.config.randomise import ROBUST
 from echelon.errors import UserError, nearest
 
 
@@ -26,6 +27,8 @@ class Variant:
     """New values by dotted name."""
     change: Callable[[TrainConfig], Mapping[str, Any]] | None = None
     """More of them, computed from a config that has the others already."""
+    of_task: bool = False
+    """Whether it changes the task and not the method, so that it adds to the task's best settings."""
 
     def __call__(self, config: TrainConfig) -> TrainConfig:
         config = _changed(config, self.settings)
@@ -67,10 +70,17 @@ def _sapg_scale(config: TrainConfig) -> Mapping[str, Any]:
 def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
     """Members have equally many environments, so what the division leaves over is dropped."""
     members = config.policies or POLICIES
+    short = vars(short_run_pbt(config.num_iterations * config.steps_per_iteration, members))
     return {
         "num_envs": config.num_envs // members * members,
-        "pbt": short_run_pbt(config.num_iterations * config.steps_per_iteration, members),
+        **{f"pbt.{name}": value for name, value in short.items() if name != "mutable"},
     }
+
+
+def _robust(config: TrainConfig) -> Mapping[str, Any]:
+    if not hasattr(config.env, "randomise"):
+        raise UserError(f"robust randomises the physics of MuJoCo tasks, and {config.task} is none")
+    return {"env.randomise": ROBUST}
 
 
 NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
@@ -84,6 +94,9 @@ VARIANTS: dict[str, Variant] = {
         {"algo": "cpo", "pull.beta": 0.0},
     ),
     "no_adversary": Variant("CPO without the adversarial reward (λ_adv = 0)", NO_ADVERSARY),
+    "unpaid_adversary": Variant(
+        "the same, with a discriminator that is trained for its loss alone", NO_ADVERSARY | {"adversary.watch": True}
+    ),
     **{
         f"lambda_f_{value}": Variant(
             f"CPO at λ_f = {value}, with β = 0.001 and no adversarial reward",
@@ -100,6 +113,12 @@ VARIANTS: dict[str, Variant] = {
         for m in (2, 4, 6, 8, 12)
     },
     "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", {"algo": "pbt"}, _short_pbt),
+    "robust": Variant(
+        "every episode has other masses, friction, joints, gains, delays, noise and pushes (docs/randomise.md)",
+        {},
+        _robust,
+        of_task=True,
+    ),
     # Controls.
     "sapg_cpo_steps": Variant(
         "SAPG with the number of optimizer steps per iteration that CPO takes", {"algo": "sapg"}, _minibatches(2, 1)

@@ -30,7 +30,7 @@ from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter
 from echelon.tasks import maker
-from echelon.training.setup import set_up_torch
+from echelon.training.setup import as_seen, make_trainer, set_up_torch
 from echelon.training.trainer import Trainer
 
 WARM_UPS = 3
@@ -144,8 +144,9 @@ def bench(config: TrainConfig, iterations: int, say: Callable[[str], None], rank
     ranks.connect(device)
     free = torch.cuda.mem_get_info(device)[0] if cuda else 0
     say("building")
-    env = maker(config, spread_clocks=True)(config.num_envs // ranks.size, device, ranks.seed(config.seed))
-    trainer = Trainer(env, config, ranks=ranks)
+    made = maker(config, spread_clocks=True)(config.num_envs // ranks.size, device, ranks.seed(config.seed))
+    env = as_seen(made, config)
+    trainer = make_trainer(env, config, ranks=ranks)
     generators = [trainer.generator, *([env.generator] if isinstance(env, Capturable) else [])]
     clock = Clock(device, generators, max(3, iterations // 2), config.capture, ranks.capture_mode)
     times: dict[str, list[float]] = {}
@@ -155,12 +156,13 @@ def bench(config: TrainConfig, iterations: int, say: Callable[[str], None], rank
         spent |= {name.removeprefix("time/"): 1000 * value for name, value in trainer.timers.metrics().items()}
         for name, value in spent.items() if number >= 0 else ():
             times.setdefault(name, []).append(value)
-    del times["diagnostics"]  # most iterations have none: see `_reporting`
+    times.pop("diagnostics", None)  # most iterations have none: see `_reporting`
     parts = {name: statistics.median(values) for name, values in times.items()}
     whole = parts.pop("iteration")
     waits = synchronisations(trainer.iterate, device)
     memory = free - torch.cuda.mem_get_info(device)[0] if cuda else None
-    for measure in (_collecting, _updating, _reporting):
+    off_policy = trainer.algorithm.off_policy is not None
+    for measure in (_collecting, *(() if off_policy else (_updating,)), _reporting):
         say(str(measure.__doc__).rstrip("."))
         parts |= measure(trainer, clock)
     each = ranks.gather((whole, memory)) if ranks.size > 1 else ()
@@ -188,7 +190,8 @@ def _collecting(trainer: Trainer, clock: Clock) -> dict[str, float]:
         stepping = clock.milliseconds(task, **arguments) if arguments else clock.once(task)
         engine = clock.milliseconds(physics_of(env, actions), **arguments) if isinstance(env, Simulated) else 0.0
     parts |= {"physics": engine, "task logic": max(0.0, stepping - engine)}
-    return {f"collect/{name}": value for name, value in parts.items() if value}
+    rollouts = trainer.config.update.horizon // rollout.horizon
+    return {f"collect/{name}": rollouts * value for name, value in parts.items() if value}
 
 
 def physics_of(env: Any, actions: Tensor) -> Callable[[], None]:

@@ -6,13 +6,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from echelon.envs.contract import Groups
+from echelon.envs.contract import TARGET, Groups
 from echelon.learning.optimizer import scheduling_kl
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets
-from echelon.models.actor_critic import ActorCritic, Output
+from echelon.models.actor_critic import ActorCritic
 from echelon.models.linear import lookup
+from echelon.models.networks import Output
 from echelon.ranks import Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER
@@ -44,6 +45,8 @@ class Batch:
     """Under the learning policy, with gradient."""
     leader_log_prob: Tensor | None = None
     """Log-probability of own rows under their network's leader, without gradient; only if the algorithm reads it."""
+    target: Tensor | None = None
+    """`[L, G, B, A]`: what a teacher would do; only if there is one."""
 
     def detached(self) -> "Batch":
         """The same numbers without gradient."""
@@ -173,7 +176,7 @@ class Data:
             value=self._by_network(output.value),
             state=output.state,
         )
-        action = self._by_network(share(gathered.action))
+        action, target = self._by_network(share(gathered.action)), gathered.obs.get(TARGET)
         return Batch(
             plan=plan,
             settings=self.settings,
@@ -186,6 +189,7 @@ class Data:
             output=output,
             log_prob=output.log_prob(action),
             leader_log_prob=leader_log_prob,
+            target=None if target is None else self._by_network(share(target)),
         )
 
     def _by_network(self, x: Tensor) -> Tensor:

@@ -114,8 +114,9 @@ def compute_targets(
     smoothing = settings.at("gae_lambda", plan.layout.policy_id, rollout.value.dtype)
     advantage = gae(trajectory, rollout.value, discount, smoothing)
     own = Targets(advantage, advantage + rollout.value[:-1], rollout.value[:-1], torch.ones_like(advantage))
-    borrowed = [vars(rows) for rows in _borrow(plan, rollout, model, drawn, settings, ensemble)]
-    return Targets(**{name: plan.table(x, [rows[name] for rows in borrowed]) for name, x in vars(own).items()})
+    borrowed = _borrow(plan, rollout, model, drawn, settings, ensemble)
+    names = ("advantage", "returns", "value", "centre")  # torch 2.11 does not compile `vars`
+    return Targets(*(plan.table(getattr(own, name), [getattr(rows, name) for rows in borrowed]) for name in names))
 
 
 def _borrow(

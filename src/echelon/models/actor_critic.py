@@ -1,9 +1,7 @@
 """G stacked networks of K policies each: a Gaussian actor and a value head on a shared, conditioned trunk."""
 
-import copy
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -11,14 +9,13 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from echelon.config import ModelConfig
-from echelon.envs.contract import Groups, Size
-from echelon.models import gaussian
+from echelon.envs.contract import TARGET, Groups, Size
 from echelon.models.encoder import make_encoder, scaled
 from echelon.models.linear import Linear, linear, lookup, stack
+from echelon.models.networks import Networks, Output
 from echelon.models.normaliser import Normaliser
 from echelon.models.sharing import Sharing
 from echelon.models.trunk import Trunk
-from echelon.ranks import ALONE, Ranks
 
 HEAD_ALIGNMENT = 4
 """The fused head is padded to a multiple of 4 columns: CUDA GEMMs want rows of 16 bytes."""
@@ -34,29 +31,7 @@ class Projected:
     """How these n units are laid out for B evaluations; None where they are the same."""
 
 
-@dataclass
-class Output:
-    """Output of the networks for L steps of B sequences."""
-
-    mean: Tensor
-    """`[L, B, A]`"""
-    log_std: Tensor
-    """`[B, A]`, or `[1, A]` with one policy"""
-    value: Tensor
-    """`[L, B]` in the units of the value normaliser"""
-    state: Tensor
-    """`[B, S]` after the last step"""
-
-    def detached(self) -> "Output":
-        """The same numbers without gradient."""
-        return Output(self.mean.detach(), self.log_std.detach(), self.value.detach(), self.state.detach())
-
-    def log_prob(self, action: Tensor) -> Tensor:
-        """log π(action) `[L, B]`."""
-        return gaussian.log_prob(action, self.mean, self.log_std)
-
-
-class ActorCritic(nn.Module):
+class ActorCritic(Networks):
     """G networks with K policies each, M = G·K in all: an ensemble is one network, a population has a policy in each.
 
     Policies of a network share every layer and differ by a learned vector φ and a free log sigma each. Actor and critic
@@ -89,10 +64,10 @@ class ActorCritic(nn.Module):
         phi_dim = config.phi_dim if each > 1 else 0
         self.phi = nn.Parameter(torch.randn(1, each, phi_dim)) if phi_dim else None
         self.log_sigma = nn.Parameter(torch.full((1, each, action_dim), math.log(config.initial_sigma)))
-        numbers = {name: size for name, size in obs_spec.items() if isinstance(size, int)}
+        numbers = {name: size for name, size in obs_spec.items() if isinstance(size, int) and name != TARGET}
         self.obs_norm = nn.ModuleDict({name: Normaliser(width, config.obs_clip) for name, width in numbers.items()})
         self.value_norm = Normaliser(1)
-        self.max_sigma = config.max_sigma
+        self.max_sigma, self.activation = config.max_sigma, config.activation
         self.encoder = make_encoder(obs_spec, config)
         width = numbers["policy"] if self.encoder is None else self.encoder.features
         self.actor = Trunk(width, phi_dim, config.lstm, config.hidden, config.activation)
@@ -107,14 +82,6 @@ class ActorCritic(nn.Module):
         if networks > 1:
             stack(self, [ActorCritic(obs_spec, action_dim, each, config) for _ in range(1, networks)])
 
-    def only(self, network: int) -> "ActorCritic":
-        """A copy of one of the networks."""
-        alone = copy.deepcopy(self)
-        alone.policies, alone.networks = self.policies // self.networks, 1
-        for x in (*alone.parameters(), *alone.buffers()):
-            x.data = x.data[network : network + 1].clone()
-        return alone
-
     @property
     def log_std(self) -> Tensor:
         """`[M, A]`"""
@@ -125,6 +92,22 @@ class ActorCritic(nn.Module):
         if self.max_sigma is not None:
             self.log_sigma.data.clamp_(max=math.log(self.max_sigma))
 
+    def weights(self, policy: int) -> dict[str, Tensor]:
+        """φ only shifts the first layer, so it is added to its bias."""
+        trunk, bias = self.actor, self.actor.observe.bias[0]
+        if trunk.lstm:
+            bias = bias + trunk.recur.bias[0]
+        if trunk.condition is not None and self.phi is not None:
+            bias = bias + trunk.condition.weight[0] @ self.phi[0, policy]
+        found = {"first_weight": trunk.observe.weight[0], "first_bias": bias}
+        if trunk.lstm:
+            found["recur_weight"] = trunk.recur.weight[0]
+            found["norm_weight"], found["norm_bias"] = trunk.norm.weight[0], trunk.norm.bias[0]
+        for number, layer in enumerate(trunk.layers):
+            assert isinstance(layer, Linear)
+            found[f"layer_{number}_weight"], found[f"layer_{number}_bias"] = layer.weight[0], layer.bias[0]
+        return found | {"mean_weight": self.mean_head.weight[0], "mean_bias": self.mean_head.bias[0]}
+
     @torch.no_grad()
     def copy(self, donor: int, network: int) -> None:
         """Overwrite a network with the donor's weights and statistics, in place."""
@@ -133,7 +116,7 @@ class ActorCritic(nn.Module):
 
     def project(self, obs: Groups) -> Projected:
         """Compute the part of the first layers that all policies share: raw observations `[L, n, D]` to `[L, n, W]`."""
-        with self._products(self.log_sigma.device):
+        with self.products(self.log_sigma.device):
             actor = self.actor.project(self._seen(obs))
             critic = self.critic.project(self.obs_norm["critic"](obs["critic"])) if self.critic else None
         return Projected(actor, critic)
@@ -147,12 +130,6 @@ class ActorCritic(nn.Module):
             seen["image"] = scaled(obs["image"], self.log_sigma.dtype)
         return self.encoder(seen)
 
-    def _products(self, device: torch.device) -> AbstractContextManager[object]:
-        """Context of matrix products: bfloat16 autocast, if `bf16`; without its cache, which CUDA graphs outlive."""
-        if not self.bf16:
-            return nullcontext()
-        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
-
     def evaluate(self, projected: Projected, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
         """Run L steps of B sequences under the given policies, an equal number per network.
 
@@ -161,7 +138,7 @@ class ActorCritic(nn.Module):
         """
         sharing = projected.sharing
         actor_state, critic_state = state.split((self.actor.state_dim, state.shape[-1] - self.actor.state_dim), dim=-1)
-        with self._products(state.device):
+        with self.products(state.device):
             features, actor_state = self.actor(projected.actor, self.phi, policy_id, actor_state, start, sharing)
             value_features = features
             if self.critic is not None and projected.critic is not None:
@@ -204,14 +181,3 @@ class ActorCritic(nn.Module):
     def raw_value(self, value: Tensor) -> Tensor:
         """Values `[..., B]` in the units of (scaled) rewards, from the networks' normalised ones."""
         return self.value_norm.denormalise(value[..., None])[..., 0]
-
-    def merge_observations(self, obs: Groups, ranks: Ranks = ALONE) -> Tensor:
-        """Take observations `[T, N, D]` that all ranks collected into the normalisers; returns `[G]`, how many of this
-        rank's were too far away to count in full. Only between iterations: see `trainer.py`."""
-        far = torch.zeros(self.networks, device=self.log_sigma.device)
-        for name, normaliser in self.obs_norm.items():
-            assert isinstance(normaliser, Normaliser)
-            limited, beyond = normaliser.limited(obs[name])
-            normaliser.merge(limited, ranks)
-            far += beyond
-        return far

@@ -95,8 +95,8 @@ class Blocks:
         """The transpose of `Sharing.share`: `[L, G·B, ...]` to `[L, G·n, ...]`, a unit the sum of its evaluations."""
         own, rest = grad.unflatten(1, (self.networks, -1)).tensor_split((self.own,), dim=2)
         blocks = list(own.split(self.units, dim=2))
-        readings = zip((source for _, source in self.pairs), self.sizes, strict=True)
-        for (source, size), alike in groupby(readings):
+        readings = [(source, size) for (_, source), size in zip(self.pairs, self.sizes, strict=True)]
+        for (source, size), alike in groupby(readings):  # torch 2.11 compiles it over a list only
             count = len(list(alike))
             part, rest = rest.tensor_split((count * size,), dim=2)
             part = part.unflatten(2, (count, size)).sum(2) if count > 1 else part

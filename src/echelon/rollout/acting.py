@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step, bounded
-from echelon.models.actor_critic import ActorCritic, Output
+from echelon.models.networks import Networks, Output
 
 
 @dataclass
@@ -23,16 +23,16 @@ class Decision:
 class Actor:
     """Networks, and the policy that acts in each of N environments: network by network, an equal number for each."""
 
-    def __init__(self, model: ActorCritic, policy_id: Tensor) -> None:
+    def __init__(self, model: Networks, policy_id: Tensor) -> None:
         self.model, self.policy_id = model, policy_id
         self._never = torch.zeros(1, len(policy_id), dtype=torch.bool, device=policy_id.device)
 
     def decide(self, obs: Groups, state: Tensor, noise: Tensor | None) -> Decision:
         """Act by the policies' Gaussians, `noise` standard deviations from the mean; at the mean without it."""
         output = self._evaluate(obs, state, self.policy_id, self._never)
-        action = output.mean if noise is None else output.mean + output.log_std.exp() * noise
+        action, log_prob = output.sample(noise)
         value = self.model.raw_value(output.value[0])
-        return Decision(action[0], output.mean[0], output.log_prob(action)[0], value, output.state)
+        return Decision(action[0], output.mode[0], log_prob[0], value, output.state)
 
     def value(self, obs: Groups, state: Tensor) -> Tensor:
         """`[N]` in units of scaled reward."""

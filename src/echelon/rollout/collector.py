@@ -42,6 +42,8 @@ class Collector:
             config.horizon, n, env.obs_spec, env.action_dim, model.state_dim, layout.policies, device
         )
         self.rollout.start.fill_(True)
+        self.reward_scale: float | Tensor = config.reward_scale
+        """Factor on the environment's reward; `[N]` where the members of a population differ in it."""
         self.episodes = Episodes(layout)
         self._bounded = bounded(env)
         self.lacks_final_obs = False
@@ -96,7 +98,7 @@ class Collector:
         if not self._checked:  # in the first rollout, which is never recorded as a graph
             require_step(self.env, step)
             self._checked = True
-        rollout.reward[t] = step.reward * self.config.reward_scale
+        rollout.reward[t] = step.reward * self.reward_scale
         rollout.terminated[t], rollout.truncated[t] = step.terminated, step.truncated
         self._note_cut(t, step, decision.state, cuts)
         self.episodes.record(step)
