@@ -14,18 +14,20 @@ from rich.console import Console
 from rollout.stub_env import DriftEnv, ScriptedEnv
 from tiny import tiny
 
+from echelon import cli
 from echelon.algorithms import complete, find
 from echelon.config import ModelConfig, TaskConfig, TrainConfig
+from echelon.config.randomise import PLAIN, RandomiseConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
 from echelon.evaluation.evaluate import evaluate
-from echelon.evaluation.trained import Trained
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint
 from echelon.runs.evaluations import Evaluation, PolicyScore, read_evaluation, write_evaluation
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 from echelon.tasks import make
 from echelon.training.loop import train
 
@@ -101,7 +103,7 @@ def test_a_policys_score_does_not_depend_on_which_are_scored_beside_it(drifting:
     for policies in ([0], [0, 2], [0, 1, 2]):
         env = drift(7 * len(policies), torch.device("cpu"), 0)
         ids = torch.tensor(policies).repeat_interleave(7)
-        results.append(module._first_episodes(env, Actor(Trained.load(drifting).model, ids), lambda: None))
+        results.append(module.first_episodes(env, Actor(Trained.load(drifting).model, ids), lambda: None))
     for name, x in results[0].items():
         for other in results[1:]:
             torch.testing.assert_close(other[name][:7], x, rtol=1e-5, atol=1e-6)
@@ -174,7 +176,7 @@ def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: l
     if longest is not None:
         env.longest_episode = longest
     model = ActorCritic(env.obs_spec, 1, 1, ModelConfig(hidden=(4,)))
-    figures = module._first_episodes(env, Actor(model, torch.zeros(2, dtype=torch.int64)), lambda: None)
+    figures = module.first_episodes(env, Actor(model, torch.zeros(2, dtype=torch.int64)), lambda: None)
     assert figures["length"].tolist() == expected
     assert env.t == taken
 
@@ -200,6 +202,9 @@ def test_best_and_newest_checkpoints_are_told_apart_and_mistakes_are_told(tmp_pa
     checkpoint.save(folder, 1, newest.state, score=1e9)
     assert evaluate(folder, num_envs=1, device="cpu", checkpoint="newest").iteration == 2
     assert evaluate(folder, num_envs=1, device="cpu", checkpoint="best").iteration == 1
+    assert evaluate(folder, num_envs=1, device="cpu", checkpoint=1).iteration == 1
+    with pytest.raises(UserError, match="has no checkpoint of iteration 250; the nearest is 2"):
+        evaluate(folder, num_envs=1, device="cpu", checkpoint=250)
     with pytest.raises(UserError, match="--num-envs must be at least 1, not 0"):
         evaluate(folder, num_envs=0)
     with pytest.raises(UserError, match="has no checkpoint yet; train it first"):
@@ -234,3 +239,20 @@ def test_scores_as_people_and_programs_read_them(tmp_path: Path) -> None:
     assert replace(read, scores=read.scores[:2]) == replace(evaluation, scores=scores[:2])
     assert (read.of("successes/leader"), read.of("return", 0, "sampled")) == (3.0, 790.0)
     assert math.isnan(read.of("return", policy=1))
+
+
+def test_physics_is_plain_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """A run trained on the moon: its evaluation is that of the same policies trained on earth, until told otherwise."""
+    moon = {"randomise": RandomiseConfig(gravity=(0.17, 0.17))}
+    run = train(tiny("Hopper", tmp_path / "moon", env={"episode_length": 15} | moon))
+    lengths = [evaluate(run, 4, randomise=x).scores[0].length_mean for x in (PLAIN, None, moon["randomise"])]
+    assert lengths[0] < lengths[1] == lengths[2]
+    assert cli.main(["evaluate", str(run.path), "--num-envs", "4", "--randomise.gravity", "0.17", "0.17"]) == 0
+    assert cli.main(["evaluate", str(run.path), "--num-envs", "4"]) == 0
+    files = (run.path / "evaluation-randomised.json", run.evaluation)
+    assert [json.loads(file.read_text())["scores"][0]["length_mean"] for file in files] == [lengths[1], lengths[0]]
+
+
+def test_what_is_not_a_mujoco_task_cannot_be_randomised(drifting: RunFolder) -> None:
+    with pytest.raises(UserError, match="only tasks on Echelon's MuJoCo can be randomised here, and Drift is none"):
+        evaluate(drifting, 4, make_env=drift, randomise=RandomiseConfig(mass=(1.0, 2.0)))

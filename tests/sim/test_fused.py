@@ -25,6 +25,7 @@ from echelon.sim import kernel, newton, rows, smooth
 from echelon.sim.smooth import SmoothDynamics
 from echelon.sim.substep import PARTS, Substep
 from echelon.sim.warp import WarpEngine
+from echelon.tasks.randomise import FIELDS
 
 pytestmark = pytest.mark.usefixtures("device")
 ON_CPU = pytest.mark.parametrize("device", ["cpu"], indirect=True)
@@ -446,12 +447,16 @@ def test_a_world_whose_forces_are_nan_stays_alone() -> None:
 
 @pytest.mark.parametrize("name", ["AllegroHand", "ShadowHand", "AllegroKukaTwoArmsReorientation", "Anymal"])
 def test_a_whole_control_step_is_the_stock_one(name: str, device: str) -> None:
+    """With a randomised model: worlds differ in all that can be drawn."""
     env, state = task_state(name, worlds=4, actions=5, hold=6)
     qpos, qvel, ctrl = (torch.tensor(state[x], dtype=torch.float32, device=device) for x in ("qpos", "qvel", "ctrl"))
     ends = []
     for parts in ((), PARTS):
         engine = WarpEngine(env.engine.model, 4, torch.device(device), *probe(env.engine.model), fused=parts)
         assert not engine.substep.reasons
+        for field in ("body_subtreemass", *(field for fields in FIELDS.values() for field in fields)):
+            values = engine.expand(field)
+            values *= (1.0 + 0.1 * torch.arange(4, device=device)).view(4, *[1] * (values.dim() - 1))
         engine.set_state(torch.ones(4, dtype=torch.bool, device=device), qpos, qvel)
         engine.ctrl.copy_(ctrl)
         engine.step(2)

@@ -15,7 +15,7 @@ from gpu import MARKS, needs_gpu
 from echelon.sim.contract import MAX_SPEED
 from echelon.sim.cpu import CpuEngine
 
-pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install 'echelon-rl[gpu]'")
+pytest.importorskip("mujoco_warp", reason="needs MuJoCo Warp; pip install -e '.[gpu]'")
 
 NUM_SIMS, SUBSTEPS = 3, 2
 CUDA = torch.device("cuda")

@@ -12,10 +12,12 @@ from torch import Tensor
 
 import echelon
 from echelon import tasks
+from echelon.cli import main
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.sim.contract import MAX_SPEED
 from echelon.tasks import TASKS
+from echelon.tasks.mujoco_task import MujocoTask
 
 CPU = torch.device("cpu")
 NUM_ENVS = 5
@@ -199,5 +201,28 @@ def test_what_cannot_be_made_is_refused() -> None:
         with pytest.raises(UserError, match="num_envs"):
             tasks.make(task, tasks.info(task).preset.env, 0, CPU, 0)
     if importlib.util.find_spec("mujoco_warp") is None:
-        with pytest.raises(UserError, match=r"echelon-rl\[gpu\]"):
+        with pytest.raises(UserError, match=r"pip install -e '.\[gpu\]"):
             tasks.make("CartpoleSwingup", cartpole, NUM_ENVS, torch.device("cuda"), 0)
+
+
+def test_actions_are_mapped_onto_the_ranges_of_actuators(capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand for servos from 0 to 255 and from -3 to 3. In the built-in tasks an action is the control, to the bit, or
+    the task has its own rule."""
+    env: Any = echelon.make("viewing.crawler:Crawler", 3, "cpu")
+    assert env.action_dim == 4  # fl and bl to 255, fr and br to 3
+    env.step(torch.tensor([[-1.0, -1.0, 0.0, 0.0], [1.0, 1.0, 0.5, 0.5], [9.0, -9.0, -0.5, 0.25]]))
+    expected = [[0.0, -3.0, 127.5, 0.0], [255.0, 3.0, 191.25, 1.5], [255.0, -3.0, 63.75, 0.75]]
+    assert env.engine.ctrl.tolist() == expected
+    assert main(["env", "check", "viewing.crawler:Crawler", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert "actions from -1 to 1 become controls from 0 to 255 (fl, bl), -3 to 3 (fr, br)\n" in said
+    for task in MUJOCO_TASKS:
+        env = echelon.make(task, 2, "cpu")
+        action = torch.full((2, env.action_dim), -0.0)
+        own = type(env).control is not MujocoTask.control
+        assert own or env.control(action) is action, task
+        assert env.controls() in (
+            "the task's own control() turns actions into controls",
+            "actions from -1 to 1 become controls from -1 to 1 (force)",
+            "actions from -1 to 1 become controls from -1 to 1 (hip, knee, ankle)",
+        )

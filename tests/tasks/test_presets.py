@@ -5,6 +5,7 @@ reason.
 """
 
 import json
+import typing
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from echelon.algorithms import complete
+from echelon.algorithms import Mutable, complete
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import TrainConfig, from_dict, to_dict
 from echelon.errors import UserError
@@ -58,7 +59,7 @@ def test_minibatches_of_each_algorithm(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["ShadowHand", "AllegroKukaReorientation", "CartpoleSwingup", "Hopper"])
 def test_every_variant_splits_evenly(task: str) -> None:
-    for variant in VARIANTS.values():
+    for variant in (variant for variant in VARIANTS.values() if not variant.of_task):
         plan = plan_of(variant(preset(task)))
         assert all(size % plan.minibatches == 0 for size in plan.sizes)
 
@@ -91,6 +92,12 @@ def test_what_only_the_released_configs_state() -> None:
     # The released code's normalisers clip at 5 and its conditioning vectors have 32 numbers, on every task.
     fields = ("pull.cap", "update.entropy_coef", "model.obs_clip", "model.phi_dim")
     assert everywhere(*fields) == dict.fromkeys(PAPERS, (100.0, 0.0, 5.0, 32))
+    # What PBT mutates: on the hands all but the reward scale, on arms neither rate nor entropy bonus.
+    everything = set(typing.get_args(Mutable))
+    rate, legs = {"learning_rate", "entropy_coef"}, {"Humanoid", "Anymal"}
+    for task in PAPERS:
+        left_out = {"kl_threshold"} if task in legs else {"reward_scale"} | (set() if task.endswith("Hand") else rate)
+        assert set(preset(task).pbt.mutable) == everything - left_out, task
     # Everything else that SAPG and CPO add is at its default, which is the released code's behaviour.
     defaults = (False, True, TrainConfig().ensemble)
     assert everywhere("pull.normalise", "pull.use_advantage", "ensemble") == dict.fromkeys(PAPERS, defaults)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny import differing
 
+from echelon.config.randomise import ROBUST
 from echelon.tasks import make, preset
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 from echelon.tasks.mujoco_task import MujocoTask
@@ -40,10 +41,13 @@ def assert_together(whole: MujocoTask[Any], alone: list[Any], steps: int) -> Non
             assert_near(getattr(found, part), torch.cat([getattr(step, part) for step in expected]), part)
 
 
-@pytest.mark.parametrize("name", SOME)
-def test_each_seeds_environments_are_its_own(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*((name, {}) for name in SOME), *((name, {"randomise": ROBUST}) for name in ("Hopper", "Anymal"))],
+)
+def test_each_seeds_environments_are_its_own(name: str, settings: dict[str, Any]) -> None:
     """Observations, rewards, ends, what is logged and what is saved, over several episodes; then from a saved state."""
-    whole, alone = both(name)
+    whole, alone = both(name, **settings)
     first = [env.reset()["policy"] for env in alone]
     assert whole.reset()["policy"].equal(torch.cat(first))
     assert not first[0].equal(first[1])
@@ -52,7 +56,7 @@ def test_each_seeds_environments_are_its_own(name: str) -> None:
     states = [part.state_dict() for part in parts]
     for state, env in zip(states, alone, strict=True):
         assert not differing(state, env.state_dict(), rtol=1e-6, atol=1e-6)
-    other, _ = both(name)
+    other, _ = both(name, **settings)
     other.reset()
     for part, state in zip(other.slices(), states, strict=True):
         part.load_state_dict(state)

@@ -13,16 +13,17 @@ from rich.table import Table
 from torch import Tensor
 
 from echelon.config.checks import choose_device, require
+from echelon.config.randomise import PLAIN, RandomiseConfig
 from echelon.config.ranges import COUNT
 from echelon.console.wording import count, figure
 from echelon.envs.contract import Env, MakeEnv
-from echelon.evaluation.trained import Trained
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.checkpoint import Which
 from echelon.runs.durable import replace_durably
 from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import jsonable, read_lines
+from echelon.runs.trained import Trained
 from echelon.tasks import built_in, make
 from echelon.training.resolve import explain_full_memory
 
@@ -43,14 +44,17 @@ def evaluate(
     device: str = "auto",
     checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
+    randomise: RandomiseConfig | None = PLAIN,
 ) -> Evaluation:
     """Score one episode in each of `num_envs` environments per policy, with deterministic and with sampled actions.
 
-    All policies start from the same states: each has environments of its own, made with the same seed, or a block of
-    one batch in which every block draws the same random numbers.
+    Physics is plain unless `randomise` has ranges, even for a run that was trained with some; None takes those. All
+    policies start from the same states: each has environments of its own, made with the same seed, or a block of one
+    batch in which every block draws the same random numbers.
     """
     require("num_envs", num_envs, COUNT.up_to(10**6))
     trained, where = Trained.load(run, checkpoint, make_env), choose_device(device)
+    trained = trained if randomise is None else trained.randomised(randomise)
     config, policies = trained.config, trained.model.policies
     torch.set_num_threads(config.threads)
     trained.model.to(where)
@@ -65,13 +69,13 @@ def evaluate(
 
 class evaluate_every:
     """Evaluate while a run is trained, each `every` iterations and at the end: `train(config, callbacks=[
-    evaluate_every(50)])`, or `--evaluate-every 50`.
+    evaluate_every(50)])`, or `--evaluate-every 50`. Without a number, as often as takes about 1 % of the training time.
 
     Results are appended to the run's `evaluations.jsonl`, the last also written to `evaluation.json`. The leader's
     return with deterministic actions is logged as `evaluated/leader`.
     """
 
-    def __init__(self, every: int, num_envs: int = 32, seed: int = 1000) -> None:
+    def __init__(self, every: int | None = None, num_envs: int = 32, seed: int = 1000) -> None:
         self.every, self.num_envs, self.seed = every, num_envs, seed
 
     def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
@@ -94,7 +98,7 @@ def one_after_another(
     for mode, policy in itertools.product(MODES, range(trained.model.policies)):
         env = trained.make_env(num_envs, device, seed)
         noise = _noise(env, seed, num_envs) if mode == "sampled" else lambda: None
-        found[policy, mode] = _first_episodes(env, trained.actor(policy, num_envs), noise)
+        found[policy, mode] = first_episodes(env, trained.actor(policy, num_envs), noise)
     return found
 
 
@@ -106,7 +110,7 @@ def side_by_side(trained: Trained, num_envs: int, device: torch.device, seed: in
     actor = Actor(trained.model, torch.arange(policies, device=device).repeat_interleave(len(MODES) * num_envs))
     sampled = torch.tensor([mode == "sampled" for mode in MODES], device=device).float()
     scale, draw = sampled.repeat_interleave(num_envs).repeat(policies)[:, None], _noise(env, seed, num_envs)
-    figures = _first_episodes(env, actor, lambda: scale * draw().repeat(blocks, 1))
+    figures = first_episodes(env, actor, lambda: scale * draw().repeat(blocks, 1))
     places = enumerate(itertools.product(range(policies), MODES))
     return {key: {name: x.chunk(blocks)[k] for name, x in figures.items()} for k, key in places}
 
@@ -117,7 +121,7 @@ def _noise(env: Env, seed: int, rows: int) -> Callable[[], Tensor]:
     return lambda: torch.randn((rows, env.action_dim), generator=generator, device=env.device)
 
 
-def _first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) -> Figures:
+def first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) -> Figures:
     """Figures `[N]` of every environment's first episode."""
     player = Player(env, actor)
     player.reset()

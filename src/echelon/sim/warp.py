@@ -64,6 +64,8 @@ class WarpEngine:
         self._warp_device = wp.device_from_torch(str(device))
         self._streams: dict[int, Any] = {}
         self._expanded: dict[str, Tensor] = {}
+        self._shared: dict[str, Tensor] = {}
+        """Expanded fields as they were for all simulations, `[1, ...]`."""
         self._stale = False
         """Whether a field was expanded since kernels were compiled."""
         late = acceleration_sensors(model)
@@ -124,6 +126,9 @@ class WarpEngine:
 
     def step(self, substeps: int) -> None:
         """Advance every simulation and update the fields that are read; mark and reset simulations that failed."""
+        if self._stale:  # some kernels are compiled differently for expanded fields
+            self._stale = False
+            self._compile()
         m, d = self._model, self._data
         with self._on_stream():
             for substep in range(substeps):
@@ -173,6 +178,7 @@ class WarpEngine:
             owner, name = (self._model.opt, field[4:]) if field.startswith("opt.") else (self._model, field)
             shared = getattr(owner, name)
             values = wp.to_torch(shared)
+            self._shared[field] = values[:1].clone()
             values = values.expand(self.num_sims, *values.shape[1:]).clone()
             setattr(owner, name, wp.from_torch(values, dtype=shared.dtype))
             self._expanded[field] = values
@@ -185,9 +191,6 @@ class WarpEngine:
             self.expand(field)
         with self._on_stream():
             mjw.set_const(self._model, self._data)
-        if self._stale:  # some kernels are compiled differently for expanded fields
-            self._stale = False
-            self._compile()
 
     def state_dict(self) -> State:
         """All state MuJoCo integrates (warm start included), per-simulation model values, and the counters."""
@@ -205,12 +208,10 @@ class WarpEngine:
                 f"the saved state holds {tuple(saved['state']['qpos'].shape)} positions and this engine "
                 f"{tuple(self.qpos.shape)}; use the task settings and num_envs it was saved with"
             )
-        for name, x in saved["model"].items():
-            self.expand(name).copy_(x)
+        for name in self._expanded | saved["model"]:
+            self.expand(name).copy_(saved["model"].get(name, self._shared.get(name)))
         for name, x in self._state.items():
             x.copy_(saved["state"][name])
-        if saved["model"]:
-            self.set_const()
         self._refresh()
         for name in _KEPT:
             getattr(self, name).copy_(saved[name])

@@ -4,6 +4,7 @@ A task's class is imported when its environments are made. Names, settings and p
 """
 
 import contextlib
+import re
 from collections.abc import Sequence
 from functools import partial
 from pkgutil import iter_modules
@@ -38,8 +39,9 @@ def info(task: str) -> TaskInfo:
     if task not in TASKS:
         from echelon.envs.sources import registered
 
-        hint = nearest(task, [*TASKS, *registered()]) or "; echelon tasks lists them"
-        raise UserError(f"{task} is not a task{hint}")
+        of_gymnasium = re.fullmatch(r"[\w-]+-v\d+", task)
+        hint = f"; did you mean gymnasium:{task}?" if of_gymnasium else nearest(task, [*TASKS, *registered()])
+        raise UserError(f"{task} is not a task{hint or '; echelon tasks lists them'}")
     return TASKS[task]
 
 

@@ -13,20 +13,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
 from echelon.config.checks import check
 from echelon.device.capture import Source, draw, generators_of
-from echelon.envs.contract import Groups, State, Step
+from echelon.envs.contract import Groups, State, Step, onto
 from echelon.errors import UserError
 from echelon.sim import make_engine, probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
 from echelon.tasks.settings import MujocoTaskConfig
+
+if TYPE_CHECKING:
+    from echelon.tasks.randomise import Randomiser
 
 
 class StartState(NamedTuple):
@@ -34,6 +38,20 @@ class StartState(NamedTuple):
 
     qpos: Tensor
     qvel: Tensor
+
+
+class ObsPart(NamedTuple):
+    """Consecutive entries of the policy's observation, one per name in `of`: `scale * (quantity - offset)`, clipped to
+    ±`clip`. Scale and offset are one for all, or one per entry."""
+
+    quantity: str
+    of: Sequence[str]
+    """Joints, axes or the like."""
+    unit: str = ""
+    """Unit of the quantity; joints have their own."""
+    scale: float | Sequence[float] = 1.0
+    offset: float | Sequence[float] = 0.0
+    clip: float | None = None
 
 
 class Rng:
@@ -89,6 +107,8 @@ class MujocoTask(ABC, Generic[C]):
     scene: ClassVar[str]
     """MJCF file of the scene, beside the module of the class that names it."""
     obs_spec: dict[str, int]
+    privileged: tuple[str, ...] = ()
+    """Places of what the robot itself would not measure, in the group `policy`: `("0:3",)`."""
 
     def __init__(
         self,
@@ -109,6 +129,7 @@ class MujocoTask(ABC, Generic[C]):
         self.engine: Engine = self._make_engine()
         self._faults = FaultLog(self.engine)
         self.action_dim: int = self.engine.model.nu
+        self._onto_controls = onto(*(self.constant(limits) for limits in control_limits(self.engine.model)))
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = tuple(torch.Generator(device).manual_seed(number) for number in seeds)
         self.generator = generators[0] if len(seeds) == 1 else generators
@@ -126,6 +147,13 @@ class MujocoTask(ABC, Generic[C]):
         self.prepare()
         if not hasattr(self, "obs_spec"):
             self.obs_spec = {name: values.shape[1] for name, values in self.observe().items()}
+        self.randomiser: Randomiser | None = None
+        """Draws the physics of each episode, if the settings ask for it."""
+        if config.randomise.active():
+            from echelon.tasks import randomise
+
+            width = self.obs_spec.get("policy", 0)
+            self.randomiser = randomise.Randomiser(config.randomise, self.engine, self.rng, self.substeps, width)
 
     def prepare(self) -> None:
         """Make `totals`, `kept` and constants of the step; `obs_spec` too, or it is taken from `observe`."""
@@ -162,6 +190,10 @@ class MujocoTask(ABC, Generic[C]):
     def observe(self) -> Groups:
         """Observations of the current state, float32 `[N, D]` by group, with the widths of `obs_spec`."""
 
+    def layout(self) -> tuple[ObsPart, ...]:
+        """Name the entries of the policy's observation in order, for export; by default unnamed."""
+        return ()
+
     @abstractmethod
     def reward(self, action: Tensor) -> Tensor:
         """Reward `[N]` of the state that the clamped `action [N, A]` led to."""
@@ -174,8 +206,20 @@ class MujocoTask(ABC, Generic[C]):
         """Reset `kept` for the episodes that start in `mask [N]`; their start states are already set."""
 
     def control(self, action: Tensor) -> Tensor:
-        """The engine's controls `[N, nu]` for a clamped action; by default the action itself."""
-        return action
+        """The engine's controls `[N, nu]` for a clamped action; by default -1 to 1 is mapped onto the control range of
+        each actuator that has one."""
+        return self._onto_controls(action)
+
+    def controls(self) -> str:
+        """What actions stand for, in a sentence."""
+        if type(self).control is not MujocoTask.control:
+            return "the task's own control() turns actions into controls"
+        model, by_range = self.engine.model, dict[str, list[str]]()
+        for number, (low, high) in enumerate(zip(*control_limits(model), strict=True)):
+            mapped = f"{low:g} to {high:g}" if np.isfinite(low) else "-1 to 1"
+            by_range.setdefault(mapped, []).append(model.actuator(number).name or f"actuator {number}")
+        each = (f"{mapped} ({', '.join(names[:4] + ['...'] * (len(names) > 4))})" for mapped, names in by_range.items())
+        return f"actions from -1 to 1 become controls from {', '.join(each)}"
 
     def judge(self) -> None:
         """Evaluate the new state once, before `failed`, time limit and `reward` are computed; may restart the clock."""
@@ -213,16 +257,25 @@ class MujocoTask(ABC, Generic[C]):
             self.clock.copy_(
                 draw(self.generator, self.num_envs, lambda g, rows: torch.randint(size=(rows,), generator=g, **sizes))
             )
-        return self.observe()
+        if self.randomiser is not None:
+            self.randomiser.observe(self.observe())  # draws the noise
+        return self._observed(self._everything)
+
+    def _observed(self, started: Tensor | None = None) -> Groups:
+        """Observations as the policy gets them: after a step, and again where episodes have `started [N]` since."""
+        return self.observe() if self.randomiser is None else self.randomiser.observe(self.observe(), started)
 
     def step(self, action: Tensor) -> Step:
         """Advance all environments by one control step. `action` is `[N, A]`, clamped to [-1, 1]."""
         action = action.detach().clamp(-1.0, 1.0)
         overflow = self.engine.overflow.clone()
-        self.engine.ctrl.copy_(self.control(action))
+        control = self.control(action)
+        self.engine.ctrl.copy_(control if self.randomiser is None else self.randomiser.act(control))
         before = self._faults.before()
         self.engine.step(self.substeps)
         self._faults.keep(before)
+        if self.randomiser is not None:
+            self.randomiser.acted()
         self.clock += 1
         self.judge()
 
@@ -232,9 +285,10 @@ class MujocoTask(ABC, Generic[C]):
         reward = self.reward(action).float().masked_fill(bad, 0.0)
         log = self.log() | {"quarantined": bad.float(), "overflow": (self.engine.overflow - overflow).float()}
         self.proceed()
-        final_obs = self.observe()
-        self._begin(terminated | truncated)
-        return Step(self.observe(), reward, terminated, truncated, final_obs, log)
+        final_obs = self._observed()
+        ended = terminated | truncated
+        self._begin(ended)
+        return Step(self._observed(ended), reward, terminated, truncated, final_obs, log)
 
     def take_faults(self) -> list[dict[str, Any]]:
         """The first simulations that were quarantined, those since the last call."""
@@ -247,6 +301,8 @@ class MujocoTask(ABC, Generic[C]):
     def _begin(self, mask: Tensor) -> None:
         """Start an episode in the environments of `mask [N]`."""
         start = self.start_state()
+        if self.randomiser is not None:
+            self.randomiser.begin(mask)
         self.engine.set_state(mask, start.qpos, start.qvel)
         self.clock.masked_fill_(mask, 0)
         for total in self.totals.values():
@@ -259,7 +315,7 @@ class MujocoTask(ABC, Generic[C]):
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
             "totals": {name: total.clone() for name, total in self.totals.items()},
-            "kept": {name: value.clone() for name, value in self.kept.items()},
+            "kept": {name: value.clone() for name, value in (self.kept | self._random_state()).items()},
         } | ({"generator": self.generator.get_state()} if isinstance(self.generator, torch.Generator) else {})
 
     def load_state_dict(self, state: State) -> None:
@@ -269,16 +325,28 @@ class MujocoTask(ABC, Generic[C]):
         self.clock.copy_(saved["clock"])
         for name, total in self.totals.items():
             total.copy_(saved["totals"].get(name, total))  # a metric may be younger than the run
-        for name, value in self.kept.items():
+        for name, value in (self.kept | self._random_state()).items():
             value.copy_(saved["kept"][name])
         if isinstance(self.generator, torch.Generator):
             self.generator.set_state(saved["generator"].cpu())
+
+    def _random_state(self) -> dict[str, Tensor]:
+        """State of the randomisation between steps."""
+        state = {} if self.randomiser is None else self.randomiser.state
+        return {f"randomise.{name}": value for name, value in state.items()}
 
     def slices(self) -> list["SeedSlice"]:
         """The environments of each seed of a task that was made with several."""
         found: list[SeedSlice] = []
         found.extend(SeedSlice(self, index, found) for index in range(self.rng.seeds))
         return found
+
+
+def control_limits(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """`[nu]` each: the controls that actions of -1 and 1 are mapped onto, infinite where an action is the control."""
+    low, high = model.actuator_ctrlrange.T
+    same = ~model.actuator_ctrllimited.astype(bool) | ((low == -1) & (high == 1))
+    return np.where(same, -np.inf, low), np.where(same, np.inf, high)
 
 
 class SeedSlice:

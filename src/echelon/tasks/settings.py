@@ -7,8 +7,11 @@ Where the paper contradicts itself or its released code, the task's `settings.py
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from echelon.algorithms import AdversaryConfig, Preset, PullConfig
+import tyro
+
+from echelon.algorithms import AdversaryConfig, PbtConfig, Preset, PullConfig
 from echelon.config import ModelConfig, TaskConfig, UpdateConfig
+from echelon.config.randomise import PLAIN, RandomiseConfig
 from echelon.config.ranges import COUNT
 
 
@@ -16,7 +19,7 @@ from echelon.config.ranges import COUNT
 class MujocoTaskConfig(TaskConfig):
     """Settings that every MuJoCo task has."""
 
-    episode_length: Annotated[int, COUNT] = 250
+    episode_length: Annotated[int, COUNT.up_to(10**5)] = 250
     """Control steps after which an episode is truncated."""
     contacts: Annotated[int | None, COUNT] = None
     """Contact buffer of a simulation on CUDA; found by a probe if unset, and then stored with the run."""
@@ -24,8 +27,16 @@ class MujocoTaskConfig(TaskConfig):
     """Constraint rows in the buffer of a simulation on CUDA; found and stored as `contacts` is."""
     physics: Literal["fused", "stock"] = "fused"
     """On CUDA: a few kernels for a whole substep, or MuJoCo Warp's own, for comparison."""
+    randomise: Annotated[RandomiseConfig, tyro.conf.arg(prefix_name=False)] = PLAIN
+    """Domain randomisation: lowest and highest value, between which each environment draws at every reset."""
+
+    def check(self) -> None:
+        self.randomise.check()
 
 
+MUTABLE = ("clip", "mini_epochs", "discount", "critic_coef", "bounds_coef", "grad_norm")
+ARM_PBT = PbtConfig(mutable=(*MUTABLE, "kl_threshold"))
+"""The released files of AllegroKuka and Franka mutate neither learning rate nor entropy bonus."""
 NUM_ENVS = 24_576
 PAPER = Preset(
     algo="cpo",
@@ -61,5 +72,6 @@ LOCOMOTION = replace(
     ),
     pull=replace(PAPER.pull, beta=1e-3, temperature=0.2),
     adversary=AdversaryConfig(coef=0.0, hidden=(768, 512, 256)),
+    pbt=PbtConfig(mutable=(*MUTABLE, "learning_rate", "entropy_coef", "reward_scale")),  # as in the released files
 )
 """The paper's fourth table: Humanoid and Anymal."""

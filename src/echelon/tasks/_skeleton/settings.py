@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from echelon.config import ModelConfig, TaskInfo, TrainConfig
+from echelon.config import ModelConfig, TaskInfo, TrainConfig, UpdateConfig
 from echelon.tasks.settings import MujocoTaskConfig
 
 
@@ -16,7 +16,12 @@ class SkeletonConfig(MujocoTaskConfig):
     """Weight of the squared action that is taken off the reward."""
 
 
-PRESET = TrainConfig(
-    task="Skeleton", env=SkeletonConfig(), num_envs=192, env_steps=600_000, model=ModelConfig(hidden=(64, 64))
+PRESET = TrainConfig(  # PPO; --algo cpo trains an ensemble
+    task="Skeleton",
+    env=SkeletonConfig(),
+    num_envs=192,
+    env_steps=600_000,
+    model=ModelConfig(hidden=(64, 64)),
+    update=UpdateConfig(minibatches=16),
 )
 TASKS = (TaskInfo("bring the tip of an arm to a goal", PRESET),)

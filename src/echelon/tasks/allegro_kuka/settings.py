@@ -7,7 +7,7 @@ from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import COUNT, POSITIVE, SHARE
 from echelon.errors import UserError
-from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
+from echelon.tasks.settings import ARM_PBT, NUM_ENVS, PAPER, MujocoTaskConfig
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Share of training episodes that begin with the object in the hand; evaluations never begin so."""
 
     def check(self) -> None:
+        super().check()
         if self.target_tolerance > self.tolerance:
             raise UserError(
                 f"--env.target-tolerance is at most --env.tolerance, {self.tolerance}, not {self.target_tolerance}"
@@ -91,6 +92,7 @@ KUKA = replace(
     ),
     pull=replace(PAPER.pull, beta=1e-3, temperature=0.2),
     adversary=AdversaryConfig(coef=0.0, hidden=(1024, 1024, 512, 512)),
+    pbt=ARM_PBT,
 )
 REORIENTATION = replace(KUKA, task="AllegroKukaReorientation", env=AllegroKukaConfig())
 REGRASPING = replace(

@@ -5,8 +5,10 @@ the critic's weight (2, not 4) and that of the bounds (1e-3, not 1e-4).
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from echelon.config import TaskInfo
+from echelon.config.ranges import NOT_NEGATIVE
 from echelon.tasks.settings import LOCOMOTION, NUM_ENVS, MujocoTaskConfig
 
 
@@ -32,6 +34,8 @@ class AnymalConfig(MujocoTaskConfig):
     """Weight of the squared torques, in (N·m)², that are taken off the reward."""
     contact_force: float = 1.0
     """Force on base or thigh above which the robot has fallen, in N."""
+    terrain: Annotated[float, NOT_NEGATIVE.up_to(1)] = 0.0
+    """Height of the roughest ground in metres, to which environments rise level by level; 0 is flat everywhere."""
     world_frame_gravity: bool = False
     """Observe minus the base's z-axis in the world frame, as the paper's code does, not gravity as the base sees it."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from echelon.envs.contract import Groups
 from echelon.tasks.cartpole.settings import CartpoleConfig
-from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.mujoco_task import MujocoTask, ObsPart, StartState
 
 
 class CartpoleSwingup(MujocoTask[CartpoleConfig]):
@@ -27,6 +27,7 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
 
     def prepare(self) -> None:
         self.totals = {"late_steps": self.zeros(), "late_upright": self.zeros()}
+        self.privileged = ("3:5",) if self.config.velocities else ()  # an encoder measures angles
 
     def start_state(self) -> StartState:
         position = self.uniform(-self.config.start_position, self.config.start_position)
@@ -40,6 +41,11 @@ class CartpoleSwingup(MujocoTask[CartpoleConfig]):
         if self.config.velocities:
             columns = torch.cat((columns, self.engine.qvel.float()), dim=1)
         return {"policy": columns}
+
+    def layout(self) -> tuple[ObsPart, ...]:
+        pole = [ObsPart(f"{function} of joint position", ("hinge",), "1") for function in ("sine", "cosine")]
+        velocities = [ObsPart("joint velocity", ("slide", "hinge"))] if self.config.velocities else []
+        return (ObsPart("joint position", ("slide",)), *pole, *velocities)
 
     def reward(self, action: Tensor) -> Tensor:
         position, angle = self.engine.qpos.float().unbind(1)

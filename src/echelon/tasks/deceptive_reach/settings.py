@@ -12,7 +12,7 @@ from echelon.config.ranges import COUNT, Range
 class DeceptiveReachConfig(TaskConfig):
     """Settings of DeceptiveReach. The arena is the square [-1, 1]²."""
 
-    episode_length: Annotated[int, COUNT] = 60
+    episode_length: Annotated[int, COUNT.up_to(10**5)] = 60
     """Steps after which an episode is truncated."""
     dense_reward: float = 0.1
     """Reward per step at the goal's centre; it falls linearly with the distance, to nothing at a distance of 2."""

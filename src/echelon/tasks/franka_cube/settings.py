@@ -6,7 +6,7 @@ from typing import Annotated
 from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE, Range
-from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
+from echelon.tasks.settings import ARM_PBT, NUM_ENVS, PAPER, MujocoTaskConfig
 
 CUBE_A, CUBE_B, GOAL_CUBE = 0.05, 0.07, 0.05
 """Edges of the cubes, in metres: the one that is moved, the one to stack it on, the one that shows the goal."""
@@ -88,6 +88,7 @@ PUSH = replace(
     ),
     pull=replace(PAPER.pull, beta=5e-4, temperature=0.1),
     adversary=AdversaryConfig(coef=0.0, hidden=(256, 128, 64)),
+    pbt=ARM_PBT,
 )
 STACK = replace(PUSH, task="FrankaCubeStack", env=FrankaCubeStackConfig())
 

@@ -1,6 +1,6 @@
 """FrankaCubePush and FrankaCubeStack: move a cube on a table with a Franka arm.
 
-`docs/tasks/franka_cube.md` has the tables, and where and why they differ from the original.
+`docs/tasks/franka_cube.md` has the tables, `docs/tasks/fidelity.md` where and why they differ from the original.
 """
 
 from abc import abstractmethod
@@ -21,7 +21,7 @@ from echelon.tasks.franka_cube.settings import (
     FrankaCubePushConfig,
     FrankaCubeStackConfig,
 )
-from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.mujoco_task import MujocoTask, ObsPart, StartState
 
 TABLE_TOP = 1.025
 HOME = (0.0, 0.1963, 0.0, -2.618, 0.0, 2.9416, 0.7854)
@@ -109,6 +109,19 @@ class FrankaCube(MujocoTask[C]):
             self.engine.qpos[:, -2:].float(),
         )
         return {"policy": torch.cat(parts, dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
+
+    def layout(self) -> tuple[ObsPart, ...]:
+        model = self.engine.model
+        fingers = [model.joint(i).name for i in range(model.njnt - 2, model.njnt)]
+        parts = (
+            ObsPart("cube orientation", "xyzw", "1"),
+            ObsPart("cube position", "xyz", "m"),
+            ObsPart("way from cube to goal", "xyz", "m"),
+            ObsPart("grip position", "xyz", "m"),
+            ObsPart("grip orientation", "xyzw", "1"),
+            ObsPart("joint position", fingers),
+        )
+        return tuple(part._replace(clip=OBS_CLIP) for part in parts)
 
     def cube(self) -> Tensor:
         """`[N, 3]` m: centre of cube A."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from echelon.envs.contract import Groups
 from echelon.tasks.hopper.settings import HopperConfig
-from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.mujoco_task import MujocoTask, ObsPart, StartState
 
 
 class Hopper(MujocoTask[HopperConfig]):
@@ -20,11 +20,12 @@ class Hopper(MujocoTask[HopperConfig]):
     stance = (0.0, -0.05, 0.0, -0.4, 0.8, -0.4)
     velocity_clip = 10.0
     """Observed velocities are clipped to this magnitude: an impact would otherwise dominate the normaliser."""
+    privileged = ("0:1", "5:7")  # the torso's height and velocity
 
     def prepare(self) -> None:
         self._stance = self.constant(self.stance)
         self._posture = self.constant((0.0, 0.0, 1.0, 1.0, 1.0, 1.0))
-        self._floor_height: float = self.engine.model.body("torso").pos[2]
+        self._floor_height = float(self.engine.model.body("torso").pos[2])
 
     def start_state(self) -> StartState:
         noise = self.config.start_noise
@@ -43,6 +44,14 @@ class Hopper(MujocoTask[HopperConfig]):
         posture = self.engine.qpos[:, 2:].float()
         velocity = self.engine.qvel.float().clamp(-self.velocity_clip, self.velocity_clip)
         return {"policy": torch.cat((self.height()[:, None], posture, velocity), dim=1)}
+
+    def layout(self) -> tuple[ObsPart, ...]:
+        joints = ("x", "z", "pitch", "hip", "knee", "ankle")
+        return (
+            ObsPart("joint position", joints[1:2], offset=-self._floor_height),
+            ObsPart("joint position", joints[2:]),
+            ObsPart("joint velocity", joints, clip=self.velocity_clip),
+        )
 
     def reward(self, action: Tensor) -> Tensor:
         progress = self.forward_velocity().clamp(max=self.config.target_velocity)

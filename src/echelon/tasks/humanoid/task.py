@@ -1,6 +1,6 @@
 """Humanoid: run along +x on 21 motors, as fast as possible, without falling.
 
-`docs/tasks/humanoid.md` has the tables, and where and why they differ from the original.
+`docs/tasks/humanoid.md` has the tables, `docs/tasks/fidelity.md` where and why they differ from the original.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from echelon.envs.contract import Groups
 from echelon.tasks import rotations
 from echelon.tasks.humanoid.settings import HumanoidConfig
-from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.mujoco_task import MujocoTask, ObsPart, StartState
 
 
 class Humanoid(MujocoTask[HumanoidConfig]):
@@ -26,6 +26,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
     near_limit = 0.98
     """Share of its range beyond which a joint counts as at its stop."""
     force_scale, joint_velocity_scale, spin_scale = 0.01, 0.1, 0.25
+    privileged = ("0:4",)  # the torso's height and velocity
 
     def prepare(self) -> None:
         model = self.engine.model
@@ -107,6 +108,26 @@ class Humanoid(MujocoTask[HumanoidConfig]):
             self.engine.ctrl.float(),
         )
         return {"policy": torch.cat(parts, dim=1)}
+
+    def layout(self) -> tuple[ObsPart, ...]:
+        joints = [self.engine.model.joint(i).name for i in range(1, 22)]
+        low, high = self._low.double(), self._high.double()
+        wrench = ("force x", "force y", "force z", "torque x", "torque y", "torque z")
+        return (
+            ObsPart("base height", ("torso",), "m"),
+            ObsPart("base linear velocity", "xyz", "m/s"),
+            ObsPart("base angular velocity", "xyz", "rad/s", self.spin_scale),
+            ObsPart("base angle", ("yaw", "roll", "bearing of the target"), "rad"),
+            ObsPart("base projection", ("up", "towards the target"), "1"),
+            ObsPart("joint position", joints, scale=(2 / (high - low)).tolist(), offset=((high + low) / 2).tolist()),
+            ObsPart("joint velocity", joints, scale=self.joint_velocity_scale),
+            ObsPart("joint torque", joints, "N m", self.force_scale),
+            *(
+                ObsPart(f"{foot} foot force and torque", wrench, "N, N m", self.force_scale)
+                for foot in ("right", "left")
+            ),
+            ObsPart("previous action", joints, "1"),
+        )
 
     def reward(self, action: Tensor) -> Tensor:
         config, joints = self.config, self.joints().abs()

@@ -13,7 +13,7 @@ from torch import Tensor
 from echelon.envs.contract import Groups
 from echelon.tasks import rotations
 from echelon.tasks.in_hand.settings import InHandConfig
-from echelon.tasks.mujoco_task import MujocoTask, StartState
+from echelon.tasks.mujoco_task import MujocoTask, ObsPart, StartState
 
 VELOCITY_SCALE, FORCE_SCALE, OBS_CLIP = 0.2, 10.0, 5.0
 SHADOW_JOINTS = {"WR": "10", "FF": "3210", "MF": "3210", "RF": "3210", "LF": "43210", "TH": "43210"}
@@ -53,6 +53,8 @@ class InHand(MujocoTask[InHandConfig]):
         names = ("distance_weight", "rotation_weight", "action_weight", "success_bonus")
         self.reward_scales = {name: self.zeros().fill_(getattr(self.config, name)) for name in names}
         """Reward weights, which may differ between members of a population."""
+        place = 3 * len(joints) + 7
+        self.privileged = (f"{place}:{place + 6}",)  # the cube's velocities: a camera gives its pose
         self._reached = ~self._everything
         self._low, self._high = constant(model.jnt_range[ids]).unbind(1)
         self._driven = torch.tensor([ids.index(joint) for joint in model.actuator_trnid[:, 0]], device=self.device)
@@ -141,6 +143,32 @@ class InHand(MujocoTask[InHandConfig]):
             sensors = self.engine.sensordata.float()
             columns += [sensors[:, self._tips], FORCE_SCALE * sensors[:, self._wrenches]]
         return {"policy": torch.cat((*columns, self.kept["action"]), dim=1).clamp(-OBS_CLIP, OBS_CLIP)}
+
+    def layout(self) -> tuple[ObsPart, ...]:
+        low, high = self._low.double(), self._high.double()
+        xyzw, wrench = "xyzw", ("force x", "force y", "force z", "torque x", "torque y", "torque z")
+        parts = [
+            ObsPart("joint position", self.hand_joints, "", (2 / (high - low)).tolist(), ((high + low) / 2).tolist()),
+            ObsPart("joint velocity", self.hand_joints, "", VELOCITY_SCALE),
+            ObsPart("joint torque", self.hand_joints, "N m", FORCE_SCALE if self.config.observe_torques else 0.0),
+            ObsPart("cube position", "xyz", "m"),
+            ObsPart("cube orientation", xyzw, "1"),
+            ObsPart("cube linear velocity", "xyz", "m/s"),
+            ObsPart("cube angular velocity", "xyz", "rad/s", VELOCITY_SCALE),
+            ObsPart("goal position", "xyz", "m"),
+            ObsPart("goal orientation", xyzw, "1"),
+            ObsPart("rotation from goal to cube", xyzw, "1"),
+        ]
+        for tip in self.tips:
+            parts += [ObsPart(f"{tip} position", "xyz", "m"), ObsPart(f"{tip} orientation", xyzw, "1")]
+            parts += [
+                ObsPart(f"{tip} linear velocity", "xyz", "m/s"),
+                ObsPart(f"{tip} angular velocity", "xyz", "rad/s"),
+            ]
+        parts += [ObsPart(f"{tip} force and torque", wrench, "N, N m", FORCE_SCALE) for tip in self.tips]
+        model = self.engine.model
+        actuators = [model.actuator(i).name for i in range(model.nu)]
+        return tuple(part._replace(clip=OBS_CLIP) for part in (*parts, ObsPart("previous action", actuators, "1")))
 
     def _torques(self, joints: Tensor, velocities: Tensor) -> Tensor:
         """`[N, joints]`: torques of the servos in the current state, zero at joints without one.

@@ -1,0 +1,160 @@
+"""Domain randomisation of a MuJoCo task: what each environment draws at a reset, and what that does to its steps.
+
+Like the rest of a step it has fixed shapes and no branch on data: values are drawn for all environments at every step
+and kept where an episode starts, and model fields are the plain ones times the kept factors.
+
+MuJoCo derives constants from masses. Only `body_subtreemass` is computed again, since it places centres of mass.
+The others, inverse weights at the initial pose, scale how soft constraints are, and no more. With ±30 % mass a contact
+of impedance 0.9 acts like one of 0.87 to 0.93, a smaller change than a different `solimp` makes.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from echelon.config.randomise import RandomiseConfig
+from echelon.envs.contract import Groups
+from echelon.sim.contract import Engine
+from echelon.tasks.mujoco_task import Rng
+
+FIELDS = {
+    "mass": ("body_mass", "body_inertia"),
+    "friction": ("geom_friction", "pair_friction"),
+    "damping": ("dof_damping",),
+    "armature": ("dof_armature",),
+    "gain": ("actuator_gainprm", "actuator_biasprm"),
+    "gravity": ("opt.gravity",),
+}
+"""Model fields that a factor multiplies."""
+
+
+class Randomiser:
+    """Draws and applies the randomisation of all environments of a task."""
+
+    def __init__(self, config: RandomiseConfig, engine: Engine, rng: Rng, substeps: int, observed: int) -> None:
+        """`observed`: numbers in the policy's observation."""
+        model, count, device = engine.model, engine.num_sims, engine.device
+        self._engine, self._rng = engine, rng
+        self._control_step = substeps * model.opt.timestep
+        self._push_chance = min(1.0, self._control_step / config.push_seconds)
+        widths = {"mass": model.nbody, "damping": model.nv, "armature": model.nv, "gain": model.nu}
+        self._columns: dict[str, slice] = {}
+        """Columns of each value among those drawn."""
+        low, high, width = list[float](), list[float](), 0
+        for name, (least, most) in config.active().items():
+            self._columns[name] = slice(width, width := width + widths.get(name, 1))
+            low += [least] * (width - len(low))
+            high += [most] * (width - len(high))
+        self._low, self._high = torch.tensor([low], device=device), torch.tensor([high], device=device)
+        self.state = {"drawn": self._low.repeat(count, 1)}
+        """What is saved: values drawn by environment, and what is on its way to actuators and to the policy."""
+        for name, size in (("action_delay", model.nu), ("observation_delay", observed)):
+            if name in self._columns:
+                slots = 1 + math.ceil(getattr(config, name)[1] / self._control_step)
+                self.state[name] = torch.zeros(count, slots, size, device=device)
+        self.state["age"] = torch.zeros(count, 1, device=device)
+        """Control steps since an episode began."""
+        self._fields: list[tuple[str, Tensor, Tensor]] = []
+        """Factor, live field, plain values."""
+        for name in (name for name in FIELDS if name in self._columns):
+            for field in FIELDS[name]:
+                if field != "pair_friction" or model.npair:
+                    live = engine.expand(field)
+                    live = live[:, :, :3] if name == "gain" else live  # the others belong to muscles
+                    plain = live[:1] if bool((live == live[:1]).all()) else live
+                    self._fields.append((name, live, plain.clone()))
+        if "mass" in self._columns:
+            self._mass, self._subtree = engine.expand("body_mass"), engine.expand("body_subtreemass")
+            inside = torch.eye(model.nbody, dtype=torch.float64)
+            """`[body, ancestor]`: 1 where a body is part of a subtree."""
+            for body in range(1, model.nbody):
+                inside[body] += inside[model.body_parentid[body]]
+            self._inside = inside.to(device)
+        roots = [
+            i for i in range(1, model.nbody) if model.body_dofnum[i] and not model.body_weldid[model.body_parentid[i]]
+        ]
+        self._roots = torch.tensor(roots, device=device)
+        force = torch.tensor(model.body_subtreemass[roots] / self._control_step, dtype=torch.float32, device=device)
+        self._push_force = force[:, None]
+        limited = torch.from_numpy(model.actuator_ctrllimited.astype(bool))
+        half = torch.from_numpy(model.actuator_ctrlrange).diff(dim=1)[:, 0] / 2
+        self._half_range = torch.where(limited, half, 1.0).float().to(device)
+
+    def pin(self, values: dict[str, Tensor]) -> None:
+        """Give each environment fixed values `[N]` by name, instead of drawing them."""
+        low = self._low.repeat(self._engine.num_sims, 1)
+        for name, value in values.items():
+            low[:, self._columns[name]] = value[:, None]
+        self._low = self._high = low
+
+    def begin(self, mask: Tensor) -> None:
+        """Draw for the episodes that start in `mask [N]`, before their states are set."""
+        drawn = self.state["drawn"]
+        share = self._rng.uniform(0.0, 1.0, drawn.shape[1])
+        drawn.copy_(torch.where(mask[:, None], torch.lerp(self._low, self._high, share), drawn))
+        self.state["age"].masked_fill_(mask[:, None], 0.0)
+        if "action_delay" in self._columns:
+            self.state["action_delay"].masked_fill_(mask[:, None, None], 0.0)  # or NaN would last
+        if mask.device.type == "cpu" and not mask.any():
+            return
+        for name, live, plain in self._fields:
+            factor = drawn[:, self._columns[name]]
+            torch.mul(plain, factor.view(*factor.shape, *[1] * (live.dim() - 2)), out=live)
+        if "mass" in self._columns:
+            self._subtree.copy_(self._mass.double() @ self._inside)  # in float64, which knows no TF32
+
+    def act(self, control: Tensor) -> Tensor:
+        """Controls as they reach the actuators; also begins a push where it is time for one."""
+        if "action_delay" in self._columns:
+            control = self._late("action_delay", control)
+        self.state["age"] += 1
+        if "action_noise" in self._columns:
+            control = control + self._value("action_noise") * self._half_range * self._rng.normal(control.shape[1])
+        if "push" in self._columns:
+            chance, turn = self._rng.uniform(0.0, 1.0, 2).split(1, dim=1)
+            sideways = torch.cat(((2 * math.pi * turn).cos(), (2 * math.pi * turn).sin()), dim=1)
+            speed = self._value("push") * (chance < self._push_chance)
+            self._push = torch.zeros_like(self._engine.xfrc_applied[:, : len(self._roots)])
+            self._push[:, :, :2] = self._push_force * (speed * sideways)[:, None]
+            self._engine.xfrc_applied.index_add_(1, self._roots, self._push)
+        return control
+
+    def acted(self) -> None:
+        """End the pushes, which last for one control step."""
+        if "push" in self._columns:
+            self._engine.xfrc_applied.index_add_(1, self._roots, self._push, alpha=-1)
+
+    def observe(self, seen: Groups, started: Tensor | None = None) -> Groups:
+        """Observations as they reach the policy: after a step, and again where episodes have `started [N]` since."""
+        policy = seen.get("policy")
+        if policy is None:
+            return seen
+        if "observation_delay" in self._columns:
+            if started is None:
+                self._seen = policy = self._late("observation_delay", policy)
+            else:
+                self.state["observation_delay"][:, 0] = policy
+                policy = torch.where(started[:, None], policy, self._seen)
+        if "observation_noise" in self._columns:
+            if started is None:
+                self._noise = self._value("observation_noise") * self._rng.normal(policy.shape[1])
+            policy = policy + self._noise
+        return seen | {"policy": policy}
+
+    def _value(self, name: str) -> Tensor:
+        """`[N, 1]`: what was drawn."""
+        return self.state["drawn"][:, self._columns[name]]
+
+    def _late(self, name: str, now: Tensor) -> Tensor:
+        """What arrives of a signal `[N, D]`: the mean over a control step, so between two steps of the past it is both
+        in part. No older than the episode, so it begins with its first value."""
+        queue = self.state[name]
+        for slot in range(queue.shape[1] - 1, 0, -1):
+            queue[:, slot] = queue[:, slot - 1]
+        queue[:, 0] = now
+        age = torch.minimum(self._value(name) / self._control_step, self.state["age"])
+        arriving = torch.zeros_like(now)
+        for slot in range(queue.shape[1]):
+            arriving.addcmul_(queue[:, slot], (1 - (age - slot).abs()).clamp(min=0))
+        return arriving
