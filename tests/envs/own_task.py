@@ -35,7 +35,12 @@ class Pole(MujocoTask[PoleConfig]):
     substeps = 5
     obs_spec = {"policy": 2}  # noqa: RUF012
     preset = TrainConfig(
-        env=PoleConfig(), num_envs=12, policies=3, model=ModelConfig(hidden=(8,)), update=UpdateConfig(horizon=8)
+        env=PoleConfig(),
+        algo="cpo",
+        num_envs=12,
+        policies=3,
+        model=ModelConfig(hidden=(8,)),
+        update=UpdateConfig(horizon=8),
     )
 
     def model(self) -> mujoco.MjModel:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from envs.life import live
 
-gymnasium = pytest.importorskip("gymnasium", reason="needs pip install 'echelon-rl[gymnasium]'")
+gymnasium = pytest.importorskip("gymnasium", reason="needs pip install -e '.[gymnasium]'")
 
 from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
@@ -146,16 +146,23 @@ def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: p
     pytest.importorskip("mujoco")
     lines = live("gymnasium:Walker2d-v5", tmp_path / "walker", "--num-envs", "8", "--update.minibatches", "4")
     assert lines[-1]["return/leader"] == lines[-1]["return/leader"]  # not NaN: episodes have ended
-    assert "the environment saves no state (state_dict), so new episodes start" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "the environment saves no state (state_dict), so new episodes start" in said
+    assert f"record it  echelon record {tmp_path / 'walker'}\n" in said
     assert cli.main(["record", str(tmp_path / "walker"), "--format", "html"]) == 0
 
 
-def test_a_discrete_task_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CartPole-v1: some 20 steps by chance, far above 100 after 40,000."""
+def test_a_discrete_task_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CartPole-v1: some 20 steps by chance, far above 100 after 40,000. It is not on MuJoCo, so the closing
+    lines do not name play and record."""
     monkeypatch.chdir(tmp_path)
     words = ["--device", "cpu", "--env-steps", "40000", "--model.hidden", "32", "32", "--out", "run"]
     words += ["--update.mini-epochs", "5", "--update.rate-schedule", "fixed", "--update.learning-rate", "2e-3"]
     assert cli.main(["train", "gymnasium:CartPole-v1", *words]) == 0
+    said = capsys.readouterr().out
+    assert "  score it   echelon evaluate run\n  report it  echelon report run" in said
     assert cli.main(["evaluate", "run", "--num-envs", "8", "--device", "cpu"]) == 0
     scores = json.loads(Path("run/evaluation.json").read_text())["scores"]
     assert scores[0]["return_mean"] > 120

@@ -7,24 +7,39 @@ Each wants a MuJoCo or a Gymnasium of its own, so each is tested in an environme
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from envs.life import live
+from viewing.states import simulated
 
+from echelon import cli
 from echelon.errors import UserError
+from echelon.runs.trained import Trained
+from echelon.viewing import recorder
 
 CPU = torch.device("cpu")
 
 
+def record(run: Path) -> None:
+    """Bodies move, and are where MuJoCo has them."""
+    (tape,) = recorder.record(Trained.load(run))
+    assert np.ptp(tape.qpos, axis=0).max() > 1e-3
+    for frame in (0, len(tape.poses) - 1):
+        assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
+    assert cli.main(["record", str(run), "--format", "html"]) == 0
+
+
 def test_mjlab(tmp_path: Path) -> None:
-    pytest.importorskip("mjlab", reason="needs pip install 'echelon-rl[mjlab]'")
+    pytest.importorskip("mjlab", reason="needs pip install -e '.[mjlab]'")
     flags = ["--algo", "ppo", "--num-envs", "8", "--update.horizon", "8"]
     lines = live("mjlab:Mjlab-Cartpole-Balance", tmp_path / "run", *flags)
     assert any(name.startswith("env/Episode_Reward/") for name in lines[-1])
+    record(tmp_path / "run")
 
 
 def test_playground(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco_playground", reason="needs pip install 'echelon-rl[playground]'")
+    pytest.importorskip("mujoco_playground", reason="needs pip install -e '.[playground]'")
     from echelon.envs.playground_env import make_playground as make
 
     env = make("CartpoleBalance", 3, CPU, 0, episode_length=3)
@@ -35,10 +50,11 @@ def test_playground(tmp_path: Path) -> None:
     assert not torch.equal(steps[2].final_obs["policy"], first)
     assert torch.equal(make("CartpoleBalance", 3, CPU, 0).reset()["policy"], first)
     live("playground:CartpoleBalance", tmp_path / "run", "--algo", "ppo", "--num-envs", "8", "--update.horizon", "8")
+    record(tmp_path / "run")
 
 
 def test_maniskill(tmp_path: Path) -> None:
-    pytest.importorskip("mani_skill", reason="needs pip install 'echelon-rl[maniskill]'")
+    pytest.importorskip("mani_skill", reason="needs pip install -e '.[maniskill]'")
     from echelon.envs.maniskill_env import make_maniskill as make
 
     try:
@@ -60,7 +76,7 @@ def test_maniskill(tmp_path: Path) -> None:
 
 
 def test_success_in_maniskill_is_counted_once_and_ends_nothing() -> None:
-    pytest.importorskip("mani_skill", reason="needs pip install 'echelon-rl[maniskill]'")
+    pytest.importorskip("mani_skill", reason="needs pip install -e '.[maniskill]'")
     from echelon.envs.maniskill_env import make_maniskill as make
 
     try:

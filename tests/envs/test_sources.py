@@ -23,7 +23,20 @@ from echelon.runs.folder import RunFolder
 from echelon.tasks import preset
 from echelon.training.loop import train
 
-TINY = ["--device", "cpu", "--num-envs", "12", "--policies", "3", "--update.horizon", "8", "--model.hidden", "8"]
+TINY = [
+    "--algo",
+    "cpo",
+    "--device",
+    "cpu",
+    "--num-envs",
+    "12",
+    "--policies",
+    "3",
+    "--update.horizon",
+    "8",
+    "--model.hidden",
+    "8",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +46,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(**changes: object) -> TrainConfig:
     model, update = ModelConfig(hidden=(8,)), UpdateConfig(horizon=8)
-    config = TrainConfig(task="Mine", num_envs=12, policies=3, iterations=2, device="cpu", model=model, update=update)
+    config = TrainConfig(
+        task="Mine", algo="cpo", num_envs=12, policies=3, iterations=2, device="cpu", model=model, update=update
+    )
     return replace(config, out="run", **changes)
 
 
@@ -93,6 +108,10 @@ def test_a_function_by_its_place_with_arguments(capsys: pytest.CaptureFixture) -
     assert lines[0]["env/clock"] == pytest.approx((1 + 2 + 3 + 4 + 0 + 1 + 2 + 3) / 8)
     assert run("train", *words[:2], "--env-arg", "bonus=3", *words[4:], "5") == 2
     assert "pass --env-arg bonus=2 to resume it" in capsys.readouterr().err
+    # Without an algorithm it is PPO, and one line names the ensemble.
+    assert run("train", *words[:4], "--device", "cpu", "--num-envs", "12", "--iterations", "1") == 0
+    assert capsys.readouterr().out.count("--algo cpo trains an ensemble") == 1
+    assert RunFolder.open("runs/least-ppo-s0").config.update.minibatches == 16
 
 
 def test_compare_takes_sources(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,3 +164,25 @@ def test_mjlab_on_cuda_solves_with_our_kernel_where_it_can(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "echelon.sim.newton", None)
     make_mjlab("Go", 2, torch.device("cuda"), 0)
     assert said == ["cpu", "installed", "cuda", "cuda"]
+
+
+def test_mjlabs_simulation_is_shown() -> None:
+    """By a stand-in with mjlab's names: poses follow from qpos as MuJoCo computes them, also after a later step."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body pos="0 0 1"><joint type="slide" axis="1 0 0"/><geom size="0.1"/></body>'
+        '<body name="goal" mocap="true"><geom size="0.1"/></body></worldbody></mujoco>'
+    )
+    env = Managed()
+    assert TorchEnv(env).drawing is None  # as of Isaac Lab
+    state = SimpleNamespace(qpos=torch.zeros(4, 1), mocap_pos=torch.ones(4, 1, 3), mocap_quat=torch.eye(4)[:, None])
+    env.sim, env.cfg = SimpleNamespace(mj_model=model, data=state), SimpleNamespace(decimation=4)
+    drawing = TorchEnv(env).drawing
+    assert drawing is not None
+    shown = drawing()
+    places = shown.engine.read("xpos")
+    assert (shown.substeps, shown.engine.model) == (4, model)
+    for x in (0.0, 2.5):
+        state.qpos[:] = x
+        assert shown.engine.qpos.tolist() == [[x]]
+        assert places[0, 1:].tolist() == [[x, 0.0, 1.0], [1.0, 1.0, 1.0]]

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from tiny import tiny
 from training.test_loop import Remember
 
 from echelon import RunFolder, Stop, UserError, cli, evaluate, evaluate_every, film_every, no_better_for, train, until
+from echelon.commands.command import parse
+from echelon.commands.train import Train
 from echelon.config import ModelConfig
 from echelon.runs import checkpoint
-from echelon.runs.metrics import read_metrics
+from echelon.runs.metrics import RunWriter, read_metrics
+from echelon.tasks import preset
 from echelon.training.callbacks import OCCASIONAL
 
 
@@ -92,6 +96,31 @@ def test_a_warm_start_begins_with_the_networks_of_another_run(
         train(other)
 
 
+@pytest.mark.parametrize(("share", "iterations"), [(0.01, [5]), (1e9, [2, 4, 5])])
+def test_without_an_interval_evaluations_keep_to_their_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, iterations: list[int]
+) -> None:
+    """At the end always; before, where a checkpoint is saved and there is time: 1 % of this short run is not enough."""
+    monkeypatch.setattr("echelon.training.loop.SHARE", share)
+    config = tiny("DeceptiveReach", tmp_path / "run", iterations=5, checkpoint_every=2)
+    folder = train(config, callbacks=evaluate_every(num_envs=2))
+    lines = (folder.path / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["iteration"] for line in lines] == iterations
+
+
+@pytest.mark.parametrize(
+    ("words", "device", "found"),
+    [("", "cpu", []), ("", "cuda", [None]), ("--evaluate-every 0", "cuda", []), ("--evaluate-every 7", "cpu", [7])],
+)
+def test_a_run_on_cuda_is_evaluated_unasked(words: str, device: str, found: list[int | None]) -> None:
+    """A built-in task only: an environment from elsewhere may not be made twice in a process."""
+    command = parse(Train, "train", ["Hopper", *words.split()])
+    config = replace(preset("Hopper"), device=device)
+    assert [one.every for one in command.callbacks(config)] == found
+    foreign = replace(config, source="gymnasium:Hopper-v5")
+    assert [one.every for one in command.callbacks(foreign)] == [every for every in found if every]
+
+
 class Nosy:
     """Draws from every source of random numbers that others may share."""
 
@@ -107,6 +136,7 @@ class Nosy:
 def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks and all random numbers are the same with an evaluation, a film's page and a nosy callback."""
     monkeypatch.setattr("echelon.viewing.video.is_installed", lambda name: False)  # drawing frames takes long
+    monkeypatch.setattr(RunWriter, "send_film", sent := Mock())
 
     def trained(name: str, callbacks: list[Any]) -> tuple[RunFolder, tuple[float, ...]]:
         torch.manual_seed(5)
@@ -127,6 +157,7 @@ def test_looking_at_a_run_does_not_disturb_it(tmp_path: Path, monkeypatch: pytes
     lines = [json.loads(line) for line in (watched.path / "evaluations.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines] == [2, 4, 5]
     assert json.loads(watched.evaluation.read_text()) == lines[-1]
+    assert [call.args for call in sent.call_args_list] == [(2, 48), (4, 96), (5, 120)]  # 24 steps an iteration
     films = sorted(file.name for file in (watched.path / "films").iterdir())
     assert films == ["iteration-000004.html", "iteration-000005.html"]
     metrics = read_metrics(watched)

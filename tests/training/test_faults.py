@@ -153,7 +153,7 @@ def test_a_folder_in_the_place_of_metrics_is_told_of(folder: RunFolder, capfd: p
     folder.metrics.unlink()
     folder.metrics.mkdir()
     sentence = refused(tiny(folder.path, 5), view=PlainView())
-    assert "metrics.jsonl cannot be read: Is a directory; move it away" in sentence
+    assert "metrics.jsonl cannot be read: metrics.jsonl is not a file; move it away" in sentence
     assert "iterations 4 to 5" in capfd.readouterr().out
 
 

@@ -28,6 +28,7 @@ def tiny(out: Path, iterations: int) -> TrainConfig:
     """A run of an environment of our own, which has no preset."""
     return TrainConfig(
         task="Drift",
+        algo="cpo",
         policies=3,
         num_envs=6,
         iterations=iterations,
@@ -101,7 +102,9 @@ def test_a_longer_run_resumes_and_ends_where_an_unbroken_one_does(tmp_path: Path
     assert checkpoint.saved_iterations(whole) == [2, 4, 5]
     (whole.checkpoints / ".removing-00000001").mkdir()
     text = whole.metrics.read_text()
-    train(tiny(whole.path, 5), make_env=drift)
+    view = Remember()
+    train(tiny(whole.path, 5), view, drift)
+    assert view.said[-1] == f"finished already: all 5 iterations are done, in {whole.path}"
     assert [path.name for path in whole.checkpoints.iterdir() if path.name.startswith(".")] == []
     assert "is at iteration 5 already, beyond the 4 that were asked for" in refused(tiny(whole.path, 4))
     assert whole.metrics.read_text() == text

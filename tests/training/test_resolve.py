@@ -12,6 +12,7 @@ from echelon.algorithms.variants import VARIANTS
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.errors import UserError
 from echelon.tasks import TASKS, preset
+from echelon.tasks.settings import MujocoTaskConfig
 from echelon.training.resolve import explain_full_memory, resolve
 
 HERE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -29,7 +30,7 @@ def test_what_is_left_open_is_completed_and_the_rest_stays() -> None:
         assert resolve(TrainConfig(algo=algo, policies=1, device="cpu")).config.policies == 1
     resolved = resolve(TrainConfig(device="auto"))
     assert (resolved.config.device, resolved.device.type) == (HERE, HERE)
-    plan = resolve(TrainConfig(policies=3, num_envs=12, device="cpu", update=UpdateConfig(minibatches=2))).plan
+    plan = resolve(CpoTrainConfig(policies=3, num_envs=12, device="cpu", update=UpdateConfig(minibatches=2))).plan
     assert (plan.layout.sizes, plan.minibatches) == ([4, 4, 4], 2)
 
 
@@ -73,7 +74,9 @@ def test_environments_are_fitted_to_a_cpu_and_to_a_population() -> None:
 
 def test_every_preset_and_variant_can_be_trained_as_the_command_line_does() -> None:
     for task in TASKS:
-        for change in (lambda config: config, *VARIANTS.values()):
+        randomised = isinstance(preset(task).env, MujocoTaskConfig)
+        variants = [variant for name, variant in VARIANTS.items() if randomised or name != "robust"]
+        for change in (lambda config: config, *variants):
             resolve(replace(change(preset(task)), device="cpu"), fit_envs=True)
 
 

@@ -192,7 +192,7 @@ def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
 
         def finish(self) -> None: ...
 
-    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
+    pytest.importorskip("wandb", reason="needs pip install -e '.[wandb]'")
     monkeypatch.setattr("wandb.init", Service)
     config = replace(short(tmp_path / "all", 9, "ppo"), until="env_steps>=60", wandb="offline")
     folders = train_seeds(config, PAIR, callbacks=[lambda metrics: shown.append(metrics["lr"]), evaluate_every(2, 2)])

@@ -13,7 +13,7 @@ from rollout.stub_env import DriftEnv
 from tiny import differing
 
 from echelon import algorithms
-from echelon.algorithms import PullConfig, cpo, sapg
+from echelon.algorithms import AdversaryConfig, PullConfig, cpo, sapg
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -140,6 +140,10 @@ def test_an_iteration_reports_every_policy_and_group() -> None:
     assert metrics["sigma/policy_1"] == pytest.approx(one.model.log_std[1].exp().mean().item(), rel=1e-6)
     expected = (one.model.log_std[2] + 0.5 + 0.5 * math.log(2 * math.pi)).sum().item()
     assert metrics["entropy/policy_2"] == pytest.approx(expected, rel=1e-5)
+    # A discriminator that is only watched has a loss, and pays nothing.
+    watching = replace(small_config("cpo", 3), adversary=AdversaryConfig(watch=True, hidden=(16,)))
+    metrics = drifting(watching).iterate().metrics
+    assert metrics["adversary/reward"] == 0 < metrics["adversary/loss"]
     # The smallest possible run: one environment, one step, one policy, nothing to take a deviation over.
     one = drifting(small_config("ppo", num_envs=1, minibatches=1, horizon=1, mini_epochs=1))
     for _ in range(2):

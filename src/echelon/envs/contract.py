@@ -10,6 +10,11 @@ returned observation is always one to act on; `final_obs` holds the observation 
 * `objective`: the `episode/` metric by which a population compares its members, instead of the return.
 * `reward_scales`: factors of reward terms by name, `[N]` each, which a population may change between steps. They change
   the return, so only an environment with another objective should have them.
+* `drawing()`: a `Simulated` whose simulations follow its states, for one that has no engine itself. Unset or None: it
+  cannot be shown.
+* `controls()`: what actions stand for, in a sentence for `echelon env check`.
+* `privileged`: numbers of the group `policy` that the robot itself would not measure, by their places: `("0:3",)`. A
+  policy that is trained with `--obs policy` does not see them.
 * `take_faults()`: the first simulations that diverged since the last call: NumPy arrays by name, and the number of the
   `environment`. Waits for the device; called after a rollout that logged `quarantined`.
 
@@ -41,6 +46,8 @@ KINDS: dict[str, Callable[[Tensor], bool]] = {
 Groups = dict[str, Tensor]
 """Observations by name, `[N, D]` each: `policy`, and `critic` where the value function sees something else; `image` is
 `[N, C, H, W]`."""
+TARGET = "target"
+"""A group that no network sees: what a teacher would do, `[N, A]`."""
 
 
 class Image(NamedTuple):
@@ -148,8 +155,7 @@ class Bounded(Protocol):
 
 @runtime_checkable
 class Simulated(Protocol):
-    """Optional. An environment on a physics engine, which can be shown and whose physics can be timed. One without can
-    be shown if its method `drawing()` returns a `Simulated`, whose simulations then follow its states."""
+    """Optional. An environment on a physics engine, which can be shown and whose physics can be timed."""
 
     engine: Any
     """As in `echelon.sim.contract`."""
@@ -200,12 +206,18 @@ def onto(low: Tensor, high: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda action: torch.where(free, action, centre + half * action.clamp(-1.0, 1.0))
 
 
+def is_shown(env: Env) -> bool:
+    """Whether policies can be watched in it."""
+    return isinstance(env, Simulated) or getattr(env, "drawing", None) is not None
+
+
 def interface_of(env: Env) -> dict[str, Any]:
     """Sizes and bounds, as a checkpoint stores them: all that acting needs to know of an environment."""
     bounds = None
     if isinstance(env, Bounded):
         bounds = {"low": env.action_low.tolist(), "high": env.action_high.tolist()}
-    return {"obs_spec": dict(env.obs_spec), "action_dim": env.action_dim, "bounds": bounds}
+    seen = {name: size for name, size in env.obs_spec.items() if name != TARGET}
+    return {"obs_spec": seen, "action_dim": env.action_dim, "bounds": bounds}
 
 
 def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:

@@ -3,6 +3,7 @@
 # The package is optional.
 # pyright: reportMissingImports=false
 
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -52,25 +53,6 @@ def reason(error: Exception) -> str:
     return first_line(error).partition(" was raised from the environment creator")[0]
 
 
-class MujocoView:
-    """The part of the engine contract that shows one environment: live tensors `[1, ...]` of its `MjModel` and
-    `MjData`."""
-
-    def __init__(self, model: Any, data: Any) -> None:
-        self.model, self._data = model, data
-
-    def __getattr__(self, name: str) -> Tensor:
-        return self.read(name)
-
-    def read(self, name: str) -> Tensor:
-        """A field of `MjData`."""
-        return torch.from_numpy(getattr(self._data, name))[None]
-
-    def expand(self, field: str) -> Tensor:
-        """A field of `MjModel`."""
-        return torch.from_numpy(getattr(self.model, field))[None]
-
-
 class GymnasiumEnv:
     """A vector environment of any autoreset mode.
 
@@ -95,9 +77,9 @@ class GymnasiumEnv:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
         envs = getattr(env, "envs", [])
-        inside = envs[0].unwrapped if len(envs) == 1 else None
-        if inside is not None and all(hasattr(inside, name) for name in ("model", "data", "frame_skip")):
-            self.engine, self.substeps = MujocoView(inside.model, inside.data), int(inside.frame_skip)
+        inside = envs[0].unwrapped if envs else None
+        on_mujoco = all(hasattr(inside, name) for name in ("model", "data", "frame_skip"))
+        self.drawing = partial(_view, inside) if on_mujoco else None
         self._parts = _parts(env.single_observation_space)
         blank = self._read(create_empty_array(env.single_observation_space, env.num_envs, fn=np.zeros))
         self.obs_spec: dict[str, Size] = {
@@ -148,6 +130,13 @@ class GymnasiumEnv:
         for group, x in ended.items():
             last[group][rows] = x
         return last
+
+
+def _view(inside: Any) -> Any:
+    """What shows one of Gymnasium's environments on MuJoCo."""
+    from echelon.envs.view import MujocoView
+
+    return MujocoView(inside.model, int(inside.frame_skip), inside.data)
 
 
 def _parts(space: spaces.Space) -> dict[str, tuple[Any, spaces.Space]]:

@@ -79,6 +79,8 @@ def _inspect_members(env: Env, num_envs: int, device: torch.device) -> Iterator[
         yield "problem", problem
     groups = ", ".join(f"{name} {width}" for name, width in env.obs_spec.items())
     yield "fact", f"observations {groups}; {env.action_dim} actions; episodes of up to {env.episode_length}"
+    if (controls := getattr(env, "controls", None)) is not None:
+        yield "fact", controls()
 
 
 def _inspect_episodes(player: _RandomPlayer) -> Iterator[Finding]:

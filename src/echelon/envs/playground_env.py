@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from mujoco_playground import registry
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step
 from echelon.envs.torch_env import groups_of
+from echelon.envs.view import MujocoView
 from echelon.errors import UserError, nearest
 
 
@@ -30,7 +32,7 @@ class PlaygroundEnv:
 
     def __init__(self, env: Any, num_envs: int, device: torch.device, seed: int, episode_length: int) -> None:
         self.num_envs, self.device, self.episode_length = num_envs, device, episode_length
-        self.action_dim = int(env.action_size)
+        self._env, self.action_dim = env, int(env.action_size)
         kind = "cpu" if device.type == "cpu" else "gpu"
         self._jax_device = jax.devices(kind)[device.index or 0]
         self._key = jax.device_put(jax.random.PRNGKey(seed), self._jax_device)
@@ -70,6 +72,15 @@ class PlaygroundEnv:
         )
         reward, ended, cut = (torch.from_dlpack(x) for x in (reward, ended, cut))
         return Step(_shared(self._state.obs), reward, ended, cut, _shared(last))
+
+    def drawing(self) -> MujocoView:
+        """What shows the first environment."""
+        fields = ("qpos", "mocap_pos", "mocap_quat")
+        return MujocoView(
+            self._env.mj_model,
+            int(self._env.n_substeps),
+            state=lambda: (np.asarray(getattr(self._state.data, name)[0]) for name in fields),
+        )
 
 
 def _shared(obs: Any) -> Groups:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from echelon.envs.contract import Env, MakeEnv
 
+OWN = TrainConfig(update=UpdateConfig(minibatches=16))
+"""Whatever has no preset of its own: PPO, with four times the optimizer steps of the paper's."""
 ON_DEVICE = TrainConfig(
     num_envs=4096,
     env_steps=200_000_000,
@@ -42,7 +44,6 @@ ON_DEVICE = TrainConfig(
 )
 """Thousands of environments in one simulation on a GPU."""
 IN_PROCESS = TrainConfig(
-    algo="ppo",
     num_envs=32,
     env_steps=1_000_000,
     model=ModelConfig(hidden=(256, 256)),
@@ -94,7 +95,7 @@ def foreign_preset(source: str) -> TrainConfig:
         config = LIBRARIES[library]
     else:
         found = _find(source)
-        config = getattr(found, "preset", None) or TrainConfig(env=(_settings_class(found) or TaskConfig)())
+        config = getattr(found, "preset", None) or replace(OWN, env=(_settings_class(found) or TaskConfig)())
     if not isinstance(config, TrainConfig):
         raise UserError(f"the preset of {source} is a {type(config).__name__}, not a TrainConfig")
     return replace(config, task=task_name(source), source=source)

@@ -6,7 +6,7 @@
 # The packages are optional.
 # pyright: reportMissingImports=false
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -61,13 +61,18 @@ def make_isaaclab(name: str, num_envs: int, device: torch.device, seed: int, /, 
     return TorchEnv(gymnasium.make(name, cfg=config).unwrapped)
 
 
-def groups_of(obs: Any) -> Groups:
-    """`policy` and `critic` among the observations, whatever they are called there."""
+def groups_of(obs: Any, chosen: Mapping[str, Sequence[str]] | None = None) -> Groups:
+    """`policy` and `critic` among the observations, whatever they are called there, or as `chosen`: each may be several
+    observations, one after another."""
     if isinstance(obs, Tensor):
         return {"policy": obs.float()}
     given = list(obs.keys())  # a TensorDict is not iterated by key
-    first = {group: next((name for name in names if name in given), None) for group, names in NAMES.items()}
-    found = {group: obs[name].float() for group, name in first.items() if name is not None}
+    first = {group: [name for name in names if name in given][:1] for group, names in NAMES.items()}
+    for name in (name for names in (chosen or {}).values() for name in names):
+        if name not in given:
+            raise UserError(f"obs_groups names {name}, and the observations are {', '.join(map(str, given))}")
+    parts = {group: [obs[name].float() for name in names] for group, names in (first | dict(chosen or {})).items()}
+    found = {group: x[0] if len(x) == 1 else torch.cat(x, dim=-1) for group, x in parts.items() if x}
     if "policy" not in found:
         raise UserError(
             f"no observations for the policy among {', '.join(map(str, given))}; "
@@ -102,7 +107,9 @@ class TorchEnv:
     What it logs in some steps only is held until the next report; names are those of the reset and the first step.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, groups: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`groups` says which observations are `policy` and `critic`, if that does not follow from their names."""
+        self._groups = groups
         self.env, self.num_envs, self.device = env, int(env.num_envs), torch.device(env.device)
         self.episode_length = int(torch.as_tensor(env.max_episode_length).max())
         space = getattr(env, "single_action_space", None)
@@ -111,6 +118,8 @@ class TorchEnv:
         self.action_low, self.action_high = (
             torch.as_tensor(x, dtype=torch.float32).expand(self.action_dim) for x in limits
         )
+        on_mujoco = hasattr(getattr(env, "sim", None), "mj_model")  # mjlab
+        self.drawing = self._view if on_mujoco else None
         self._log: dict[str, Tensor | float] = {}
         self._stepped = False
         self.obs_spec = {name: x.shape[1] for name, x in self.reset().items()}
@@ -120,9 +129,9 @@ class TorchEnv:
         """Start a new episode in every environment, if it can."""
         found = self.env.reset() if hasattr(self.env, "reset") else self.env.get_observations()
         if not isinstance(found, tuple):
-            return groups_of(found)
+            return groups_of(found, self._groups)
         self._report(found[1])
-        return groups_of(found[0])
+        return groups_of(found[0], self._groups)
 
     @torch.inference_mode()
     def step(self, action: Tensor) -> Step:
@@ -137,7 +146,17 @@ class TorchEnv:
             ended = ended & ~cut
         self._report(extras)
         self._stepped = True
-        return Step(groups_of(obs), reward.float(), ended, cut, log=dict(self._log))
+        return Step(groups_of(obs, self._groups), reward.float(), ended, cut, log=dict(self._log))
+
+    def _view(self) -> Any:
+        """What shows the first environment of mjlab."""
+        from echelon.envs.view import MujocoView
+
+        sim = self.env.sim
+        fields = ("qpos", "mocap_pos", "mocap_quat")
+        return MujocoView(
+            sim.mj_model, self.env.cfg.decimation, state=lambda: (getattr(sim.data, name)[0].cpu() for name in fields)
+        )
 
     def _report(self, extras: Any) -> None:
         reported = (extras.get("log") if isinstance(extras, Mapping) else None) or {}

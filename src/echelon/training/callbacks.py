@@ -23,6 +23,8 @@ COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": oper
 OCCASIONAL = {"ess", "is_deviation", "clip_bias", "clip_bias_bound", "kl/follower_to_leader", "nearest_is_leader"}
 OCCASIONAL |= {"evaluated/leader"}
 """Metrics of diagnostics and evaluations, which only some iterations have."""
+SHARE, FIRST_S = 0.01, 2.0
+"""Share of the training time for callbacks without an interval, and the time that the first call is taken to need."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,11 @@ Callback = Callable[[Mapping[str, float]], "Stop | str | None"]
 @runtime_checkable
 class CheckpointCallback(Protocol):
     """A callback that opens the run's newest checkpoint every `every` iterations and at the end: an evaluation, a film.
-    The loop saves a checkpoint for it first."""
+    The loop saves a checkpoint for it first. With `every` unset, it is called with checkpoints that are saved anyway,
+    as often as takes about `SHARE` of the training time."""
 
-    every: int
+    @property
+    def every(self) -> int | None: ...
 
     def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> Mapping[str, float] | None:
         """What it returns is added to the metrics of all iterations until the next call."""

@@ -12,7 +12,7 @@ from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError
 from echelon.ranks import join
 from echelon.runs.folder import RunFolder
-from echelon.training.callbacks import Callback, CheckpointCallback, Stop, call, until
+from echelon.training.callbacks import FIRST_S, SHARE, Callback, CheckpointCallback, Stop, call, until
 from echelon.training.resolve import Resolved, explain_full_memory, resolve
 from echelon.training.run import Run
 from echelon.training.setup import start
@@ -94,6 +94,8 @@ class Loop:
         self.runs: list[Run] = []
         self.reason = ""
         """Why a callback stopped the run, if one did."""
+        self.spent, self.next_s = 0.0, FIRST_S
+        """Seconds that checkpoint callbacks have taken, and that their next call is taken to need."""
 
     def run(self, seeds: Sequence[int] | None = None, change: bool = False) -> list[RunFolder]:
         """Train one run, or one per seed; their folders."""
@@ -120,6 +122,10 @@ class Loop:
             view.message(f"{self.ranks.size} ranks, each with {trainer.env.num_envs} of the environments")
         if len(self.runs) > 1:
             view.message(f"{len(self.runs)} seeds side by side, in {where}; means of all are shown")
+        if trainer.iteration >= self.config.num_iterations:
+            view.message(f"finished already: all {trainer.iteration} iterations are done, in {where}")
+        if trainer.preface:
+            view.message(trainer.preface)
         self.first, self.saved = trainer.iteration + 1, monotonic()
         with Interrupt() as interrupt:
             while trainer.iteration < self.config.num_iterations and decision < Decision.FINISH:
@@ -168,7 +174,7 @@ class Loop:
     def _check_and_save(self, decision: Decision) -> None:
         trainer, config = self.trainer, self.config
         last = decision >= Decision.FINISH or trainer.iteration == config.num_iterations
-        due = [one for one in self.checkpoint_callbacks if last or trainer.iteration % one.every == 0]
+        due = [one for one in self.checkpoint_callbacks if last or (one.every and trainer.iteration % one.every == 0)]
         due = due if decision < Decision.STOP else []
         saving = bool(last or due or decision == Decision.SAVE or trainer.iteration % config.checkpoint_every == 0)
         if saving:
@@ -179,11 +185,17 @@ class Loop:
             for run in self.runs:
                 run.save()
             self.saved = monotonic()
+            if decision < Decision.FINISH and self.spent + self.next_s <= SHARE * self.runs[0].metrics["wall_s"]:
+                due += [one for one in self.checkpoint_callbacks if one.every is None and one not in due]
         if due and self.ranks.first:
             for run in self.runs:
                 run.figures |= call(due, run.folder, self.make_env, run.say)
+                if run.writer:
+                    run.writer.send_film(trainer.iteration, int(run.metrics["env_steps"]))
+            self.next_s = monotonic() - self.saved
+            self.spent += self.next_s
             for run in self.runs:
-                run.skip(monotonic() - self.saved)
+                run.skip(self.next_s)
         if last:
             self.view.message(f"where the time went:\n{trainer.timers.table()}")
 

@@ -72,7 +72,7 @@ class Run:
             "wall_s": now - self._began,
             "fps/total": steps / spent,
             "fps/collect": steps / seconds["collect"].seconds,
-            "fps/update": steps / seconds["update"].seconds,
+            "fps/update": steps / (seconds["update"].seconds or math.inf),
         }
         self._result = result
         self.metrics = progress | result.metrics | trainer.timers.metrics() | self.figures

@@ -18,18 +18,23 @@ from echelon.config import TaskConfig, TrainConfig
 from echelon.config.checks import check, choose_device, require
 from echelon.config.ranges import SEEDS
 from echelon.console.view import View
-from echelon.envs.contract import Adaptive, Env, MakeEnv, Stateful, misfits
+from echelon.envs.contract import Adaptive, Env, MakeEnv, Stateful, is_shown, misfits
+from echelon.envs.observed import observed
 from echelon.envs.side_by_side import SideBySide
 from echelon.envs.sources import source_of
 from echelon.errors import UserError, first_line
+from echelon.learning.plans import Plan
+from echelon.ranks import ALONE, Ranks
 from echelon.runs import checkpoint
 from echelon.runs.changes import described
 from echelon.runs.checkpoint import Checkpoint
 from echelon.runs.folder import RunFolder
-from echelon.tasks import make, maker, several_seeds
+from echelon.tasks import built_in, make, maker, several_seeds
 from echelon.training.agreement import require_alike, require_seen
+from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.resolve import Resolved, explain_full_memory
 from echelon.training.stacked import StackedTrainer
+from echelon.training.teacher import taught
 from echelon.training.trainer import Trainer
 
 
@@ -59,7 +64,7 @@ def start(
         whole, each = envs or _environments(resolved, configs, make_env)
         with explain_full_memory(config):
             if len(configs) == 1:
-                return Trainer(whole, configs[0], resolved.plan)
+                return make_trainer(whole, configs[0], resolved.plan)
             return StackedTrainer(each, configs, resolved.plan, whole)
 
     opened = partial(RunFolder.create_or_resume, colour=algorithm.colour, change=change)
@@ -83,6 +88,11 @@ def start(
     return trainer, folders, seconds
 
 
+def make_trainer(env: Env, config: TrainConfig, plan: Plan | None = None, ranks: Ranks = ALONE) -> Trainer:
+    """The trainer of one run, of the kind that its algorithm needs."""
+    return (OffPolicyTrainer if find(config.algo).off_policy else Trainer)(env, config, plan, ranks=ranks)
+
+
 def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
     """Raise a `UserError` for what several seeds in one process cannot have."""
     config = resolved.config
@@ -95,6 +105,10 @@ def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
         raise UserError(
             f"{config.algo} chooses between its members by itself, so its seeds cannot train side by side; train "
             "them one after another, as echelon compare does"
+        )
+    if find(config.algo).off_policy is not None:
+        raise UserError(
+            f"{config.algo} trains one seed per process; train the seeds one after another, as echelon compare does"
         )
     if resolved.ranks.size > 1:
         raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
@@ -113,22 +127,32 @@ def _environments(
     """This rank's environments: those of all runs as one, and those of each."""
     config, count, device = configs[0], resolved.plan.layout.num_envs, resolved.device
     seeds = [resolved.ranks.seed(one.seed) for one in configs]
+    as_it_is = find(config.algo).teacher(config) is None and not config.obs and config.history == 1
     with explain_full_memory(config):
-        if make_env is None and len(seeds) > 1 and several_seeds(config):
+        if make_env is None and len(seeds) > 1 and several_seeds(config) and as_it_is:
             task: Any = make(config.task, config.env, len(seeds) * count, device, seeds, spread_clocks=True)
             return task, task.slices()
         one = make_env or maker(config, spread_clocks=True)
         envs = [one(count, device, seed) for seed in seeds]
         for problem in (problem for env in envs for problem in misfits(env, count, device)):
             raise UserError(f"the environment does not fit: {problem}")
+        envs = envs if as_it_is else [as_seen(env, config) for env in envs]
         return SideBySide(envs) if len(envs) > 1 else envs[0], envs
+
+
+def as_seen(env: Env, config: TrainConfig) -> Env:
+    """The environment as the policy sees it, with its teacher if it has one."""
+    if teacher := find(config.algo).teacher(config):
+        env = taught(env, teacher, config.update.horizon)
+    return observed(env, config.obs, config.history)
 
 
 def _settled(folder: RunFolder, env: Env) -> RunFolder:
     """Store the settings that the environment chose where they were left open."""
     settled = getattr(env, "config", None)
     chosen = isinstance(settled, TaskConfig) and settled != folder.config.env
-    return folder.with_config(replace(folder.config, env=settled)) if chosen else folder
+    folder = folder.with_config(replace(folder.config, env=settled)) if chosen else folder
+    return replace(folder, shown=built_in(folder.config) or is_shown(env))
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
@@ -138,7 +162,7 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
     changes = ranks.attempt(lambda: folder.take_changes(trainer.iteration) if ranks.first else [])
     for changed in ranks.broadcast(changes):
         if changed["iteration"] >= trainer.iteration:
-            if changed["setting"] == "update.learning_rate":
+            if changed["setting"] == "update.learning_rate" and not trainer.algorithm.off_policy:
                 trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
             view.message(f"changed: {described(changed)}")
 
@@ -246,6 +270,7 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
     if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
         raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
-    if note:
-        view.message(note)
+    for text in (note, trainer.missing()):
+        if text:
+            view.message(text)
     return seconds

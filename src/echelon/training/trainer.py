@@ -83,31 +83,41 @@ class Trainer:
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            sizes = env.obs_spec, env.action_dim, self.layout.policies
-            bf16 = config.precision == "bf16"
-            self.model = ActorCritic(*sizes, config.model, networks=self.layout.networks, bf16=bf16).to(device)
+            self.model = self._make_networks(bf16=config.precision == "bf16").to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
         self.common = ranks.common_generator(self.generator, config.seed, device)
         """For random numbers that must be the same on all ranks."""
-        self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
-        loss, reads_leader = self.algorithm.actor_loss, self.algorithm.reads_leader(config)
-        self.update = Update(self.model, loss, self.plan, self.settings, config, reads_leader=reads_leader)
-        self.selection = None
-        if self.algorithm.selection is not None:
-            parts = Parts(env, config, self.layout, self.settings, self.update, self.collector)
-            self.selection = self.algorithm.selection(parts)
-        self._compute_targets = fused(compute_targets, device, enabled=self._fuses)
-        self._collect = self._captured(lambda: self.collector.collect(), acts=True)
-        self._prepare = self._captured(self._make_targets)
-        self._learn, self._passes = self._captured(self._update), self.update.passes
-        self._prepared: Prepared | None = None
         self._warm = False
         """Whether everything is compiled."""
         self.timers = Timers.for_device(device)
         self.iteration = self.gradient_steps = 0
+        self.preface = ""
+        """What a user should know before training starts."""
         self.runs: Sequence[Trainer] = [self]
         """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
+        self._build()
+
+    def _make_networks(self, bf16: bool) -> ActorCritic:
+        sizes = self.env.obs_spec, self.env.action_dim, self.layout.policies
+        return ActorCritic(*sizes, self.config.model, networks=self.layout.networks, bf16=bf16)
+
+    def _build(self) -> None:
+        """Build what acts and what learns."""
+        env, config, algorithm = self.env, self.config, self.algorithm
+        assert algorithm.actor_loss is not None
+        self.collector = Collector(env, self.model, self.layout, config.update, self.generator, fuse=self._fuses)
+        loss, reads_leader = algorithm.actor_loss, algorithm.reads_leader(config)
+        self.update = Update(self.model, loss, self.plan, self.settings, config, reads_leader=reads_leader)
+        self.selection = None
+        if algorithm.selection is not None:
+            parts = Parts(env, config, self.layout, self.settings, self.update, self.collector)
+            self.selection = algorithm.selection(parts)
+        self._compute_targets = fused(compute_targets, env.device, enabled=self._fuses)
+        self._collect = self._captured(lambda: self.collector.collect(), acts=True)
+        self._prepare = self._captured(self._make_targets)
+        self._learn, self._passes = self._captured(self._update), self.update.passes
+        self._prepared: Prepared | None = None
 
     def _captured(self, run: Callable[[], T], *, acts: bool = False) -> Captured[T]:
         """`run`, recorded as a CUDA graph. If it steps the environment (`acts`), the environment must support that."""
@@ -132,6 +142,10 @@ class Trainer:
         with announced(cache_folder(), "for these sizes") if compiles else nullcontext():
             return self._iterate()
 
+    def missing(self) -> str:
+        """What a resumed run has to make up for, in words; nothing if it continues where it stopped."""
+        return ""
+
     def take_in(self) -> None:
         """Take over the state of `runs` after it was loaded into them."""
 
@@ -154,7 +168,7 @@ class Trainer:
         self.gradient_steps += self.steps_per_iteration
         self.iteration += 1
         with timers("read"):
-            results = _read(names, values, distances)
+            results = read(names, values, distances)
         if self.selection is not None:
             results[0].takeovers = self.selection.after(self.iteration, results[0].metrics)
         timers.settle()
@@ -162,7 +176,7 @@ class Trainer:
 
     def score(self, metrics: Mapping[str, float]) -> float:
         """How good the run is after an iteration: its best checkpoint is never pruned."""
-        return metrics["return/leader"] if self.selection is None else self.selection.score(metrics)
+        return (self.selection or self.algorithm).score(metrics)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -205,8 +219,8 @@ class Trainer:
 
     def _measure(self, rollout: Rollout) -> list[Distances]:
         """Distances between the policies of each run; none in most iterations."""
-        every = self.config.diagnostics.every
-        if self.layout.policies == 1 or not every or self.iteration % every:
+        every, last = self.config.diagnostics.every, self.iteration + 1 == self.config.num_iterations
+        if self.layout.policies == 1 or not every or (self.iteration % every and not last):
             return []
         return [measure(self.model, rollout, self.layout, self.config.diagnostics.states, self.config.update)]
 
@@ -284,13 +298,13 @@ def make_layout(config: TrainConfig, device: torch.device | str = "cpu", ranks: 
 
 def make_plan(layout: Layout, config: TrainConfig) -> Plan:
     """What an update trains on. Raises a `UserError` when the environments do not split into equal minibatches."""
-    update, groups = config.update, find(config.algo).groups(config)
-    length = update.sequence if config.model.lstm else 1
-    minibatches = update.minibatches or float(update.minibatch_envs)
+    update, algorithm = config.update, find(config.algo)
+    groups, length = algorithm.groups(config), update.sequence if config.model.lstm else 1
+    minibatches = 1 if algorithm.off_policy else update.minibatches or float(update.minibatch_envs)
     return Plan(layout, update.horizon, length, groups, minibatches=minibatches)
 
 
-def _read(names: Sequence[Sequence[str]], values: Tensor, distances: Sequence[Distances]) -> list[Iteration]:
+def read(names: Sequence[Sequence[str]], values: Tensor, distances: Sequence[Distances]) -> list[Iteration]:
     """Read metrics and distances of all runs from the device in one transfer."""
     parts = [values]
     for kl, more in distances:

@@ -1,0 +1,42 @@
+"""`echelon distil`: train a student that imitates a run and may see less."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from echelon.commands.command import OnRun, names_flag
+from echelon.commands.train import Trains, given_flags
+from echelon.config.checks import with_settings
+from echelon.ranks import Ranks
+
+if TYPE_CHECKING:
+    from echelon.training.resolve import Resolved
+
+NOT_HERE = {"--algo": ": a student imitates", "--variant": ": a student has none", "--env": ": it is the teacher's"}
+NOT_HERE |= {"--resume": "; echelon train --resume RUN resumes a student"}
+
+
+@dataclass(frozen=True)
+class Distil(Trains, OnRun):
+    """Train a student that imitates the leader of a run, its teacher, and may see less: --obs policy leaves it what a
+    robot measures. Flags of echelon train give it a --history, another --model or an --out of its own; echelon distil
+    RUN --help lists them. The student is a run like any other, and needs its teacher only to train."""
+
+    help_of_task = True
+    refused = NOT_HERE
+
+    def run(self) -> int:
+        return self.train()
+
+    def settings(self, ranks: Ranks) -> "Resolved":
+        """Those of the teacher's run, as a student needs them, changed by flags."""
+        from echelon.algorithms import student_of, with_algorithm
+        from echelon.config import from_dict, to_dict
+        from echelon.tasks import preset
+        from echelon.training.resolve import resolve
+
+        stored = self.folder().config
+        known = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
+        start = student_of(known, self.run_folder)
+        given = given_flags(start, self.train_flags, f"distil {self.run_folder}", "Train a student of a run.")
+        fit_envs = not names_flag(self.train_flags, "--num-envs")
+        return resolve(with_settings(start, given), fit_envs=fit_envs, ranks=ranks)
