@@ -6,6 +6,9 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -33,7 +36,7 @@ STORE = 80_000_000
 def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("echelon.errors.find_spec", lambda name: None)
     assert cli.main(["compare", "--tasks", "CartpoleSwingup", "--on", "ray"]) == 2
-    sentence = "--on needs the package ray, which is not installed; pip install 'echelon-rl[ray]'\n"
+    sentence = "--on needs the package ray, which is not installed; pip install -e '.[ray]' in Echelon's clone\n"
     assert capsys.readouterr().err.endswith(sentence)
 
 
@@ -65,7 +68,8 @@ def test_a_node_that_cannot_train_says_why(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray starts a job again whenever its node is lost; three runs a GPU reserve a third of it, rounded down."""
+    """Ray starts a job again whenever its node is lost; three runs a GPU reserve a third of it, rounded down, and there
+    is room for twelve on four GPUs."""
     asked: list[dict[str, Any]] = []
     ended: Future[int] = Future()
     ended.set_result(0)
@@ -82,9 +86,34 @@ def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(cluster, "require_address", lambda address: None)
     config = replace(tiny("CartpoleSwingup", tmp_path / "a"), device="cuda")
     for per_gpu in (1, 3):
-        failed = run([Job("a", config)], tmp_path, cluster=RayCluster("ray", per_gpu=per_gpu))
+        failed = run([Job("a", config)], tmp_path, cluster=(there := RayCluster("ray", per_gpu=per_gpu)))
+        assert there.room == 4 * per_gpu
         assert failed == {"a": f"it ended before it was done; see {tmp_path / 'a.log'}"}
     assert [(one["num_gpus"], one["num_cpus"], one["max_retries"]) for one in asked] == [(1.0, 1, -1), (0.3333, 1, -1)]
+
+
+PORTS = """
+from echelon.grid.cluster import RayCluster
+cluster = RayCluster("ray", cpus=1)
+import psutil  # comes with Ray
+started = [psutil.Process(), *psutil.Process().children(recursive=True)]
+ports = [port for one in started for port in one.net_connections("inet") if port.status == "LISTEN"]
+print(len(ports) > 3, {port.laddr.ip.removeprefix("::ffff:") for port in ports})
+cluster.close()
+"""
+
+
+@needs_ray
+def test_a_cluster_of_our_own_listens_on_this_machine_alone_and_wants_a_token() -> None:
+    own = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS"}
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as place:  # its sockets need a short path
+        env = {name: value for name, value in os.environ.items() if name not in own} | {"RAY_TMPDIR": place}
+        words = [sys.executable, "-c", PORTS]
+        done = patiently(
+            lambda: subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=120)
+        )
+    assert done.stdout == "True {'127.0.0.1'}\n"
+    assert "Token authentication is disabled" not in done.stderr
 
 
 def patiently(start: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@ done, and where a job resumes, is read from the run folders, which all nodes sha
 
 import logging
 import os
+import secrets
 import socket
 import time
 import warnings
@@ -48,6 +49,12 @@ class RayCluster:
         reference = self._task.options(**options).remote(job.to_json(), state, __version__)
         return self._running.setdefault(reference, reference.future())
 
+    @property
+    def room(self) -> int:
+        """Jobs that the cluster has room for at once, as it is now."""
+        there = self._ray.cluster_resources()
+        return max(1, int(there.get("GPU", 0)) * self._per_gpu or int(there.get("CPU", 0)) // self._cpus)
+
     def stop(self) -> None:
         """Let running jobs save their state and end."""
         for reference, future in self._running.items():
@@ -70,10 +77,15 @@ def require_address(address: str) -> None:
 
 def _connect(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
-    import ray
-
     where = address if address.startswith(CLIENT) else None
-    asked = where or os.environ.get("RAY_ADDRESS", "")
+    asked, options = where or os.environ.get("RAY_ADDRESS", ""), dict[str, Any]()
+    if not asked and not Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").exists():
+        # Ray is started here. By default it would listen on every network, and run what anybody sends to it.
+        where, options["include_dashboard"] = "local", False
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on 127.0.0.1, as it does on those systems
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    import ray  # which reads these variables
+
     try:  # Ray would wait for minutes where nothing listens
         place = urlsplit(asked if "://" in asked else f"//{asked}")
         if place.hostname and place.port:  # RAY_ADDRESS may also be a word
@@ -82,7 +94,7 @@ def _connect(address: str) -> Any:
         raise UserError(f"nothing answers at {asked} ({first_line(error)}); see ray status there") from None
     try:
         with warnings.catch_warnings(action="ignore"):  # what matters is in the error
-            ray.init(where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+            ray.init(where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
     except Exception as error:  # refused, timed out, other versions of Python or Ray
         raise UserError(
             f"Ray cannot be reached at {address} ({first_line(error)}); see ray status there, and set "

@@ -10,6 +10,7 @@ from typing import Any
 from echelon.config import TrainConfig, to_dict
 from echelon.errors import UserError
 from echelon.runs.evaluations import read_evaluation
+from echelon.runs.folder import PRUNED
 from echelon.tasks import stored_config
 
 
@@ -37,17 +38,25 @@ class Job:
         return any(int(name) >= self.config.num_iterations for name in names)
 
     @property
+    def pruned(self) -> str:
+        """Why a sweep stopped it early; empty if none did."""
+        try:
+            return (self.path / PRUNED).read_text()
+        except OSError:
+            return ""
+
+    @property
     def done(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.trained and not (self.evaluate and math.isnan(self.score()))
+        return bool(self.pruned) or (self.trained and not (self.evaluate and math.isnan(self.score())))
 
-    def score(self) -> float:
+    def score(self, metric: str = "return") -> float:
         """The leader's evaluated return at the end of training; NaN if `evaluation.json` does not have it."""
         try:
             found = read_evaluation(self.path)
         except UserError:
             return math.nan
-        return found.of("return") if found and found.iteration >= self.config.num_iterations else math.nan
+        return found.of(metric) if found and found.iteration >= self.config.num_iterations else math.nan
 
     def newest(self) -> dict[str, Any]:
         """The last whole line of its metrics, empty before there is one."""

@@ -136,9 +136,10 @@ def main() -> None:
     try:
         if not job.trained:
             from echelon.console.view import PlainView
+            from echelon.training.callbacks import Stop
             from echelon.training.loop import train
 
-            train(job.config, PlainView())
+            train(job.config, PlainView(), callbacks=lambda _: Stop(why) if (why := job.pruned) else None)
         else:
             from echelon.evaluation.evaluate import evaluate
             from echelon.runs.evaluations import write_evaluation

@@ -20,6 +20,7 @@ from echelon.console.wording import count, duration, figure
 from echelon.errors import UserError, first_line
 from echelon.grid.jobs import Job
 from echelon.grid.local import LOCKED, POLL_S, LocalPool, default_workers
+from echelon.runs.durable import writing
 
 if TYPE_CHECKING:
     from echelon.grid.cluster import RayCluster
@@ -40,28 +41,29 @@ def run(
     cluster: "RayCluster | None" = None,
     view: View | None = None,
     finished: Callable[[Job], object] = lambda job: None,
+    more: "Callable[[Grid], Sequence[Job]]" = lambda grid: (),
+    total: int = 0,
 ) -> dict[str, str]:
     """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or all
     that fit into `cluster`; return why jobs failed, by their names.
 
     `logs` is a folder for what each job prints. `finished` is called with every job that is done, those of an earlier
-    call first. A job that fails is reported and the others continue. On an interrupt the running jobs save their state
-    and end; the same call resumes them.
+    call first. `more` is asked for further jobs again and again, up to `total` in all. A job that fails is reported and
+    the others continue. On an interrupt the running jobs save their state and end; the same call resumes them.
     """
-    try:
+    with writing(logs, "choose another folder"):
         logs.mkdir(parents=True, exist_ok=True)
         state = Path(tempfile.mkdtemp(prefix=".grid-", dir=logs))
-    except OSError as error:
-        raise UserError(f"{logs} cannot be written: {error.strerror}; choose another folder") from None
-    grid, view = Grid(jobs), view or choose_view(LINE_EVERY_S)
+    grid, view = Grid(jobs, total=total), view or choose_view(LINE_EVERY_S)
     left = grid.in_state("left")
     workers = workers or default_workers(left[0].config.device if left else "cpu")
-    pool = cluster or LocalPool(min(workers, len(left) or 1))
+    pool = cluster or LocalPool(min(workers, len(left) + grid.to_come or 1))
     view.show(grid)
     try:
         for job in grid.in_state("done"):
             finished(job)
-        grid.train(pool, state, view, finished)
+        with writing(logs):
+            grid.train(pool, state, view, finished, more)
     except KeyboardInterrupt:
         view.message("stopping: runs save their state, and the same command resumes them")
         raise
@@ -78,8 +80,8 @@ def run(
 class Grid:
     """Jobs: which are done, which run, which failed, and what is left."""
 
-    def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic) -> None:
-        self.jobs = jobs
+    def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic, total: int = 0) -> None:
+        self.jobs, self._total = [*jobs], total
         self.done = {job.name for job in jobs if job.done}
         self.running: dict[str, str] = {}
         """Machines by the names of running jobs; empty for this one."""
@@ -87,9 +89,21 @@ class Grid:
         """Why, by the name of the job."""
         self._clock, self._began, self._steps_before = clock, clock(), self._steps_left()
 
-    def train(self, pool: "LocalPool | RayCluster", state: Path, view: View, finished: Callable[[Job], object]) -> None:
-        """Submit the jobs that are left, and follow them until none is."""
-        futures = {pool.submit(job, state): job for job in self.in_state("left")}
+    @property
+    def to_come(self) -> int:
+        """Jobs that are not known yet."""
+        return max(0, self._total - len(self.jobs))
+
+    def train(
+        self,
+        pool: "LocalPool | RayCluster",
+        state: Path,
+        view: View,
+        finished: Callable[[Job], object],
+        more: "Callable[[Grid], Sequence[Job]]",
+    ) -> None:
+        """Submit the jobs that are left, and `more`, and follow them until none is."""
+        futures = {pool.submit(job, state): job for job in [*self.in_state("left"), *self._grow(more)]}
         locked: set[str] = set()
         patient_until = time.monotonic() + PATIENCE_S
         while futures:
@@ -104,11 +118,12 @@ class Grid:
                 self.running.pop(job.name, None)
                 (state / job.name).unlink(missing_ok=True)
                 failure = _failure(future, job.log(state))
-                if job.trained:
+                if job.pruned or job.trained:
                     self.done.add(job.name)
                     finished(job)
                     score = f": evaluated return {figure(job.score())}" if job.evaluate else ""
-                    view.message(f"{job.name} is done{score if job.done else ', but not evaluated; see its log'}")
+                    said = f" is done{score if job.done else ', but not evaluated; see its log'}"
+                    view.message(f"{job.name}{said if not job.pruned else f' was {job.pruned}'}")
                 elif failure:
                     self.failed[job.name] = failure
                     view.message(f"{job.name} failed: {failure}")
@@ -117,11 +132,18 @@ class Grid:
                         view.message(f"{job.name} is being trained by another process; waiting for it")
                     locked.add(job.name)
                     futures[pool.submit(job, state)] = job
+            futures |= {pool.submit(job, state): job for job in self._grow(more)}
             if self.running or locked:
                 patient_until = time.monotonic() + PATIENCE_S
             elif futures and time.monotonic() > patient_until:
                 patient_until = math.inf
                 view.message("nothing runs: the cluster has no room for a run; see ray status")
+
+    def _grow(self, more: "Callable[[Grid], Sequence[Job]]") -> Sequence[Job]:
+        before, new = self._steps_left(), more(self)
+        self.jobs += new
+        self._steps_before += self._steps_left() - before
+        return new
 
     def _follow(self, job: Job, node_file: Path, view: View) -> None:
         """Say that a job has started, or started again because it lost its machine."""
@@ -144,7 +166,9 @@ class Grid:
     def _steps_left(self) -> float:
         """Environment steps that are left to take."""
         each = ((_trained(job), job.config) for job in self.in_state("running", "left"))
-        return sum((1 - part) * config.num_iterations * config.steps_per_iteration for part, config in each)
+        known = sum((1 - part) * config.num_iterations * config.steps_per_iteration for part, config in each)
+        whole = sum(job.config.num_iterations * job.config.steps_per_iteration for job in self.jobs)
+        return known + (whole / max(1, len(self.jobs)) or 1.0) * self.to_come
 
     def headline(self) -> str:
         """Count the jobs in every state, and say how long the rest takes at the rate so far."""
@@ -155,8 +179,8 @@ class Grid:
         taken = self._steps_before - steps
         seconds = (self._clock() - self._began) * steps / taken if taken > 0 else math.nan if steps else 0.0
         return (
-            f"{len(self.done)} of {len(self.jobs)} done{failed}, {len(self.running)} running{where}, "
-            f"{len(self.in_state('left'))} left, time left {duration(seconds)}"
+            f"{len(self.done)} of {len(self.jobs) + self.to_come} done{failed}, {len(self.running)} running{where}, "
+            f"{len(self.in_state('left')) + self.to_come} left, time left {duration(seconds)}"
         )
 
     def running_lines(self) -> list[str]:
