@@ -4,7 +4,7 @@ import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from echelon import __version__
+from echelon.config import to_dict
 from echelon.envs.contract import onto
 from echelon.errors import UserError, require_package
 from echelon.export import numpy_policy
 from echelon.export.policy import SavedPolicy
+from echelon.export.robot import describe_robot
 from echelon.runs.durable import replace_durably
 from echelon.runs.metrics import jsonable
 
@@ -28,13 +30,16 @@ TOLERANCE = 1e-5
 COMPARED_STEPS = 10
 """Length of the sequences a policy with a memory is compared on."""
 
+OF_ENVIRONMENT = ("task", "source", "env_arg", "env", "obs", "history", "algo")
+"""Settings that a file keeps, without paths and names of machines."""
+
 Act = Callable[..., np.ndarray]
 """From observations, images or both to actions."""
 
 
 def export(policy: SavedPolicy, format: Format, out: Path) -> float:
     """Write the policy to `out`; returns the largest difference from the network's actions that was found."""
-    write, read = (_write_onnx, read_onnx) if format == "onnx" else (_write_numpy, numpy_policy.NumpyPolicy)
+    write, read = (_write_onnx, OnnxPolicy) if format == "onnx" else (_write_numpy, numpy_policy.NumpyPolicy)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / f"policy{ENDINGS[format]}"
         write(policy, file, describe(policy))
@@ -49,7 +54,8 @@ def export(policy: SavedPolicy, format: Format, out: Path) -> float:
 
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
-    """Metadata stored in the file: where the policy comes from, its inputs, outputs and action bounds."""
+    """Metadata stored in the file: where the policy comes from, its inputs and outputs, its environment, and the
+    robot."""
     trained, weights = policy.trained, policy.weights
     return {
         "echelon": __version__,
@@ -62,7 +68,17 @@ def describe(policy: SavedPolicy) -> dict[str, Any]:
         | ({"next_state": [policy.state_dim]} if policy.state_dim else {}),
         "action_low": jsonable(weights["action_low"].tolist()),  # null where there is no limit
         "action_high": jsonable(weights["action_high"].tolist()),
-    }
+        "obs_spec": trained.interface["obs_spec"],
+        "config": {name: x for name, x in to_dict(trained.config).items() if name in OF_ENVIRONMENT},
+        "env_state": _numbers(trained.env_state),
+    } | describe_robot(trained)
+
+
+def _numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Single numbers of a nested state, such as how far a curriculum went."""
+    nested = {name: _numbers(x) for name, x in state.items() if isinstance(x, Mapping)}
+    single = {name: x.item() for name, x in state.items() if isinstance(x, Tensor) and not x.dim()}
+    return {name: x for name, x in nested.items() if x} | single
 
 
 def largest_difference(policy: SavedPolicy, act: Act) -> float:
@@ -121,40 +137,56 @@ def _write_onnx(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> No
         )
     assert program is not None
     model = program.model_proto
+    for node in model.graph.node:
+        node.ClearField("metadata_props")  # torch writes paths of this machine into them
     for name, value in metadata.items():
         model.metadata_props.add(key=name, value=value if isinstance(value, str) else json.dumps(value))
     onnx.save(model, str(file))
 
 
-def read_onnx(file: Path) -> Act:
-    """Run a file by ONNX Runtime, or where that is not installed by the standard's own reference; an LSTM's state is
+class OnnxPolicy:
+    """A file run by ONNX Runtime, or where that is not installed by the standard's own reference; an LSTM's `state` is
     kept between calls."""
-    import onnx
 
-    try:
-        import onnxruntime  # pyright: ignore[reportMissingImports]  # optional
+    def __init__(self, file: Path) -> None:
+        require_package("onnx", "a policy in ONNX", "export")
+        import onnx
 
-        run = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]).run
-    except ImportError:
-        from onnx.reference import ReferenceEvaluator
+        try:
+            import onnxruntime  # pyright: ignore[reportMissingImports]  # optional
 
-        run = ReferenceEvaluator(str(file)).run
-    inputs = {x.name: [d.dim_value for d in x.type.tensor_type.shape.dim] for x in onnx.load(str(file)).graph.input}
-    state: list[np.ndarray] = []
+            self.run: Any = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]).run
+        except ImportError:
+            from onnx.reference import ReferenceEvaluator
 
-    def act(*obs: np.ndarray) -> np.ndarray:
-        nonlocal state
-        if "state" in inputs and not state:
-            state = [np.zeros((len(obs[0]), inputs["state"][1]), np.float32)]
-        found: Any = run(None, dict(zip(inputs, (*obs, *state), strict=True)))
-        action, *state = found
+            self.run = ReferenceEvaluator(str(file)).run
+        model = onnx.load(str(file))
+        self.metadata: dict[str, Any] = {x.key: _parsed(x.value) for x in model.metadata_props}
+        self.inputs = {x.name: [d.dim_value for d in x.type.tensor_type.shape.dim] for x in model.graph.input}
+        self.state: np.ndarray | None = None
+
+    def __call__(self, *obs: np.ndarray) -> np.ndarray:
+        given = obs
+        if "state" in self.inputs:
+            fresh = np.zeros((len(obs[0]), self.inputs["state"][1]), np.float32)
+            given = (*obs, fresh if self.state is None else self.state)
+        action, *state = self.run(None, dict(zip(self.inputs, given, strict=True)))
+        self.state = state[0] if state else None
         return action
 
-    return act
+
+def _parsed(text: str) -> Any:
+    """A value of the metadata, where texts stand as they are."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _write_numpy(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> None:
     if policy.encoder is not None:
         raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
     arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.weights.items()}
-    np.savez(file, metadata=json.dumps(metadata | {"activation": policy.activation}), **arrays)
+    np.savez(
+        file, metadata=json.dumps(metadata | {"activation": policy.activation, "squashed": policy.squashed}), **arrays
+    )

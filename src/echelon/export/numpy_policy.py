@@ -16,6 +16,9 @@ class NumpyPolicy:
     def __init__(self, path):
         with np.load(path) as file:
             self.weights = {name: file[name] for name in file.files}
+        for name in [name for name in self.weights if name.endswith("_scale")]:  # rows of whole numbers, to save space
+            whole = name.removesuffix("_scale")
+            self.weights[whole] = self.weights[whole] * self.weights.pop(name)
         self.metadata = json.loads(str(self.weights.pop("metadata")))
         self.activate = _ACTIVATIONS[self.metadata.get("activation", "elu")]
         self.state = None
@@ -30,12 +33,14 @@ class NumpyPolicy:
         w = self.weights
         x = np.clip((np.atleast_2d(obs) - w["obs_mean"]) / w["obs_std"], -w["obs_clip"], w["obs_clip"])
         x = x @ w["first_weight"].T + w["first_bias"]
-        x = self._remember(x) if "recur_weight" in w else self.activate(x)
+        x = self._remember(x) if "recur_weight" in w else self.activate(self._normed(x, "first_norm"))
         layer = 0
         while f"layer_{layer}_weight" in w:
-            x = self.activate(x @ w[f"layer_{layer}_weight"].T + w[f"layer_{layer}_bias"])
+            x = x @ w[f"layer_{layer}_weight"].T + w[f"layer_{layer}_bias"]
+            x = self.activate(self._normed(x, f"layer_{layer}_norm"))
             layer += 1
         x = x @ w["mean_weight"].T + w["mean_bias"]
+        x = np.tanh(x) if self.metadata.get("squashed") else x
         free = np.isinf(w["action_low"]) | np.isinf(w["action_high"])
         low, high = np.where(free, -1, w["action_low"]), np.where(free, 1, w["action_high"])
         action = np.where(free, x, (low + high) / 2 + (high - low) / 2 * np.clip(x, -1, 1)).astype(np.float32)
@@ -51,9 +56,15 @@ class NumpyPolicy:
         cell = _sigmoid(forget) * cell + _sigmoid(enter) * np.tanh(candidate)
         hidden = _sigmoid(leave) * np.tanh(cell)
         self.state = np.concatenate((hidden, cell), axis=1).astype(np.float32)
-        centred = hidden - hidden.mean(1, keepdims=True)
+        return self._normed(hidden, "norm")
+
+    def _normed(self, x, name):
+        """Layer normalisation, if the file has one of that name."""
+        if f"{name}_weight" not in self.weights:
+            return x
+        centred = x - x.mean(1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
-        return scaled * w["norm_weight"] + w["norm_bias"]
+        return scaled * self.weights[f"{name}_weight"] + self.weights[f"{name}_bias"]
 
 
 def _sigmoid(x):

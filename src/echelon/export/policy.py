@@ -1,5 +1,6 @@
 """A trained policy alone: as a network with normaliser, conditioning and action bounds inside, and as a function."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +12,13 @@ from torch.nn.functional import layer_norm, linear
 
 from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
-from echelon.models.actor_critic import ActorCritic
 from echelon.models.encoder import scaled
-from echelon.models.linear import Linear
+from echelon.models.networks import Networks
 from echelon.models.normaliser import Normaliser
 from echelon.models.trunk import ACTIVATIONS
 from echelon.runs.checkpoint import Which
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -37,9 +37,9 @@ class SavedPolicy(nn.Module):
         """By name, float32 on the CPU."""
         for name, x in weights.items():
             self.register_buffer(name, x)
-        self.encoder, self.activation = alone.encoder, alone.actor.activation
-        self.layers = len(alone.actor.layers)
-        self.state_dim = alone.actor.state_dim
+        self.encoder, self.activation, self.squashed = alone.encoder, alone.activation, alone.squashed
+        self.layers = sum(bool(re.fullmatch(r"layer_\d+_weight", name)) for name in weights)
+        self.state_dim = 2 * weights["recur_weight"].shape[1] if "recur_weight" in weights else 0
         found = interface["obs_spec"].get("image")
         self.image = Image(*found) if found else None
         self.sizes: dict[str, tuple[int, ...]] = {}
@@ -81,44 +81,37 @@ class SavedPolicy(nn.Module):
             state = torch.cat((hidden, cell), dim=-1)
             x = layer_norm(hidden, hidden.shape[-1:], get("norm_weight"), get("norm_bias"))
         else:
-            x = activate(x)
+            x = activate(self._normed(x, "first"))
         for number in range(self.layers):
-            x = activate(linear(x, get(f"layer_{number}_weight"), get(f"layer_{number}_bias")))
+            x = linear(x, get(f"layer_{number}_weight"), get(f"layer_{number}_bias"))
+            x = activate(self._normed(x, f"layer_{number}"))
         x = linear(x, get("mean_weight"), get("mean_bias"))
+        x = x.tanh() if self.squashed else x
         action = torch.where(self.unlimited, x, self.action_centre + self.action_reach * x.clamp(-1.0, 1.0))
         return action if state is None else (action, state)
 
+    def _normed(self, x: Tensor, layer: str) -> Tensor:
+        """A layer's output through its normalisation, if it has one."""
+        if f"{layer}_norm_weight" not in self.weights:
+            return x
+        weight, bias = (self.get_buffer(f"{layer}_norm_{name}") for name in ("weight", "bias"))
+        return layer_norm(x, x.shape[-1:], weight, bias)
+
 
 @torch.no_grad()
-def _weights(model: ActorCritic, policy: int, bounds: Mapping[str, Any] | None) -> dict[str, Tensor]:
-    """Weights of a policy of one network. φ only shifts the first layer, so it is added to its bias.
+def _weights(model: Networks, policy: int, bounds: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """Weights of a policy of one network, statistics of its observations, and limits of its actions.
 
     `bounds` has `low` and `high` of the environment's actions; -1 and 1 without it.
     """
-    trunk, unit = model.actor, torch.ones(model.mean_head.out_features)
-    bias = trunk.observe.bias[0]
-    if trunk.lstm:
-        bias = bias + trunk.recur.bias[0]
-    if trunk.condition is not None and model.phi is not None:
-        bias = bias + trunk.condition.weight[0] @ model.phi[0, policy]
-    found = {
-        "first_weight": trunk.observe.weight[0],
-        "first_bias": bias,
-        "mean_weight": model.mean_head.weight[0],
-        "mean_bias": model.mean_head.bias[0],
-        "action_low": torch.as_tensor(bounds["low"]) if bounds else -unit,
-        "action_high": torch.as_tensor(bounds["high"]) if bounds else unit,
-    }
+    found = model.weights(policy)
+    unit = torch.ones(len(found["mean_bias"]))
+    found["action_low"] = torch.as_tensor(bounds["low"]) if bounds else -unit
+    found["action_high"] = torch.as_tensor(bounds["high"]) if bounds else unit
     if "policy" in model.obs_norm:
         norm = model.obs_norm["policy"]
         assert isinstance(norm, Normaliser)
         found |= {"obs_mean": norm.mean[0], "obs_std": norm.std[0], "obs_clip": torch.tensor(norm.clip)}
-    if trunk.lstm:
-        found["recur_weight"] = trunk.recur.weight[0]
-        found["norm_weight"], found["norm_bias"] = trunk.norm.weight[0], trunk.norm.bias[0]
-    for number, layer in enumerate(trunk.layers):
-        assert isinstance(layer, Linear)
-        found[f"layer_{number}_weight"], found[f"layer_{number}_bias"] = layer.weight[0], layer.bias[0]
     return {name: x.detach().float().clone() for name, x in found.items()}
 
 

@@ -3,8 +3,8 @@
     echelon export runs/hand --format onnx --out deployed/policy.onnx
     scene=src/echelon/tasks/in_hand/allegro_cube.xml
     python -c "import mujoco as m; m.mj_saveModel(m.MjModel.from_xml_path('$scene'), 'deployed/hand.mjb')"
-    cp examples/deploy_allegro_hand.py deployed/
-    cd deployed && python deploy_allegro_hand.py policy.onnx hand.mjb --episodes 256
+    cp examples/deploy/allegro_hand.py deployed/
+    cd deployed && python allegro_hand.py policy.onnx hand.mjb --episodes 256
 
 What is observed, what an action does, goals, successes and ends of episodes are those of docs/tasks/allegro_hand.md,
 by default. `results/deployment/run.py RUN` does all of this and compares with `echelon evaluate`.

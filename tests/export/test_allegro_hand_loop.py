@@ -9,7 +9,7 @@ import torch
 
 from echelon import make
 
-EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "deploy_allegro_hand.py"))
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "deploy" / "allegro_hand.py"))
 
 
 def test_the_plain_loop_is_the_task() -> None:
