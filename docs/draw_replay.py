@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from browser import Browser, find_chromium
 from PIL import Image
 
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import record, to_replay
 from echelon.viewing.scene import view_id

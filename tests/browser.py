@@ -68,15 +68,22 @@ class Page:
             time.sleep(0.05)
 
     def click(self, selector: str) -> None:
-        """A real mouse click in the middle of the first element that matches."""
+        """A real mouse click in the middle of the first element that matches; again if the page moved under it."""
         place = f"document.querySelector({json.dumps(selector)})"
-        self.evaluate(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        box, before = [], None
-        while box != before:  # the page may still be laid out
-            before, box = box, self.evaluate(f"(b => [b.x, b.y, b.width, b.height])({place}.getBoundingClientRect())")
-            time.sleep(0.02)
-        self.mouse("mousePressed", box[0] + box[2] / 2, box[1] + box[3] / 2)
-        self.mouse("mouseReleased", box[0] + box[2] / 2, box[1] + box[3] / 2)
+        bounds = f"{place}.getBoundingClientRect()"
+        listen = "addEventListener('click', () => window.clicked = true, {capture: true, once: true})"
+        self.evaluate(f"window.clicked = false; {place}.{listen}")
+        for _ in range(5):
+            self.evaluate(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+            box, before = [], None
+            while box != before:  # the page may still be laid out
+                before, box = box, self.evaluate(f"(b => [b.x, b.y, b.width, b.height])({bounds})")
+                time.sleep(0.02)
+            self.mouse("mousePressed", box[0] + box[2] / 2, box[1] + box[3] / 2)
+            self.mouse("mouseReleased", box[0] + box[2] / 2, box[1] + box[3] / 2)
+            if self.evaluate("window.clicked !== false"):  # undefined on a page that the click opened
+                return
+        raise AssertionError(f"{selector} cannot be clicked; errors: {self.errors}")
 
     def mouse(self, kind: str, x: float, y: float, button: str = "left", **more: Any) -> None:
         """mousePressed, mouseReleased, mouseMoved (`buttons=1` while dragging) or mouseWheel (`deltaX`, `deltaY`)."""

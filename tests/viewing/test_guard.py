@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ class Playing:
     link: str
     port: int
     token: str
+    pid: int
 
     def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
         """The answer to a plain request, with what a header may not be called in Python spelled with underscores."""
@@ -64,7 +66,7 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
             assert time.monotonic() < deadline, log.read_text()
             assert process.poll() is None, log.read_text()
             time.sleep(0.1)
-        yield Playing(found[0].strip(), int(found[1]), found[2])
+        yield Playing(found[0].strip(), int(found[1]), found[2], process.pid)
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, log.read_text()
@@ -79,6 +81,42 @@ def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunF
             other_address.settimeout(5)
             assert other_address.connect_ex(("127.0.0.2", playing.port)) != 0
     assert main(["play", str(hopper.path), "--port", str(playing.port)]) == 2
+
+
+LISTENS, CONNECTED = "0A", "01"
+
+
+def sockets(pid: int, state: str) -> set[tuple[str, str]]:
+    """Ends, here and there, of a process's TCP sockets in a state; hexadecimal as in /proc."""
+    own = set[str]()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            own.add(os.readlink(file))
+    tables = [Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:] for kind in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return {(row[1], row[2]) for row in rows if row[3] == state and f"socket:[{row[9]}]" in own}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_its_other_port_hangs_up_on_every_other_process(playing: Playing) -> None:
+    """And stays connected to its own."""
+    public = f"0100007F:{playing.port:04X}"
+    (inner,) = {here for here, _ in sockets(playing.pid, LISTENS)} - {public}
+    assert inner.startswith("0100007F:")  # 127.0.0.1
+
+    def connected() -> set[tuple[str, str]]:
+        return {ends for ends in sockets(playing.pid, CONNECTED) if ends[0] == inner}
+
+    deadline = time.monotonic() + 20
+    while not (before := connected()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", int(inner[9:], 16)), timeout=20) as stranger:
+            with suppress(ConnectionError):
+                stranger.sendall(b"x" * 120)
+            with suppress(ConnectionError):
+                assert stranger.recv(1) == b""
+    assert connected() == before != set()
 
 
 def test_who_has_the_token_gets_a_cookie_and_needs_it_no_more(playing: Playing) -> None:

@@ -12,8 +12,8 @@ pytest.importorskip("mujoco.studio.web_viewer", reason="this MuJoCo has no web v
 from mujoco.studio import messages, sim
 from tiny import tiny
 
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 from echelon.training.loop import train
 from echelon.viewing.live import Request, Simulation
 from echelon.viewing.recorder import record

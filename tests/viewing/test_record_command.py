@@ -12,9 +12,9 @@ import echelon
 from echelon.cli import main
 from echelon.commands.record import Record, _format
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
+from echelon.runs.trained import Trained
 from echelon.viewing.page import replay_page
 from echelon.viewing.recorder import record
 
@@ -102,7 +102,7 @@ def test_a_mistake_is_one_sentence(
         monkeypatch.setattr("echelon.errors.find_spec", lambda name, missing=missing: None if name == missing else True)
         assert main(["record", str(hopper.path), "--format", format]) == 2
         said = capsys.readouterr().err
-        assert f"{missing}, which is not installed; pip install 'echelon-rl[video]'\n" in said
+        assert f"{missing}, which is not installed; pip install -e '.[video]' in Echelon's clone\n" in said
 
 
 def test_a_replay_shows_itself_in_a_notebook(hopper: RunFolder, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ import echelon
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 from echelon.tasks import make
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
 from echelon.viewing.recorder import PolicyRunner, _outcome, record, record_episode, to_replay
-from echelon.viewing.scene import camera, primitives
+from echelon.viewing.scene import camera, geoms
 
 CPU = torch.device("cpu")
 
@@ -139,7 +139,7 @@ def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco() -> None:
             </body>
           </worldbody>
         </mujoco>""")
-    found = primitives(model)
+    found = geoms(model)
     assert [geom.type for geom in found] == ["plane", "sphere", "capsule", "ellipsoid", "sphere"]
     assert [geom.body for geom in found] == [0, 1, 1, 1, 1]
     assert [geom.rgba for geom in found[1:3]] == [pytest.approx((0.1, 0.2, 0.3, 1.0)), (1.0, 0.0, 0.0, 1.0)]
@@ -163,11 +163,6 @@ def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
 
 
 def test_what_cannot_be_shown_is_one_sentence(tmp_path: Path) -> None:
-    mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
-    rock = f'<mujoco>{mesh}<worldbody><geom name="rock" type="mesh" mesh="m"/></worldbody></mujoco>'
-    with pytest.raises(UserError, match="geom rock is a mesh"):
-        primitives(mujoco.MjModel.from_xml_string(rock))
-
     def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
         return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
 

@@ -11,9 +11,9 @@ from tiny import tiny
 from viewing.states import simulated
 
 from echelon.cli import main
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import read_replay, replay_path
+from echelon.runs.trained import Trained
 from echelon.training.loop import train
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import record, to_replay

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Outcome
+from echelon.runs.trained import Trained
 from echelon.viewing import drawing, video
 from echelon.viewing.recorder import record
 
@@ -69,7 +69,7 @@ def test_policies_stand_side_by_side(film: Path) -> None:
 
 
 def test_an_mp4_of_one_is_larger(hopper: RunFolder, film: Path, tmp_path: Path) -> None:
-    encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install 'echelon-rl[video]'")
+    encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install -e '.[video]'")
     tapes = record(Trained.load(hopper), "1")
     video.draw(tapes, tmp_path / "1.mp4", "mp4")
     reader = encoder.read_frames(str(tmp_path / "1.mp4"))

@@ -29,7 +29,8 @@ class Panel:
     """The picture of one policy."""
 
     def __init__(self, path: Path, about: dict[str, Any], size: tuple[int, int], samples: int) -> None:
-        """`about` has the `camera`, the body to `follow`, and the captions `label` and, after the end, `ended`."""
+        """`about` has the `camera`, where it is negative the free camera's `view`, the body to `follow`, and the
+        captions `label` and, after the end, `ended`."""
         import mujoco
 
         self.about, (self.width, self.height) = about, size
@@ -39,6 +40,13 @@ class Panel:
         states = np.load(f"{path}.npz")
         self.qpos, self.mocap = states["qpos"], states["mocap"]
         self.data = mujoco.MjData(self.model)
+        self.camera = about["camera"]
+        if self.camera < 0:
+            self.camera = mujoco.MjvCamera()
+            for name, value in about["view"].items():
+                setattr(self.camera, name, value)
+            if about["follow"] is not None:
+                self.camera.type, self.camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, about["follow"]
         self.renderer = mujoco.Renderer(self.model, height=self.height, width=self.width)
         self.draw(0)  # fails here if OpenGL does not work
 
@@ -54,7 +62,7 @@ class Panel:
         follow = self.about["follow"]
         if follow is not None:  # the light moves along, because shadows reach only a limited distance from it
             self.data.light_xpos[:, :2] += self.data.xpos[follow, :2]
-        self.renderer.update_scene(self.data, self.about["camera"])
+        self.renderer.update_scene(self.data, self.camera)
         self.picture = self.renderer.render()
         return self.picture, self.about["label"]
 

@@ -7,11 +7,18 @@ the simulation, drive it and send it files. So every request passes here first:
 - Origin, where a browser sends one, must be the address that is asked, and Sec-Fetch-Site must not be another site's.
 - A token from the printed link must be in the address or, from then on, in a cookie, as Jupyter does it.
 - No files are accepted (`/drop`), messages are small, and no other origin is allowed to read an answer.
+
+The server draws its windows in another part of the same process, which it reaches over a second port on loopback. That
+one hangs up on every other process.
 """
 
 import hmac
+import os
 import secrets
+import socket
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -89,3 +96,36 @@ class Guard:
 def _cookie(host: str) -> str:
     """Cookies do not tell ports apart, and another viewer may run on one."""
     return f"echelon-{urlsplit(f'//{host}').port or 80}"
+
+
+class InnerSocket(socket.socket):
+    """Listens on a free port of loopback, to connections from this process alone. Systems without /proc, such as macOS,
+    cannot tell whose a connection is."""
+
+    @staticmethod
+    def bound(port: int = 0) -> "InnerSocket":
+        """What MuJoCo's server calls instead of its own."""
+        found = InnerSocket()
+        found.bind(("127.0.0.1", port))
+        found.listen()
+        return found
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, peer = super().accept()
+        if not _is_ours(peer[1]):
+            connection.close()
+            raise ConnectionAbortedError  # the caller waits for the next one
+        return connection, peer
+
+
+def _is_ours(port: int) -> bool:
+    """Whether this process holds the end of a connection that is at a port of 127.0.0.1."""
+    table = Path("/proc/net/tcp")
+    if not table.exists():
+        return True
+    ours = set[str]()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them is gone
+            ours.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    rows = (line.split() for line in table.read_text().splitlines()[1:])
+    return any(row[1] == f"0100007F:{port:04X}" and f"socket:[{row[9]}]" in ours for row in rows)

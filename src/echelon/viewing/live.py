@@ -4,7 +4,6 @@ The simulation runs in the main thread. The page's interface runs in a thread of
 sends it messages. Pause, speed, camera and pushing bodies with the mouse are the viewer's; the window `Policy` is ours.
 """
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,12 @@ from mujoco.studio.dear_imgui import dear_imgui as imgui
 from mujoco.studio.web import web_server
 
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import saved_iterations
+from echelon.runs.trained import Trained
 from echelon.tasks.anymal.task import Anymal
-from echelon.viewing.guard import Guard
+from echelon.viewing.guard import Guard, InnerSocket
 from echelon.viewing.recorder import PolicyRunner
-from echelon.viewing.scene import camera, followed, is_shown_by, shown_model
+from echelon.viewing.scene import camera, followed, free_view, is_shown_by, shown_model
 
 PUSH_S = 0.1
 """Seconds that a push by the button lasts."""
@@ -163,12 +162,9 @@ class PolicyWindow(plugin.ViewerPlugin):
 
     @messages.handler(priority=0)  # after the viewer's own handlers, which frame the whole model
     def on_model(self, event: messages.PostModelEvent) -> None:
-        target = np.array(self._view.target)
-        forward = target - self._view.eye
-        seen, distance = self.viewer.camera, float(np.linalg.norm(forward))
-        seen.lookat[:], seen.distance = target, distance
-        seen.azimuth = math.degrees(math.atan2(forward[1], forward[0]))
-        seen.elevation = math.degrees(math.asin(forward[2] / distance))
+        seen = self.viewer.camera
+        for name, value in free_view(self._view).items():
+            setattr(seen, name, value)
         if self._view.follow is not None:
             seen.type, seen.trackbodyid = int(mujoco.mjtCamera.mjCAMERA_TRACKING), self._view.follow
 
@@ -238,6 +234,7 @@ class LocalViewer(web_viewer.WebViewer):
     def __init__(self, *given: Any, **more: Any) -> None:
         guard = Guard()
         web_server.serve = guard.serve  # what the server's thread calls
+        web_server.bind_loopback_socket = InnerSocket.bound
         web_viewer._print_url_banner = lambda host, port: print(
             f"Open http://localhost:{port}/?token={guard.token}\n"
             "Only this link opens the viewer, on this machine. Ctrl-C ends it.",

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.envs.contract import MakeEnv
-from echelon.evaluation.trained import Trained
 from echelon.runs.checkpoint import Which
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Replay, embedded, replay_json, replay_path, viewer_script, write_replay
+from echelon.runs.trained import Trained
 from echelon.viewing.recorder import SEED, record, to_replay
 
 _PAGE = """\

@@ -10,11 +10,11 @@ from torch import Tensor
 from echelon.diagnostics.propositions import gaussian_kl
 from echelon.envs.contract import Simulated, Step
 from echelon.errors import UserError
-from echelon.evaluation.trained import Trained
-from echelon.models.actor_critic import Output
+from echelon.models.networks import Output
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.replays import Episode, Outcome, Replay
-from echelon.viewing.scene import camera, primitives, shown_model
+from echelon.runs.trained import Trained
+from echelon.viewing.scene import camera, geoms, meshes, shown_model
 
 FRAMES_PER_SECOND = 30.0
 """Approximate frames per simulated second; a frame is a whole number of control steps."""
@@ -59,7 +59,7 @@ class PolicyRunner:
         leader = self._output(self._leader, self._leader_state)
         self._leader_state = leader.state
         kl = gaussian_kl(own.mean[0], own.log_std, leader.mean[0], leader.log_std)
-        return own.mean[0, 0].clamp(-1, 1), float(kl)
+        return own.mode[0, 0].clamp(-1, 1), float(kl)
 
     def _output(self, actor: Actor, state: Tensor) -> Output:
         start = torch.zeros(1, 1, dtype=torch.bool)
@@ -161,7 +161,7 @@ def _successes(step: Step) -> float:
 def to_replay(trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
     """The tapes as a replay for the browser; they may be of several checkpoints, `trained` being the last."""
     model, names = tapes[0].model, [field.name for field in fields(Episode) if field.name != "geoms"]
-    episodes = (Episode(geoms=primitives(x.model), **{name: getattr(x, name) for name in names}) for x in tapes)
+    episodes = [Episode(geoms=geoms(x.model), **{name: getattr(x, name) for name in names}) for x in tapes]
     return Replay(
         run=trained.folder.name,
         task=trained.config.task,
@@ -173,4 +173,5 @@ def to_replay(trained: Trained, seed: int, tapes: tuple[Tape, ...]) -> Replay:
         bodies=tuple(model.body(i).name or f"body {i}" for i in range(model.nbody)),
         camera=camera(model, tapes[0].qpos[0]),
         episodes=tuple(episodes),
+        meshes=meshes(model, (geom for one in episodes for geom in one.geoms)),
     )

@@ -1,15 +1,19 @@
-"""The visible parts of a MuJoCo model, as primitives on bodies, and the camera."""
+"""The visible parts of a MuJoCo model, as primitives and meshes on bodies, and the camera."""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
 
 import mujoco
 import numpy as np
 
-from echelon.errors import UserError
-from echelon.runs.replays import Camera, Geom
+from echelon.runs.replays import Camera, Geom, Mesh
 from echelon.sim.contract import Engine
 
 GEOM_TYPES = {
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name.upper()}")): name
-    for name in ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box")
+    for name in ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "sdf")
 }
 SHOWN_GROUPS = 3
 """MuJoCo's viewers show groups 0, 1 and 2 by default; collision shapes are usually in 3."""
@@ -19,6 +23,8 @@ GEOM_FIELDS = ("geom_size", "geom_pos", "geom_quat", "geom_rgba")
 """Fields of a model that may differ between simulations."""
 CAMERA_NAME = "side"
 """Name of the preferred camera in our models."""
+GOAL = re.compile("goal|target", re.IGNORECASE)
+"""In the name of a geom, a site or its body: it marks a goal."""
 
 
 def shown_model(engine: Engine) -> mujoco.MjModel:
@@ -34,25 +40,58 @@ def is_shown_by(model: mujoco.MjModel, engine: Engine) -> bool:
     return all(np.array_equal(getattr(model, name), engine.expand(name)[0].cpu().numpy()) for name in GEOM_FIELDS)
 
 
-def primitives(model: mujoco.MjModel) -> tuple[Geom, ...]:
+def geoms(model: mujoco.MjModel) -> tuple[Geom, ...]:
     """All geoms and sites that MuJoCo's viewer would draw: those of the shown groups that are not transparent."""
     found = []
     for kind, count in (("geom", model.ngeom), ("site", model.nsite)):
         for one in map(getattr(model, kind), range(count)):
-            material, rgba, type = int(one.matid[0]), one.rgba, int(one.type[0])
-            # As in MuJoCo, a material's colour counts where the geom has the default one.
-            if material >= 0 and np.allclose(rgba, DEFAULT_RGBA):
-                rgba = model.mat_rgba[material]
+            type, rgba, body = GEOM_TYPES[int(one.type[0])], _rgba(model, one), int(one.bodyid[0])
             if one.group[0] >= SHOWN_GROUPS or rgba[3] == 0:
                 continue
-            if type not in GEOM_TYPES:
-                raise UserError(
-                    f"{kind} {one.name or one.id} is a mesh or a height field, and replays show primitives only; "
-                    "record a video instead, with --format mp4"
-                )
+            if type in ("mesh", "sdf", "hfield"):
+                type = f"{'hfield' if type == 'hfield' else 'mesh'} {one.dataid[0]}"
             size, pos, quat = map(_numbers, (one.size, one.pos, one.quat))
-            found.append(Geom(GEOM_TYPES[type], size, _numbers(rgba), int(one.bodyid[0]), pos, quat))
+            goal = bool(GOAL.search(f"{one.name} {model.body(body).name}"))
+            found.append(Geom(type, size, _numbers(rgba), body, pos, quat, goal))
     return tuple(found)
+
+
+def _rgba(model: mujoco.MjModel, one: mujoco.MjModel) -> np.ndarray:
+    """The colour of a geom or site; a texture counts by its mean."""
+    material, rgba = int(one.matid[0]), one.rgba
+    if material < 0:
+        return rgba
+    if np.allclose(rgba, DEFAULT_RGBA):  # as in MuJoCo, a material's colour counts where the geom has the default one
+        rgba = model.mat_rgba[material]
+    texture = model.mat_texid[material, int(mujoco.mjtTextureRole.mjTEXROLE_RGB)]
+    if texture < 0:
+        return rgba
+    channels, start = model.tex_nchannel[texture], model.tex_adr[texture]
+    pixels = model.tex_data[start : start + model.tex_height[texture] * model.tex_width[texture] * channels]
+    return rgba * np.append(pixels.reshape(-1, channels)[:, :3].mean(axis=0) / 255, 1.0)
+
+
+def meshes(model: mujoco.MjModel, shown: Iterable[Geom]) -> dict[str, Mesh]:
+    """The meshes and height fields that geoms show, by the geoms' types."""
+    types = sorted({geom.type for geom in shown if " " in geom.type})
+    return {type: (_mesh if type[0] == "m" else _height_field)(model, int(type.split()[1])) for type in types}
+
+
+def _mesh(model: mujoco.MjModel, number: int) -> Mesh:
+    vertices = model.mesh_vert[model.mesh_vertadr[number] :][: model.mesh_vertnum[number]]
+    return Mesh(vertices, model.mesh_face[model.mesh_faceadr[number] :][: model.mesh_facenum[number]])
+
+
+def _height_field(model: mujoco.MjModel, number: int) -> Mesh:
+    """Two triangles per cell; rows are along y."""
+    rows, columns = int(model.hfield_nrow[number]), int(model.hfield_ncol[number])
+    heights = model.hfield_data[model.hfield_adr[number] :][: rows * columns]
+    reach_x, reach_y, top, _ = model.hfield_size[number]
+    x, y = np.meshgrid(np.linspace(-reach_x, reach_x, columns), np.linspace(-reach_y, reach_y, rows))
+    place = np.arange(rows * columns).reshape(rows, columns)
+    a, b, c, d = (part.ravel() for part in (place[:-1, :-1], place[:-1, 1:], place[1:, 1:], place[1:, :-1]))
+    faces = np.stack((a, b, c, a, c, d), axis=1).reshape(-1, 3)
+    return Mesh(np.stack((x.ravel(), y.ravel(), top * heights), axis=1), faces)
 
 
 def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
@@ -62,13 +101,25 @@ def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
     mujoco.mj_forward(model, data)
     centre, extent = np.array(model.stat.center), float(model.stat.extent)
     view, follow = view_id(model), followed(model)
-    if view < 0:
-        eye = centre + extent * np.array([0.9, -1.6, 0.7])
-        return Camera(_numbers(eye), _numbers(centre), float(model.vis.global_.fovy), follow)
-    eye, forward = data.cam_xpos[view], -data.cam_xmat[view].reshape(3, 3)[:, 2]
     subject = centre if follow is None else data.xpos[follow]
+    if view < 0:
+        eye = subject + extent * np.array([0.6, -1.1, 0.5])
+        return Camera(_numbers(eye), _numbers(subject), float(model.vis.global_.fovy), follow)
+    eye, forward = data.cam_xpos[view], -data.cam_xmat[view].reshape(3, 3)[:, 2]
     distance = max(float(forward @ (subject - eye)), 0.1 * extent)
     return Camera(_numbers(eye), _numbers(eye + distance * forward), float(model.cam_fovy[view]), follow)
+
+
+def free_view(view: Camera) -> dict[str, Any]:
+    """The view in the terms of MuJoCo's free and tracking cameras."""
+    forward = np.subtract(view.target, view.eye)
+    distance = float(np.linalg.norm(forward))
+    return {
+        "lookat": view.target,
+        "distance": distance,
+        "azimuth": math.degrees(math.atan2(forward[1], forward[0])),
+        "elevation": math.degrees(math.asin(forward[2] / distance)),
+    }
 
 
 def view_id(model: mujoco.MjModel) -> int:

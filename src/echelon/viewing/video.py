@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -17,14 +18,14 @@ import numpy as np
 
 from echelon.envs.contract import MakeEnv
 from echelon.errors import UserError, is_installed
-from echelon.evaluation.trained import Trained
 from echelon.runs.durable import writing
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import replay_path, write_replay
+from echelon.runs.trained import Trained
 from echelon.viewing import drawing
 from echelon.viewing.page import write_page
 from echelon.viewing.recorder import SEED, Tape, record, to_replay
-from echelon.viewing.scene import followed, view_id
+from echelon.viewing.scene import camera, followed, free_view, view_id
 
 Format = Literal["mp4", "gif"]
 BACKENDS = ("egl", "osmesa")
@@ -43,12 +44,13 @@ class film_every:
         trained = Trained.load(folder, "newest", make_env)
         tapes = record(trained, self.policy, self.seed)
         replay = to_replay(trained, self.seed, tapes)
-        write_replay(replay, replay_path(folder))
         out = folder.path / "films" / f"iteration-{trained.iteration:06d}"
         if all(map(is_installed, drawing.MODULES["mp4"])):
             draw(tapes, out.with_suffix(".mp4"), "mp4")
         else:
             write_page(replay, out.with_suffix(".html"))
+        with suppress(UserError):  # meshes that are too large for a page can be filmed
+            write_replay(replay, replay_path(folder))
 
 
 def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
@@ -85,7 +87,8 @@ def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
         np.savez(place / f"{k}.npz", qpos=tape.qpos, mocap=tape.mocap)
         end = "" if tape.outcome == "time limit" else f", {tape.outcome} after {tape.seconds:.1f} s"
         captions = {"label": tape.name, "ended": tape.name + end}
-        panels.append(captions | {"camera": view_id(tape.model), "follow": followed(tape.model)})
+        view = free_view(camera(tape.model, tape.qpos[0]))
+        panels.append(captions | {"camera": view_id(tape.model), "view": view, "follow": followed(tape.model)})
     job = place / "job.json"
     job.write_text(json.dumps({"format": format, "frame_s": tapes[0].frame_s, "panels": panels}))
     return job

@@ -1,4 +1,4 @@
-// The robot: one group per body, the body's primitives inside it, moved to the recorded poses.
+// The robot: one group per body, the body's primitives and meshes inside it, moved to the recorded poses.
 import {
   BoxGeometry, BufferGeometry, CapsuleGeometry, Color, CylinderGeometry, DoubleSide, FrontSide, EdgesGeometry, Group, Line, LineBasicMaterial,
   LineSegments, Mesh, MeshStandardMaterial, PlaneGeometry, Quaternion, SphereGeometry, SRGBColorSpace, Vector3,
@@ -14,9 +14,15 @@ const SHAPES = {
   box: (a, b, c) => new BoxGeometry(2 * a, 2 * b, 2 * c),
   plane: (a, b) => new PlaneGeometry(2 * a, 2 * b),
 };
-function geometry({ type, size }) {
-  if (!SHAPES[type]) throw new Error(`the replay has a geom of an unknown type: ${type}`);
-  return SHAPES[type](...size);
+/** Round shapes have no edges to draw: these have. */
+const COARSE = {
+  sphere: (a) => new SphereGeometry(a, 16, 8),
+  ellipsoid: (a, b, c) => new SphereGeometry(1, 16, 8).scale(a, b, c),
+  capsule: (a, b) => new CapsuleGeometry(a, 2 * b, 4, 12).rotateX(Math.PI / 2),
+};
+function geometry({ type, size }, meshes) {
+  if (!meshes[type] && !SHAPES[type]) throw new Error(`the replay has a geom of an unknown type: ${type}`);
+  return meshes[type] ?? SHAPES[type](...size);
 }
 
 /** A plane without end is the ground, which the stage draws. */
@@ -25,12 +31,14 @@ export function isGround(geom) {
 }
 
 /** Markers of goals are drawn by their edges, so that they are not taken for objects. */
-function outline(geom) {
+function outline(geom, meshes) {
   const [r, g, b] = geom.rgba;
-  const shape = geometry(geom);
+  const shape = geometry(geom, meshes);
+  const coarse = COARSE[geom.type]?.(...geom.size);
   const colour = new Color().setRGB(r, g, b, SRGBColorSpace);
-  const found = new LineSegments(new EdgesGeometry(shape, 20), new LineBasicMaterial({ color: colour }));
-  found.add(new Mesh(shape, new MeshStandardMaterial({ color: colour, opacity: 0.16, transparent: true, depthWrite: false })));
+  const found = new LineSegments(new EdgesGeometry(coarse ?? shape, coarse ? 1 : 20), new LineBasicMaterial({ color: colour }));
+  const opacity = coarse ? 0.35 : 0.16;
+  found.add(new Mesh(shape, new MeshStandardMaterial({ color: colour, emissive: colour, emissiveIntensity: 0.4, opacity, transparent: true, depthWrite: false })));
   return placed(found, geom);
 }
 
@@ -41,27 +49,26 @@ function placed(found, geom) {
   return found;
 }
 
-function mesh(geom, tint) {
+function mesh(geom, meshes, tint) {
   const [r, g, b, own] = geom.rgba;
   const alpha = tint ? own * tint.opacity : own;
   const material = new MeshStandardMaterial({
     color: tint ? new Color(tint.colour) : new Color().setRGB(r, g, b, SRGBColorSpace), roughness: 0.62, metalness: 0.0,
-    opacity: alpha, transparent: alpha < 1, depthWrite: alpha === 1, side: geom.type === "plane" ? DoubleSide : FrontSide,
+    opacity: alpha, transparent: alpha < 1, depthWrite: alpha === 1, side: /^(plane|hfield)/.test(geom.type) ? DoubleSide : FrontSide,
   });
-  const found = new Mesh(geometry(geom), material);
+  const found = new Mesh(geometry(geom, meshes), material);
   found.castShadow = alpha === 1;
   found.receiveShadow = true;
   return placed(found, geom);
 }
 
-const GOAL = /goal|target/i;
 /** A body without a shape of its own to turn: its path is what one wants to see. */
 export const isPath = (name) => name === "point";
 
 export class Bodies {
-  /** @param names of the bodies @param episode of the replay @param tint {colour, opacity}: drawn in one colour, as a ghost
-   * @param trail colour of its path */
-  constructor(names, episode, tint = null, trail = null) {
+  /** @param names of the bodies @param episode of the replay @param meshes geometries by name
+   * @param tint {colour, opacity}: drawn in one colour, as a ghost @param trail colour of its path */
+  constructor(names, episode, meshes, tint = null, trail = null) {
     this.names = names;
     this.frames = episode.frames;
     this.poses = decodePoses(episode.poses, episode.frames, names.length);
@@ -70,8 +77,7 @@ export class Bodies {
     for (const group of this.groups) this.root.add(group);
     for (const geom of episode.geoms) {
       if (isGround(geom) || (tint && geom.body === 0)) continue;
-      const goal = GOAL.test(names[geom.body]);
-      if (!goal || !tint) this.groups[geom.body].add(goal ? outline(geom) : mesh(geom, tint));
+      if (!geom.goal || !tint) this.groups[geom.body].add(geom.goal ? outline(geom, meshes) : mesh(geom, meshes, tint));
     }
     names.forEach((name, body) => { if (isPath(name)) this.root.add(this._trail(body, trail ?? tint.colour)); });
     [this._here, this._next] = [new Vector3(), new Vector3()];

@@ -1,6 +1,7 @@
 // One replay on a page: the clock, what the controls do, and the pictures that are due.
 import { Vector3 } from "three";
 import { Bodies, isGround, isPath } from "./bodies.js";
+import { decodeMesh } from "./decode.js";
 import { element, Panel } from "./panel.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
@@ -17,6 +18,7 @@ export class Player {
     this.panel = new Panel(replay);
     Object.assign(this, { frame: 0, speed: 1, running: false, due: true, bodies: null, view: "one" });
     this._made = new Map(); // bodies by episode and tint
+    this._meshes = Object.fromEntries(Object.entries(replay.meshes ?? {}).map(([name, packed]) => [name, decodeMesh(packed)]));
     const label = `${replay.task}: drag to turn, scroll to zoom, space to play or pause`;
     this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": label });
     this._labels = element("div", { class: "er-labels" });
@@ -85,7 +87,7 @@ export class Player {
   _bodies(index, tint = null) {
     const key = `${index} ${tint ? `${tint.colour} ${tint.opacity}` : ""}`;
     if (!this._made.has(key)) {
-      const made = new Bodies(this.replay.bodies, this.replay.episodes[index], tint, this._colour(index));
+      const made = new Bodies(this.replay.bodies, this.replay.episodes[index], this._meshes, tint, this._colour(index));
       this._made.set(key, made);
       this.stage.scene.add(made.root);
     }
