@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tiny import differing, disturbed, timeless, tiny
 
-from echelon.algorithms import BUILT_IN
+from echelon.algorithms import FROM_SCRATCH
 from echelon.config import TrainConfig
 from echelon.envs.contract import Step
 from echelon.errors import UserError
@@ -90,7 +90,7 @@ def repeat(attempt: Callable[[Path, str, random.Random, Outcome], None]) -> Call
     def attack(place: Path, tries: int, rng: random.Random) -> Outcome:
         outcome = Outcome()
         for number in range(tries):
-            attempt(place / str(number), rng.choice(list(BUILT_IN)), rng, outcome)
+            attempt(place / str(number), rng.choice(list(FROM_SCRATCH)), rng, outcome)
             outcome.tries += 1
         return outcome
 

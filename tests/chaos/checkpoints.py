@@ -20,6 +20,8 @@ from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
 
 Harm = Callable[[Path, random.Random], object]
+Change = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
+"""Changes the body, what it says of rank 0, or the tensors; bytes that it returns are the file of tensors."""
 
 
 def _flip(path: Path, rng: random.Random) -> None:
@@ -50,22 +52,30 @@ def _replace(path: Path, rng: random.Random) -> None:
         file.mkdir()
 
 
-def _craft(path: Path, rng: random.Random) -> None:
-    """Change something of its content, and make the checksums right again."""
+def forge(path: Path, change: Change) -> None:
+    """Change a checkpoint's content, and make the checksums right again."""
     body = json.loads((path / STATE).read_text())["body"]
     tensors = load((path / TENSORS).read_bytes())
-    if rng.random() < 0.5:
-        name = rng.choice(list(tensors))
-        x = tensors.pop(name)
-        if rng.random() < 0.7:
-            tensors[name] = rng.choice((x.flatten()[:1].clone(), x[None].contiguous(), x.double(), x.new_empty(0)))
-    else:
-        _mutate(body, rng)
-    data = save(tensors)
+    given = change(body, body["ranks"][0], tensors)
+    data = given if isinstance(given, bytes) else save(tensors)
     with suppress(AttributeError, KeyError, TypeError, IndexError):  # it may be what was changed
         body["ranks"][0]["tensors"].update(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
     (path / TENSORS).write_bytes(data)
     (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
+
+
+def _craft(path: Path, rng: random.Random) -> None:
+    """Change something, anything, of its content."""
+
+    def change(body: Any, first: Any, tensors: dict[str, Any]) -> None:
+        if rng.random() >= 0.5:
+            return _mutate(body, rng)
+        name = rng.choice(list(tensors))
+        x = tensors.pop(name)
+        if rng.random() < 0.7:
+            tensors[name] = rng.choice((x.flatten()[:1].clone(), x[None].contiguous(), x.double(), x.new_empty(0)))
+
+    forge(path, change)
 
 
 STRANGE = (None, True, -1, 2**70, 1e308, "", "x", [], {}, [[]])

@@ -2,11 +2,14 @@
 end with one sentence at most, and the same command resumes to the end of an undisturbed run."""
 
 import errno
+import fcntl
 import math
 import os
 import random
 import shutil
 import signal
+import struct
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +27,7 @@ from chaos.attack import (
     whole_run,
 )
 
-from echelon.algorithms import BUILT_IN
+from echelon.algorithms import FROM_SCRATCH
 from echelon.envs.contract import Step
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -35,8 +38,8 @@ def kills(place: Path, tries: int, rng: random.Random) -> Outcome:
     """SIGKILL while a run starts, resumes, trains or saves, the algorithms in turn; a run that gets to its end is
     compared, and another begins."""
     outcome = Outcome()
-    share = -(-tries // len(BUILT_IN))
-    for algo in rng.sample(list(BUILT_IN), min(tries, len(BUILT_IN))):
+    share = -(-tries // len(FROM_SCRATCH))
+    for algo in rng.sample(list(FROM_SCRATCH), min(tries, len(FROM_SCRATCH))):
         whole = whole_run(place, algo, outcome)
         done, number = 0, 0
         while done < min(share, tries - outcome.tries + done):
@@ -70,6 +73,8 @@ def _kill_until_its_end(run: Path, algo: str, most: int, outcome: Outcome, rng: 
 
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EDQUOT)
+SHUT_DOWN = 0x8004587D
+"""ext4's ioctl: from now on everything fails."""
 OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "rename"), (Path, "mkdir"))
 """Operations of a disk: not `os.write`, which writes to pipes, too, as MuJoCo does when it is imported."""
 
@@ -98,6 +103,44 @@ def disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
     ended, what = Child(act).wait(), f"{algo}, {os.strerror(why)} after {after} operations"
     outcome.check(ended.in_words, f"{what}: {ended.said}")
     check_resumes(run, algo, outcome, what, whole_run(run.parent, algo, outcome))
+
+
+@repeat
+def failing_disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
+    """A real file system that becomes read-only, or fails altogether, at some control step; only root may mount one.
+    What is lost is what was not synced."""
+    image, when, way = run.with_suffix(".ext4"), rng.randrange(1, 56), ("read-only", "broken")[outcome.tries % 2]
+    image.touch()
+    os.truncate(image, 64 << 20)
+    run.mkdir()
+
+    def mount(*words: str) -> bool:
+        return subprocess.run(["mount", *words], capture_output=True).returncode == 0
+
+    try:
+        made = subprocess.run(["mkfs.ext4", "-q", str(image)], capture_output=True).returncode == 0
+        if not made or not mount("-o", "loop,errors=remount-ro", str(image), str(run)):
+            outcome.tries -= 1  # this was none
+            return
+
+        def disturb(count: int, step: Step) -> Step:
+            if count == when and way == "broken":
+                folder = os.open(run, os.O_RDONLY)
+                fcntl.ioctl(folder, SHUT_DOWN, struct.pack("I", 2))  # without writing the journal
+            elif count == when:
+                device = Path(f"/sys/dev/block/{os.major(run.stat().st_dev)}:{os.minor(run.stat().st_dev)}").resolve()
+                Path(f"/sys/fs/ext4/{device.name}/trigger_fs_error").write_text("1")
+            return step
+
+        inside = run / "run"
+        ended, what = train_disturbed(run_config(inside, algo), disturb), f"{algo}, disk {way} at step {when}"
+        outcome.check(ended.code == 2 and ended.in_words, f"{what}: {ended.code} {ended.said}")
+        subprocess.run(["umount", str(run)], check=True)
+        outcome.check(mount("-o", "loop", str(image), str(run)), f"{what}: it cannot be mounted again")
+        check_resumes(inside, algo, outcome, what, whole_run(run.parent, algo, outcome))
+    finally:
+        subprocess.run(["umount", str(run)], capture_output=True)
+        image.unlink()
 
 
 @repeat

@@ -13,7 +13,10 @@ TESTS = Path(__file__).parent.parent
 
 @pytest.mark.parametrize(
     "attacks",
-    [["kills", "disk", "moved", "environments", "checkpoints", "flags", "flags-readers"], ["kills-ranks"]],
+    [
+        ["kills", "disk", "disk-real", "moved", "environments", "checkpoints", "folders", "flags", "flags-readers"],
+        ["kills-ranks"],
+    ],
     ids=" ".join,
 )
 def test_it_holds(attacks: list[str]) -> None:

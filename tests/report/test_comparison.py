@@ -187,7 +187,7 @@ def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:
         ),
         (
             {(task, algo): [level] * 2 for task in "ABCDE" for algo, level in (("ppo", 1.0), ("cpo", 2.0))},
-            ["CPO has the highest mean return on 5 of 5 tasks. The lead over the second is beyond chance on 0"],
+            ["CPO has the highest mean return on 5 of 5 tasks.", "is beyond chance (p < 0.05) on 0; n = 2."],
         ),
     ],
 )

@@ -15,6 +15,7 @@ from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.console.wording import pair
 from echelon.report.comparison import headline, improvements
 from echelon.report.write import read_contents, write_page
+from echelon.runs.evaluations import Axis, Robustness, write_evaluation as write_scores
 
 __all__ = ["browser"]  # a fixture
 
@@ -203,7 +204,7 @@ def test_a_single_run_has_a_page_of_its_own(browser: Browser, tmp_path: Path, al
         assert set(texts(page, "#contents a:not([hidden])")) == {"Curves", "Metrics", "Speed", "Next", *ensemble}
         start = f"{algo.upper()} on CartpoleSwingup, seed 0, 12 iterations. In training its leader ends at"
         assert texts(page, "#summary")[0].startswith(start)
-        assert f"echelon evaluate {path}" in texts(page, "#next code")
+        assert f"echelon evaluate {path.name}" in texts(page, "#next code")
         assert page.evaluate("getComputedStyle(document.querySelector('aside')).display") == "none"
     write_evaluation(path, 155.0, 12)
     with show(browser, [path], tmp_path) as page:
@@ -250,3 +251,14 @@ def test_names_that_are_scripts_are_shown_and_not_run(browser: Browser, tmp_path
         assert page.evaluate("typeof hacked") == "undefined"
         assert "No run has finished yet: this is provisional" in texts(page, "#summary")[0]
         assert page.evaluate("document.querySelectorAll('#scores-table td.off').length") == 2
+
+
+def test_robustness_is_drawn_by_parameter_and_names_the_most_robust_policy(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    policies = tuple((100.0 + k, 90.0 + k, 10.0 + k) for k in range(6))
+    axes = {name: Axis((0.5, 1.0, 1.5), policies) for name in ("mass", "action_delay")}
+    write_scores(Robustness(40, 0, 8, "return", (90.0,) * 6, axes), run / "robustness.json")
+    with show(browser, [run], tmp_path / "report") as page:
+        sentence = "Policy 5 is more robust than the leader: 71.7 against 66.7 over all values, 8 episodes each"
+        assert sentence in texts(page, "#robustness p")[-1]
+        assert texts(page, "#robustness figcaption") == ["mass", "action delay"]

@@ -1,7 +1,5 @@
 """Forged checkpoints with valid checksums, and folders in the place of files: one sentence each."""
 
-import hashlib
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,36 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load, save
+from chaos.checkpoints import Change, forge
 from tiny import tiny
 
 from echelon.config import ModelConfig
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
-from echelon.runs.checkpoint import STATE, TENSORS, _digest
 from echelon.runs.folder import RunFolder
 from echelon.training.loop import train
-
-Change = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
-"""Changes the body, what it says of rank 0, or the tensors; bytes that it returns are the file of tensors."""
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tiny("CartpoleSwingup", tmp_path_factory.mktemp("runs") / "run", keep_checkpoints=1)).path
-
-
-def craft(folder: RunFolder, change: Change) -> None:
-    """Change the newest checkpoint, and make its checksums right again."""
-    path = max(folder.checkpoints.iterdir())
-    body = json.loads((path / STATE).read_text())["body"]
-    tensors = load((path / TENSORS).read_bytes())
-    (first,) = body["ranks"]
-    given = change(body, first, tensors)
-    data = given if isinstance(given, bytes) else save(tensors)
-    first["tensors"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    (path / TENSORS).write_bytes(data)
-    (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
 
 
 def nested(depth: int) -> Any:
@@ -83,7 +64,7 @@ ONLY_TRAINERS_CARE = ("endless seconds", "a generator that is none", "a trainer 
 def test_a_crafted_checkpoint_is_one_sentence(trained: Path, tmp_path: Path, name: str) -> None:
     config = tiny("CartpoleSwingup", tmp_path / "run", keep_checkpoints=1)
     folder = RunFolder(shutil.copytree(trained, tmp_path / "run"), config)
-    craft(folder, HOSTILE[name])
+    forge(max(folder.checkpoints.iterdir()), HOSTILE[name])
     actions: list[Callable[[], object]] = []
     if name not in ONLY_READERS_CARE:
         actions.append(lambda: train(replace(config, iterations=3)))

@@ -165,6 +165,21 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: Ru
     assert folder.metrics.read_bytes() == b'{"iteration": 1}\n{"iteration": 2}\n'
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_deleted_while_a_run_trains_is_begun_again_and_said_so(
+    folder: RunFolder, replaced: bool
+) -> None:
+    with RunWriter(folder) as lines:
+        lines.write({"iteration": 1})
+        folder.metrics.unlink()
+        if replaced:
+            folder.metrics.write_text('{"iteration": 0}\n')
+        with pytest.warns(UserWarning, match=r"metrics\.jsonl was deleted or replaced while the run trained"):
+            lines.write({"iteration": 2})
+        lines.write({"iteration": 3})  # without another word
+    assert written(folder) == ([0] if replaced else []) + [2, 3]
+
+
 # Files may not grow beyond a limit. Short numbers take more room in TensorBoard's file, long ones in metrics.jsonl.
 SCRIPT = """
 import resource, signal, sys

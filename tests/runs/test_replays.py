@@ -15,7 +15,9 @@ from echelon.runs.replays import (
     Camera,
     Episode,
     Geom,
+    Mesh,
     Replay,
+    _pack,
     pack,
     read_replay,
     replay_json,
@@ -26,6 +28,7 @@ from echelon.runs.replays import (
 
 BOMB = base64.b64encode(zlib.compress(bytes(1 << 28))).decode()
 """Poses that unpack to a quarter of a gigabyte."""
+FACES = _pack(np.array([0, 1, 1, 1, -3, 4], "<i4"))  # the last of corners 0 to 3 would be 4
 
 
 def course(frames: int, bodies: int, seed: int = 0) -> np.ndarray:
@@ -45,7 +48,9 @@ def replay(poses: np.ndarray) -> Replay:
     names = tuple(f"body {i}" for i in range(poses.shape[1]))
     camera = Camera((1.0, 2.0, 3.0), (0.0, 0.0, 0.5), 40.0, 1)
     episodes = (leader, replace(leader, policy=2, name="follower 2"))
-    return Replay("a run", "Hopper", "cpo", 40, 1000, 0, 0.04, names, camera, episodes)
+    corners = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.25], [1.0, 2.0, 0.5], [0.1, 1.9, -0.5]])
+    meshes = {"mesh 0": Mesh(corners, np.array([[0, 1, 2], [3, 0, 2]]))}
+    return Replay("a run", "Hopper", "cpo", 40, 1000, 0, 0.04, names, camera, episodes, meshes)
 
 
 def test_poses_come_back_within_half_a_unit() -> None:
@@ -76,7 +81,10 @@ def test_a_replay_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "replay.json"
     write_replay(written, path)
     read = read_replay(path)
-    assert replace(read, episodes=()) == replace(written, episodes=())
+    assert replace(read, episodes=(), meshes={}) == replace(written, episodes=(), meshes={})
+    (before, after) = (one.meshes["mesh 0"] for one in (written, read))
+    assert np.abs(after.vertices - before.vertices).max() <= 0.5 * 2.0 / 65535 * (1 + 1e-6)  # its longest side is 2 m
+    assert np.array_equal(after.faces, before.faces)
     for before, after in zip(written.episodes, read.episodes, strict=True):
         assert after.poses == pytest.approx(before.poses, abs=2e-5)
         assert vars(replace(after, poses=before.poses)) == vars(before)
@@ -93,6 +101,7 @@ DAMAGES = {
     "not base64": lambda text: text.replace('"poses":"', '"poses":"!'),
     "a bomb": lambda text: re.sub('"poses":"[^"]*"', f'"poses":"{BOMB}"', text),
     "infinite": lambda text: text.replace('"series":{}', '"series":{"reward":{"low":0,"high":1e999,"data":""}}'),
+    "a face without a corner": lambda text: re.sub('("faces":)"[^"]*"', rf'\1"{FACES}"', text),
     "no camera": lambda text: text.replace('"camera"', '"kamera"'),
     "no file": None,
 }

@@ -22,7 +22,7 @@ from echelon.tasks import preset
 
 @pytest.fixture
 def offline(folder: RunFolder) -> RunFolder:
-    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
+    pytest.importorskip("wandb", reason="needs pip install -e '.[wandb]'")
     return replace(folder, config=TrainConfig(wandb="offline", algo="sapg", seed=7))
 
 
@@ -31,6 +31,7 @@ def write(folder: RunFolder, completed: int, *iterations: int, tag: float = 1.0)
         for iteration in iterations:
             line = {"iteration": iteration, "env_steps": 100 * iteration, "return/leader": tag * iteration}
             writer.write(line | {"kl/mean": math.nan if iteration % 2 else -math.inf})
+            writer.send_film(iteration, 100 * iteration)
 
 
 def scalars(folder: RunFolder) -> list[tuple[int, float]]:
@@ -87,17 +88,25 @@ def test_an_offline_run_is_sent_every_iteration_and_continues_when_it_is_resumed
 
     monkeypatch.setattr(wandb, "init", watched)
     write(offline, 0, 1, 2, 3, tag=2.5)
-    write(offline, 3, 4)
+    (offline.path / "films").mkdir()
+    for name in ("3.mp4", "4.mp4", "5.html"):
+        (offline.path / "films" / f"iteration-00000{name}").write_text(f"<p>film {name}</p>")
+    write(offline, 3, 4, 5)
+    films = [line for line in sent if "film" in line]
+    assert [line["env_steps"] for line in films] == [400, 500]
+    kept = [file.read_text() for file in (offline.path / "wandb").glob("offline-run-*/files/media/*/film_*")]
+    assert sorted("4.mp4" in text for text in kept) == [False, True]
+    sent = [line for line in sent if "film" not in line]
     assert [(line["env_steps"], line["return/leader"]) for line in sent[:3]] == [(100, 2.5), (200, 5.0), (300, 7.5)]
-    assert len(sent) == 4
+    assert len(sent) == 5
     assert all("kl/mean" not in line for line in sent)
     first, second = begun
     assert first["id"] == second["id"] == (offline.path / "wandb" / "id").read_text()
     assert (first["config"]["algo"], first["config"]["seed"], first["mode"]) == ("sapg", 7, "offline")
     assert list((offline.path / "wandb").glob(f"offline-run-*/run-{first['id']}.wandb"))
     # The files that are always there are there too.
-    assert [line["iteration"] for line in read_metrics(offline)] == [1, 2, 3, 4]
-    assert len(scalars(offline)) == 4
+    assert [line["iteration"] for line in read_metrics(offline)] == [1, 2, 3, 4, 5]
+    assert len(scalars(offline)) == 5
 
 
 def test_it_is_off_unless_asked_for_and_without_the_package_the_extra_is_named(
@@ -108,7 +117,7 @@ def test_it_is_off_unless_asked_for_and_without_the_package_the_extra_is_named(
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     config_checks.check(TrainConfig())
     with pytest.raises(
-        UserError, match=r"--wandb needs the package wandb, which is not installed; pip install 'echelon-rl\[wandb\]'"
+        UserError, match=r"--wandb needs the package wandb, which is not installed; pip install -e '.\[wandb\]'"
     ):
         config_checks.check(TrainConfig(wandb="offline"))
 
@@ -151,7 +160,7 @@ def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
 
 def test_a_stored_config_sends_nothing_out(tmp_path: Path) -> None:
     """Another user's run folder may say `wandb: online`; only this start's command line may."""
-    pytest.importorskip("wandb", reason="needs pip install 'echelon-rl[wandb]'")
+    pytest.importorskip("wandb", reason="needs pip install -e '.[wandb]'")
     path = tmp_path / "theirs"
     RunFolder.create_or_resume(
         replace(preset("CartpoleSwingup"), wandb="online", policies=6, num_envs=24, out=str(path))

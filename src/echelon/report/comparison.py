@@ -114,8 +114,21 @@ def headline(contents: Contents) -> str:
     if len(tasks) <= MAX_NAMED:
         return lead + " ".join(_told(contents, *row[:2]) for row in rows) + late
     sure = sum(row[1].p < SIGNIFICANCE_LEVEL and min(cell.sample.runs for cell in row[:2]) >= MIN_SEEDS for row in rows)
-    counts = [cell.sample.runs for row in rows for cell in row]
-    return f"{lead}The lead over the second is beyond chance on {sure}; n = {min(counts)} to {max(counts)}.{late}"
+    counts = sorted({cell.sample.runs for row in rows for cell in row})
+    n = f"n = {counts[0]}" + (f" to {counts[-1]}" if len(counts) > 1 else "")
+    other = sum(bool(_ends_higher(contents, row[0])) for row in rows)
+    others = f" On {other} of them another method ends highest in training." if other else ""
+    return f"{lead}The lead over the second is beyond chance (p < {SIGNIFICANCE_LEVEL}) on {sure}; {n}.{others}{late}"
+
+
+def _ends_higher(contents: Contents, best: Cell) -> str | None:
+    """The method that ends highest in training, where another was evaluated as the best."""
+    by_method = {
+        m.name: [run.final(contents.score) for run in m.counted(best.task) if run.finished] for m in contents.methods
+    }
+    trained = {name: statistics.sample(values).mean for name, values in by_method.items()}
+    top = max(trained, key=lambda name: (math.isfinite(trained[name]), trained[name]))
+    return top if top != best.method and contents.basis(best.task).evaluated else None
 
 
 def _told(contents: Contents, best: Cell, second: Cell) -> str:
@@ -125,10 +138,7 @@ def _told(contents: Contents, best: Cell, second: Cell) -> str:
     p = "p < 0.001" if second.p < 0.001 else f"p = {second.p:.3f}"
     test = f"{p}, {sure if fewest >= MIN_SEEDS else 'too few seeds to tell'}"
     test = test if fewest > 1 else "single runs prove nothing"
-    finals = {m.name: [run.final(contents.score) for run in m.counted(task) if run.finished] for m in contents.methods}
-    trained = {name: statistics.sample(values).mean for name, values in finals.items()}
-    top = max(trained, key=lambda name: (math.isfinite(trained[name]), trained[name]))
-    other = f" In training {top} ends highest." if top != best.method and contents.basis(task).evaluated else ""
+    other = f" In training {top} ends highest." if (top := _ends_higher(contents, best)) else ""
     ours, theirs = (f"{pair(*cell.sample[:2])} (n = {cell.sample.runs})" for cell in (best, second))
     words = f"On {task}, {best.method} has the highest {contents.basis_words(task)}, {ours}, before "
     return f"{words}{second.method} with {theirs}: {test}.{other}"

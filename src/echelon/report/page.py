@@ -7,9 +7,11 @@ import html
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,10 @@ from echelon.report.statistics import GRID_POINTS, thin
 from echelon.runs.replays import embedded, read_replay, replay_json, replay_path, viewer_script
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
-MAX_REPLAYS, MAX_REPLAY_BYTES = 6, 2_000_000
+MAX_REPLAYS, MAX_REPLAY_BYTES = 6, 20_000_000
 """Largest number and total size of the recorded episodes in one page."""
+MAX_CURVES = 500
+"""Metrics that are drawn: a run logs about a hundred."""
 OF_POLICY = re.compile(r"(.+)/policy_(\d+)")
 DIFFERS_BY_RUN = ("task", "seed", "out", "variant")
 """Settings that name the run or the method, left out of the tables of differences."""
@@ -58,14 +62,14 @@ def _script(text: str) -> str:
 
 def payload(contents: Contents) -> dict[str, Any]:
     """All data of the page; methods, tasks and runs by name."""
-    summary = _single(contents) if len(contents.runs) == 1 else headline(contents)
+    summary, say = _single(contents) if len(contents.runs) == 1 else headline(contents), without_places(contents)
     return {
         "summary": summary.replace(" = ", "\u00a0=\u00a0"),
         "score": contents.score,
         "tasks": contents.tasks,
         "methods": {name: look._asdict() for name, look in looks(contents.methods).items()},
-        "runs": [_run(run, method.name, contents.score) for method in contents.methods for run in method.runs],
-        "problems": [*contents.problems.items()],
+        "runs": [_run(run, method.name, contents.score, say) for method in contents.methods for run in method.runs],
+        "problems": [[say(path), say(sentence)] for path, sentence in contents.problems.items()],
         "curves": [*_curves(contents)],
         "basis": {task: contents.basis_words(task) for task in contents.tasks},
         "scores": [*contents.cells.values()],
@@ -73,21 +77,39 @@ def payload(contents: Contents) -> dict[str, Any]:
         "improvements": improvements(contents),
         "maps": [*_maps(contents)],
         "speed": [*_speed(contents)],
-        "settings": settings_tables(contents),
+        "settings": [
+            table | {"rows": [[*map(say, row)] for row in table["rows"]]} for table in settings_tables(contents)
+        ],
     }
 
 
-def _run(run: Run, method: str, score: str) -> dict[str, Any]:
+def without_places(contents: Contents) -> Callable[[str], str]:
+    """Take the folders that the runs lie in, and the user's home, out of a text: a page may be published."""
+    paths = [*(run.path for run in contents.runs), *map(Path, contents.problems)]
+    folders = {folder for path in paths for folder in (path.parent, path.resolve().parent) if folder.is_absolute()}
+    places = {f"{folder}/": "" for folder in folders if len(folder.parts) > 1}
+    places |= {home: "~"} if len(home := os.path.expanduser("~")) > 1 else {}
+
+    def say(text: str) -> str:
+        for place in sorted(places, key=len, reverse=True):
+            text = text.replace(place, places[place])
+        return text
+
+    return say
+
+
+def _run(run: Run, method: str, score: str, say: Callable[[str], str]) -> dict[str, Any]:
     """The data of one run: what it is and scores, and the curves of its policies by metric."""
     policies, by_policy = range(run.config.num_policies), dict[str, list[Any]]()
     for found in filter(None, map(OF_POLICY.fullmatch, run.columns if len(policies) > 1 else ())):
         by_policy.setdefault(found[1], []).append(thin(run.columns[found[0]], GRID_POINTS))
-    modes = ("deterministic", "sampled")
+    modes, changed = ("deterministic", "sampled"), run.robustness
     judged = {mode: [run.evaluated(score, policy, mode) for policy in policies if run.evaluation] for mode in modes}
     return {
-        **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps", "notes")},
+        **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps")},
         **judged,
-        "path": str(run.path),
+        "notes": [*map(say, run.notes)],
+        "path": say(str(run.path)),
         "method": method,
         "seed": run.config.seed,
         "policies": len(policies),
@@ -98,13 +120,16 @@ def _run(run: Run, method: str, score: str) -> dict[str, Any]:
         "trained": [run.final(f"return/policy_{policy}") for policy in policies],
         "x": thin(run.columns["env_steps"], GRID_POINTS),
         "by_policy": by_policy,
+        "robustness": changed and {**vars(changed), "means": [*map(changed.mean, policies)], "best": changed.best},
     }
 
 
 def _curves(contents: Contents) -> Iterator[dict[str, Any]]:
     """Every metric of every task against its axes: statistics per method, and the runs they are of."""
     names = dict.fromkeys(name for run in contents.runs for name in (*run.leader_metrics, *sorted(run.columns)))
-    metrics = [name for name in names if name not in (*AXES, "iteration") and not OF_POLICY.fullmatch(name)]
+    metrics = [name for name in names if name not in (*AXES, "iteration") and not OF_POLICY.fullmatch(name)][
+        :MAX_CURVES
+    ]
     for task, metric, axis in itertools.product(contents.tasks, metrics, AXES):
         wanted = axis == "env_steps" or metric.endswith("/leader")
         if wanted and (found := contents.bands(task, metric, axis)):

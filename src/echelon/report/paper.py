@@ -60,7 +60,7 @@ EXHIBITS = {
     "ablations": Exhibit(
         "CPO without KL term and without adversarial reward",
         ("ShadowHand", "AllegroHand"),
-        ("cpo", "no_adversary", "no_pull"),
+        ("cpo", "unpaid_adversary", "no_pull"),
     ),
     "entropy": Exhibit(
         "SAPG with and without entropy bonus",

@@ -19,9 +19,10 @@ from echelon.config.checks import settings_of
 from echelon.errors import UserError, first_line
 from echelon.report.statistics import Curve, thin
 from echelon.runs.changes import described
-from echelon.runs.evaluations import Evaluation, read_evaluation
-from echelon.runs.folder import CONFIG, RunFolder, read_config
-from echelon.runs.metrics import Column, read_columns, read_matrices
+from echelon.runs.evaluations import Evaluation, Robustness, read_evaluation, read_robustness
+from echelon.runs.folder import CONFIG, PRUNED, RunFolder, read_config
+from echelon.runs.metrics import MAX_WARNINGS, Column, read_columns, read_matrices
+from echelon.runs.untrusted import Unreadable, require_inside
 
 REPORT = "index.html"
 """The page. A folder that holds one is a report, not a run."""
@@ -52,6 +53,8 @@ class Run:
     """Its algorithm's place in the palette, if that has one."""
     evaluation: Evaluation | None = None
     """Scores of its last iteration."""
+    robustness: Robustness | None = None
+    """The same in changed physics."""
 
     @property
     def task(self) -> str:
@@ -126,7 +129,7 @@ def read_runs(paths: Iterable[Path]) -> tuple[list[Run], dict[str, str]]:
     for path in paths:
         try:
             runs.append(read_run(path))
-        except UserError as error:
+        except (UserError, Unreadable) as error:
             problems[str(path)] = str(error)
         except Exception as error:  # folders are untrusted: a bad one must not stop the report
             problems[str(path)] = f"it cannot be read ({type(error).__name__}: {first_line(error)})"
@@ -144,6 +147,7 @@ def read_run(path: Path) -> Run:
         raise UserError("it is a file, not a run folder")
     if not (path / CONFIG).is_file():
         raise UserError(f"it is not a run folder: it has no {CONFIG}" if any(path.iterdir()) else "it is empty")
+    require_inside(path)
     config, document = read_config(path, f"its {CONFIG}")
     folder = RunFolder(path, config)
     with warnings.catch_warnings(record=True) as warned:
@@ -167,15 +171,21 @@ def read_run(path: Path) -> Run:
             run.evaluation = found
         elif found:
             run.notes.append("evaluated, but not at its end, so not scored by that")
+        changed = read_robustness(path)
+        if changed and (changed.iteration, len(changed.plain)) == (run.iterations, config.num_policies):
+            run.robustness = changed
     except UserError as error:
         run.notes.append(str(error))
     for number, what in (
-        (len(warned), "damaged lines of metrics.jsonl"),
+        (len(warned), f"{'or more ' if len(warned) == MAX_WARNINGS else ''}damaged lines of metrics.jsonl"),
         (np.sum(~known), "lines of metrics.jsonl without environment steps"),
         (damaged, "damaged lines of kl.jsonl"),
     ):
         run.notes += [f"{number} {what} were skipped"] if number else []
-    if not run.finished:
+    if (path / PRUNED).is_file():
+        with (path / PRUNED).open(errors="replace") as file:
+            run.notes.append(file.read(200))
+    elif not run.finished:
         run.notes.append(f"unfinished: {run.iterations:,} of {config.num_iterations:,} iterations")
     run.notes += [f"changed while it was trained: {described(change)}" for change in document["changes"]]
     return run

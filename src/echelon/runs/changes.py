@@ -41,6 +41,8 @@ FIXED = {
     "model": "it sets the shape of the networks",
     "env": "it would be another task",
     "env_arg": "it would be another task",
+    "obs": "it sets the shape of the networks",
+    "history": "it sets the shape of the networks",
     "seed": "its random numbers are drawn already",
 }
 """Why other settings cannot be changed, by setting or group."""

@@ -30,20 +30,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from safetensors.torch import load as from_safetensors, save as to_safetensors
 from torch import Tensor
 
+from echelon.algorithms import find as find_algorithm
+from echelon.config import TrainConfig
 from echelon.envs.contract import MAX_STATISTIC
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.durable import sync_directory, write_durably
-from echelon.runs.folder import RunFolder
+from echelon.runs.folder import CONFIG, RunFolder
 from echelon.runs.untrusted import Unreadable, read_bytes, read_json, size_of
 
 Which = Literal["newest", "best"] | int
 """Which checkpoint: a number is the iteration it was saved after."""
 FORMAT = 3
 TENSORS, STATE = "tensors.safetensors", "state.json"
+MAX_WARNINGS = 10
+"""Damaged checkpoints that are named."""
 RETRIES = 50
 """Retries of a reader whose checkpoint vanished meanwhile."""
 
@@ -175,7 +180,7 @@ def find(
         if not skipped or (attempt and _candidates(folder.checkpoints) == paths):
             break
         time.sleep(0.001)
-    for path, damage in skipped.items():
+    for path, damage in list(skipped.items())[:MAX_WARNINGS]:
         warn(f"checkpoint {path} is damaged ({damage}) and was skipped")
     return found
 
@@ -183,7 +188,10 @@ def find(
 def load(folder: RunFolder, which: Which) -> Checkpoint:
     """What `find` finds, with trained policies in it; a `UserError` if there is none."""
     found = find(folder, which)
-    if found is None and saved_iterations(folder):
+    if found is None and (saved := saved_iterations(folder)):
+        if isinstance(which, int) and which not in saved:
+            closest = min(saved, key=lambda iteration: abs(iteration - which))
+            raise UserError(f"{folder.path} has no checkpoint of iteration {which}; the nearest is {closest}")
         raise UserError(f"every checkpoint of {folder.path} is damaged; restore one or train the run again")
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet; train it first")
@@ -194,6 +202,30 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
     if type(leader := parts.get("leader")) is not int or not 0 <= leader < folder.config.num_policies:
         raise UserError(f"checkpoint {found.path} is of another run, with other policies; remove it")
     return found
+
+
+def require_fit(found: Checkpoint, config: TrainConfig) -> None:
+    """Raise a `UserError` if a checkpoint holds other networks, or more environments, than the settings ask for: both
+    are untrusted, so this is known before memory is taken for either."""
+    trainer, algorithm = found.state["trainer"], find_algorithm(config.algo)
+    try:
+        interface, environments = trainer["interface"], len(trainer["policy_id"]) * found.ranks
+        sizes = interface["obs_spec"], interface["action_dim"]
+        if any(torch.as_tensor(x).shape != (sizes[1],) for x in (interface.get("bounds") or {}).values()):
+            raise ValueError
+        if config.model.encoder is None:  # code of the user's own
+            with torch.device("meta"):
+                claimed = algorithm.make_networks(*sizes, config).state_dict()
+            if {name: x.shape for name, x in claimed.items()} != {
+                name: x.shape for name, x in trainer["model"].items()
+            }:
+                raise ValueError
+    except Exception:  # the file is untrusted
+        told = f"the network of this run is not the one that its checkpoint {found.path} holds"
+        raise UserError(f"{told}; restore its {CONFIG}") from None
+    if environments != config.num_envs:
+        told = f"checkpoint {found.path} has {environments:,} environments, not the {config.num_envs:,} of its run"
+        raise UserError(f"{told}; restore its {CONFIG}")
 
 
 def saved_iterations(folder: RunFolder) -> list[int]:

@@ -1,4 +1,4 @@
-"""Scores of a run's policies, and `evaluation.json`, which holds them."""
+"""Scores of a run's policies: `evaluation.json`, and `robustness.json` for scores in changed physics."""
 
 import dataclasses
 import json
@@ -51,7 +51,62 @@ class Evaluation:
         return next(found, {}).get(name, math.nan)
 
 
-def write_evaluation(evaluation: Evaluation, path: Path) -> None:
+@dataclass(frozen=True)
+class Axis:
+    """Scores while one parameter of the physics changes."""
+
+    values: tuple[float, ...]
+    scores: tuple[tuple[float, ...], ...]
+    """By policy, at each value."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """Scores of all policies of a run as its physics changes, one parameter at a time."""
+
+    iteration: int
+    leader: int
+    episodes: int
+    """Per value and policy."""
+    score: str
+    """What is scored: the return, or the task's objective."""
+    plain: tuple[float, ...]
+    """Scores by policy in plain physics."""
+    parameters: dict[str, Axis]
+
+    def mean(self, policy: int) -> float:
+        """A policy's score over all values of all parameters."""
+        found = [score for axis in self.parameters.values() for score in axis.scores[policy]]
+        return sum(found) / len(found)
+
+    @property
+    def best(self) -> int:
+        """The policy that scores highest in changed physics; the leader if it is one of several."""
+        return max(range(len(self.plain)), key=lambda policy: (self.mean(policy), policy == self.leader))
+
+
+def read_robustness(run: Path) -> Robustness | None:
+    """Read `robustness.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
+    path = run / "robustness.json"
+    if not path.exists():
+        return None
+    try:
+        found = read_json(path)
+        axes = {
+            str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(float, row)) for row in one["scores"]))
+            for name, one in found["parameters"].items()
+        }
+        plain = tuple(map(float, found["plain"]))
+        numbers = [int(found[name]) for name in ("iteration", "leader", "episodes")]
+        whole = all(len(one.scores) == len(plain) for one in axes.values()) and 0 <= numbers[1] < len(plain)
+        if not axes or not whole or any(len(row) != len(one.values) for one in axes.values() for row in one.scores):
+            raise ValueError
+        return Robustness(numbers[0], numbers[1], numbers[2], str(found["score"]), plain, axes)
+    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, AttributeError):
+        raise UserError("its robustness.json is damaged; run echelon evaluate --robustness again") from None
+
+
+def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
     """Write the evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(path, json.dumps(jsonable(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())

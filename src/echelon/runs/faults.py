@@ -45,7 +45,6 @@ def open_fault(path: str | Path) -> Simulated:
             state = {name: torch.from_numpy(file[name]) for name in file.files if name != "reopen"}
         for name in (name for name in state if name.startswith("model/")):
             engine.expand(name.removeprefix("model/"))[0] = state[name]
-        engine.set_const()
         engine.set_state(torch.tensor([True]), state["qpos"][None], state["qvel"][None])
         for name in ("ctrl", "mocap_pos", "mocap_quat"):
             getattr(engine, name)[0] = state[name]

@@ -10,6 +10,7 @@ wandb/           with --wandb
 replay/          recorded episodes, and films of them
 evaluation.json  what `echelon evaluate` found last
 evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
+pruned.txt       why a sweep stopped it early
 """
 
 import errno
@@ -21,7 +22,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib import metadata
@@ -35,10 +36,10 @@ from echelon.config import TrainConfig, to_dict
 from echelon.errors import UserError, closest
 from echelon.runs.changes import differences
 from echelon.runs.durable import replace_durably, writing
-from echelon.runs.untrusted import Unreadable, read_json
+from echelon.runs.untrusted import Unreadable, read_json, require_inside, require_plain
 from echelon.tasks import stored_config
 
-CONFIG = "config.json"
+CONFIG, PRUNED = "config.json", "pruned.txt"
 LIBRARIES = ("torch", "numpy", "mujoco", "mujoco-warp", "warp-lang", "gymnasium", "mjlab")
 """Packages whose version can change a result."""
 _held: list[tuple[FileLock, os.stat_result]] = []
@@ -55,6 +56,8 @@ class RunFolder:
 
     path: Path
     config: TrainConfig
+    shown: bool = field(default=True, compare=False)
+    """Whether its policies can be watched, where the run was just trained."""
 
     @property
     def name(self) -> str:
@@ -90,10 +93,13 @@ class RunFolder:
                 raise UserError(
                     f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out"
                 )
+            if exists:
+                RunFolder.open(path)  # a link that leads out of it is found before anything is written
             path.mkdir(parents=True, exist_ok=True)
             hold(path)
-            for name in (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl"):  # a kill may leave a temporary one
-                for file in path.rglob(f".{name}.*.tmp"):
+            written = tuple(f".{name}." for name in (CONFIG, "metrics.jsonl", "kl.jsonl", "genealogy.jsonl"))
+            for file in path.rglob(".*.tmp"):  # which a kill may leave
+                if file.name.startswith(written):
                     file.unlink(missing_ok=True)
             session = describe_session()
             document: dict[str, Any] = {"created": session["started"], "config": None, "saved": False, "sessions": []}
@@ -160,6 +166,10 @@ class RunFolder:
         except OSError:  # a name that is too long
             exists = False
         if exists and (path / CONFIG).is_file():
+            try:
+                require_inside(path)
+            except Unreadable as found:
+                raise UserError(f"{path} cannot be used: {found}") from None
             return RunFolder(path, read_config(path)[0])
         meant = next(iter(_runs_in(path)), None) if exists else meant
         sentence = f"{path} is not a run folder: it has no {CONFIG}" if exists else f"there is no run folder {path}"
@@ -178,6 +188,7 @@ def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[
     name = name or str(path / CONFIG)
     try:
         document = read_json(path / CONFIG)
+        require_plain(document.get("config") if isinstance(document, dict) else None)
     except Unreadable as damage:
         raise UserError(f"{name} cannot be read ({damage}); restore it or choose another folder") from None
     stored = document.get("config") if isinstance(document, dict) else None
@@ -197,9 +208,18 @@ def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[
     )
     return config, document | {
         "sessions": sessions,
-        "changes": [one for one in changes if {"setting", "before", "after", "iteration"} <= one.keys()],
+        "changes": [one for one in changes if _is_change(one)],
         "colour": colour if isinstance(colour, int) else None,
     }
+
+
+def _is_change(found: dict[str, Any]) -> bool:
+    try:
+        require_plain(found)
+    except Unreadable:
+        return False
+    texts = all(isinstance(found.get(name), str) for name in ("setting", "before", "after"))
+    return texts and type(found.get("iteration", "")) in (int, type(None))
 
 
 def hold(folder: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from io import FileIO
@@ -24,12 +25,14 @@ from echelon.errors import UserError
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.folder import RunFolder
 from echelon.runs.trackers import TensorBoard, WeightsAndBiases
-from echelon.runs.untrusted import Unreadable, parse_json, read_raw_lines
+from echelon.runs.untrusted import MAX_NUMBERS, Unreadable, parse_json, read_raw_lines
 
 METRICS, DISTANCES = "metrics.jsonl", "diagnostics/kl.jsonl"
 GENEALOGY = "population/genealogy.jsonl"
 """Which member of a population copied which, and its hyperparameters afterwards."""
 ALL_UNTIL, PER_DOUBLING = 1024, 256
+MAX_WARNINGS = 10
+"""Damaged lines of a file that are named."""
 Column = NDArray[np.float64]
 Line = dict[str, Any]
 
@@ -63,6 +66,11 @@ class RunWriter(AbstractContextManager["RunWriter"]):
             self._board.write(line)
         if self._wandb:
             self._wandb.write(line)
+
+    def send_film(self, iteration: int, env_steps: int) -> None:
+        """Send what `--film-every` drew after an iteration, if anything, to Weights & Biases."""
+        for path in self._folder.glob(f"films/iteration-{iteration:06d}.*") if self._wandb else ():
+            self._wandb.film(path, env_steps)  # pyright: ignore[reportOptionalMemberAccess]
 
     def write_distances(self, iteration: int, env_steps: int, matrix: list[list[float]]) -> None:
         """Append a KL matrix. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
@@ -102,6 +110,10 @@ class RunWriter(AbstractContextManager["RunWriter"]):
         """Append to a file, creating it and its subfolder if needed, but not the run folder."""
         path = self._folder / name
         with writing(path):
+            if name in self._files and not (path.exists() and os.fstat(self._files[name].fileno()).st_nlink):
+                self._files.pop(name).close()
+                told = f"{path} was deleted or replaced while the run trained; its lines from here on are added to it"
+                warnings.warn(told, UserWarning, stacklevel=3)
             if name not in self._files:
                 if path.parent != self._folder:
                     path.parent.mkdir(exist_ok=True)
@@ -144,9 +156,17 @@ def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:
 
 def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> dict[str, Column]:
     """`iteration` and the wanted metrics as an array `[lines]` each; NaN where a line has none, or no number."""
-    lines = read_metrics(folder)
-    names = [name for name in dict.fromkeys(n for line in lines for n in line) if name == "iteration" or wanted(name)]
-    return {name: np.array([_number(line.get(name)) for line in lines]) for name in names}
+    columns, length = dict[str, "array[float]"](), 0
+    for _, line in _scan((folder.path if isinstance(folder, RunFolder) else folder) / METRICS, warn=True):
+        for name, value in (line or {}).items():
+            if name == "iteration" or wanted(name):
+                column = columns.setdefault(name, array("d"))
+                column.extend([math.nan] * (length - len(column)))
+                column.append(_number(value))
+        length += line is not None
+        if len(columns) * length > MAX_NUMBERS:
+            raise Unreadable(f"{METRICS} has {len(columns):,} metrics in {length:,} lines, which is too much")
+    return {name: np.array([*column, *[math.nan] * (length - len(column))]) for name, column in columns.items()}
 
 
 def read_matrices(folder: RunFolder) -> tuple[list[Line], int]:
@@ -154,15 +174,18 @@ def read_matrices(folder: RunFolder) -> tuple[list[Line], int]:
 
     NaN stands for a KL that is not finite, which the file has as null.
     """
-    lines, sound, shape = read_lines(folder.path / DISTANCES), [], (folder.config.num_policies,) * 2
-    for line in lines:
+    sound, count, shape = list[Line](), 0, (folder.config.num_policies,) * 2
+    for _, line in _scan(folder.path / DISTANCES, warn=False):
+        if line is None:
+            continue
+        count += 1
         with suppress(KeyError, TypeError, ValueError, OverflowError):  # text, ragged rows, hundreds of digits
             matrix, steps = np.array(line["kl"], np.float64), line["env_steps"]
             text = any(isinstance(number, str) for row in line["kl"] for number in row)  # which NumPy would read
             whole = type(steps) is int and 0 <= steps < 2**53
             if whole and not text and matrix.shape == shape and not np.isinf(matrix).any():
                 sound.append(line | {"kl": matrix})
-    return sound, len(lines) - len(sound)
+    return sound, count - len(sound)
 
 
 def read_lines(path: Path, warn: bool = False) -> list[Line]:
@@ -173,26 +196,34 @@ def read_lines(path: Path, warn: bool = False) -> list[Line]:
 
 def _drop_after(path: Path, completed: int, warn: bool = False) -> Line | None:
     """Drop damaged lines and those after iteration `completed`, all in a new run; returns the last one that stays."""
+    kept, last, dropped = list[bytes](), None, 0
     try:
-        found = list(_scan(path, warn))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}; move it away") from None
-    kept = [(raw, line) for raw, line in found if line is not None and completed and line["iteration"] <= completed]
-    if len(kept) < len(found):
+        for raw, line in _scan(path, warn):
+            if line is not None and completed and line["iteration"] <= completed:
+                kept.append(raw)
+                last = line
+            else:
+                dropped += 1
+    except (OSError, Unreadable) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path} cannot be read: {reason}; move it away") from None
+    if dropped:
         with writing(path):
-            replace_durably(path, b"".join(raw for raw, _ in kept))
-    return kept[-1][1] if kept else None
+            replace_durably(path, b"".join(kept))
+    return last
 
 
 def _scan(path: Path, warn: bool) -> Iterator[tuple[bytes, Line | None]]:
     """The file's lines, as they are and parsed; None where one is damaged or was cut short."""
+    told = 0
     for number, raw in enumerate(read_raw_lines(path), start=1):
         line = None
         with suppress(Unreadable):
             line = parse_json(raw) if raw.endswith(b"\n") else None
         if not isinstance(line, dict) or type(line.get("iteration")) is not int or not 0 <= line["iteration"] < 2**53:
             line = None
-            if warn and raw.strip() and raw.endswith(b"\n"):
+            if warn and told < MAX_WARNINGS and raw.strip() and raw.endswith(b"\n"):
+                told += 1
                 warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
         yield raw, line
 

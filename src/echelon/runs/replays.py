@@ -1,6 +1,7 @@
 """Recorded episodes: the poses of all bodies over time, for a browser to draw.
 
-`replay/replay.json` holds one episode per policy: the scene as primitives, and for every frame the pose of every body.
+`replay/replay.json` holds one episode per policy: the scene as primitives and meshes, and for every frame the pose of
+every body.
 Poses are whole numbers, positions in hundredths of a millimetre and quaternions in 1/32767, so a drawn body is within
 0.01 mm of the simulated one however far the robot runs. Per body and component the differences from frame to frame are
 stored, split into byte planes, deflated, in base64: bodies that stand still take no space.
@@ -14,19 +15,24 @@ import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import numpy as np
 
+from echelon.config.checks import typed
 from echelon.errors import UserError, first_line
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
-from echelon.runs.untrusted import Unreadable, inflate, read_json
+from echelon.runs.untrusted import MAX_UNPACKED_BYTES, Unreadable, inflate, read_json, require_finite
 
 FORMAT = 1
 UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
 """Units of the stored integers: x y z in metres, then w x y z of the quaternion."""
-
+MAX_TRIANGLES = 2_000_000
+"""Most triangles of a replay's meshes, with which a page has some tens of MB."""
+MAX_PARTS = 10_000
+"""Bodies, meshes, episodes, or shapes of one, in a replay that is read."""
+T = TypeVar("T")
 Vector = tuple[float, ...]
 Outcome = Literal["failed", "succeeded", "time limit", "cut"]
 """How an episode ended; `cut` means that only the recording ended."""
@@ -34,16 +40,28 @@ Outcome = Literal["failed", "succeeded", "time limit", "cut"]
 
 @dataclass(frozen=True)
 class Geom:
-    """A geometric primitive attached to a body, with MuJoCo's sizes (half lengths, radii)."""
+    """A shape attached to a body: a geometric primitive, with MuJoCo's sizes (half lengths, radii), or a mesh."""
 
     type: str
-    """sphere, capsule, box, cylinder, ellipsoid or plane."""
+    """sphere, capsule, box, cylinder, ellipsoid, plane, or the name of one of the replay's meshes."""
     size: Vector
     rgba: Vector
     body: int
     pos: Vector
     quat: Vector
     """w x y z"""
+    goal: bool = False
+    """Whether it marks a goal, and so must not be taken for an object."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Triangles, stored once however many geoms show them; a height field is one, too."""
+
+    vertices: np.ndarray
+    """`[V, 3]` in metres."""
+    faces: np.ndarray
+    """`[F, 3]`: numbers of vertices."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +116,7 @@ class Replay:
     bodies: tuple[str, ...]
     camera: Camera
     episodes: tuple[Episode, ...]
+    meshes: dict[str, Mesh] = field(default_factory=dict)
 
 
 def replay_path(folder: RunFolder | Path) -> Path:
@@ -112,39 +131,53 @@ def write_replay(replay: Replay, path: Path) -> None:
 
 
 def replay_json(replay: Replay) -> str:
-    """The replay as JSON, as in the file and in a page."""
+    """The replay as JSON, as in the file and in a page; a `UserError` if its meshes are too large for one."""
+    if (triangles := sum(len(mesh.faces) for mesh in replay.meshes.values())) > MAX_TRIANGLES:
+        raise UserError(
+            f"the meshes of this model have {triangles:,} triangles, more than the {MAX_TRIANGLES:,} that a page can "
+            "hold; record a film with --format mp4"
+        )
     episodes: list[dict[str, Any]] = []
     for one in replay.episodes:
         plain = _rounded(dataclasses.asdict(dataclasses.replace(one, poses=np.empty(0), series={})))
         series = {name: pack_series(values) for name, values in one.series.items()}
         episodes.append(plain | {"frames": len(one.poses), "poses": pack(one.poses), "series": series})
-    document = {"format": FORMAT} | _rounded(dataclasses.asdict(dataclasses.replace(replay, episodes=())))
-    return json.dumps(document | {"episodes": episodes}, allow_nan=False, separators=(",", ":"))
+    document = {"format": FORMAT} | _rounded(dataclasses.asdict(dataclasses.replace(replay, episodes=(), meshes={})))
+    document |= {"episodes": episodes, "meshes": {name: pack_mesh(mesh) for name, mesh in replay.meshes.items()}}
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def read_replay(path: Path) -> Replay:
     """Read what `write_replay` wrote, positions to half a unit; a `UserError` if the file is not a replay."""
     try:
         fields = read_json(path)
+        require_finite(fields)
         if (found := fields.pop("format")) != FORMAT:
             raise ValueError(f"its format is {found}, known is {FORMAT}")
-        bodies, camera = tuple(fields.pop("bodies")), Camera(**_tuples(fields.pop("camera")))
-        episodes = tuple(_episode(one, len(bodies)) for one in fields.pop("episodes"))
-        return Replay(**fields, bodies=bodies, camera=camera, episodes=episodes)
-    except (Unreadable, AttributeError, ValueError, KeyError, TypeError) as error:
+        bodies, camera, episodes = fields["bodies"], _checked(Camera, fields.pop("camera")), fields.pop("episodes")
+        meshes = fields.pop("meshes", {})
+        parts = len(bodies), len(meshes), len(episodes), *(len(one["geoms"]) for one in episodes)
+        size = sum(max(0, one["frames"]) for one in episodes) * len(bodies) * UNITS.size * 4
+        size += sum(max(0, count) * 12 for mesh in meshes.values() for count in mesh["counts"])
+        if max(parts) > MAX_PARTS or size > MAX_UNPACKED_BYTES:
+            raise ValueError(f"it has {max(parts):,} parts of a kind, or unpacks to {size:.3g} bytes")
+        made = {"meshes": {name: unpack_mesh(mesh) for name, mesh in meshes.items()}, "camera": camera}
+        return _checked(Replay, fields, episodes=tuple(_episode(one, len(bodies)) for one in episodes), **made)
+    except (Unreadable, UserError, AttributeError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not a whole replay ({first_line(error)}); run echelon record again") from None
 
 
 def _episode(fields: dict[str, Any], bodies: int) -> Episode:
     frames = fields.pop("frames")
     series = {name: unpack_series(one, frames) for name, one in fields.pop("series").items()}
-    geoms = tuple(Geom(**_tuples(geom)) for geom in fields.pop("geoms"))
-    return Episode(**fields | {"poses": unpack(fields["poses"], frames, bodies), "geoms": geoms, "series": series})
+    geoms = tuple(_checked(Geom, geom) for geom in fields.pop("geoms"))
+    return _checked(Episode, fields, poses=unpack(fields.pop("poses"), frames, bodies), geoms=geoms, series=series)
 
 
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Lists from JSON as tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+def _checked(kind: type[T], fields: dict[str, Any], **made: Any) -> T:
+    """A dataclass of values from JSON, with the types that its fields have, and of others that are made already."""
+    hints = get_type_hints(kind)
+    return kind(**{name: typed(value, hints[name], name) for name, value in fields.items()}, **made)
 
 
 def _rounded(value: Any) -> Any:
@@ -191,6 +224,31 @@ def unpack_series(packed: dict[str, Any], frames: int) -> np.ndarray:
     if not math.isfinite(high - low):
         raise ValueError("a series is not finite")
     return low + _unpack(packed["data"], "<u2", frames) / 65535 * (high - low)
+
+
+def pack_mesh(mesh: Mesh) -> dict[str, Any]:
+    """A mesh as text: differences from vertex to vertex in 65,535ths of its longest side, then those of faces."""
+    low = mesh.vertices.min(axis=0)
+    unit = float((mesh.vertices - low).max() / 65535) or 1.0
+    steps = np.rint((mesh.vertices - low) / unit).astype("<u2")
+    return {
+        "low": low.tolist(),
+        "unit": unit,
+        "counts": [len(mesh.vertices), len(mesh.faces)],
+        "vertices": _pack(np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1])).T),
+        "faces": _pack(np.diff(mesh.faces.ravel(), prepend=0).astype("<i4")),
+    }
+
+
+def unpack_mesh(packed: dict[str, Any]) -> Mesh:
+    """The inverse of `pack_mesh`, to half a unit."""
+    vertices, faces = packed["counts"]
+    steps = np.cumsum(_unpack(packed["vertices"], "<u2", 3 * vertices).reshape(3, -1), axis=1, dtype="<u2").T
+    corners = np.cumsum(_unpack(packed["faces"], "<i4", 3 * faces), dtype=np.int64).reshape(-1, 3)
+    places = np.array(packed["low"], np.float64) + steps * float(packed["unit"])
+    if not np.isfinite(places).all() or not ((corners >= 0) & (corners < vertices)).all():
+        raise ValueError("a mesh is damaged")
+    return Mesh(places, corners)
 
 
 def _pack(numbers: np.ndarray) -> str:

@@ -76,8 +76,9 @@ class TensorBoard:
 
 
 def _step(line: Mapping[str, float]) -> int:
-    """The line's position on TensorBoard's horizontal axis."""
-    return int(line.get("env_steps", line["iteration"]))
+    """The line's position on TensorBoard's horizontal axis. One that was read may have anything as its steps."""
+    steps = line.get("env_steps")
+    return int(steps if isinstance(steps, int | float) and 0 <= steps < 2**53 else line["iteration"])
 
 
 class WeightsAndBiases:
@@ -117,6 +118,16 @@ class WeightsAndBiases:
     def write(self, line: Mapping[str, float]) -> None:
         """Append one iteration."""
         self._attempt(lambda run: run.log({name: x for name, x in line.items() if math.isfinite(x)}))
+
+    def film(self, path: Path, env_steps: int) -> None:
+        """Add a film, or a page in 3D."""
+        import wandb
+
+        def send(run: Any) -> None:
+            shown = wandb.Video(str(path), format="mp4") if path.suffix == ".mp4" else wandb.Html(str(path))
+            run.log({"film": shown, "env_steps": env_steps})
+
+        self._attempt(send)
 
     def close(self) -> None:
         """Wait until everything is stored or sent."""

@@ -1,23 +1,33 @@
 """The one place that reads files of a run folder, which may be downloaded and so are untrusted.
 
-Limits on size, depth and count keep a reader from hanging or running out of memory.
+Limits on size, depth, count and range keep a reader from hanging or running out of memory: what a folder claims takes
+seconds and less than a gigabyte to refuse. Links that lead out of it are not followed, in reading or in writing.
 """
 
-import errno
 import json
+import os
 import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-MAX_BYTES = 1 << 28
-"""Largest JSON file that is read; replays are the largest."""
+MAX_BYTES = 1 << 26
+"""Largest JSON file that is read; replays with meshes are the largest."""
+MAX_ITEMS = 1 << 21
+"""Commas in it: a list of nothing takes twenty times the memory of its text."""
+MAX_UNPACKED_BYTES = 1 << 26
+"""Most that is unpacked from one."""
+MAX_LINES_BYTES, MAX_LINES = 1 << 27, 200_000
+"""Largest file of JSON lines; a run of a million iterations writes half of that."""
 MAX_LINE_BYTES = 1 << 24
-MAX_LINES = 1_000_000
 MAX_DEPTH = 64
 MAX_KEYS = 10_000
 """Entries of one object: metrics of a line."""
+MAX_NUMBERS = 1 << 24
+"""Numbers of a table of metrics, names times lines."""
+MAX_TEXT = 1000
+"""Letters of a setting."""
 
 
 class Unreadable(Exception):
@@ -58,6 +68,8 @@ def read_json(path: Path) -> Any:
 
 def parse_json(data: bytes) -> Any:
     """Parse JSON of limited depth, with text that can be encoded."""
+    if (items := data.count(b",")) > MAX_ITEMS:
+        raise Unreadable(f"it has {items:,} entries, more than {MAX_ITEMS:,}")
     try:
         value = json.loads(data)
         _require_limits(value, MAX_DEPTH)
@@ -70,8 +82,8 @@ def parse_json(data: bytes) -> Any:
 
 def inflate(data: bytes, size: int) -> bytes:
     """Decompress what was `size` bytes, and no more."""
-    if not 0 <= size <= MAX_BYTES:
-        raise Unreadable(f"{size:,} compressed bytes are more than {MAX_BYTES:,}")
+    if type(size) is not int or not 0 <= size <= MAX_UNPACKED_BYTES:
+        raise Unreadable(f"it says that it unpacks to {size:.3g} bytes, not to 0 to {MAX_UNPACKED_BYTES:,}")
     try:
         found = zlib.decompressobj().decompress(data, size + 1)
     except zlib.error as error:
@@ -86,13 +98,41 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
     into pieces, which no longer parse."""
     if not path.exists():
         return
-    if not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    if (size := size_of(path)) > MAX_LINES_BYTES:
+        raise Unreadable(f"{path.name} has {size:,} bytes, more than {MAX_LINES_BYTES:,}")
     with path.open("rb") as file:
         for _ in range(MAX_LINES):
             if not (raw := file.readline(MAX_LINE_BYTES)):
                 return
             yield raw
+    raise Unreadable(f"{path.name} has more than {MAX_LINES:,} lines")
+
+
+def require_plain(value: Any) -> None:
+    """Raise `Unreadable` for settings with text that is too long, or that a terminal would take for commands."""
+    for text in (value, *value) if isinstance(value, dict) else (value,):
+        if isinstance(text, str) and not (len(text) <= MAX_TEXT and text.isprintable()):
+            raise Unreadable(f"a text in it has {len(text):,} letters, or some that cannot be printed")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        require_plain(item)
+
+
+def require_finite(value: Any, most: float = 1e12) -> None:
+    """Raise `Unreadable` for a number that is not finite, or absurdly large."""
+    if isinstance(value, int | float) and not abs(value) <= most:
+        raise Unreadable("a number in it is not finite, or absurdly large")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        require_finite(item, most)
+
+
+def require_inside(folder: Path) -> None:
+    """Raise `Unreadable` if a link in the folder leads out of it: others could be read, or written, through it."""
+    inside = folder.resolve()
+    for place, folders, files in os.walk(folder):
+        for path in (os.path.join(place, name) for name in (*folders, *files)):
+            if os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside):
+                name = Path(path).relative_to(folder)
+                raise Unreadable(f"{name} is a link that leads out of the folder; put what it leads to in its place")
 
 
 def _require_limits(value: Any, depth: int) -> None:

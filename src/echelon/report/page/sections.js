@@ -190,6 +190,26 @@ const replayAt = (steps) => {
   if (several) played.handle.at((steps / run.env_steps) * replay.iteration);
 };
 
+/** A chart per parameter of the physics, a line per policy. */
+const tried = data.runs.filter((run) => run.robustness);
+const changedRun = { name: tried[0]?.name };
+section("robustness", (body, controls) => {
+  const here = shownRuns().filter((run) => tried.includes(run));
+  const run = here.find((one) => one.name === changedRun.name) ?? here[0];
+  const { leader, plain, parameters, score, episodes, means, best } = run.robustness;
+  controls.replaceChildren(select("Run", here.map((one) => [one.name, one.name]), run.name, (value) => { changedRun.name = value; }));
+  const verdict = best === leader ? `The leader is the most robust policy: ${figure(means[leader])} over all values`
+    : `Policy ${best} is more robust than the leader: ${figures(means[best], means[leader]).join(" against ")} over all values`;
+  body.append(el("p", {}, `${verdict}, ${episodes} episodes each; ${figure(plain[best])} in plain physics.`));
+  const charts = body.appendChild(el("div", { class: "charts small" }));
+  const look = (policy) => (policy === leader ? { name: "leader", colour: colourOf(run.method), width: 2.6 }
+    : { name: `policy ${policy}`, colour: `--c${(policy + 1) % 8}`, width: 1 });
+  for (const [name, { values, scores }] of Object.entries(parameters)) {
+    chart(charts, { title: metricName(name), x: values, xName: metricName(name), xFormat: tickText, yName: metricName(score), height: 200,
+      lines: scores.map((y, policy) => ({ y, ...look(policy) })) });
+  }
+}, () => shownRuns().some((run) => tried.includes(run)));
+
 section("speed", (body) => {
   const rows = data.speed.filter(shown);
   const parts = [...new Set(rows.flatMap((row) => Object.keys(row.parts)))];
