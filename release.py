@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-NEEDED = ("echelon/py.typed", "echelon/robots/allegro_cube.xml", "echelon/viewing/web/replay.bundle.js")
+NEEDED = ("echelon/py.typed", "echelon/tasks/in_hand/allegro_cube.xml", "echelon/viewing/web/replay.bundle.js")
 """Files that are no Python and easily left out of a wheel."""
 
 

@@ -28,6 +28,11 @@ LOOKS = (
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)(#[^)]*)?\)")
 
 
+def on_config(config: Any) -> None:
+    if config.repo_url:  # mkdocs warns about an edit_uri without one
+        config.edit_uri = "edit/main/docs/"
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri)
 

@@ -18,6 +18,7 @@ from echelon.algorithms import BUILT_IN, Preset, converted
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import TaskConfig, TaskInfo, TrainConfig, UpdateConfig
 from echelon.config.checks import setting, settings_of
+from echelon.config.randomise import PLAIN, RandomiseConfig
 from echelon.console.flags import flags_of
 from echelon.console.view import Preempted
 from echelon.errors import UserError, nearest
@@ -71,9 +72,17 @@ class Line:
         view.update({"iteration": 1})
         return folder
 
-    def evaluate(self, folder: RunFolder, num_envs: int, seed: int, device: str, checkpoint: str) -> Evaluation:
+    def evaluate(
+        self,
+        folder: RunFolder,
+        num_envs: int,
+        seed: int,
+        device: str,
+        checkpoint: str,
+        randomise: RandomiseConfig | None,
+    ) -> Evaluation:
         self.meanwhile()
-        self.evaluated.append((folder.config, num_envs, seed, device, checkpoint))
+        self.evaluated.append((folder.config, num_envs, seed, device, checkpoint, randomise))
         score = PolicyScore(0, "deterministic", num_envs, 1.5, 0.5, 10.0, 0.25, {"successes": 2.0})
         return Evaluation("Pendulum", "cpo", 3, 768, seed, (score, replace(score, policy=1, mode="sampled")))
 
@@ -227,8 +236,8 @@ def test_notes_come_before_training(line: Line) -> None:
 
 def test_evaluate_prints_a_table_and_writes_json(line: Line) -> None:
     line.says(*T)
-    text = line.says("evaluate", RUN, "--num-envs", "5", "--checkpoint", "best", "--seed", "9")
-    assert line.evaluated == [(COMPLETE, 5, 9, "auto", "best")]
+    text = line.says("evaluate", RUN, "--num-envs", "5", "--checkpoint", "250", "--seed", "9")
+    assert line.evaluated == [(COMPLETE, 5, 9, "auto", 250, PLAIN)]
     assert "0 leader  deterministic  1.50 ± 0.500" in text
     assert "successes" in text
     data = json.loads(Path(RUN, "evaluation.json").read_text())

@@ -13,9 +13,12 @@ from echelon.algorithms import AdversaryConfig, PbtConfig
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
 from echelon.config import DiagnosticsConfig, TrainConfig
+from echelon.config.randomise import ROBUST
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout
 from echelon.tasks import make
+from echelon.training import off_policy
+from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
 
@@ -35,7 +38,7 @@ def on_cuda(rollout: Rollout) -> Rollout:
 def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in an iteration but the packed read of the metrics runs under PyTorch's synchronisation check."""
     reads = 0
-    read = trainer_module._read
+    read, module = trainer_module.read, off_policy if isinstance(trainer, OffPolicyTrainer) else trainer_module
 
     def counted(*arguments):
         nonlocal reads
@@ -43,7 +46,7 @@ def assert_one_read(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
         torch.cuda.set_sync_debug_mode("default")
         return read(*arguments)
 
-    monkeypatch.setattr(trainer_module, "_read", counted)
+    monkeypatch.setattr(module, "read", counted)
     torch.cuda.set_sync_debug_mode("error")
     try:
         results = trainer.iterate_each()
@@ -96,7 +99,7 @@ def test_an_update_equals_the_cpus(algo: str, lstm: int, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("lstm", [0, 16])
-@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt"])
+@pytest.mark.parametrize("algo", ["ppo", "sapg", "cpo", "pbt", "sac"])
 def test_the_host_reads_once_per_iteration(algo: str, lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = reach(
         algo, lstm, adversary=AdversaryConfig(coef=0.01, hidden=(32,)), diagnostics=DiagnosticsConfig(every=1)
@@ -161,6 +164,22 @@ def test_seeds_side_by_side_are_recorded_and_read_once(monkeypatch: pytest.Monke
         for name in ("loss/actor", "loss/critic", "return/leader", "entropy/policy_1", "adversary/loss"):
             assert captured[name] == pytest.approx(plain[name], rel=0.05, abs=0.02), name
     assert len({metrics["loss/critic"] for metrics in results[0]}) == 3
+
+
+def test_randomised_physics_is_recorded_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episodes of 8 steps in a horizon of 16: a replayed iteration draws all masses again."""
+    config = unfused("Hopper", "ppo")
+    env = dataclasses.replace(config.env, episode_length=8, randomise=ROBUST)
+    trainer = build(dataclasses.replace(config, env=env), "cuda")
+    trainer.iterate()
+    trainer.iterate()
+    mass = trainer.env.engine.expand("body_mass")
+    before, plain = mass.clone(), torch.tensor(trainer.env.engine.model.body_mass, device="cuda")
+    assert_one_read(trainer, monkeypatch)
+    assert (mass != before)[:, 1:].all()
+    share = (mass / plain)[:, 1:]
+    assert 0.699 < share.min() < 0.75
+    assert 1.25 < share.max() < 1.301
 
 
 @pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])

@@ -10,14 +10,21 @@ README = ROOT / "README.md"
 PAGES = [path.relative_to(ROOT) for part in (".", "docs", "docs/*", "results/*") for path in ROOT.glob(f"{part}/*.md")]
 
 
-TRAINING, OWN_ENVIRONMENT = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+def code(page: str) -> str:
+    """The first Python that a page shows."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)[0]
+
+
+def test_the_readme_fits_on_a_screen_or_two() -> None:
+    assert len(README.read_text().split()) <= 700
 
 
 def test_training_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """Word for word, but for a budget of two iterations."""
-    assert "env_steps=500_000" in TRAINING
+    training = code("docs/api.md")
+    assert "env_steps=500_000" in training
     monkeypatch.chdir(tmp_path)
-    exec(TRAINING.replace("env_steps=500_000", "env_steps=8_192"), {})
+    exec(training.replace("env_steps=500_000", "env_steps=8_192"), {})
     said = capsys.readouterr().out
     assert len(re.findall(r"^[0-3] (?:deterministic|sampled) -?[\d.]+$", said, re.MULTILINE)) == 4 * 2
     assert (tmp_path / "runs" / "api" / "metrics.jsonl").exists()
@@ -30,10 +37,11 @@ def test_an_environment_of_ones_own(
 
     A point that stays where it starts, at a mean distance of √(π/2) = 1.25, returns -50 in 40 steps.
     """
-    assert "env_steps=100_000" in OWN_ENVIRONMENT
     monkeypatch.chdir(tmp_path)
-    for steps in ("10_000", "20_000"):
-        exec(OWN_ENVIRONMENT.replace("100_000", steps).replace("num_envs=96", 'num_envs=96, device="cpu"'), {})
+    for page, steps in (("README.md", "2_000"), ("docs/environments.md", "10_000"), ("docs/environments.md", "20_000")):
+        text = code(page).replace("runs/point", f"runs/{page}")
+        assert "env_steps=100_000" in text
+        exec(text.replace("100_000", steps).replace("num_envs=96", 'num_envs=96, device="cpu"'), {})
     first, second = map(float, re.findall(r"^the leader's return: (-?[\d.]+)$", capsys.readouterr().out, re.MULTILINE))
     assert second > max(first, -40)
 

@@ -1,9 +1,13 @@
 """What must agree before a version is built."""
 
+import re
 import runpy
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
-problems = runpy.run_path(str(Path(__file__).parents[1] / "release.py"))["problems"]
+ROOT = Path(__file__).parents[1]
+problems = runpy.run_path(str(ROOT / "release.py"))["problems"]
 READY = {
     "tag": "v1.2.0",
     "version": "1.2.0",
@@ -27,3 +31,15 @@ def test_what_is_not_ready_is_said() -> None:
     assert problems(**READY) == []
     found = [(problems(**READY | change), sentence) for change, sentence in CASES]
     assert [(said, sentence) for said, sentence in found if len(said) != 1 or sentence not in said[0]] == []
+
+
+def test_the_notice_names_every_dependency_with_its_licence_and_every_model() -> None:
+    """A row of the notice: name, licence, what for."""
+    rows = dict(re.findall(r"^  (\S+)(?: [\d.]+)?  +(\S+  +\S.*)$", (ROOT / "NOTICE").read_text(), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = (word for words in project["optional-dependencies"].values() for word in words)
+    names = {re.split(r"[<>=;\[]", word)[0] for word in (*project["dependencies"], *extras)} - {project["name"]}
+    assert names - rows.keys() == set()
+    models = re.findall(r"\b\w+\*?\.xml", (ROOT / "NOTICE").read_text())
+    found = [path.name for path in (ROOT / "src").rglob("*.xml")]
+    assert [name for name in found if not any(fnmatch(name, one) for one in models)] == []

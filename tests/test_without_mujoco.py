@@ -42,6 +42,7 @@ def test_what_needs_no_simulator_works_and_the_rest_says_what_it_needs(tmp_path:
     assert refused.returncode == 2
     wanted = (("Hopper", "mujoco"), ("echelon record", "mujoco"), ("echelon play", "mujoco.studio"))
     assert refused.stderr.splitlines() == [
-        f"echelon: {what} needs the package {package}, which is not installed; pip install 'echelon-rl[mujoco]'"
+        f"echelon: {what} needs the package {package}, which is not installed; "
+        "pip install -e '.[mujoco]' in Echelon's clone"
         for what, package in wanted
     ]

@@ -13,6 +13,7 @@ from echelon.config import ModelConfig, TrainConfig
 from echelon.envs.contract import Step
 from echelon.ranks import ALONE, Ranks
 from echelon.tasks import make, preset
+from echelon.training.setup import make_trainer
 from echelon.training.trainer import Trainer
 
 PATIENCE = 900.0
@@ -47,7 +48,8 @@ def unfused(task: str, algo: str, lstm: int = 0, **changes: Any) -> TrainConfig:
 
 def build(config: TrainConfig, device: str, ranks: Ranks = ALONE) -> Trainer:
     where, seed = torch.device(device), ranks.seed(config.seed)
-    return Trainer(make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True), config, ranks=ranks)
+    env = make(config.task, config.env, config.num_envs, where, seed, spread_clocks=True)
+    return make_trainer(env, config, ranks=ranks)
 
 
 def disturbed(env: Any, disturb: Callable[[int, Step], Step | None]) -> Any:

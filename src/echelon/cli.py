@@ -24,8 +24,10 @@ commands:
   variants                   list the named changes of settings: ablations and controls
   train TASK [flags]         train, or resume: the same command resumes where it stopped
   train --env SOURCE ...     the same in an environment from elsewhere: gymnasium:Walker2d-v5, mypackage.module:make
+  distil RUN [flags]         train a student that imitates a run and sees less: --obs policy
   evaluate RUN [flags]       score every policy of a run
   compare --tasks TASK ...   train a grid of algorithms, variants and seeds, then report
+  sweep TASK --over ...      find good values of settings
   report RUN... [flags]      show what runs did, in one page
   paper NAME [flags]         train and draw a table or figure of the paper
   record RUN [flags]         film its policies, or show them in 3D
@@ -77,7 +79,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"echelon {__version__}" if name == "--version" else OVERVIEW.rstrip())
         return 0
     if name not in COMMANDS:
-        known = nearest(name, COMMANDS) or "; there are " + ", ".join(COMMANDS)
+        known = ("" if name.startswith("-") else nearest(name, COMMANDS)) or "; there are " + ", ".join(COMMANDS)
         raise UserError(f"{name} is not a command of echelon{known}")
     from echelon.commands.command import find, parse
 

@@ -4,9 +4,16 @@ import difflib
 from collections.abc import Iterable
 from importlib.util import find_spec
 
+MAX_LETTERS = 2000
+"""Longest sentence: what it quotes may be untrusted."""
+
 
 class UserError(Exception):
     """A mistake of the caller's. The message is one sentence; the command line prints it without a traceback."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS // 2]} ... {text[-MAX_LETTERS // 2 :]}"
 
 
 class SaidElsewhere(UserError):
@@ -32,8 +39,8 @@ def first_line(error: Exception) -> str:
 
 
 def install(extra: str) -> str:
-    """The command that installs what an optional part needs; the name `echelon` belongs to another project."""
-    return f"pip install 'echelon-rl[{extra}]'"
+    """How to install what an optional part needs. Echelon is not on PyPI, where its name may become another's."""
+    return f"pip install -e '.[{extra}]' in Echelon's clone"
 
 
 def is_installed(module: str) -> bool:

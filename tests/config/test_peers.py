@@ -122,5 +122,5 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert "  yes  built-in tasks on a CPU  mujoco " in said
     monkeypatch.setattr("echelon.errors.find_spec", lambda module: None)
     assert cli.main(["doctor"]) == 0
-    assert re.search(r"  no +mjlab:NAME +pip install 'echelon-rl\[mjlab\]'\n", capsys.readouterr().out)
+    assert re.search(r"  no +mjlab:NAME +pip install -e '.\[mjlab\]' in Echelon's clone\n", capsys.readouterr().out)
     assert cli.main(["doctor", "now"]) == 2

@@ -146,7 +146,7 @@ def test_derived_numbers_and_valid_settings() -> None:
     assert replace(config, iterations=3).num_iterations == 3
     assert replace(config, policies=2).num_policies == 2
     assert config.steps_per_iteration == 100
-    assert (config.method, replace(config, variant=("a", "b")).method) == ("cpo", "a+b")
+    assert (config.method, replace(config, variant=("a", "b")).method) == ("ppo", "a+b")
     check(TrainConfig())
     check(TrainConfig(algo="ppo", num_envs=1))
     check(replace(TEMPLATE, update=UpdateConfig(horizon=16, sequence=5)))  # sequences matter only to an LSTM

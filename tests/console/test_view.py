@@ -20,7 +20,7 @@ FULL |= {"fps/total": 45_200.0, "fps/collect": 90_000.0, "fps/update": 91_000.0,
 FULL |= {"return/leader": 412.34, "return/policy_0": 412.34, "return/policy_1": 380.0, "return/policy_2": 300.0}
 FULL |= {"kl/own": 0.0151, "kl/follower_pull": 0.4, "clip_fraction/own": 0.12}
 FULL |= {"time/collect": 3.0, "time/update": 1.0, "time/update/forward": 0.5}
-CONFIG = TrainConfig(policies=6, num_envs=4096, device="cpu")
+CONFIG = TrainConfig(algo="cpo", policies=6, num_envs=4096, device="cpu")
 
 
 @pytest.fixture

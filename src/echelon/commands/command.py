@@ -8,19 +8,30 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import tyro
 
-from echelon.config.checks import check, spelling
+from echelon.config.checks import check, spelling, with_settings
 from echelon.console.flags import flags_of, read, show_help, spans
-from echelon.errors import UserError
+from echelon.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from echelon.runs.checkpoint import Which
     from echelon.runs.folder import RunFolder
 
+POLICIES = Path(__file__).resolve().parents[3] / "results" / "policies"
+"""Policies that come with a clone of the repository."""
 TrainFlags = tyro.conf.Fixed[tuple[str, ...]]
 """Arguments that are passed on to `echelon train`; the field's name is `train_flags`."""
+
+
+EXPECTED = {
+    "--headless": ": no command opens a window",
+    **dict.fromkeys(("--video", "--render"), "; echelon record RUN films a run, echelon train has --film-every"),
+}
+"""Flags of other libraries' commands, and the end of the error message for each."""
 
 
 def place(metavar: str) -> Any:
@@ -35,7 +46,7 @@ class Command:
     needs: ClassVar[str] = ""
     """The end of the error message if a required argument is missing; without one, the help page is shown."""
     refused: ClassVar[Mapping[str, str]] = {}
-    """Flags that users may expect of this command, and the end of the error message for each."""
+    """More flags that users may expect of this command, and the end of the error message for each."""
     help_of_task: ClassVar[bool] = False
     """Whether --help after a task lists that task's settings."""
     line: tyro.conf.Fixed[str] = field(default="", kw_only=True)
@@ -62,11 +73,61 @@ class OnRun(Command):
 
     run_folder: Annotated[tyro.conf.Positional[str], place("RUN")]
     """The run."""
+    checkpoint: str = "newest"
+    """Which checkpoint to take: newest, best, or the iteration it was saved after."""
+    checkpoints: ClassVar[tuple[str, ...]] = ("newest", "best")
+
+    def check(self) -> None:
+        if self.checkpoint not in self.checkpoints and not self.checkpoint.isdecimal():
+            known = f"{', '.join(self.checkpoints)} or the number of an iteration"
+            raise UserError(
+                f"--checkpoint takes {known}, not {self.checkpoint!r}{nearest(self.checkpoint, self.checkpoints)}"
+            )
+
+    @property
+    def which(self) -> "Which":
+        return (
+            int(self.checkpoint) if self.checkpoint.isdecimal() else "best" if self.checkpoint == "best" else "newest"
+        )
 
     def folder(self) -> "RunFolder":
         from echelon.runs.folder import RunFolder
 
         return RunFolder.open(self.run_folder)
+
+
+@dataclass(frozen=True)
+class OnPolicies(OnRun):
+    """A command that shows policies of a run, or without one a policy that was exported."""
+
+    run_folder: Annotated[tyro.conf.Positional[str], place("[RUN]")] = ""
+    """The run; without it, --policy is a file of echelon export or a name from results/policies."""
+    policy: str = "leader"
+
+    @property
+    def file(self) -> Path | None:
+        """The exported policy to show, if no run is given; a `UserError` if there is none of this name."""
+        if self.run_folder:
+            return None
+        if self.policy in ("leader", "all") or self.policy.isdecimal():
+            name = type(self).__name__.lower()
+            raise UserError(f"{name} needs {self.needs.format(name)}, or --policy with the name of an exported policy")
+        if self.checkpoint != "newest":
+            raise UserError("an exported policy has no checkpoints; leave out --checkpoint")
+        if (given := Path(self.policy)).suffix in (".npz", ".onnx"):
+            if not given.is_file():
+                raise UserError(f"there is no file {given}")
+            return given
+        known = {path.parent.name: path for path in sorted(POLICIES.glob("*/policy.*"))}
+        if not known:
+            raise UserError(
+                "trained policies come with Echelon's repository, in results/policies: clone it and install it from "
+                "there, or give --policy the path of a file that echelon export wrote"
+            )
+        if self.policy not in known:
+            hint = nearest(self.policy, known) or f"; there are {', '.join(known)}"
+            raise UserError(f"{self.policy} is not a policy in results/policies{hint}")
+        return known[self.policy]
 
 
 C = TypeVar("C", bound=Command)
@@ -98,16 +159,17 @@ def parse(kind: type[C], name: str, words: Sequence[str]) -> C:
         values, first = {places[0].name: tuple(first)}, []
     prog = shlex.join(["echelon", name, *first[: len(places)]])
     known, own, others = flags_of(kind), list(first[len(places) :]), list[str]()
+    refused = EXPECTED | dict(kind.refused)
     for span in rest:
         typed = span[0].partition("=")[0].replace("_", "-")
-        if typed in kind.refused:
-            raise UserError(f"{typed} is not a flag of echelon {name}{kind.refused[typed]}")
+        if typed in refused:
+            raise UserError(f"{typed} is not a flag of echelon {name}{refused[typed]}")
         (own if typed in known or "train_flags" not in hints else others).extend(span)
     given = read(kind, own, prog)
     for key, value in given.items():
         if value == ():
             raise UserError(f"{spelling(key)} needs a value")
     given |= {"train_flags": tuple(others)} if "train_flags" in hints else {}
-    made = kind(**values, **given, line=shlex.join(["echelon", name, *words]))
+    made = with_settings(kind(**values, line=shlex.join(["echelon", name, *words])), given)
     check(made)
     return made

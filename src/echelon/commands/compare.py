@@ -3,14 +3,15 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from echelon.commands.command import Command, TrainFlags, names_flag
 from echelon.config.ranges import COUNT
+from echelon.console.flags import flags_of, nearest_flag
 from echelon.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compare(Command):
+class OnGrid(Command):
+    """A command that trains a grid, on this machine or on a Ray cluster."""
+
+    workers: Annotated[int | None, COUNT] = None
+    """Runs at a time; one per GPU, or on a CPU one per two cores, unless given."""
+    on: str | None = None
+    """Ray cluster: ray for this machine's, or ray://head:10001. When a node leaves, its runs resume elsewhere."""
+    per_gpu: Annotated[int | None, COUNT] = None
+    """Runs that share a GPU of the cluster, whose memory must hold them; 1 unless given."""
+    cpus: Annotated[int | None, COUNT] = None
+    """CPUs that each run reserves in the cluster; 1 beside a GPU, else all of a node, unless given."""
+
+    def check(self) -> None:
+        super().check()
+        for name, value in (("--per-gpu", self.per_gpu), ("--cpus", self.cpus)):
+            if value is not None and self.on is None:
+                raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
+        if self.workers is not None and self.on is not None:
+            raise UserError("--workers is for this machine; a Ray cluster runs what fits: see --cpus and --per-gpu")
+
+    @contextmanager
+    def cluster(self) -> "Iterator[RayCluster | None]":
+        """The connection to the Ray cluster that `--on` names, if it does."""
+        if self.on is None:
+            yield None
+            return
+        from echelon.grid.cluster import RayCluster, require_address
+
+        require_address(self.on)
+        with closing(RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)) as cluster:
+            yield cluster
+
+
+@dataclass(frozen=True)
+class Compare(OnGrid):
     """Train every algorithm or variant on every task with every seed, a run folder each, evaluate each at its end, and
     write the report. The same command resumes where it stopped; what is done is not done again, and what failed is
     tried again. All other flags are those of echelon train, for every run: --env-steps 5e6 --num-envs 512"""
@@ -34,20 +69,14 @@ class Compare(Command):
     """Which algorithms; the built-in ones, unless there are variants."""
     variants: tuple[str, ...] = ()
     """Which variants, as in cpo no_pull no_adversary+entropy_off (echelon variants lists them)."""
+    sweep: tuple[str, ...] = ()
+    """A setting and its values, as in update.learning-rate 1e-4 3e-4 1e-3: each is trained."""
     seeds: Annotated[int, COUNT.up_to(10_000)] = 5
     """How many seeds: 0 to N-1."""
     out: str = "runs/compare"
     """Folder of the run folders. With --on, all machines must share it."""
     score: str = "return"
     """What decides which is better: return, successes, ..."""
-    workers: Annotated[int | None, COUNT] = None
-    """Runs at a time; one per GPU, or on a CPU one per two cores, unless given."""
-    on: str | None = None
-    """Ray cluster: ray for this machine's, or ray://head:10001. When a node leaves, its runs resume elsewhere."""
-    per_gpu: Annotated[int | None, COUNT] = None
-    """Runs that share a GPU of the cluster, whose memory must hold them; 1 unless given."""
-    cpus: Annotated[int | None, COUNT] = None
-    """CPUs that each run reserves in the cluster; 1 beside a GPU, else all of a node, unless given."""
     train_flags: TrainFlags = ()
 
     def check(self) -> None:
@@ -57,11 +86,7 @@ class Compare(Command):
                 raise UserError(f"--{name} takes names with spaces between them: --{name} {words.replace(',', ' ')}")
         if not self.tasks:
             raise UserError("compare needs tasks, as in echelon compare --tasks CartpoleSwingup Hopper")
-        for name, value in (("--per-gpu", self.per_gpu), ("--cpus", self.cpus)):
-            if value is not None and self.on is None:
-                raise UserError(f"{name} is for a Ray cluster; add --on ray, or leave it out")
-        if self.workers is not None and self.on is not None:
-            raise UserError("--workers is for this machine; a Ray cluster runs what fits: see --cpus and --per-gpu")
+        super().check()
 
     @property
     def folder(self) -> Path:
@@ -71,29 +96,50 @@ class Compare(Command):
     def run(self) -> int:
         from echelon.report.write import write_report
 
-        if self.on is None:
-            contents, code = train_all(self, make_jobs(self))
-        else:
-            from echelon.grid.cluster import RayCluster, require_address
-
-            require_address(self.on)
+        if self.on is not None:
             list(self.configs())  # reports mistakes before Ray starts
-            with closing(RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)) as cluster:
-                contents, code = train_all(self, make_jobs(self, cluster.device), cluster)
+        with self.cluster() as cluster:
+            contents, code = train_all(self, make_jobs(self, cluster and cluster.device), cluster)
         record_best(contents, self.folder / "logs")
         write_report(contents, self.folder / "report")
         return code
 
-    def configs(self) -> "Iterator[TrainConfig]":
-        """The settings of every algorithm and variant on every task: the paper's, for what is built in."""
-        from echelon.algorithms import BUILT_IN
+    def configs(self) -> "Iterator[tuple[str, TrainConfig]]":
+        """The settings of every algorithm and variant on every task: the paper's, for what is built in. With
+        `--sweep`, of every value. Each has a name."""
+        from echelon.algorithms import FROM_SCRATCH, IN_PRESET
         from echelon.commands.train import configure
 
-        algos = self.algos or (() if self.variants else tuple(BUILT_IN))
+        algos = self.algos or (() if self.variants else FROM_SCRATCH)
         for task, name in itertools.product(dict.fromkeys(self.tasks), dict.fromkeys((*algos, *self.variants))):
-            foreign = name in algos and name not in BUILT_IN  # registered, or none
+            foreign = name in algos and name not in IN_PRESET  # registered, or none
             flags = [*self.train_flags, "--algo", name] if foreign else self.train_flags
-            yield configure(task, flags, () if foreign else name.split("+"), command="compare --tasks")
+            given, command = () if foreign else name.split("+"), "compare --tasks"
+            config = configure(task, flags, given, command=command)
+            swept = swept_settings(config, self.sweep, "--sweep")
+            for values in itertools.product(*swept.values()):
+                chosen = [*zip(swept, values, strict=True)]
+                parts = [f"{flag.strip('-').rpartition('.')[2]}-{value.replace('/', '_')}" for flag, value in chosen]
+                words = [word for setting in chosen for word in setting]
+                each = configure(task, [*flags, *words], given, command=command) if words else config
+                yield "-".join([config.task, config.method, *parts]), each
+
+
+def swept_settings(config: "TrainConfig", words: Sequence[str], flag: str) -> dict[str, list[str]]:
+    """Values by setting, as flags, of words such as `update.clip 0.1 0.2 model.lstm 0 64`."""
+    known, found, values = flags_of(config), dict[str, list[str]](), list[str]()
+    for word in words:
+        if (spelled := f"--{word.replace('_', '-')}") in known:
+            found[spelled] = values = []
+        elif not found:
+            hint = nearest_flag(word, known).replace("--", "")
+            raise UserError(f"{flag} takes a setting and its values, as in update.clip 0.1 0.2, not {word}{hint}")
+        else:
+            values.append(word)
+    for name, listed in found.items():
+        if len(listed) < 2:
+            raise UserError(f"{flag} {name.lstrip('-')} needs two values or more")
+    return found
 
 
 def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
@@ -107,14 +153,14 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     notes: dict[str, list[str]] = {}
     configs: dict[str, TrainConfig] = {}
     fit_envs = not names_flag(order.train_flags, "--num-envs")
-    for config in order.configs():
+    for name, config in order.configs():
         if elsewhere == "cpu" and config.device == "cuda":
             raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
         if find(config.algo).one_policy:  # --policies is meant for the others
             config = replace(config, policies=None)
         device = elsewhere and (elsewhere if config.device == "auto" else config.device)
         resolved = resolve(config, fit_envs=fit_envs, elsewhere=device)
-        configs[f"{config.task}-{config.method}"] = resolved.config
+        configs[name] = resolved.config
         for note in resolved.notes:
             notes.setdefault(note, []).append(f"{config.task} {config.method}")
     jobs = [
@@ -144,6 +190,7 @@ def record_best(contents: "Contents", logs: Path) -> None:
     """Record an episode of the runs whose replay the report will show. Each in its own process, since a report
     without replays is better than none."""
     from echelon.report.page import MAX_REPLAYS, best_runs
+    from echelon.runs.durable import writing
     from echelon.runs.replays import replay_path
 
     for run in best_runs(contents, lambda run: run.finished)[:MAX_REPLAYS]:
@@ -151,6 +198,6 @@ def record_best(contents: "Contents", logs: Path) -> None:
         if replay.exists() and replay.stat().st_mtime >= (run.path / "metrics.jsonl").stat().st_mtime:
             continue
         command = [sys.executable, "-m", "echelon.cli", "record", str(run.path), "--format", "html"]
-        with log.open("wb") as out:
+        with writing(log), log.open("wb") as out:
             failed = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         print(f"{run.name} could not be recorded; see {log}" if failed else f"recorded {run.name}", flush=True)

@@ -14,6 +14,7 @@ PARTS = (
     ("export to ONNX", {"onnx": "onnx", "onnxscript": "onnxscript"}, "export"),
     ("Weights & Biases", {"wandb": "wandb"}, "wandb"),
     ("compare --on ray", {"ray": "ray"}, "ray"),
+    ("sweep", {"optuna": "optuna"}, "sweep"),
     ("gymnasium:NAME", {"gymnasium": "gymnasium"}, "gymnasium"),
     ("mjlab:NAME", {"mjlab": "mjlab"}, "mjlab"),
     ("playground:NAME", {"mujoco_playground": "playground"}, "playground"),

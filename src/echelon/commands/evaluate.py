@@ -6,23 +6,39 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from echelon.commands.command import OnRun
+from echelon.config.randomise import PLAIN, WIDE, RandomiseConfig
 from echelon.config.ranges import COUNT, NOT_NEGATIVE
+from echelon.errors import UserError
 
 
 @dataclass(frozen=True)
 class Evaluate(OnRun):
-    """Score every policy of a run."""
+    """Score every policy of a run: in plain physics, or with what --randomise or --as-trained say."""
+
+    refused = dict.fromkeys(
+        ("--episodes", "--num-episodes"), "; --num-envs is their number: each environment counts one"
+    )
 
     num_envs: Annotated[int, COUNT] = 64
     """Environments per policy; each counts one episode."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episodes; other than in training, so that they are new ones."""
     json: str | None = None
-    """Where to write the scores; evaluation.json in the run folder unless given."""
-    checkpoint: Literal["newest", "best"] = "newest"
-    """Which checkpoint to score."""
+    """Where to write the scores; by default evaluation.json in the run folder, or evaluation-randomised.json."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to simulate; auto is CUDA if there is a GPU."""
+    as_trained: bool = False
+    """Randomise as in training."""
+    robustness: bool = False
+    """Score while one parameter of the physics after another changes, into robustness.json, for the report."""
+    randomise: RandomiseConfig = PLAIN
+
+    def check(self) -> None:
+        super().check()
+        self.randomise.check()
+        if self.as_trained and (self.robustness or self.randomise.active()):
+            other = "--robustness" if self.robustness else "--randomise"
+            raise UserError(f"--as-trained and {other} were both given; leave one of them out")
 
     def run(self) -> int:
         from rich.console import Console
@@ -33,15 +49,27 @@ class Evaluate(OnRun):
 
         folder = self.folder()
         choose_device(self.device)
-        target = folder.evaluation if self.json is None else Path(self.json)
+        plain = not (self.as_trained or self.randomise.active())
+        default = folder.evaluation if plain else folder.path / "evaluation-randomised.json"
+        default = folder.path / "robustness.json" if self.robustness else default
+        target = default if self.json is None else Path(self.json)
         require_writable(target)
 
         from echelon.evaluation.evaluate import evaluate, headline, score_table
         from echelon.runs.evaluations import write_evaluation
 
-        evaluation = evaluate(folder, self.num_envs, self.seed, self.device, self.checkpoint)
-        print(headline(evaluation))
-        Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(score_table(evaluation))
+        console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+        how = (self.num_envs, self.seed, self.device, self.which)
+        if self.robustness:
+            from echelon.evaluation.robustness import robustness, robustness_table, verdict
+
+            evaluation = robustness(folder, *how, WIDE if plain else self.randomise)
+            console.print(robustness_table(evaluation))
+            print(verdict(evaluation, self.run_folder))
+        else:
+            evaluation = evaluate(folder, *how, randomise=None if self.as_trained else self.randomise)
+            print(headline(evaluation))
+            console.print(score_table(evaluation))
         with writing(target, "choose another --json"):
             write_evaluation(evaluation, target)
         print(f"Written to {target}")

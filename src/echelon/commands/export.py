@@ -18,8 +18,6 @@ class Export(OnRun):
     """What to write; auto: as --out ends (.onnx, .npz), else onnx."""
     out: str | None = None
     """Where to write it; into the run folder's export/ unless given."""
-    checkpoint: Literal["newest", "best"] = "newest"
-    """Which checkpoint to take it from."""
 
     def run(self) -> int:
         folder = self.folder()
@@ -34,7 +32,7 @@ class Export(OnRun):
             raise UserError(f"--out must end in .onnx or .npz, or give --format; {self.out} does not")
         out = Path(self.out) if self.out else folder.path / "export" / f"{self.policy}{ENDINGS[found]}"
         with writing(out, "choose another --out"):
-            difference = export(SavedPolicy.load(folder, self.policy, self.checkpoint), found, out)
+            difference = export(SavedPolicy.load(folder, self.policy, self.which), found, out)
         print(
             f"Written to {out}; on 1,000 observations its actions differ from the network's by {difference:.1e} at most"
         )

@@ -1,34 +1,39 @@
-"""`echelon play`: a policy of a run, live in the browser."""
+"""`echelon play`: a policy of a run, or an exported one, live in the browser."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from echelon.commands.command import OnRun
+from echelon.commands.command import OnPolicies
 from echelon.config.ranges import NOT_NEGATIVE, Range
-from echelon.errors import require_package
+from echelon.errors import UserError, require_package
+
+if TYPE_CHECKING:
+    from echelon.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
-class Play(OnRun):
-    """Show a policy of a run, live in the browser."""
+class Play(OnPolicies):
+    """Show a policy of a run, or an exported one, live in the browser."""
 
     policy: str = "leader"
-    """leader, or a policy's number; the page can change it."""
+    """leader or a policy's number, which the page can change; without RUN, an exported policy's name or file."""
     port: Annotated[int, Range(low=0, high=65535)] = 0
     """Port of the page; 0 is the first free one from 8080. It listens on localhost only."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episodes."""
-    checkpoint: Literal["newest", "best"] = "newest"
-    """Which checkpoint to show; the page can change it."""
     sampled: bool = False
     """Sample actions instead of acting at the means; the page can change it."""
 
     def run(self) -> int:
-        folder = self.folder()
+        file = self.file
+        if file and self.sampled:
+            raise UserError("an exported policy acts at its means; leave out --sampled")
+        run: RunFolder | Path = file or self.folder()
         require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
-        from echelon.evaluation.trained import Trained
+        from echelon.export.exported import opened
         from echelon.viewing.live import play
 
-        play(Trained.load(folder, self.checkpoint), self.policy, self.seed, self.port, self.sampled)
+        play(opened(run, self.which), "leader" if file else self.policy, self.seed, self.port, self.sampled)
         return 0

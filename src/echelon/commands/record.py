@@ -1,43 +1,47 @@
-"""`echelon record`: an episode of a run's policies, as a film or as a page that shows it in 3D."""
+"""`echelon record`: an episode of a run's policies or an exported one, as a film or as a page that shows it in 3D."""
 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from echelon.commands.command import OnRun
+from echelon.commands.command import OnPolicies
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.errors import UserError, is_installed, require_package
 
 if TYPE_CHECKING:
+    from echelon.runs.folder import RunFolder
     from echelon.viewing.recorder import Tape
 
 
 @dataclass(frozen=True)
-class Record(OnRun):
-    """Film a run's policies, or show them in 3D."""
+class Record(OnPolicies):
+    """Film a run's policies or an exported one, or show them in 3D."""
+
+    checkpoints = ("newest", "best", "all")
+    refused = dict.fromkeys(("--video", "--render"), "; --format mp4 makes a film") | {"--episodes": ": it shows one"}
 
     policy: str = "all"
-    """leader, a policy's number, or all of them side by side."""
+    """leader, a policy's number, or all of them side by side; without RUN, an exported policy's name or file."""
     format: Literal["auto", "mp4", "gif", "html"] = "auto"
     """A film, or a page in 3D; auto: as --out ends, else mp4 if the video extra is installed, html if not."""
     out: str | None = None
-    """Where to write it; into the run folder's replay/ unless given."""
+    """Where to write it; unless given, into the run folder's replay/, or here if there is no run."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episode. Every policy starts in the same state."""
-    checkpoint: Literal["newest", "best", "all"] = "newest"
-    """Which checkpoint to show; all shows every checkpoint that was kept, in a page."""
+    checkpoint: str = "newest"
+    """Which checkpoint to show: newest, best, the iteration it was saved after, or in a page all that were kept."""
 
     def run(self) -> int:
         from echelon.viewing.drawing import MODULES
 
-        format = _format(self, MODULES["mp4"])
-        folder = self.folder()
+        format, file = _format(self, MODULES["mp4"]), self.file
+        run: RunFolder | Path = file or self.folder()
         require_package("mujoco", "echelon record", "mujoco")
         for module in MODULES.get(format, ()):
             require_package(module, f"--format {format}, unlike html,", "video")
 
-        from echelon.evaluation.trained import Trained
+        from echelon.export.exported import opened
         from echelon.runs.checkpoint import saved_iterations
         from echelon.runs.durable import writing
         from echelon.runs.replays import replay_path, write_replay
@@ -45,29 +49,33 @@ class Record(OnRun):
 
         if self.checkpoint == "all" and format != "html":
             raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
+        trained = opened(run, self.which)
+        folder, policy = trained.folder, "leader" if file else self.policy
         earlier = saved_iterations(folder)[:-1] if self.checkpoint == "all" else []
-        trained = Trained.load(folder, "best" if self.checkpoint == "best" else "newest")
-        tapes = tuple(tape for one in earlier for tape in record(Trained.load(folder, one), self.policy, self.seed))
-        tapes += record(trained, self.policy, self.seed)
+        tapes = tuple(tape for one in earlier for tape in record(opened(folder, one), policy, self.seed))
+        tapes += record(trained, policy, self.seed)
         for tape in tapes:
             when = f"{tape.iteration:>7,}  " if earlier else ""
             print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
-        out = Path(self.out) if self.out else folder.path / "replay" / f"{self.policy}.{format}"
+        stored = None if file else replay_path(folder)
+        place = Path(f"{folder.name}.{format}") if file else folder.path / "replay" / f"{self.policy}.{format}"
+        out = Path(self.out) if self.out else place
         with writing(out, "choose another --out"):
             if format == "html":
                 from echelon.viewing.page import write_page
 
                 replay = to_replay(trained, self.seed, tapes)
-                write_replay(replay, replay_path(folder))
+                if stored:
+                    write_replay(replay, stored)
                 write_page(replay, out)
             else:
                 from echelon.viewing.video import draw
 
-                if not replay_path(folder).exists():  # a film of the leader leaves a replay of all alone
-                    with suppress(UserError):  # meshes can be filmed only
-                        write_replay(to_replay(trained, self.seed, tapes), replay_path(folder))
                 print(f"drawing {max(len(tape.qpos) for tape in tapes)} frames ...", flush=True)
                 draw(tapes, out, format)
+                if stored and not stored.exists():  # a film of the leader leaves a replay of all alone
+                    with suppress(UserError):  # meshes that are too large for a page can be filmed
+                        write_replay(to_replay(trained, self.seed, tapes), stored)
         print(f"Written to {out}")
         return 0
 

@@ -1,31 +1,35 @@
 """`echelon train`: train a task, or resume its run."""
 
+import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.command import Command, TrainFlags, find, names_flag, place
+from echelon.commands.import_config import read as read_file
 from echelon.commands.lists import task_list
-from echelon.config.checks import require, with_settings
-from echelon.config.ranges import COUNT, SEEDS
+from echelon.config.checks import from_dict, require, settings_of, spelling, with_settings
+from echelon.config.ranges import COUNT, NOT_NEGATIVE, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
 from echelon.ranks import Ranks, join
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
+    from echelon.runs.folder import RunFolder
     from echelon.training.callbacks import CheckpointCallback
     from echelon.training.resolve import Resolved
 
 EVERYDAY = """
 The most common settings; echelon train TASK --help lists all, with that task's defaults:
 
-  --algo NAME                ppo, pbt, sapg or cpo (default: what was found best for TASK, else cpo)
+  --algo NAME                ppo, pbt, sapg, cpo or sac (default: what was found best for TASK, or ppo for your own)
   --preset {best,paper}      what to start from (default: best)
   --variant NAME ...         named changes of the preset (echelon variants lists them)
   --policies M               one leader and M-1 followers, or M members of a population (default: 6)
@@ -37,6 +41,7 @@ The most common settings; echelon train TASK --help lists all, with that task's 
   --seed SEED                seed of all random numbers (default: 0)
   --device {auto,cpu,cuda}   where to train (default: auto)
   --env-arg NAME=VALUE ...   arguments for an environment that is not built in
+  --config FILE              settings to start from, as in runs/a/config.json
   --out DIR                  run folder (default: runs/TASK-ALGO-sSEED, or with the variant for ALGO)
 
 tasks:
@@ -51,63 +56,69 @@ class OnTask(Command):
     """What to train."""
     env: str | None = None
     """Instead of a task: gymnasium:, mjlab:, isaaclab:, maniskill: or playground:NAME, or mypackage.module:make."""
+    config: str | None = None
+    """File of settings, YAML or JSON, in the form of a run's config.json; flags win over it."""
     train_flags: TrainFlags = ()
 
     def check(self) -> None:
         name = self.line.split()[1]
         if self.task and self.env:
             raise UserError(f"--env {self.env} is another environment than {self.task}; leave out one of them")
-        if not self.task and not self.env:
+        if not self.task and not self.env and not self.config:
             if self.train_flags:
                 raise UserError(f"the task comes first, as in echelon {name} CartpoleSwingup {self.train_flags[0]}")
             raise UserError(f"{name} needs a task, as in echelon {name} Hopper; echelon {name} --help lists them")
+        super().check()
 
     def resolve(self, ranks: Ranks) -> "Resolved":
-        """The settings. Unless `--num-envs` is among the flags, the number of environments may be adapted."""
+        """The settings. Unless their number is given, the number of environments may be adapted."""
         from echelon.training.resolve import resolve
 
-        config = configure(self.task or self.env or "", self.train_flags, command=self.line.split()[1])
-        return resolve(config, fit_envs=not names_flag(self.train_flags, "--num-envs"), ranks=ranks)
+        def chosen(*names: str) -> bool:
+            return any(name in stored or names_flag(self.train_flags, spelling(name)) for name in names)
+
+        stored = _read_config(self.config) if self.config else {}
+        task = self.task or self.env or stored.get("source") or stored.get("task") or ""
+        if not isinstance(task, str) or not task:
+            raise UserError(
+                f"{self.config} names no task; write one, as in echelon train Hopper --config {self.config}"
+            )
+        config = configure(task, self.train_flags, command=self.line.split()[1], stored=stored)
+        resolved = resolve(config, fit_envs=not chosen("num_envs"), ranks=ranks)
+        if chosen("algo", "variant") or resolved.config.source is None or resolved.config.algo != "ppo":
+            return resolved
+        note = "PPO, the default outside the built-in tasks; --algo cpo trains an ensemble, which may explore further"
+        return replace(resolved, notes=(*resolved.notes, note))
 
 
 @dataclass(frozen=True)
-class Train(OnTask):
-    """Train a task, or resume its run: the same command resumes where it stopped. With --resume the folder alone will
-    do, and flags change the run's settings from here on, which is recorded. torchrun --nproc-per-node 8 -m echelon
-    train TASK [flags] trains one run on eight GPUs."""
+class Trains(Command):
+    """A command that trains."""
 
-    help_of_task = True
-
-    resume: str | None = None
-    """Run folder to resume, instead of a task."""
     seeds: tuple[int, ...] = ()
     """How many seeds, 0 to N-1, or which, as in 3 5 8: side by side in one process, a run folder each."""
-    evaluate_every: Annotated[int | None, COUNT] = None
-    """Score all policies every K iterations, into evaluations.jsonl of the run."""
+    evaluate_every: Annotated[int | None, NOT_NEGATIVE] = None
+    """Score all policies every K iterations, into evaluations.jsonl; 0: never. Default on CUDA: in 1 % of the time."""
     film_every: Annotated[int | None, COUNT] = None
     """Film the leader every K iterations, into films/ of the run."""
-
-    @classmethod
-    def more_help(cls) -> str:
-        return EVERYDAY + task_list()
+    train_flags: TrainFlags = ()
 
     def check(self) -> None:
-        if self.resume is None:
-            super().check()
-            if len(self.seeds) == 1:
-                require("seeds", self.seeds[0], SEEDS)
-            if self.seeds and names_flag(self.train_flags, "--seed"):
-                raise UserError("--seed and --seeds were both given; leave one of them out")
-            return
-        if self.task:
-            raise UserError(f"--resume takes the task from the run; leave out {self.task}")
-        for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
-            if names_flag(self.train_flags, flag) or (flag == "--seeds" and self.seeds):
-                raise UserError(f"{flag} would be another run; leave it out, or start one without --resume")
+        super().check()
+        if len(self.seeds) == 1:
+            require("seeds", self.seeds[0], SEEDS)
+        if self.seeds and names_flag(self.train_flags, "--seed"):
+            raise UserError("--seed and --seeds were both given; leave one of them out")
 
-    def run(self) -> int:
+    def settings(self, ranks: Ranks) -> "Resolved":
+        """What to train."""
+        raise NotImplementedError
+
+    def train(self, *, change: bool = False) -> int:
+        """Train, and say what to type next; returns the exit code. `change` lets settings of a run change."""
         ranks = join()
-        resolved, callbacks = ranks.attempt(lambda: (self.settings(ranks), self.callbacks()))
+        resolved = ranks.attempt(lambda: self.settings(ranks))
+        callbacks = ranks.attempt(lambda: self.callbacks(resolved.config))
         seeds = list(range(self.seeds[0])) if len(self.seeds) == 1 else list(self.seeds)
 
         from echelon.console.view import NullView, Preempted, choose_view
@@ -122,8 +133,8 @@ class Train(OnTask):
             if seeds:
                 folders = train_seeds(resolved, seeds, view, callbacks=callbacks)
             else:
-                folders = [train(resolved, view, callbacks=callbacks, change=self.resume is not None)]
-            code, said = 0, _ending([str(x.path) for x in folders], duration(time.monotonic() - started), command)
+                folders = [train(resolved, view, callbacks=callbacks, change=change)]
+            code, said = 0, _ending(folders, duration(time.monotonic() - started), command)
         except KeyboardInterrupt as interrupt:
             code = PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
             said = f"Stopped. The same command resumes from the last checkpoint, if there is one:  {command}"
@@ -132,32 +143,13 @@ class Train(OnTask):
             print(said)
         return code
 
-    def settings(self, ranks: Ranks) -> "Resolved":
-        """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
-        if self.resume is None:
-            return self.resolve(ranks)
-        from echelon.algorithms import with_algorithm
-        from echelon.config import from_dict, to_dict
-        from echelon.runs.folder import RunFolder
-        from echelon.tasks import preset
-        from echelon.training.resolve import resolve
-
-        folder = RunFolder.open(self.resume)
-        stored = folder.config
-        start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
-        # A folder may be somebody else's: what reaches outside it is asked for on this command line, or not at all.
-        start = replace(start, wandb="off")
-        given = _given(start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings.")
-        resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
-        if stored.wandb == "off" or "wandb" in given:
-            return resolved
-        note = f"this run was sent to Weights & Biases; it is not unless you add --wandb {stored.wandb}"
-        return replace(resolved, notes=(*resolved.notes, note))
-
-    def callbacks(self) -> "list[CheckpointCallback]":
+    def callbacks(self, config: "TrainConfig") -> "list[CheckpointCallback]":
         """What `--evaluate-every` and `--film-every` ask for."""
+        from echelon.tasks import built_in
+
         found: list[CheckpointCallback] = []
-        if self.evaluate_every is not None:
+        unasked = self.evaluate_every is None and config.device == "cuda" and built_in(config)
+        if self.evaluate_every or unasked:
             from echelon.evaluation.evaluate import evaluate_every
 
             found.append(evaluate_every(self.evaluate_every))
@@ -169,20 +161,88 @@ class Train(OnTask):
         return found
 
 
-def _ending(paths: list[str], spent: str, command: str) -> str:
+@dataclass(frozen=True)
+class Train(Trains, OnTask):
+    """Train a task, or resume its run: the same command resumes where it stopped. With --resume the folder alone will
+    do, and flags change the run's settings from here on, which is recorded. torchrun --nproc-per-node 8 -m echelon
+    train TASK [flags] trains one run on eight GPUs."""
+
+    help_of_task = True
+    refused = dict.fromkeys(
+        ("--checkpoint", "--load-run", "--load-checkpoint"),
+        "; --resume RUN continues a run, --from RUN begins another with its networks",
+    )
+
+    resume: str | None = None
+    """Run folder to resume, instead of a task."""
+
+    @classmethod
+    def more_help(cls) -> str:
+        return EVERYDAY + task_list()
+
+    def check(self) -> None:
+        if self.resume is None:
+            super().check()
+            return
+        if given := self.task or self.env or self.config:
+            raise UserError(f"--resume takes task and settings from the run; leave out {given}")
+        for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+            if names_flag(self.train_flags, flag) or (flag == "--seeds" and self.seeds):
+                raise UserError(f"{flag} would be another run; leave it out, or start one without --resume")
+
+    def run(self) -> int:
+        return self.train(change=self.resume is not None)
+
+    def settings(self, ranks: Ranks) -> "Resolved":
+        """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
+        if self.resume is None:
+            return self.resolve(ranks)
+        from echelon.algorithms import with_algorithm
+        from echelon.config import to_dict
+        from echelon.runs.folder import RunFolder
+        from echelon.tasks import preset
+        from echelon.training.resolve import resolve
+
+        folder = RunFolder.open(self.resume)
+        stored = folder.config
+        start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
+        # A folder may be somebody else's: what reaches outside it is asked for on this command line, or not at all.
+        start = replace(start, wandb="off")
+        given = given_flags(
+            start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings."
+        )
+        resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
+        from echelon.runs import checkpoint  # with torch, which a wrong flag must not wait for
+
+        if (found := checkpoint.find(folder, warn=lambda text: None)) and "trainer" in found.state:
+            checkpoint.require_fit(found, resolved.config)
+        if stored.wandb == "off" or "wandb" in given:
+            return resolved
+        note = f"this run was sent to Weights & Biases; it is not unless you add --wandb {stored.wandb}"
+        return replace(resolved, notes=(*resolved.notes, note))
+
+
+def _ending(folders: "list[RunFolder]", spent: str, command: str) -> str:
     """Where the runs are, and what to type next."""
+    paths = [str(folder.path) for folder in folders]
     where = f"The runs are in {paths[0]} to {paths[-1]}" if len(paths) > 1 else f"The run is in {paths[0]}"
     first = shlex.quote(paths[0])
+    look = f"\n  watch it   echelon play {first}\n  record it  echelon record {first}" if folders[0].shown else ""
     return f"""
 {where}, after {spent}.
-  score it   echelon evaluate {first}
-  watch it   echelon play {first}
-  record it  echelon record {first}
+  score it   echelon evaluate {first}{look}
   report it  echelon report {shlex.join(paths)} --open
   resume it  {command}  (the same command, with more --iterations or --env-steps)"""
 
 
-def _given(start: "TrainConfig", flags: Sequence[str], command: str, description: str) -> dict[str, Any]:
+def _read_config(path: str) -> dict[str, Any]:
+    """Settings of a file, or of a run's config.json, but for those that only its own start may decide."""
+    data = json.loads(json.dumps(read_file(Path(path)), default=str))  # YAML has more types than settings have
+    data = data["config"] if isinstance(data.get("config"), dict) else data
+    return {name: value for name, value in data.items() if name not in ("out", "wandb")}
+
+
+def given_flags(start: "TrainConfig", flags: Sequence[str], command: str, description: str) -> dict[str, Any]:
     """What the flags say, by dotted name; or the help of all settings."""
     if {"-h", "--help"} & set(flags):
         show_help(start, f"echelon {command}", description)
@@ -190,31 +250,46 @@ def _given(start: "TrainConfig", flags: Sequence[str], command: str, description
 
 
 def configure(
-    task: str, flags: Sequence[str], variants: Sequence[str] = (), *, command: str = "train"
+    task: str,
+    flags: Sequence[str],
+    variants: Sequence[str] = (),
+    *,
+    command: str = "train",
+    stored: Mapping[str, Any] | None = None,
 ) -> "TrainConfig":
-    """The task's preset, changed by `variants` (or those that `flags` name) and then by `flags`."""
-    from echelon.algorithms import BUILT_IN, with_algorithm
-    from echelon.algorithms.variants import apply_variants
+    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`."""
+    from echelon.algorithms import IN_PRESET, settings_class, with_algorithm
+    from echelon.algorithms.variants import VARIANTS, apply_variants
     from echelon.tasks import TASKS, best_variants, preset
 
-    start = preset(task)
+    start, stored = preset(task), dict(stored or {})
+    if isinstance(algo := stored.get("algo"), str) and algo not in IN_PRESET:
+        start = with_algorithm(start, algo)
     for span in spans([word for words in flags for word in words.split("=", 1)]):
-        if span[:1] == ["--algo"] and len(span) == 2 and span[1] not in BUILT_IN:  # its settings are flags too
+        if span[:1] == ["--algo"] and len(span) == 2 and span[1] not in IN_PRESET:  # its settings are flags too
             start = with_algorithm(start, span[1])
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
-    given = _given(start, flags, f"{command} {task}", description)
+    named = {name: value for name, value in stored.items() if name not in ("task", "source")}
+    written = settings_of(from_dict(start, named))
+    given = {name: written[name] for name in settings_of(named)}
+    given |= given_flags(start, flags, f"{command} {task}", description)
     config = with_settings(start, given)
+    for name in filter(settings_class(config.algo).ignores, given):
+        raise UserError(f"{config.algo} does not read {spelling(name)}; leave it out")
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
-    named = variants or config.variant
-    if config.preset == "best" and not named:
+    variants = variants or config.variant
+    methods = [name for name in variants if name not in VARIANTS or not VARIANTS[name].of_task]
+    if config.preset == "best" and not methods:
         # The paper's rule takes followers that are far from the leader for a policy that moved too far.
         config = with_settings(config, {"update.kl_rows": "own"} | given)
-    names = named or best_variants(config, algo_chosen="algo" in given)
+    names = (*(() if methods else best_variants(config, algo_chosen="algo" in given)), *variants)
     if not names:
         return config
     # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
     varied = apply_variants(config, names)
     final = with_settings(varied, given)
-    return replace(final, variant=varied.variant, preset="paper" if named else final.preset)
+    return replace(
+        final, variant=varied.variant, preset="paper" if methods and "preset" not in stored else final.preset
+    )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+MAX_VALUES = 1024
+"""Values of one setting: there may be that many policies."""
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -108,6 +110,8 @@ def from_dict(template: T, data: dict[str, Any], group: str = "") -> T:
         changes[key] = typed(value, hint, name)
         if allowed is not None and changes[key] == ():
             raise UserError(f"{spelling(name)} needs at least one value")
+        if isinstance(changes[key], tuple) and len(changes[key]) > MAX_VALUES:
+            raise UserError(f"{spelling(name)} takes at most {MAX_VALUES:,} values, not {len(changes[key]):,}")
         for number in changes[key] if isinstance(changes[key], tuple) else (changes[key],):
             if isinstance(number, int | float):
                 require(name, number, allowed or ANY)

@@ -10,7 +10,7 @@ from echelon.errors import UserError
 
 LIBRARIES = {
     "rl_games": ("params.config.e_clip", r"params\.(config\.(reward_shaper\.)?|network\.(mlp\.)?)?"),
-    "rsl_rl": ("num_steps_per_env", r"(algorithm|policy|actor)\."),
+    "rsl_rl": ("num_steps_per_env", r"(algorithm|policy|actor)\.(distribution_cfg\.)?"),
     "skrl": ("agent.rollouts", r"agent\.(learning_rate_scheduler_kwargs\.)?"),
     "Stable-Baselines3": ("n_steps", r"policy_kwargs\."),
 }
@@ -25,7 +25,7 @@ checkpoint_every      save_frequency      save_interval                  -      
 model.hidden          units               actor_hidden_dims,hidden_dims  -                        net_arch
 model.lstm            rnn.units           rnn_hidden_dim                 -                        -
 model.activation      activation          activation                     -                        -
-model.initial_sigma   -                   init_noise_std                 -                        -
+model.initial_sigma   -                   init_noise_std,init_std        -                        -
 update.horizon        horizon_length      num_steps_per_env              rollouts                 n_steps
 update.sequence       seq_length,seq_len  -                              -                        -
 update.mini_epochs    mini_epochs         num_learning_epochs            learning_epochs          n_epochs

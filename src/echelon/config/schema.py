@@ -139,7 +139,7 @@ class DiagnosticsConfig:
     """Measurements of how far the policies are apart."""
 
     every: Annotated[int, NOT_NEGATIVE] = 10
-    """Iterations between two measurements; 0 for none."""
+    """Iterations between two measurements; 0 for none. The last iteration is measured too."""
     states: Annotated[int, COUNT.up_to(10**7)] = 512
     """States per policy that the KL matrix and the importance weights are measured on."""
 
@@ -155,7 +155,11 @@ class TrainConfig:
     """Where an environment that is not built in comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`."""
     env_arg: tuple[str, ...] = ()
     """Arguments `name=value` for an environment that is not built in."""
-    algo: str = "cpo"
+    obs: tuple[str, ...] = ()
+    """What the policy sees: policy (what the robot measures), critic, image, or places as in 0:5; all unless given."""
+    history: Annotated[int, COUNT.up_to(1000)] = 1
+    """Observations that it sees at once: the current one, and those before it."""
+    algo: str = "ppo"
     """Algorithm."""
     preset: Literal["best", "paper"] = "best"
     """Settings to start from: the best this project has found for the task, or the paper's. A variant changes these."""
@@ -251,6 +255,11 @@ class TrainConfig:
     def why_fixed(cls, name: str, before: Any, now: Any) -> str | None:
         """Why one of the algorithm's own settings cannot change in the middle of a run; None if it can."""
         return "it would be another run"
+
+    @classmethod
+    def ignores(cls, name: str) -> bool:
+        """Whether the algorithm reads nothing of a setting, so that a user who gives it is mistaken."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,10 @@ def flags_of(config: Any, group: str = "") -> dict[str, Flag]:
         if typing.get_origin(hint) is typing.Annotated:
             hint, extras = hint.__origin__, hint.__metadata__
         if dataclasses.is_dataclass(value := getattr(config, field.name, None)):
-            found |= flags_of(value, f"{name}.")
+            inner = flags_of(value, f"{name}.")
+            if any(getattr(extra, "prefix_name", None) is False for extra in extras):  # they have a short form too
+                found |= dict(zip(flags_of(value, f"{field.name}."), inner.values(), strict=True))
+            found |= inner
         elif hint is bool:
             found |= {setting(name, sets): Flag(name, hint, sets) for sets in (True, False)}
         elif not {tyro.conf.Fixed, tyro.conf.Positional} & set(extras):

@@ -25,6 +25,7 @@ from echelon.config import TrainConfig
 from echelon.console.wording import count, duration, figure, listed, sparkline
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_columns
+from echelon.runs.untrusted import Unreadable
 
 PACE_ITERATIONS = 30
 """Iterations the time left is estimated from: enough to be steady, few enough to forget the slow first ones."""
@@ -79,7 +80,7 @@ class RunProgress:
         self.metrics: Mapping[str, float] = {}
         self.returns: list[float] = []
         if done:
-            with contextlib.suppress(OSError):  # the writer of the file reports it
+            with contextlib.suppress(OSError, Unreadable):  # the writer of the file reports it
                 self.returns += map(float, read_columns(folder, "return/leader".__eq__).get("return/leader", ()))
         self._first = done
         self._marks = deque([(time.monotonic(), done)], maxlen=PACE_ITERATIONS)
