@@ -278,3 +278,22 @@ def test_asking_whether_a_file_can_be_written_leaves_nothing_behind(
     assert Path("old.json").read_text() == "kept"
     assert sorted(path.name for path in Path().iterdir()) == ["deep", "link.json", "old.json"]
     assert list(Path("deep").iterdir()) == []
+
+
+def test_an_interrupt_that_meets_a_destructor_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python cannot raise it there and would print a traceback; any other error is still printed."""
+
+    class Raises:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        def __del__(self) -> None:
+            raise self.error
+
+    monkeypatch.setattr(sys, "unraisablehook", cli._unraisable)
+    Raises(KeyboardInterrupt())
+    assert capsys.readouterr().err == ""
+    Raises(ValueError("a fault"))
+    assert "ValueError: a fault" in capsys.readouterr().err

@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be valid text
+    if argv is None:
+        sys.unraisablehook = _unraisable
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
@@ -68,6 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if argv is None:  # the process ends now: an interrupt would only print a traceback
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """Print an exception that Python cannot raise, except a Ctrl-C that happened to meet a destructor."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
 
 
 def _dispatch(arguments: list[str]) -> int:
