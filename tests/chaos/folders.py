@@ -129,7 +129,7 @@ OF_FILES: dict[str, dict[str, Harm]] = {
         "asks for episodes of 1e12 steps": _json("config/env/episode_length", 10**12),
         "asks for episodes of 1e6 steps": _json("config/env/episode_length", 10**6),
         "asks for episodes of -1 steps": _json("config/env/episode_length", -1),
-        "asks for 1e7 environments": _json("config/num_envs", 10**7),
+        "asks for 4e6 environments": _json("config/num_envs", 4 * 10**6),
         "asks for a horizon of 1e6": _json("config/update/horizon", 10**6),
         "asks for 1e300 steps": _json("config/env_steps", 1e300),
         "asks for 1e18 iterations": _json("config/iterations", 10**18),

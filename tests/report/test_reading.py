@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, str | None, str]] = [
 OUT_OF_RANGE = {
     "update.horizon": (-4, "--update.horizon must be at least 1, not -4"),
     "update.clip": (HUGE, "--update.clip must be at most 1,000,000,000,000"),
-    "num_envs": (HUGE, "must be at most 10,000,000, not a number of 400"),
+    "num_envs": (HUGE, "must be at most 4,000,000, not a number of 400"),
     "seed": (10**23, "--seed must be at most 4,294,967,295"),
     "policies": (-1, "--policies must be at least 1, not -1"),
 }

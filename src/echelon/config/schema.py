@@ -167,7 +167,7 @@ class TrainConfig:
     """Named changes of the preset, one after the other (`echelon variants` lists them). Flags win over them."""
     policies: Annotated[int | None, COUNT.up_to(1024)] = None
     """Policies M: one leader and M-1 followers, or members of a population; the algorithm's own by default."""
-    num_envs: Annotated[int, COUNT.up_to(10**7)] = 256
+    num_envs: Annotated[int, COUNT.up_to(4 * 10**6)] = 256
     """Environments simulated side by side."""
     envs_per_policy: tuple[int, ...] = ()
     """Environments of each policy, the leader's first; divided evenly unless given."""
