@@ -45,7 +45,7 @@ def selection(trainer: Trainer) -> Population:
 
 
 @pytest.mark.parametrize("lstm", [0, 8])
-def test_resuming_goes_on_as_if_never_stopped(lstm: int, tmp_path: Path) -> None:
+def test_resuming_continues_as_if_never_stopped(lstm: int, tmp_path: Path) -> None:
     """Takeovers and mutations included, on both sides of the checkpoint."""
     results = check_resume(lambda: population(3, LIVELY, lstm), tmp_path, iterations=16, saved=7)
     copied = [any(t.copied for t in result.takeovers) for result in results]
