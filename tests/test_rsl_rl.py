@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from echelon.config import to_dict
 from echelon.console.view import NullView
 from echelon.envs.torch_env import groups_of
 from echelon.errors import UserError
@@ -91,6 +92,7 @@ def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Pa
     runner._make(True)(24, torch.device("cpu"), 0).reset()
     assert len(set(env.episode_length_buf.tolist())) > 1
     (tmp_path / "bad.pt").write_text(json.dumps({"iter": 1}))
+    torch.save({"iter": 1, "state": {}, "config": to_dict(runner.config)}, tmp_path / "part.pt")
     for act, sentence in (
         (
             lambda: OnPolicyRunner(env, settings("TD3")),
@@ -99,6 +101,7 @@ def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Pa
         (lambda: OnPolicyRunner(env, settings("PPO", echelon={"pull.beta": 1.0})), "a setting that ppo lacks"),
         (lambda: OnPolicyRunner(env, settings("PPO", obs_groups={"actor": ["p"]})).learn(1), "obs_groups names p, and"),
         (lambda: runner.load(str(tmp_path / "bad.pt")), "bad.pt holds no policy of Echelon"),
+        (lambda: runner.load(str(tmp_path / "part.pt")), "part.pt holds no policy of Echelon ('infos')"),
         (lambda: runner.load(str(tmp_path / "none.pt")), "none.pt cannot be read: No such file"),
     ):
         with pytest.raises(UserError) as error:

@@ -91,14 +91,14 @@ class OnPolicyRunner:
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
             config = replace(stored_config(found["config"]), out=str(self.folder_path))
-            state, iteration = found["state"], int(found["iter"])
+            state, iteration, infos = found["state"], int(found["iter"]), found["infos"]
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         except Exception as error:  # a file is untrusted
             raise UserError(f"{path} holds no policy of Echelon ({first_line(error)})") from None
         checkpoint.save(RunFolder.create_or_resume(config), iteration, state)
         self.current_learning_iteration = iteration
-        return found["infos"]
+        return infos
 
     def get_inference_policy(self, device: str | None = None) -> "InferencePolicy":
         """The leader as a function of observations; it acts at its mean."""

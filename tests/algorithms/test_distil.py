@@ -1,5 +1,6 @@
 """A student: its loss by hand, its teacher in every state, and a run like any other."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +96,11 @@ def test_a_student_is_a_run_like_any_other_and_needs_its_teacher_only_to_train(
     assert [line["env/taught"] for line in lines] == pytest.approx([1 - 1.5 / 12, 1 - 5.5 / 12, 1 - 9.5 / 12, 0.0])
     assert all(line["sigma/policy_0"] == pytest.approx(0.1, rel=1e-5) for line in lines)
     assert RunFolder.open(whole).config.env == teacher.config.env
+    first = checkpoint.saved_iterations(teacher)[0]
+    assert cli.main([*words, "--out", str(tmp_path / "early"), "--checkpoint", str(first), "--iterations", "1"]) == 0
+    early = json.loads((tmp_path / "early" / "config.json").read_text())["config"]
+    assert early["teacher"]["checkpoint"] == first
+    assert cli.main([*words, "--out", str(tmp_path / "none"), "--checkpoint", "99"]) == 2
     shutil.move(here, tmp_path / "elsewhere")
     for command in (["evaluate", "--num-envs", "2"], ["export", "--format", "numpy"], ["record", "--format", "html"]):
         assert cli.main([command[0], str(parts), *command[1:]]) == 0

@@ -116,6 +116,12 @@ def test_tasks_say_what_their_robot_does_not_measure(task: str, seen: int, veloc
     assert ((found[0]["critic"] != found[1]["critic"]).sum(1) >= 2).all()
 
 
+def test_places_are_known_where_no_other_group_is_seen() -> None:
+    env = DriftEnv(2, critic=True)
+    assert Observed(env, ("0:2",), 1).observer.places == (0, 1)
+    assert Observed(env, ("critic", "0:2"), 1).observer.places == ()
+
+
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [

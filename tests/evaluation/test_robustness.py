@@ -1,5 +1,6 @@
 """Scores in changed physics: each point is what an evaluation with that value fixed would be."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,31 @@ def test_the_most_robust_policy_is_named() -> None:
     scores = Robustness(3, 0, 8, "return", (9.0, 8.0), {"mass": Axis((0.5, 1.5), ((4.0, 6.0), (7.0, 8.0)))})
     assert (scores.mean(0), scores.mean(1), scores.best) == (5.0, 7.5, 1)
     assert verdict(scores, "runs/a").endswith("7.50 against 5.00; echelon export runs/a --policy 1 takes it along.")
+    assert "export runs/a --policy 1 --checkpoint best takes" in verdict(scores, "runs/a", "best")
+    fell = Robustness(3, 0, 8, "return", (9.0, 8.0), {"mass": Axis((1.0,), ((math.nan,), (7.0,)))})
+    assert fell.best == 1
     equal = Robustness(3, 1, 8, "return", (9.0, 8.0), {"mass": Axis((0.5, 1.5), ((4.0, 6.0), (5.0, 5.0)))})
     assert equal.best == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"iteration": 1, "leader": 2, "episodes": 1, "score": "", "plain": [1]}'])
+def test_a_score_that_is_not_finite_is_written_and_read(tmp_path: Path) -> None:
+    found = Robustness(3, 0, 8, "return", (math.nan,), {"mass": Axis((1.0, 2.0), ((4.0, math.nan),))})
+    write_evaluation(found, tmp_path / "robustness.json")
+    assert repr(read_robustness(tmp_path)) == repr(found)
+
+
+COUNTS = '"iteration": 1, "episodes": 1, "score": "", "plain": [1]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        f'{{{COUNTS}, "leader": 2}}',
+        f'{{{COUNTS}, "leader": 0, "parameters": {{"mass": {{"values": [], "scores": [[]]}}}}}}',
+    ],
+)
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "robustness.json").write_text(text)
     with pytest.raises(UserError, match=r"its robustness\.json is damaged"):

@@ -12,6 +12,7 @@ import pytest
 from echelon import cli
 from echelon.commands.command import parse
 from echelon.commands.compare import Compare, make_jobs
+from echelon.commands.sweep import Sweep as SweepCommand
 from echelon.config import TrainConfig
 from echelon.errors import UserError
 from echelon.grid import Job
@@ -170,6 +171,28 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert second.iterations < 120
     assert second.notes == [(tmp_path / "trial-001" / "pruned.txt").read_text()]
     assert "stopped after iteration" in (tmp_path / "logs" / "trial-001.log").read_text()
+
+
+def test_a_sweep_of_other_values_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_sweep(tmp_path, 2)
+    monkeypatch.setitem(OVER, "--update.learning-rate", [1e-5, 1e-1])
+    with pytest.raises(UserError, match="holds another sweep"):
+        open_sweep(tmp_path, 2)
+
+
+def test_the_first_trial_has_the_presets_value_however_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OVER, "--update.learning-rate", ["1e-3", "0.1e-4", "1e-4"])
+    (job,) = open_sweep(tmp_path, 1).more(Grid([]))
+    assert job.config.update.learning_rate == 1e-5
+
+
+def test_a_file_of_settings_is_what_a_sweep_starts_from(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.yaml").write_text("task: Hopper\nupdate: {clip: 0.17}\n")
+    words = ["--config", str(path), "--over", "update.learning-rate", "1e-4", "1e-2"]
+    start = parse(SweepCommand, "sweep", words).space()[1]
+    assert (start.task, start.update.clip) == ("Hopper", 0.17)
 
 
 def test_a_comparison_of_listed_values(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ DAMAGES = {
     "foreign": lambda text: "[]",
     "newer": lambda text: text.replace('"format":1', '"format":99'),
     "fewer frames": lambda text: text.replace('"frames":30', '"frames":31'),
+    "no frames": lambda text: text.replace('"frames":30', '"frames":0'),
+    "no vertices": lambda text: re.sub(r'"counts":\[\d+,\d+\]', '"counts":[0,0]', text),
     "endless": lambda text: text.replace('"frames":30', '"frames":300000000000'),
     "not base64": lambda text: text.replace('"poses":"', '"poses":"!'),
     "a bomb": lambda text: re.sub('"poses":"[^"]*"', f'"poses":"{BOMB}"', text),

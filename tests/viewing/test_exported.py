@@ -40,6 +40,15 @@ def test_a_file_acts_as_its_policy_does(
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".py") == ["hop.html", f"hop.{ending}"]
 
 
+def test_a_file_is_named_after_its_folder_or_itself(
+    hopper: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "v1.5").mkdir()
+    monkeypatch.chdir(tmp_path / "v1.5")
+    assert main(["export", str(hopper.path), "--out", "policy.npz"]) == 0
+    assert open_exported(Path("policy.npz")).folder.path.name == "v1.5"
+
+
 def test_a_curriculum_is_shown_where_training_left_it() -> None:
     """Of a state, single numbers go into the file: what all environments have in common."""
     state = {"kept": {"tolerance": torch.tensor(0.03), "goal": torch.zeros(6, 3)}, "clock": torch.zeros(6), "x": {}}

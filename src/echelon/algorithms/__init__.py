@@ -137,6 +137,8 @@ class TeacherConfig:
 
     run: str | None = None
     """Run whose leader shows what to do."""
+    checkpoint: Annotated[int | None, COUNT] = None
+    """Iteration of the checkpoint to take; the newest if unset."""
     fade: Annotated[int, NOT_NEGATIVE] = 20
     """Iterations in which the part of the environments where the teacher acts falls from all to none."""
 
@@ -157,7 +159,7 @@ class DistilTrainConfig(TrainConfig):
         return None
 
 
-def student_of(teacher: TrainConfig, run: str) -> DistilTrainConfig:
+def student_of(teacher: TrainConfig, run: str, checkpoint: int | None = None) -> DistilTrainConfig:
     """Settings of a student of `run`, a run with the settings `teacher`: task, networks and length are the same.
 
     A student needs little noise, and no rule for its learning rate: what it learns from does not depend on what it
@@ -166,7 +168,9 @@ def student_of(teacher: TrainConfig, run: str) -> DistilTrainConfig:
     update = replace(teacher.update, learning_rate=1e-3, rate_schedule="fixed", entropy_coef=0.0)
     plain = replace(teacher, algo="distil", variant=(), policies=1, envs_per_policy=(), obs=(), history=1, until=None)
     plain = replace(plain, start_from=None, device="auto", out=None, wandb="off", update=update)
-    return replace(converted(plain, DistilTrainConfig), noise=NoiseConfig(sigma=0.1), teacher=TeacherConfig(run))
+    return replace(
+        converted(plain, DistilTrainConfig), noise=NoiseConfig(sigma=0.1), teacher=TeacherConfig(run, checkpoint)
+    )
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class SacConfig:
     target_rate: Annotated[float, FRACTION] = 0.01
     """Share τ of the way that target critics move to the critics per update."""
     delay: Annotated[int, COUNT.up_to(1000)] = 2
-    """Critic updates to one of the actor."""
+    """Critic updates to one of the actor, which also learns at the first update of every step."""
     temperature: Annotated[float, POSITIVE] = 0.01
     """Temperature α at the start."""
     entropy: float = -0.48

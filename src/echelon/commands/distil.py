@@ -34,9 +34,14 @@ class Distil(Trains, OnRun):
         from echelon.tasks import preset
         from echelon.training.resolve import resolve
 
-        stored = self.folder().config
+        folder, iteration = self.folder(), None
+        if self.which != "newest":
+            from echelon.runs.checkpoint import load  # with torch, which a wrong flag must not wait for
+
+            iteration = load(folder, self.which).iteration
+        stored = folder.config
         known = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
-        start = student_of(known, self.run_folder)
+        start = student_of(known, self.run_folder, iteration)
         given = given_flags(start, self.train_flags, f"distil {self.run_folder}", "Train a student of a run.")
         fit_envs = not names_flag(self.train_flags, "--num-envs")
         return resolve(with_settings(start, given), fit_envs=fit_envs, ranks=ranks)

@@ -65,7 +65,7 @@ class Evaluate(OnRun):
 
             evaluation = robustness(folder, *how, WIDE if plain else self.randomise)
             console.print(robustness_table(evaluation))
-            print(verdict(evaluation, self.run_folder))
+            print(verdict(evaluation, self.run_folder, self.which))
         else:
             evaluation = evaluate(folder, *how, randomise=None if self.as_trained else self.randomise)
             print(headline(evaluation))

@@ -71,7 +71,8 @@ class Sweep(OnTask, OnGrid):
         heading, *rows = study.rows(failed)
         print(text_table(rows, heading, right=range(len(heading) - 1)), end="")
         if best := study.best():
-            source = [self.task] if self.task else ["--env", start.source or ""]
+            source = [self.task] if self.task else ["--env", self.env] if self.env else []
+            source += ["--config", self.config] if self.config else []
             others = (span for span in spans(self.train_flags) if not any(names_flag(span[:1], flag) for flag in over))
             words = ["echelon", "train", *source, *itertools.chain(*others), *study.words(best)]
             print(f"\nThe best is trial {best.number}, {self.score} {figure(best.value or 0.0)}:  {shlex.join(words)}")
@@ -79,7 +80,8 @@ class Sweep(OnTask, OnGrid):
         return 1 if failed else 0
 
     def configured(self, words: tuple[str, ...] = ()) -> "TrainConfig":
-        return configure(self.task or self.env or "", [*self.train_flags, *words], command="sweep")
+        task, stored = self.stored()
+        return configure(task, [*self.train_flags, *words], command="sweep", stored=stored)
 
     def space(self) -> "tuple[dict[str, list[Any]], TrainConfig]":
         """By flag, the two numbers of a range or the words of a list; and the settings to start from."""

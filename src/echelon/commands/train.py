@@ -70,6 +70,17 @@ class OnTask(Command):
             raise UserError(f"{name} needs a task, as in echelon {name} Hopper; echelon {name} --help lists them")
         super().check()
 
+    def stored(self) -> tuple[str, dict[str, Any]]:
+        """The task or environment, and the settings that --config has."""
+        stored = _read_config(self.config) if self.config else {}
+        task = self.task or self.env or stored.get("source") or stored.get("task") or ""
+        if not isinstance(task, str) or not task:
+            name = self.line.split()[1]
+            raise UserError(
+                f"{self.config} names no task; write one, as in echelon {name} Hopper --config {self.config}"
+            )
+        return task, stored
+
     def resolve(self, ranks: Ranks) -> "Resolved":
         """The settings. Unless their number is given, the number of environments may be adapted."""
         from echelon.training.resolve import resolve
@@ -77,12 +88,7 @@ class OnTask(Command):
         def chosen(*names: str) -> bool:
             return any(name in stored or names_flag(self.train_flags, spelling(name)) for name in names)
 
-        stored = _read_config(self.config) if self.config else {}
-        task = self.task or self.env or stored.get("source") or stored.get("task") or ""
-        if not isinstance(task, str) or not task:
-            raise UserError(
-                f"{self.config} names no task; write one, as in echelon train Hopper --config {self.config}"
-            )
+        task, stored = self.stored()
         config = configure(task, self.train_flags, command=self.line.split()[1], stored=stored)
         resolved = resolve(config, fit_envs=not chosen("num_envs"), ranks=ranks)
         if chosen("algo", "variant") or resolved.config.source is None or resolved.config.algo != "ppo":
@@ -206,7 +212,7 @@ class Train(Trains, OnTask):
         folder = RunFolder.open(self.resume)
         stored = folder.config
         start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
-        # A folder may be somebody else's: what reaches outside it is asked for on this command line, or not at all.
+        # A folder is untrusted: what reaches outside it is asked for on this command line, or not at all.
         start = replace(start, wandb="off")
         given = given_flags(
             start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings."

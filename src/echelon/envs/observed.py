@@ -26,8 +26,8 @@ class Observer:
 
     def __init__(self, env: Env, words: Sequence[str], history: int) -> None:
         spec, columns = dict(env.obs_spec), _columns(env, words)
-        self.places = tuple(sorted(columns.get("policy", ())))
-        """Numbers of the group `policy` that are seen."""
+        self.places = () if "critic" in columns else tuple(sorted(columns.get("policy", ())))
+        """Numbers of the group `policy` that are seen, if none of another group are."""
         self._columns = {name: torch.tensor(sorted(found), device=env.device) for name, found in columns.items()}
         whole = "critic" if "critic" in spec else "policy"
         sees_all = list(columns) == [whole] and len(columns[whole]) == spec[whole]
@@ -130,7 +130,7 @@ class Wrapped:
             self.adopt = lambda state, *, fixed: env.adopt(innermost(state), fixed=fixed)
 
     def own_state(self) -> State:
-        """State besides that of the environment inside."""
+        """State in addition to that of the environment inside."""
         raise NotImplementedError
 
     def state_dict(self) -> State:

@@ -31,7 +31,8 @@ def robustness(
 ) -> Robustness:
     """Mean score of `num_envs` episodes, with deterministic actions, at every value of every parameter in `ranges`.
 
-    All values are tried side by side in one batch per policy, in blocks that draw the same random numbers.
+    All values are tried side by side in one batch per policy, in blocks that in built-in tasks draw the same random
+    numbers.
     """
     require("num_envs", num_envs, COUNT.up_to(10**4))
     trained, where = Trained.load(run, checkpoint).randomised(ranges), choose_device(device)
@@ -77,10 +78,11 @@ def robustness_table(found: Robustness) -> Table:
     return table
 
 
-def verdict(found: Robustness, run: str) -> str:
+def verdict(found: Robustness, run: str, checkpoint: Which = "newest") -> str:
     """Say which policy is the most robust, and how to export it."""
     leader, best = figure(found.mean(found.leader)), found.best
     if best == found.leader:
         return f"In changed physics the leader is best: {leader} over all values."
     better = f"In changed physics policy {best} is better than the leader: {figure(found.mean(best))} against {leader}"
-    return f"{better}; echelon export {shlex.quote(run)} --policy {best} takes it along."
+    which = "" if checkpoint == "newest" else f" --checkpoint {checkpoint}"
+    return f"{better}; echelon export {shlex.quote(run)} --policy {best}{which} takes it along."

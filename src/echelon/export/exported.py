@@ -37,8 +37,8 @@ def open_exported(file: Path) -> Trained:
         sizes = {name: tuple(x) if isinstance(x, list) else x for name, x in facts["obs_spec"].items()}
         interface = {"obs_spec": sizes, "action_dim": int(facts["outputs"]["action"][0])}
         config, state = stored_config(facts["config"]), _tensors(facts["env_state"])
-        model, name = cast(ActorCritic, ExportedNetwork(policy)), file.parent if file.stem == "policy" else file
-        folder = RunFolder(name.with_suffix(""), config)
+        model = cast(ActorCritic, ExportedNetwork(policy))
+        folder = RunFolder(file.absolute().parent if file.stem == "policy" else file.with_suffix(""), config)
         return Trained(folder, config, model, int(facts["iteration"]), 0, interface, state, None)
     except UserError:
         raise

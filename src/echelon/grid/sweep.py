@@ -62,7 +62,12 @@ class Sweep:
             pruner=pruners[pruner],
             load_if_exists=True,
         )
-        about = {"over": sorted(over), "task": start.task, "iterations": start.num_iterations, "score": score}
+        about = {
+            "over": {flag: [*values] for flag, values in sorted(over.items())},
+            "task": start.task,
+            "iterations": start.num_iterations,
+            "score": score,
+        }
         if self.study.user_attrs.setdefault("about", about) != about:
             raise UserError(f"{folder} holds another sweep: {self.study.user_attrs['about']}; choose another --out")
         self.study.set_user_attr("about", about)
@@ -167,13 +172,21 @@ def distribution(values: Sequence[Any]) -> BaseDistribution:
     return kind(low, high, log=0 < 10 * low <= high)
 
 
+def _means(word: str, value: Any) -> bool:
+    """Whether a word stands for a value: 1e-4 is 0.0001."""
+    try:
+        return float(word) == value
+    except ValueError:
+        return word == str(value)
+
+
 def _inside(space: Mapping[str, BaseDistribution], start: TrainConfig) -> dict[str, Any]:
     """The values of `start` that lie in the space."""
     found: dict[str, Any] = {}
     for name, value in settings_of(start).items():
         drawn = space.get(spelling(name))
-        if isinstance(drawn, CategoricalDistribution) and str(value) in drawn.choices:
-            found[spelling(name)] = str(value)
+        if isinstance(drawn, CategoricalDistribution):
+            found |= {spelling(name): word for word in drawn.choices if _means(str(word), value)}
         elif isinstance(drawn, IntDistribution | FloatDistribution) and isinstance(value, int | float):
             found |= {spelling(name): value} if drawn.low <= value <= drawn.high else {}
     return found

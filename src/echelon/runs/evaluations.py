@@ -82,7 +82,12 @@ class Robustness:
     @property
     def best(self) -> int:
         """The policy that scores highest in changed physics; the leader if it is one of several."""
-        return max(range(len(self.plain)), key=lambda policy: (self.mean(policy), policy == self.leader))
+
+        def rank(policy: int) -> tuple[float, bool]:
+            mean = self.mean(policy)
+            return -math.inf if math.isnan(mean) else mean, policy == self.leader
+
+        return max(range(len(self.plain)), key=rank)
 
 
 def read_robustness(run: Path) -> Robustness | None:
@@ -93,12 +98,13 @@ def read_robustness(run: Path) -> Robustness | None:
     try:
         found = read_json(path)
         axes = {
-            str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(float, row)) for row in one["scores"]))
+            str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(_number, row)) for row in one["scores"]))
             for name, one in found["parameters"].items()
         }
-        plain = tuple(map(float, found["plain"]))
+        plain = tuple(map(_number, found["plain"]))
         numbers = [int(found[name]) for name in ("iteration", "leader", "episodes")]
-        whole = all(len(one.scores) == len(plain) for one in axes.values()) and 0 <= numbers[1] < len(plain)
+        whole = all(one.values and len(one.scores) == len(plain) for one in axes.values())
+        whole = whole and 0 <= numbers[1] < len(plain)
         if not axes or not whole or any(len(row) != len(one.values) for one in axes.values() for row in one.scores):
             raise ValueError
         return Robustness(numbers[0], numbers[1], numbers[2], str(found["score"]), plain, axes)
@@ -129,11 +135,11 @@ def read_evaluation(run: Path) -> Evaluation | None:
 
 
 def _score(found: dict[str, Any]) -> PolicyScore:
-    """A score as it was written, with NaN for null."""
-
-    def number(value: Any) -> float:
-        return math.nan if value is None else float(value)
-
-    figures = {name: number(found[name]) for name in ("return_mean", "return_std", "length_mean", "terminated")}
-    extra = {name: number(value) for name, value in found["extra"].items()}
+    figures = {name: _number(found[name]) for name in ("return_mean", "return_std", "length_mean", "terminated")}
+    extra = {name: _number(value) for name, value in found["extra"].items()}
     return PolicyScore(int(found["policy"]), str(found["mode"]), int(found["episodes"]), extra=extra, **figures)
+
+
+def _number(value: Any) -> float:
+    """A number as it was written, NaN for null."""
+    return math.nan if value is None else float(value)

@@ -157,8 +157,11 @@ def read_replay(path: Path) -> Replay:
         bodies, camera, episodes = fields["bodies"], _checked(Camera, fields.pop("camera")), fields.pop("episodes")
         meshes = fields.pop("meshes", {})
         parts = len(bodies), len(meshes), len(episodes), *(len(one["geoms"]) for one in episodes)
-        size = sum(max(0, one["frames"]) for one in episodes) * len(bodies) * UNITS.size * 4
-        size += sum(max(0, count) * 12 for mesh in meshes.values() for count in mesh["counts"])
+        frames = [one["frames"] for one in episodes]
+        counts = [count for mesh in meshes.values() for count in mesh["counts"]]
+        if min(frames + counts, default=1) < 1:
+            raise ValueError("an episode or a mesh in it is empty")
+        size = sum(frames) * len(bodies) * UNITS.size * 4 + sum(counts) * 12
         if max(parts) > MAX_PARTS or size > MAX_UNPACKED_BYTES:
             raise ValueError(f"it has {max(parts):,} parts of a kind, or unpacks to {size:.3g} bytes")
         made = {"meshes": {name: unpack_mesh(mesh) for name, mesh in meshes.items()}, "camera": camera}

@@ -67,4 +67,4 @@ class Taught(Wrapped):
 
 def taught(env: Env, config: TeacherConfig, horizon: int) -> Env:
     """`env` with the teacher that `config` names."""
-    return Taught(env, Trained.load(config.run or ""), config.fade * horizon)
+    return Taught(env, Trained.load(config.run or "", config.checkpoint or "newest"), config.fade * horizon)

@@ -58,6 +58,7 @@ def test_a_robot_that_leaves_its_tile_walks_on_at_its_other_edge() -> None:
     speed = torch.zeros(2, 18).double()
     speed[:, 0], speed[:, 1] = 1.0, -1.0
     for one, moved in ((env, 0.0), (twin, torch.tensor([[-TILE, 0.0], [0.0, TILE]]).double())):
+        one.kept["level"].copy_(torch.tensor([0, 1]))
         one.engine.set_state(torch.ones(2, dtype=torch.bool), state, speed)
         one.engine.qpos[:, :2] += moved
     for _ in range(10):
@@ -69,7 +70,11 @@ def test_a_robot_that_leaves_its_tile_walks_on_at_its_other_edge() -> None:
 
 
 def test_evaluations_have_all_levels_and_training_begins_on_flat_ground() -> None:
-    assert rough(10).engine.qpos[:, 0].tolist() == [PITCH * (i % LEVELS) for i in range(10)]
+    """The roughest first, for a film of one robot; and the same for every policy that is compared."""
+    steps = [LEVELS - 1 - i % LEVELS for i in range(10)]
+    assert rough(10).engine.qpos[:, 0].tolist() == [PITCH * level for level in steps]
+    blocks = make("Anymal", rough(1).config, 20, torch.device("cpu"), 0, blocks=2)
+    assert blocks.kept["level"].tolist() == steps * 2  # pyright: ignore[reportAttributeAccessIssue]
     assert not rough(10, training=True).engine.qpos[:, 0].any()
 
 
