@@ -109,8 +109,8 @@ def test_a_checkpoint_is_chosen(tmp_path: Path) -> None:
 
 
 def test_commands_and_pushes_reach_a_robot_that_walks(tmp_path: Path) -> None:
-    """The command is what the robot sees; the push, its weight for a tenth of a second, is over after that."""
-    start = started(train(tiny("Anymal", tmp_path / "anymal", iterations=1)))
+    """The command is what the robot sees, a student too; the push, its weight for a tenth of a second, is over then."""
+    start = started(train(tiny("Anymal", tmp_path / "anymal", obs=("policy",), iterations=1)))
     start.on_request(Request("command", (0.5, -0.25, 0.1)))
     start.on_request(Request("push", (1.0,)))
     body, weight = start.engine.model.body("base").id, float(start.engine.model.body_mass.sum()) * 9.81

@@ -18,7 +18,7 @@ from mujoco.studio.web import web_server
 from echelon.errors import UserError
 from echelon.runs.checkpoint import saved_iterations
 from echelon.runs.trained import Trained
-from echelon.tasks.anymal.task import Anymal
+from echelon.tasks.anymal.settings import AnymalConfig
 from echelon.viewing.guard import Guard, InnerSocket
 from echelon.viewing.recorder import PolicyRunner
 from echelon.viewing.scene import camera, followed, free_view, is_shown_by, shown_model
@@ -62,8 +62,8 @@ class Simulation(plugin.SimPlugin):
         if push.any() or self._pushed:
             self.engine.xfrc_applied[0] = torch.from_numpy(push)
             self._pushed = bool(push.any())
-        if self._command is not None and isinstance(self.runner.env, Anymal):
-            self.runner.env.kept["command"][0] = torch.tensor(self._command)
+        if self._command is not None and (env := commanded(self.runner.env)):
+            env.kept["command"][0] = torch.tensor(self._command)
         step = self.runner.step()
         terms = {name.removeprefix("reward/"): float(x) for name, x in step.log.items() if name.startswith("reward/")}
         self.terms = terms or {"reward": float(step.reward)}
@@ -206,8 +206,7 @@ class PolicyWindow(plugin.ViewerPlugin):
 
     def _steer(self) -> None:
         """Sliders of a command, and buttons that push."""
-        env = self._simulation.runner.env
-        if isinstance(env, Anymal):
+        if env := commanded(self._simulation.runner.env):
             velocity = env.kept["command"][0].tolist()
             for k, name in enumerate(("forward", "sideways", "turn")):
                 limit = getattr(env.config, f"max_{name}")
@@ -220,6 +219,11 @@ class PolicyWindow(plugin.ViewerPlugin):
             imgui.SameLine()
             if imgui.Button("push right"):
                 self._ask("push", -1.0)
+
+
+def commanded(env: Any) -> Any:
+    """The environment, whatever it is wrapped in, if its robot is told a velocity; else None."""
+    return env if isinstance(getattr(env, "config", None), AnymalConfig) else None
 
 
 class LocalViewer(web_viewer.WebViewer):
