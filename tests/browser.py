@@ -1,4 +1,4 @@
-"""Pages in a real browser: headless Chromium, spoken to over its DevTools protocol; tests/report/test_page.py uses it.
+"""Pages in a real browser: headless Chromium, spoken to over its DevTools protocol.
 
 Without Chromium, tests with the fixture `browser` are skipped and say why. `websockets` comes with MuJoCo.
 """

@@ -10,6 +10,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -121,6 +122,7 @@ def failing_disk(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> 
         made = subprocess.run(["mkfs.ext4", "-q", str(image)], capture_output=True).returncode == 0
         if not made or not mount("-o", "loop,errors=remount-ro", str(image), str(run)):
             outcome.tries -= 1  # this was none
+            print("a real disk needs root, loop devices and mkfs.ext4: not tried", file=sys.stderr)
             return
 
         def disturb(count: int, step: Step) -> Step:

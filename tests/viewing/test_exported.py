@@ -55,10 +55,10 @@ def test_a_curriculum_is_shown_where_training_left_it() -> None:
     assert _numbers(state) == {"kept": {"tolerance": pytest.approx(0.03)}}
 
 
-def test_what_is_no_policy_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_policy_is_one_sentence(tmp_path: Path) -> None:
     for name, content in (("a.npz", b"junk"), ("b.onnx", b"\x08\x01")):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=r"is not a policy that echelon export wrote|does not say which task"):
+        with pytest.raises(UserError, match="is not a policy that echelon export wrote"):
             open_exported(tmp_path / name)
     np.savez(tmp_path / "old.npz", metadata=json.dumps({"inputs": {"obs": [3]}}))
     with pytest.raises(UserError, match=r"old\.npz does not say which task it is for; export it again"):

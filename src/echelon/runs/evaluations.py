@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably
 from echelon.runs.metrics import jsonable
 from echelon.runs.untrusted import Unreadable, read_json
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,24 +95,7 @@ class Robustness:
 
 def read_robustness(run: Path) -> Robustness | None:
     """Read `robustness.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
-    path = run / "robustness.json"
-    if not path.exists():
-        return None
-    try:
-        found = read_json(path)
-        axes = {
-            str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(_number, row)) for row in one["scores"]))
-            for name, one in found["parameters"].items()
-        }
-        plain = tuple(map(_number, found["plain"]))
-        numbers = [int(found[name]) for name in ("iteration", "leader", "episodes")]
-        whole = all(one.values and len(one.scores) == len(plain) for one in axes.values())
-        whole = whole and 0 <= numbers[1] < len(plain)
-        if not axes or not whole or any(len(row) != len(one.values) for one in axes.values() for row in one.scores):
-            raise ValueError
-        return Robustness(numbers[0], numbers[1], numbers[2], str(found["score"]), plain, axes)
-    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, AttributeError):
-        raise UserError("its robustness.json is damaged; run echelon evaluate --robustness again") from None
+    return _read(run / "robustness.json", _robustness, "evaluate --robustness")
 
 
 def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
@@ -120,18 +106,37 @@ def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
 
 def read_evaluation(run: Path) -> Evaluation | None:
     """Read `evaluation.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
-    path = run / "evaluation.json"
+    return _read(run / "evaluation.json", _evaluation, "evaluate")
+
+
+def _read(path: Path, parse: Callable[[Any], T], again: str) -> T | None:
     if not path.exists():
         return None
     try:
-        found = read_json(path)
-        numbers = {name: int(found[name]) for name in ("iteration", "env_steps", "seed", "leader")}
-        scores = tuple(map(_score, found["scores"]))
-        if not scores:
-            raise ValueError
-        return Evaluation(str(found["task"]), str(found["algo"]), scores=scores, **numbers)
+        return parse(read_json(path))
     except (Unreadable, ValueError, OverflowError, KeyError, TypeError, AttributeError):
-        raise UserError("its evaluation.json is damaged; run echelon evaluate again") from None
+        raise UserError(f"its {path.name} is damaged; run echelon {again} again") from None
+
+
+def _robustness(found: dict[str, Any]) -> Robustness:
+    axes = {
+        str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(_number, row)) for row in one["scores"]))
+        for name, one in found["parameters"].items()
+    }
+    plain = tuple(map(_number, found["plain"]))
+    iteration, leader, episodes = (int(found[name]) for name in ("iteration", "leader", "episodes"))
+    whole = all(one.values and len(one.scores) == len(plain) for one in axes.values()) and 0 <= leader < len(plain)
+    if not axes or not whole or any(len(row) != len(one.values) for one in axes.values() for row in one.scores):
+        raise ValueError
+    return Robustness(iteration, leader, episodes, str(found["score"]), plain, axes)
+
+
+def _evaluation(found: dict[str, Any]) -> Evaluation:
+    numbers = {name: int(found[name]) for name in ("iteration", "env_steps", "seed", "leader")}
+    scores = tuple(map(_score, found["scores"]))
+    if not scores:
+        raise ValueError
+    return Evaluation(str(found["task"]), str(found["algo"]), scores=scores, **numbers)
 
 
 def _score(found: dict[str, Any]) -> PolicyScore:

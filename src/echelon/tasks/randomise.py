@@ -138,8 +138,8 @@ class Randomiser:
                 policy = torch.where(started[:, None], policy, self._seen)
         if "observation_noise" in self._columns:
             if started is None:
-                self._noise = self._value("observation_noise") * self._rng.normal(policy.shape[1])
-            policy = policy + self._noise
+                self._noise = self._rng.normal(policy.shape[1])
+            policy = policy + self._value("observation_noise") * self._noise  # of the new episode's size where started
         return seen | {"policy": policy}
 
     def _value(self, name: str) -> Tensor:
