@@ -154,6 +154,9 @@ def test_noise_has_the_deviation_that_was_drawn() -> None:
     assert step.final_obs["policy"].equal(step.obs["policy"])
     torch.testing.assert_close((seen / sigma).std(), torch.tensor(1.0), rtol=0.1, atol=0)
     assert seen[sigma < 0.02].abs().max() < 0.1
+    again = puck(1000, observation_noise=(0.0, 0.2), episode_length=1)
+    first = again.step(torch.zeros(1000, 2)).obs["policy"][:, 0]  # of the next episode, whose clock is 0
+    assert first[again.randomiser.state["drawn"][:, 0] < 0.02].abs().max() < 0.1
 
 
 def test_a_push_gives_its_speed_in_one_step_and_leaves_no_force() -> None:
