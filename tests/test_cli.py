@@ -18,7 +18,7 @@ from echelon.algorithms import BUILT_IN, Preset, converted
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import TaskConfig, TaskInfo, TrainConfig, UpdateConfig
 from echelon.config.checks import setting, settings_of
-from echelon.config.randomise import PLAIN, RandomiseConfig
+from echelon.config.schema import PLAIN, RandomiseConfig
 from echelon.console.flags import flags_of
 from echelon.console.view import Preempted
 from echelon.errors import UserError, nearest

@@ -13,7 +13,7 @@ from echelon.algorithms import AdversaryConfig, PbtConfig
 from echelon.algorithms.algorithm import Takeover
 from echelon.algorithms.pbt import Population
 from echelon.config import DiagnosticsConfig, TrainConfig
-from echelon.config.randomise import ROBUST
+from echelon.config.schema import ROBUST
 from echelon.learning.plans import Minibatch
 from echelon.rollout.buffer import Rollout
 from echelon.tasks import make

@@ -17,7 +17,7 @@ from tiny import tiny
 from echelon import cli
 from echelon.algorithms import complete, find
 from echelon.config import ModelConfig, TaskConfig, TrainConfig
-from echelon.config.randomise import PLAIN, RandomiseConfig
+from echelon.config.schema import PLAIN, RandomiseConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny import tiny
 
-from echelon.config.randomise import RandomiseConfig
+from echelon.config.schema import RandomiseConfig
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
 from echelon.evaluation.robustness import robustness, verdict

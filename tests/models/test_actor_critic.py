@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from echelon.config import ModelConfig
-from echelon.models.actor_critic import ActorCritic
+from echelon.models.actor_critic import ActorCritic, Output
 from echelon.models.linear import stack
-from echelon.models.networks import Output
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import differing
 
-from echelon.config.randomise import ROBUST, RandomiseConfig
+from echelon.config.schema import ROBUST, RandomiseConfig
 from echelon.errors import UserError
 from echelon.tasks import make, mujoco_task, preset
 from echelon.tasks.mujoco_task import MujocoTask, StartState

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import differing
 
-from echelon.config.randomise import ROBUST
+from echelon.config.schema import ROBUST
 from echelon.tasks import make, preset
 from echelon.tasks.allegro_kuka.task import AllegroKuka
 from echelon.tasks.mujoco_task import MujocoTask

@@ -16,8 +16,7 @@ from echelon.learning.objective import ActorLoss
 from echelon.learning.plans import Group
 from echelon.learning.settings import Settings, entropy_ladder
 from echelon.learning.update import Update
-from echelon.models.actor_critic import ActorCritic
-from echelon.models.networks import Networks
+from echelon.models.actor_critic import ActorCritic, Networks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector
 from echelon.rollout.layout import Layout

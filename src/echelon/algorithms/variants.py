@@ -14,7 +14,7 @@ from echelon import algorithms
 from echelon.algorithms import POLICIES, short_run_pbt
 from echelon.config import TrainConfig
 from echelon.config.checks import with_settings
-from echelon.config.randomise import ROBUST
+from echelon.config.schema import ROBUST
 from echelon.errors import UserError, nearest
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from echelon.commands.command import OnRun
-from echelon.config.randomise import PLAIN, WIDE, RandomiseConfig
 from echelon.config.ranges import COUNT, NOT_NEGATIVE
+from echelon.config.schema import PLAIN, WIDE, RandomiseConfig
 from echelon.errors import UserError
 
 
@@ -35,7 +35,6 @@ class Evaluate(OnRun):
 
     def check(self) -> None:
         super().check()
-        self.randomise.check()
         if self.as_trained and (self.robustness or self.randomise.active()):
             other = "--robustness" if self.robustness else "--randomise"
             raise UserError(f"--as-trained and {other} were both given; leave one of them out")

@@ -6,6 +6,7 @@ from echelon.config.schema import (
     EnsembleConfig as EnsembleConfig,
     ModelConfig as ModelConfig,
     NoiseConfig as NoiseConfig,
+    RandomiseConfig as RandomiseConfig,
     TaskConfig as TaskConfig,
     TaskInfo as TaskInfo,
     TrainConfig as TrainConfig,

@@ -13,8 +13,8 @@ from rich.table import Table
 from torch import Tensor
 
 from echelon.config.checks import choose_device, require
-from echelon.config.randomise import PLAIN, RandomiseConfig
 from echelon.config.ranges import COUNT
+from echelon.config.schema import PLAIN, RandomiseConfig
 from echelon.console.wording import count, figure
 from echelon.envs.contract import Env, MakeEnv
 from echelon.rollout.acting import Actor, Player

@@ -7,8 +7,8 @@ import torch
 from rich.table import Table
 
 from echelon.config.checks import choose_device, require
-from echelon.config.randomise import PLAIN, WIDE, RandomiseConfig
 from echelon.config.ranges import COUNT
+from echelon.config.schema import PLAIN, WIDE, RandomiseConfig
 from echelon.console.wording import figure
 from echelon.evaluation.evaluate import first_episodes
 from echelon.runs.checkpoint import Which

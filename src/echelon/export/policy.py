@@ -12,8 +12,8 @@ from torch.nn.functional import layer_norm, linear
 
 from echelon.envs.contract import Image, shape_of
 from echelon.errors import UserError
+from echelon.models.actor_critic import Networks
 from echelon.models.encoder import scaled
-from echelon.models.networks import Networks
 from echelon.models.normaliser import Normaliser
 from echelon.models.trunk import ACTIVATIONS
 from echelon.runs.checkpoint import Which

@@ -11,9 +11,8 @@ from echelon.learning.optimizer import scheduling_kl
 from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets
-from echelon.models.actor_critic import ActorCritic
+from echelon.models.actor_critic import ActorCritic, Output
 from echelon.models.linear import lookup
-from echelon.models.networks import Output
 from echelon.ranks import Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from echelon.envs.contract import Env, Groups, Step, bounded
-from echelon.models.networks import Networks, Output
+from echelon.models.actor_critic import Networks, Output
 
 
 @dataclass

@@ -8,12 +8,11 @@ import torch
 
 from echelon.algorithms import complete, find
 from echelon.config import TrainConfig
-from echelon.config.randomise import RandomiseConfig
-from echelon.config.schema import ForeignSettings
+from echelon.config.schema import ForeignSettings, RandomiseConfig
 from echelon.envs.contract import Adaptive, Env, MakeEnv, State, interface_of
 from echelon.envs.observed import innermost, observed
 from echelon.errors import UserError
-from echelon.models.networks import Networks
+from echelon.models.actor_critic import Networks
 from echelon.rollout.acting import Actor
 from echelon.runs.checkpoint import Which, load as load_checkpoint, require_fit
 from echelon.runs.folder import RunFolder

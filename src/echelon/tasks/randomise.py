@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from echelon.config.randomise import RandomiseConfig
+from echelon.config.schema import RandomiseConfig
 from echelon.envs.contract import Groups
 from echelon.sim.contract import Engine
 from echelon.tasks.mujoco_task import Rng

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import tyro
 
 from echelon.algorithms import AdversaryConfig, PbtConfig, Preset, PullConfig
-from echelon.config import ModelConfig, TaskConfig, UpdateConfig
-from echelon.config.randomise import PLAIN, RandomiseConfig
+from echelon.config import ModelConfig, RandomiseConfig, TaskConfig, UpdateConfig
 from echelon.config.ranges import COUNT
+from echelon.config.schema import PLAIN
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,6 @@ class MujocoTaskConfig(TaskConfig):
     """On CUDA: a few kernels for a whole substep, or MuJoCo Warp's own, for comparison."""
     randomise: Annotated[RandomiseConfig, tyro.conf.arg(prefix_name=False)] = PLAIN
     """Domain randomisation: lowest and highest value, between which each environment draws at every reset."""
-
-    def check(self) -> None:
-        self.randomise.check()
 
 
 MUTABLE = ("clip", "mini_epochs", "discount", "critic_coef", "bounds_coef", "grad_norm")

@@ -10,7 +10,7 @@ from torch import Tensor
 from echelon.diagnostics.propositions import gaussian_kl
 from echelon.envs.contract import Simulated, Step
 from echelon.errors import UserError
-from echelon.models.networks import Output
+from echelon.models.actor_critic import Output
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.replays import Episode, Outcome, Replay
 from echelon.runs.trained import Trained

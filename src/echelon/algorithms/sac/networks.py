@@ -15,8 +15,8 @@ from echelon.algorithms import SacConfig, SacTrainConfig
 from echelon.algorithms.sac import losses
 from echelon.envs.contract import Groups, Size
 from echelon.errors import UserError
+from echelon.models.actor_critic import Networks, Output
 from echelon.models.linear import Linear, stack
-from echelon.models.networks import Networks, Output
 from echelon.models.normaliser import Normaliser
 from echelon.models.trunk import LayerNorm
 

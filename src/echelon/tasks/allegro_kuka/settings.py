@@ -68,7 +68,6 @@ class AllegroKukaConfig(MujocoTaskConfig):
     """Share of training episodes that begin with the object in the hand; evaluations never begin so."""
 
     def check(self) -> None:
-        super().check()
         if self.target_tolerance > self.tolerance:
             raise UserError(
                 f"--env.target-tolerance is at most --env.tolerance, {self.tolerance}, not {self.target_tolerance}"
