@@ -162,6 +162,32 @@ def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
     assert seen.fovy == 38.0
 
 
+@pytest.mark.parametrize("joint", ["<freejoint/>", '<joint type="hinge" axis="0 1 0"/>'])
+def test_a_robot_on_wide_ground_fills_the_picture(joint: str) -> None:
+    """MuJoCo's extent of the scene is that of the ground, 40 m wide; the robot's box has a diagonal of 0.66 m. The view
+    is about as far from it as on infinite ground, whether it walks or is fixed, wherever it stands, and far enough for a
+    goal that is 3 m away: half of a picture with MuJoCo's 45 degrees is 0.41 of the distance high, 0.62 wide."""
+
+    def distance(ground: str, goal: str = "") -> float:
+        model = mujoco.MjModel.from_xml_string(f"""
+          <mujoco>
+            <worldbody>
+              <geom type="{ground}"/>
+              <body pos="3 -2 0.4">{joint}<geom type="box" size="0.3 0.1 0.1"/></body>{goal}
+            </worldbody>
+            <asset><hfield name="hills" nrow="2" ncol="2" size="20 20 1 0.1"/></asset>
+          </mujoco>""")
+        view = camera(model, model.qpos0)
+        if not goal:
+            assert view.target == pytest.approx((3, -2, 0.4), abs=0.1)
+        return float(np.linalg.norm(np.subtract(view.eye, view.target)))
+
+    for ground in ('hfield" hfield="hills', 'box" size="20 20 0.1', 'plane" size="20 20 0.1', 'plane" size="0 0 1'):
+        assert 0.66 < distance(ground) < 4 * 0.66
+        for goal in ('<site name="goal" pos="6 -2 0.4"/>', '<body name="target" pos="6 -2 0.4"><site/></body>'):
+            assert 3.0 < 0.62 * distance(ground, goal) < 2 * 3.0
+
+
 def test_what_cannot_be_shown_is_one_sentence(tmp_path: Path) -> None:
     def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
         return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)

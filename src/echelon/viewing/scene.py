@@ -23,6 +23,8 @@ GEOM_FIELDS = ("geom_size", "geom_pos", "geom_quat", "geom_rgba")
 """Fields of a model that may differ between simulations."""
 CAMERA_NAME = "side"
 """Name of the preferred camera in our models."""
+SUBJECT_EXTENT = 4.0
+"""Width of the view in radii of what is to be seen, where the whole model is wider."""
 GOAL = re.compile("goal|target", re.IGNORECASE)
 """In the name of a geom, a site or its body: it marks a goal."""
 
@@ -51,8 +53,7 @@ def geoms(model: mujoco.MjModel) -> tuple[Geom, ...]:
             if type in ("mesh", "sdf", "hfield"):
                 type = f"{'hfield' if type == 'hfield' else 'mesh'} {one.dataid[0]}"
             size, pos, quat = map(_numbers, (one.size, one.pos, one.quat))
-            goal = bool(GOAL.search(f"{one.name} {model.body(body).name}"))
-            found.append(Geom(type, size, _numbers(rgba), body, pos, quat, goal))
+            found.append(Geom(type, size, _numbers(rgba), body, pos, quat, _is_goal(model, one)))
     return tuple(found)
 
 
@@ -99,15 +100,40 @@ def camera(model: mujoco.MjModel, qpos: np.ndarray) -> Camera:
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
-    centre, extent = np.array(model.stat.center), float(model.stat.extent)
     view, follow = view_id(model), followed(model)
-    subject = centre if follow is None else data.xpos[follow]
+    subject, extent = np.array(model.stat.center), float(model.stat.extent)
+    middle, radius = _subject(model, data, follow)
+    if 0 < SUBJECT_EXTENT * radius < extent:  # on wide ground the extent is the ground's, and a robot would be a speck
+        subject, extent = middle, SUBJECT_EXTENT * radius
+    if follow is not None:
+        subject = data.xpos[follow]
     if view < 0:
         eye = subject + extent * np.array([0.6, -1.1, 0.5])
         return Camera(_numbers(eye), _numbers(subject), float(model.vis.global_.fovy), follow)
     eye, forward = data.cam_xpos[view], -data.cam_xmat[view].reshape(3, 3)[:, 2]
     distance = max(float(forward @ (subject - eye)), 0.1 * extent)
     return Camera(_numbers(eye), _numbers(eye + distance * forward), float(model.cam_fovy[view]), follow)
+
+
+def _subject(model: mujoco.MjModel, data: mujoco.MjData, follow: int | None) -> tuple[np.ndarray, float]:
+    """Middle and radius of what is to be seen: the mechanism of the followed body, or else all that can move. Goals
+    have to be within two radii, for then they are in the picture."""
+    root = model.body_rootid
+    bodies = model.body_weldid != 0 if follow is None else root == root[follow]
+    seen = bodies[model.geom_bodyid]
+    if not seen.any():
+        return np.zeros(3), 0.0
+    places, radii = data.geom_xpos[seen], model.geom_rbound[seen, None]
+    low, high = (places - radii).min(axis=0), (places + radii).max(axis=0)
+    middle, radius = (low + high) / 2, (high - low).max() / 2
+    marks = [data.geom(k).xpos for k in range(model.ngeom) if _is_goal(model, model.geom(k))]
+    marks += [data.site(k).xpos for k in range(model.nsite) if _is_goal(model, model.site(k))]
+    return middle, float(max(radius, *(np.linalg.norm(mark - middle) / 2 for mark in marks), 0.0))
+
+
+def _is_goal(model: mujoco.MjModel, one: mujoco.MjModel) -> bool:
+    """Whether a geom or a site marks a goal."""
+    return bool(GOAL.search(f"{one.name} {model.body(int(one.bodyid[0])).name}"))
 
 
 def free_view(view: Camera) -> dict[str, Any]:
