@@ -165,8 +165,8 @@ def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
 @pytest.mark.parametrize("joint", ["<freejoint/>", '<joint type="hinge" axis="0 1 0"/>'])
 def test_a_robot_on_wide_ground_fills_the_picture(joint: str) -> None:
     """MuJoCo's extent of the scene is that of the ground, 40 m wide; the robot's box has a diagonal of 0.66 m. The view
-    is about as far from it as on infinite ground, whether it walks or is fixed, wherever it stands, and far enough for a
-    goal that is 3 m away: half of a picture with MuJoCo's 45 degrees is 0.41 of the distance high, 0.62 wide."""
+    is about as far from it as on infinite ground, whether it walks or is fixed, wherever it stands, and far enough for
+    a goal 3 m away: half of a picture with MuJoCo's 45 degrees is 0.41 of the distance high, 0.62 wide."""
 
     def distance(ground: str, goal: str = "") -> float:
         model = mujoco.MjModel.from_xml_string(f"""
