@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser import Browser, Page, browser
 from report.conftest import ODD, Written
-from report.synthetic import write_evaluation, write_run
+from report.synthetic import write_evaluation, write_lines, write_run
 
 from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.console.wording import pair
@@ -141,6 +141,29 @@ def test_any_metric_is_drawn_smoothed_and_on_a_log_axis(page: Page) -> None:
     assert any(text.startswith("ln 6: a blind guess") for text in texts(page, "#diagnostics .u-legend .told"))
     choose(page, "policies", "Metric", "sigma")
     assert "follower 5" in texts(page, "#policies .u-legend")[0]
+
+
+def test_the_names_of_tasks_are_not_broken(page: Page) -> None:
+    """A table that is too wide is shifted, rather than its words being cut to pieces."""
+    lines = "[...document.querySelectorAll('#runs-table tbody td:nth-child(2)')].map((cell) => { const text ="
+    lines += " document.createRange(); text.selectNodeContents(cell); return text.getClientRects().length; })"
+    assert set(page.evaluate(lines)) == {1}
+
+
+def test_the_page_of_a_task_of_ones_own(browser: Browser, tmp_path: Path) -> None:
+    """It shows a term of the reward first, says what a log axis cannot show, and its commands name the task's source,
+    by which alone it is found."""
+    path = write_run(tmp_path, "ppo", task="Robot", source="my robots:Robot", iterations=12)
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    write_lines(path, [line | {"env/reward/effort": -0.1 * line["iteration"]} for line in lines])
+    with show(browser, [path], tmp_path / "page") as page:
+        assert page.evaluate("document.querySelector('#diagnostics select').value") == "env/reward/effort"
+        assert len(texts(page, "#diagnostics canvas")) == 1
+        page.click("#diagnostics [data-value=diagnosticsLog]")
+        page.wait_for("Report.ready")
+        assert texts(page, "#diagnostics canvas") == []
+        assert texts(page, "#diagnostics .empty") == ["Robot: no value is above zero, which a log axis needs."]
+        assert "echelon compare --tasks 'my robots:Robot' --seeds 5" in texts(page, "#next code")
 
 
 def test_tables_sort_and_curves_change_their_axis_and_tell_their_values(page: Page) -> None:

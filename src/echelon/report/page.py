@@ -110,6 +110,7 @@ def _run(run: Run, method: str, score: str, say: Callable[[str], str]) -> dict[s
         **judged,
         "notes": [*map(say, run.notes)],
         "path": say(str(run.path)),
+        "source": say(run.config.source or run.task),
         "method": method,
         "seed": run.config.seed,
         "policies": len(policies),

@@ -106,7 +106,9 @@ const curves = (body, id, axis, statistic) => {
     const half = Math.round((Number(choice[`${id}Smooth`]) / 200) * x.length);
     const drawn = lines.filter((line) => shownMethod(line.method)).flatMap((line) => methodLines(line, metric, statistic, half));
     const look = { yName: metricName(metric), log: choice[`${id}Log`], height: small ? 200 : HEIGHT, ...along(axis) };
-    if (drawn.length) chart(charts, { title: task, x, lines: drawn, marks, ...look });
+    const visible = !look.log || drawn.some((line) => line.y.some((value) => value > 0));
+    if (drawn.length && visible) chart(charts, { title: task, x, lines: drawn, marks, ...look });
+    else if (drawn.length) charts.append(el("p", { class: "empty" }, `${task}: no value is above zero, which a log axis needs.`));
   }
   const why = here.length ? "All methods are hidden." : "No run logged two points of it.";
   if (!charts.childElementCount) charts.append(el("p", { class: "empty" }, why));
@@ -135,7 +137,8 @@ section("curves", (body, controls) => {
 });
 section("diagnostics", (body, controls) => {
   const metrics = metricsOf(false);
-  if (!metrics.includes(choice.diagnostics)) choice.diagnostics = ["is_deviation", "loss/actor"].find((name) => metrics.includes(name)) ?? metrics[0];
+  const telling = ["is_deviation", metrics.find((name) => name.startsWith("env/reward/")), "loss/actor"];
+  if (!metrics.includes(choice.diagnostics)) choice.diagnostics = telling.find((name) => metrics.includes(name)) ?? metrics[0];
   controls.replaceChildren(metricList("diagnostics", metrics), ...scaling("diagnostics"));
   curves(body, "diagnostics", "env_steps", "mean");
 }, () => metricsOf(false).length > 0);

@@ -251,14 +251,14 @@ section("problems", (body) => {
 }, () => data.problems.length > 0);
 section("next", (body) => {
   const [run] = data.runs;
-  const quoted = /^[\w./-]+$/.test(run.path) ? run.path : `'${run.path.replaceAll("'", "'\\''")}'`; // folder names are untrusted
+  const [quoted, source] = [run.path, run.source].map((name) => (/^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`)); // untrusted
   const resume = ["the command that started it", "resume from its last checkpoint"];
   const evaluate = [`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"];
   const steps = [
     ...(run.finished ? [] : [resume]), ...(run.deterministic.length ? [] : [evaluate]),
     [`echelon record ${quoted} --format html`, "watch its policies in 3D; the next report shows them too"],
     [`echelon play ${quoted}`, "watch and push them live in the browser"],
-    [`echelon compare --tasks ${run.task} --seeds 5`, "train all algorithms with five seeds, and compare: one run says little"],
+    [`echelon compare --tasks ${source} --seeds 5`, "train all algorithms with five seeds, and compare: one run says little"],
   ];
   body.append(el("ul", { class: "next" }, ...steps.map(([command, why]) => el("li", {}, el("code", {}, command), el("span", { class: "muted" }, why)))));
 }, () => alone);
