@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [path.relative_to(ROOT) for part in (".", "docs", "docs/*", "results/*", "results/*/*") for path in ROOT.glob(f"{part}/*.md")]
+FOLDERS = (".", "docs", "docs/*", "results/*", "results/*/*")
+PAGES = [path.relative_to(ROOT) for part in FOLDERS for path in ROOT.glob(f"{part}/*.md")]
 
 
 def code(page: str) -> str:
