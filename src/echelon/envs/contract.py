@@ -177,6 +177,15 @@ class Capturable(Protocol):
 
 
 @runtime_checkable
+class Fusable(Protocol):
+    """Optional. A `step` whose own work can be compiled into fewer kernels."""
+
+    def fuse(self) -> None:
+        """Compile it. Called before the first `reset`, whose episodes begin as they would without."""
+        ...
+
+
+@runtime_checkable
 class Adaptive(Protocol):
     """Optional. A curriculum: all copies share a difficulty that follows the success of the policy."""
 

@@ -9,7 +9,17 @@ from torch import Tensor
 from echelon.config import UpdateConfig
 from echelon.device.capture import Source, draw
 from echelon.device.fusion import fused
-from echelon.envs.contract import Env, Groups, State, Step, bounded, require_observations, require_step
+from echelon.envs.contract import (
+    Adaptive,
+    Env,
+    Fusable,
+    Groups,
+    State,
+    Step,
+    bounded,
+    require_observations,
+    require_step,
+)
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.rollout.buffer import Rollout
@@ -51,6 +61,9 @@ class Collector:
         self.actor = Actor(model, layout.policy_id)
         self.decide = fused(self.actor.decide, device, enabled=fuse)
         self._value = fused(self.actor.value, device, enabled=fuse)
+        # The mean success of several ranks, which a curriculum follows, is not a part of compiled code.
+        if fuse and isinstance(env, Fusable) and (layout.ranks.size == 1 or not isinstance(env, Adaptive)):
+            env.fuse()
         self._checked = False
         """Whether a step of the environment was checked against the contract."""
 

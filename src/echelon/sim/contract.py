@@ -75,6 +75,10 @@ class Engine(Protocol):
         """Recompute the constants that follow from expanded fields."""
         ...
 
+    def fuse(self) -> None:
+        """Compile what `step` and `set_state` do in torch into fewer kernels, at their next calls."""
+        ...
+
     def capturing(self) -> AbstractContextManager[None]:
         """Entered while torch records its current stream as a CUDA graph that holds steps of this engine."""
         ...

@@ -97,6 +97,9 @@ class CpuEngine:
         """Recompute the constants that follow from expanded fields."""
         self._batch.set_const()
 
+    def fuse(self) -> None:
+        """Do nothing: a step is MuJoCo's alone."""
+
     def capturing(self) -> AbstractContextManager[None]:
         """Does nothing: there are no CUDA graphs on a CPU."""
         return nullcontext()

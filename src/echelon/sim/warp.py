@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from echelon.device.compile_progress import announced
+from echelon.device.fusion import fused
 from echelon.errors import UserError, install
 from echelon.sim import acceleration_sensors
 from echelon.sim.contract import MAX_SPEED, State
@@ -140,15 +141,18 @@ class WarpEngine:
                         mjw.rne_postconstraint(m, d)
                     mjw.sensor_acc(m, d, skip_rne_postconstraint=True)
                 self.substep.integrate()
-        # Count overflows, mark simulations that are NaN or diverged, and reset those to the default state.
+        self._quarantine()
+        if self._has_readers:  # the next substep does not need what they read
+            self._refresh()
+
+    def _quarantine(self) -> None:
+        """Count overflows, mark simulations that are NaN or diverged, and reset those to the default state."""
         self.overflow += (self._bits & _CAPACITY) != 0
         self.limited += (self._bits & ~_CAPACITY) != 0
         self._bits.zero_()
         fine = (self.qpos.abs() < MAX_POSITION).all(1) & (self.qvel.abs() < MAX_SPEED).all(1)  # NaN compares false
-        torch.logical_not(fine, out=self.bad)
+        self.bad.copy_(~fine)
         self._restart(self.bad)
-        if self._has_readers:  # the next substep does not need what they read
-            self._refresh()
 
     def _refresh(self) -> None:
         """Poses, velocities and their sensors at the current state."""
@@ -166,11 +170,18 @@ class WarpEngine:
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
         """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
+        self._place(mask, qpos, qvel)
+        if self._has_readers:
+            self._refresh()
+
+    def _place(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
         self._restart(mask)
         self.qpos.copy_(torch.where(mask[:, None], qpos, self.qpos))
         self.qvel.copy_(torch.where(mask[:, None], qvel, self.qvel))
-        if self._has_readers:
-            self._refresh()
+
+    def fuse(self) -> None:
+        """Compile what a step does in torch."""
+        self._quarantine, self._place = (fused(run, self.device) for run in (self._quarantine, self._place))
 
     def expand(self, field: str) -> Tensor:
         """A model field as a live `[N, ...]` tensor of per-simulation values."""

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from echelon.config.checks import check
 from echelon.device.capture import Source, draw, generators_of
+from echelon.device.compile_progress import announced
+from echelon.device.fusion import cache_folder, fused
 from echelon.envs.contract import Groups, State, Step, onto
 from echelon.errors import UserError
 from echelon.sim import make_engine, probe
@@ -54,6 +56,11 @@ class ObsPart(NamedTuple):
     clip: float | None = None
 
 
+Fill = Callable[[Tensor, torch.Generator], Tensor]
+Draw = tuple[tuple[int, ...], Fill]
+"""Columns of random numbers, and what fills them."""
+
+
 class Rng:
     """Draws random numbers, a row for each of `num_envs` environments.
 
@@ -66,6 +73,12 @@ class Rng:
         self.generator, self.blocks, self.device = generator, blocks, generators[0].device
         self.seeds, self.each = len(generators), num_envs // blocks // len(generators)
         """Number of generators, and of environments that each draws for."""
+        self._noted: list[Draw] | None = None
+        """What was drawn so far, while it is noted."""
+        self._ready: list[Tensor] = []
+        """What was drawn ahead."""
+        self._used = 0
+        """How much of it was asked for."""
 
     def uniform(self, low: float, high: float, *columns: int) -> Tensor:
         """Uniform numbers `[N, *columns]`."""
@@ -75,7 +88,27 @@ class Rng:
         """Normal numbers `[N, *columns]` of mean 0 and deviation 1."""
         return self._draw(columns, lambda x, generator: x.normal_(generator=generator))
 
-    def _draw(self, columns: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
+    def noting(self, run: Callable[[], object]) -> list[Draw]:
+        """What `run` draws, for `draw_ahead`."""
+        self._noted = noted = []
+        run()
+        self._noted = None
+        return noted
+
+    def draw_ahead(self, draws: Sequence[Draw]) -> None:
+        """Draw now what a step will ask for, in that order: compiled code cannot use a generator."""
+        assert self._used == len(self._ready), "a step has drawn less than was noted"
+        self._ready, self._used = [self._now(*each) for each in draws], 0
+
+    def _draw(self, columns: tuple[int, ...], fill: Fill) -> Tensor:
+        if self._used < len(self._ready):
+            self._used += 1
+            return self._ready[self._used - 1]
+        if self._noted is not None:
+            self._noted.append((columns, fill))
+        return self._now(columns, fill)
+
+    def _now(self, columns: tuple[int, ...], fill: Fill) -> Tensor:
         drawn = draw(
             self.generator,
             self.seeds * self.each,
@@ -142,6 +175,10 @@ class MujocoTask(ABC, Generic[C]):
         """Other state of the task between steps, `[N, ...]` each, or one per seed if `curriculum` names it;
         saved with the state, reset by `begin`."""
         self._spread_clocks = spread_clocks
+        self.fixed_shapes = device.type == "cuda"
+        """Whether all environments are computed where a few would do, as compiled functions and CUDA graphs need it."""
+        self._draws: list[Draw] = []
+        """Random numbers of a step, which are drawn ahead if it is compiled."""
         self._everything = torch.ones(num_envs, dtype=torch.bool, device=device)
         self._terms: dict[str, Tensor] = {}
         self.prepare()
@@ -251,6 +288,7 @@ class MujocoTask(ABC, Generic[C]):
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; returns observations by group."""
+        self._place(self._everything, self.start_state())
         self._begin(self._everything)
         if self._spread_clocks:
             sizes = {"high": self.episode_length, "device": self.device}
@@ -267,28 +305,63 @@ class MujocoTask(ABC, Generic[C]):
 
     def step(self, action: Tensor) -> Step:
         """Advance all environments by one control step. `action` is `[N, A]`, clamped to [-1, 1]."""
-        action = action.detach().clamp(-1.0, 1.0)
-        overflow = self.engine.overflow.clone()
-        control = self.control(action)
-        self.engine.ctrl.copy_(control if self.randomiser is None else self.randomiser.act(control))
+        self.rng.draw_ahead(self._draws)
+        action, overflow = self._command(action)
         before = self._faults.before()
         self.engine.step(self.substeps)
         self._faults.keep(before)
+        step, start = self._conclude(action, overflow)
+        ended = step.terminated | step.truncated
+        self._place(ended, start)
+        return replace(step, obs=self._restart(ended))
+
+    def _command(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Set the controls; returns the clamped action, and overflows so far."""
+        action = action.detach().clamp(-1.0, 1.0)
+        control = self.control(action)
+        self.engine.ctrl.copy_(control if self.randomiser is None else self.randomiser.act(control))
+        return action, self.engine.overflow.clone()
+
+    def _conclude(self, action: Tensor, overflow: Tensor) -> tuple[Step, StartState]:
+        """The step that physics has made, without the observation to act on, and states to start from."""
         if self.randomiser is not None:
             self.randomiser.acted()
         self.clock += 1
         self.judge()
-
         bad = self.engine.bad.clone()
         terminated = self.failed() | bad
         truncated = (self.clock >= self.episode_length) & ~terminated
         reward = self.reward(action).float().masked_fill(bad, 0.0)
         log = self.log() | {"quarantined": bad.float(), "overflow": (self.engine.overflow - overflow).float()}
         self.proceed()
-        final_obs = self._observed()
-        ended = terminated | truncated
-        self._begin(ended)
-        return Step(self._observed(ended), reward, terminated, truncated, final_obs, log)
+        return Step({}, reward, terminated, truncated, self._observed(), log), self.start_state()
+
+    def _place(self, mask: Tensor, start: StartState) -> None:
+        """Put the environments of `mask [N]` into their start states."""
+        if self.randomiser is not None:
+            self.randomiser.begin(mask)
+        self.engine.set_state(mask, start.qpos, start.qvel)
+
+    def _restart(self, mask: Tensor) -> Groups:
+        """Start an episode in the environments of `mask [N]`, whose states are set; returns observations of all."""
+        self._begin(mask)
+        return self._observed(mask)
+
+    def fuse(self) -> None:
+        """Compile what a step computes outside physics into a few kernels, by two steps whose effects are undone."""
+        before, states = self.state_dict(), [generator.get_state() for generator in generators_of(self.generator)]
+        self.fixed_shapes = True
+        self.engine.fuse()
+        # Under inference mode as in a rollout, or it would be compiled again.
+        with torch.inference_mode(), announced(cache_folder(), "for this task"):
+            action = self.zeros(self.action_dim)
+            self._draws = self.rng.noting(lambda: self.step(action))
+            for name in ("_command", "_conclude", "_restart"):
+                setattr(self, name, fused(getattr(self, name), self.device))
+            self.step(action)
+        self.load_state_dict(before)
+        for generator, state in zip(generators_of(self.generator), states, strict=True):
+            generator.set_state(state)
 
     def take_faults(self) -> list[dict[str, Any]]:
         """The first simulations that were quarantined, those since the last call."""
@@ -299,11 +372,7 @@ class MujocoTask(ABC, Generic[C]):
         return self.engine.capturing()
 
     def _begin(self, mask: Tensor) -> None:
-        """Start an episode in the environments of `mask [N]`."""
-        start = self.start_state()
-        if self.randomiser is not None:
-            self.randomiser.begin(mask)
-        self.engine.set_state(mask, start.qpos, start.qvel)
+        """Reset clock, totals and the task's own state in the environments of `mask [N]`."""
         self.clock.masked_fill_(mask, 0)
         for total in self.totals.values():
             total.masked_fill_(mask, 0.0)

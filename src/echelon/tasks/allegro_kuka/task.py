@@ -201,8 +201,8 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
     def _clear_hands(self, mask: Tensor) -> None:
         """Draw another place for objects that were put into a hand, as often as `REDRAWS`."""
-        # On a CPU only the masked rows are checked; on CUDA shapes are fixed.
-        rows = mask.nonzero()[:, 0] if self.device.type == "cpu" else slice(None)
+        # On a CPU only the masked rows are checked.
+        rows = slice(None) if self.fixed_shapes else mask.nonzero()[:, 0]
         balls, inside = self.hands.balls(rows), torch.zeros_like(mask)
         for _ in range(REDRAWS):
             inside[rows] = self.hands.meet(balls, self.engine.qpos[rows, :7].float(), self.scales[rows])

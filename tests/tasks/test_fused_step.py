@@ -1,0 +1,60 @@
+"""A task whose step is compiled equals the same task step by step; on a CPU everything is traced, and then run as it is."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from gpu import needs_gpu
+
+from echelon.config.randomise import ROBUST
+from echelon.device import fusion
+from echelon.tasks import maker, preset
+
+STEPS = 12
+
+
+def distance(task: str, device: str, num_envs: int, **env: object) -> float:
+    """The largest difference between steps of a plain and of a compiled task, in what a policy gets and what is logged.
+
+    Episodes are short, so that every step starts some.
+    """
+    config = preset(task)
+    config = replace(config, env=replace(config.env, episode_length=5, **env))
+    plain, compiled = (maker(config, spread_clocks=True)(num_envs, torch.device(device), 3) for _ in range(2))
+    plain.fixed_shapes = True
+    compiled.fuse()
+    torch._dynamo.utils.counters.clear()
+    generator = torch.Generator(device).manual_seed(0)
+    worst = 0.0
+    with torch.inference_mode():
+        first, second = plain.reset(), compiled.reset()
+        torch.testing.assert_close(first, second, rtol=0, atol=0)  # nothing is left of the steps that compiled it
+        for _ in range(STEPS):
+            action = torch.randn(num_envs, plain.action_dim, generator=generator, device=device)
+            steps = [vars(env.step(action.clone())) for env in (plain, compiled)]
+            for name, ours in steps[0].items():
+                theirs = steps[1][name]
+                pairs = zip(ours.values(), theirs.values(), strict=True) if isinstance(ours, dict) else [(ours, theirs)]
+                worst = max(worst, *((a.double() - b.double()).abs().max().item() for a, b in pairs))
+            if device == "cuda":  # rounding must not add up
+                compiled.load_state_dict(plain.state_dict())
+    assert not torch._dynamo.utils.counters["stats"], "it was compiled again"
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("task", "env"), [("Hopper", {"randomise": ROBUST}), ("AllegroKukaRegrasping", {"gripped_starts": 0.5})]
+)
+def test_a_compiled_step_is_the_plain_one(
+    task: str, env: dict, traced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fusion, "BACKEND", "eager")
+    assert distance(task, "cpu", 16, **env) == 0
+
+
+@needs_gpu
+@pytest.mark.parametrize("task", ["AllegroHand", "AllegroKukaReorientation", "Anymal", "FrankaCubeStack", "Humanoid"])
+@pytest.mark.parametrize("env", [{}, {"randomise": ROBUST}])
+def test_a_compiled_step_rounds_like_the_plain_one_on_cuda(task: str, env: dict) -> None:
+    # Observations are within ±10; a best distance or a reward of progress is a difference of such numbers, times 200.
+    assert distance(task, "cuda", 512, **env) < 5e-3
