@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from echelon.config import NoiseConfig
+from echelon.errors import UserError
 from echelon.learning.noise import Noise, ladder
 from echelon.learning.targets import explained_variance
 
@@ -17,14 +18,22 @@ def test_targets_rise_in_equal_factors_from_the_leader_to_the_loudest() -> None:
 def test_every_policys_mean_is_its_target_and_the_ratios_stay() -> None:
     sigma = torch.tensor([[[1.0, 4.0], [0.5, 0.5]]])  # geometric means 2 and 0.5
     log_sigma = sigma.log()
-    Noise(NoiseConfig(sigma=0.2, loudest=1.0), 1.0, 2, "cpu").hold(log_sigma)
+    Noise(NoiseConfig(sigma=0.2, loudest=1.0), 1.0, log_sigma)
     assert log_sigma.exp().tolist() == [[pytest.approx([0.1, 0.4]), pytest.approx([1.0, 1.0])]]
+
+
+def test_only_chosen_actions_are_held() -> None:
+    log_sigma = torch.tensor([[[3.0, 1.0, 4.0, 5.0]]]).log()  # geometric mean of the middle two is 2
+    Noise(NoiseConfig(sigma=0.2, actions=("1:2", "2:3")), 1.0, log_sigma)
+    assert log_sigma.exp().flatten().tolist() == pytest.approx([3.0, 0.1, 0.4, 5.0])
+    with pytest.raises(UserError, match="actions 3:9 names no part of the 4 actions"):
+        Noise(NoiseConfig(sigma=0.2, actions=("3:9",)), 1.0, log_sigma)
 
 
 def test_the_target_moves_geometrically_from_the_first_sigma() -> None:
     """Without a target nothing is touched."""
-    noise, log_sigma = Noise(NoiseConfig(sigma=0.25, anneal=1000), 1.0, 1, "cpu"), torch.zeros(1, 1, 2)
-    without, free = Noise(NoiseConfig(), 1.0, 1, "cpu"), torch.tensor([[[0.7, -0.3]]])
+    log_sigma, free = torch.zeros(1, 1, 2), torch.tensor([[[0.7, -0.3]]])
+    noise, without = Noise(NoiseConfig(sigma=0.25, anneal=1000), 1.0, log_sigma), Noise(NoiseConfig(), 1.0, free)
     for steps, expected in ((0, 1.0), (500, 0.5), (1000, 0.25), (5000, 0.25)):
         for one, held in ((noise, log_sigma), (without, free)):
             one.advance(steps)

@@ -1,4 +1,4 @@
-"""A task whose step is compiled equals the same task step by step; on a CPU everything is traced, and then run as it is."""
+"""A task whose step is compiled equals the plain one; on a CPU everything is traced, and then run as it is."""
 
 from dataclasses import replace
 
@@ -45,9 +45,7 @@ def distance(task: str, device: str, num_envs: int, **env: object) -> float:
 @pytest.mark.parametrize(
     ("task", "env"), [("Hopper", {"randomise": ROBUST}), ("AllegroKukaRegrasping", {"gripped_starts": 0.5})]
 )
-def test_a_compiled_step_is_the_plain_one(
-    task: str, env: dict, traced: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiled_step_is_the_plain_one(task: str, env: dict, traced: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "BACKEND", "eager")
     assert distance(task, "cpu", 16, **env) == 0
 

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
+from echelon.errors import UserError
+
 
 @dataclass(frozen=True)
 class Range:
@@ -36,3 +38,13 @@ POSITIVE = Range(low=0, open_low=True)
 SHARE = Range(low=0, high=1)
 FRACTION = Range(low=0, high=1, open_low=True)
 FACTOR = Range(low=1)
+
+
+def places_of(flag: str, word: str, width: int, what: str) -> range:
+    """The places that a word such as `0:5` names among `width` of something."""
+    low, colon, high = word.partition(":")
+    ends = low or "0", high or (str(width) if colon else "")
+    found = range(int(ends[0]), int(ends[1])) if all(end.isdecimal() for end in ends) else range(0)
+    if not found or found.stop > width:
+        raise UserError(f"{flag} {word} names no part of the {width} {what}, which are 0:{width}")
+    return found

@@ -143,6 +143,8 @@ class NoiseConfig:
     """The last follower's sigma; those between rise in equal factors. Unset, all have the leader's."""
     anneal: Annotated[int, NOT_NEGATIVE] = 0
     """Environment steps in which sigma moves there from `--model.initial-sigma`; 0 begins there."""
+    actions: tuple[str, ...] = ()
+    """Places of the actions whose sigma is held, as in 7:23; the others' is learned. Unset, all are held."""
 
 
 @dataclass(frozen=True)

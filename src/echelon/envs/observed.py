@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from echelon.config.ranges import places_of
 from echelon.envs.contract import TARGET, Adaptive, Env, Groups, Size, State, Stateful, Step, dtype_of, shape_of
 from echelon.errors import UserError
 
@@ -99,17 +100,13 @@ def _columns(env: Env, words: Sequence[str]) -> dict[str, set[int]]:
                 f"choose some of its {spec['policy']} numbers by their places, as in --obs 0:5"
             )
         if group != "image":
-            places = _range(word, numbers[group]) if place else range(numbers[group])
-            unseen = {at for one in hidden for at in _range(one, numbers[group])} if word == "policy" else set()
+            places = places_of("--obs", word, numbers[group], "numbers of policy") if place else range(numbers[group])
+            unseen = (
+                {at for one in hidden for at in places_of("--obs", one, numbers[group], "numbers of policy")}
+                if word == "policy"
+                else set()
+            )
             found.setdefault(group, set()).update(set(places) - unseen)
-    return found
-
-
-def _range(word: str, width: int) -> range:
-    low, high = word.split(":")
-    found = range(int(low or 0), int(high or width))
-    if not found or found.stop > width:
-        raise UserError(f"--obs {word} names no part of the {width} numbers of policy, which are 0:{width}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 A policy's log σ_a of action a does not depend on the state, so "the mean of log σ_a is the log of the target" needs no
 dual variable that finds its price over many steps: the constraint is met by shifting all log σ_a of a policy alike.
-Which actions are louder than others is left to the gradient.
+Which actions are louder than others is left to the gradient. Where only some actions are held, the mean is over those.
 """
 
 import math
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from echelon.config import NoiseConfig
+from echelon.config.ranges import places_of
 
 
 def ladder(config: NoiseConfig, policies: int) -> list[float]:
@@ -24,12 +25,21 @@ def ladder(config: NoiseConfig, policies: int) -> list[float]:
 class Noise:
     """Holds sigma at targets that move, geometrically, from where the policies started."""
 
-    def __init__(self, config: NoiseConfig, initial_sigma: float, policies: int, device: torch.device | str) -> None:
+    def __init__(self, config: NoiseConfig, initial_sigma: float, log_sigma: Tensor) -> None:
+        """Hold `log_sigma [G, K, A]` from now on."""
         self.held, self.anneal = config.sigma is not None, config.anneal
+        _, policies, actions = log_sigma.shape
+        device = log_sigma.device
         if self.held:
+            places = {at for word in config.actions for at in places_of("--noise.actions", word, actions, "actions")}
+            chosen = [float(not places or at in places) for at in range(actions)]
+            self._chosen = torch.tensor(chosen, device=device)
+            """`[A]`: 1 for actions whose sigma is held."""
+            self._share = self._chosen / self._chosen.sum()
             targets = torch.tensor(ladder(config, policies), device=device).log()[:, None]
             self._first = torch.full_like(targets, math.log(initial_sigma)) if config.anneal else targets
             self._last, self._now = targets, self._first.clone()
+        self.hold(log_sigma)
 
     def advance(self, env_steps: int) -> None:
         """Move the targets to where they are after so many environment steps; a recorded graph reads them there."""
@@ -39,4 +49,5 @@ class Noise:
     def hold(self, log_sigma: Tensor) -> None:
         """Shift `log_sigma [G, K, A]`, in place, so that every policy's mean is its target."""
         if self.held:
-            log_sigma += self._now - log_sigma.mean(-1, keepdim=True)
+            mean = (self._share * log_sigma).sum(-1, keepdim=True)
+            log_sigma += self._chosen * (self._now - mean)

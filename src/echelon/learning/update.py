@@ -40,8 +40,7 @@ class Update:
         self.model, self.actor_loss, self.plan, self.settings, self.config = model, actor_loss, plan, settings, config
         self.ranks = plan.layout.ranks
         self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse, ranks=self.ranks)
-        self.noise = Noise(config.noise, config.model.initial_sigma, plan.layout.each, plan.layout.device)
-        self.noise.hold(model.log_sigma.data)
+        self.noise = Noise(config.noise, config.model.initial_sigma, model.log_sigma.data)
         self.reads_leader = reads_leader and plan.layout.each > 1
         if isinstance(rates := settings.of_networks("learning_rate"), Tensor):
             self.optimizer.rate.copy_(rates)
