@@ -6,7 +6,7 @@ import pytest
 import torch
 from gpu import needs_gpu
 
-from echelon.config.randomise import ROBUST
+from echelon.config.schema import ROBUST
 from echelon.device import fusion
 from echelon.tasks import maker, preset
 
