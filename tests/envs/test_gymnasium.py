@@ -128,6 +128,7 @@ def test_a_wrong_name_or_argument_is_one_sentence() -> None:
     wrong = {
         ("", "g=1"): "gymnasium: names no environment; write gymnasium:NAME",
         ("Walker9d-v5", "g=1"): "gymnasium cannot make Walker9d-v5: ",
+        ("NoSuch-v5", "g=1"): "gymnasium cannot make NoSuch-v5: Environment .* doesn't exist(;|$)",
         ("Pendulum", "g=1"): "gymnasium cannot make Pendulum: .*; did you mean Pendulum-v1",
         ("Pendulum-v1", "x=1"): "gymnasium cannot make Pendulum-v1: .* unexpected keyword argument 'x'$",
         ("Pendulum-v1", "max_episode_steps=-2"): "gymnasium cannot make Pendulum-v1: .* positive",

@@ -80,9 +80,10 @@ class OnRun(Command):
     def check(self) -> None:
         if self.checkpoint not in self.checkpoints and not self.checkpoint.isdecimal():
             known = f"{', '.join(self.checkpoints)} or the number of an iteration"
-            raise UserError(
-                f"--checkpoint takes {known}, not {self.checkpoint!r}{nearest(self.checkpoint, self.checkpoints)}"
-            )
+            hint = nearest(self.checkpoint, self.checkpoints)
+            if "/" in self.checkpoint:  # as elsewhere, where a checkpoint is a file
+                hint = f"; the run comes first, as in echelon {type(self).__name__.lower()} RUN --checkpoint 250"
+            raise UserError(f"--checkpoint takes {known}, not {self.checkpoint!r}{hint}")
 
     @property
     def which(self) -> "Which":

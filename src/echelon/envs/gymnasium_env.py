@@ -50,7 +50,7 @@ def reason(error: Exception) -> str:
     """Why it could not be made, without the arguments that Gymnasium repeats after it."""
     if isinstance(error, KeyError):
         return f"it does not know {error}"
-    return first_line(error).partition(" was raised from the environment creator")[0]
+    return first_line(error).partition(" was raised from the environment creator")[0].rstrip(".")
 
 
 class GymnasiumEnv:
