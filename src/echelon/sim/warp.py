@@ -181,7 +181,8 @@ class WarpEngine:
 
     def fuse(self) -> None:
         """Compile what a step does in torch."""
-        self._quarantine, self._place = (fused(run, self.device) for run in (self._quarantine, self._place))
+        self._quarantine = fused(self._quarantine, self.device)
+        self._place = fused(self._place, self.device)
 
     def expand(self, field: str) -> Tensor:
         """A model field as a live `[N, ...]` tensor of per-simulation values."""
