@@ -156,6 +156,16 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert (config.update.clip, config.model.hidden, config.update.horizon) == (0.1, (8, 4), 16)
     run.write_text(json.dumps({"created": "now", "config": to_dict(replace(config, out="runs/a"))}))
     assert resolved("--config", str(run)) == config
+    for written in (
+        "{env_steps: 2e5, update: {learning_rate: 3e-5}}",
+        '{"env_steps": 2.0E+5, "update": {"learning_rate": 3e-05}}',
+    ):
+        some.write_text(written)  # YAML 1.1, which is what is read, takes most of these for texts
+        config = resolved("Hopper", "--config", str(some))
+        assert (config.env_steps, config.update.learning_rate) == (200_000, 3e-5)
+    some.write_text("env_steps: 2e-1")
+    with pytest.raises(UserError, match=r"env_steps takes a whole number, not 0\.2"):
+        resolved("Hopper", "--config", str(some))
     some.write_text("update: {clap: 0.1}")
     for words, sentence in (
         ((), "names no task; write one"),

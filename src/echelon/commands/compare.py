@@ -142,9 +142,10 @@ def swept_settings(config: "TrainConfig", words: Sequence[str], flag: str) -> di
     return found
 
 
-def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
+def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False) -> "list[Job]":
     """Make every job, first seeds first, so that a grid that is stopped early still compares. Whatever cannot work is
-    reported before the first one starts. `elsewhere` is the device of a cluster that will train them."""
+    reported before the first one starts, and unless `quiet`, what was adapted. `elsewhere` is the device of a cluster
+    that will train them."""
     from echelon.algorithms import find
     from echelon.grid import Job
     from echelon.runs.folder import CONFIG, RunFolder
@@ -171,7 +172,7 @@ def make_jobs(order: Compare, elsewhere: str | None = None) -> "list[Job]":
     for job in jobs:
         if (job.path / CONFIG).exists():
             RunFolder.open(job.path).require_same(job.config)
-    for note, names in notes.items():
+    for note, names in () if quiet else notes.items():
         print(note if len(names) == len(configs) else f"{', '.join(names)}: {note}")
     return jobs
 

@@ -62,7 +62,7 @@ class Paper(Command):
         given = {"seeds": self.seeds, "out": self.out, "workers": self.workers, "train_flags": flags}
         order = Compare(tasks=self.tasks or exhibit.tasks, variants=exhibit.methods, **given)
         order.check()
-        jobs = make_jobs(order)
+        jobs = make_jobs(order, quiet=self.plan)  # a plan is about an H200, not this machine
         left = [job for job in jobs if not job.trained]
         wanted = sum(job.config.num_iterations * job.config.steps_per_iteration for job in left)
         steps = wanted - sum(job.newest().get("env_steps", 0) for job in left)
