@@ -161,9 +161,11 @@ class Algorithm(Generic[C]):
     colour: int | None = None
     """Its place in the palette of curves; the next free one unless given."""
 
-    def make_networks(self, obs_spec: Mapping[str, Size], action_dim: int, config: C) -> Networks:
-        """The networks of a run, of all its policies."""
+    def make_networks(
+        self, obs_spec: Mapping[str, Size], action_dim: int, config: C, *, runs: int = 1, bf16: bool = False
+    ) -> Any:
+        """The `Networks` of a run, or of several `runs` side by side, of all their policies."""
         if self.off_policy is not None:
-            return self.off_policy.model(obs_spec, action_dim, config)
-        policies = config.num_policies
-        return ActorCritic(obs_spec, action_dim, policies, config.model, networks=self.networks(policies))
+            return self.off_policy.model(obs_spec, action_dim, config, bf16=bf16)
+        policies, networks = runs * config.num_policies, runs * self.networks(config.num_policies)
+        return ActorCritic(obs_spec, action_dim, policies, config.model, networks=networks, bf16=bf16)

@@ -39,12 +39,12 @@ class Observer:
             self.spec.pop("image", None)
         if columns:
             self.spec["policy"] = sum(map(len, columns.values()))
-        self._last: Groups = {}
+        self.last: Groups = {}
         """`[N, history, ...]` each, the newest last; empty without a history."""
         for name in {"policy", "image"} & set(self.spec) if history > 1 else ():
             size = self.spec[name]
             shape = env.num_envs, history, *shape_of(size)
-            self._last[name] = torch.zeros(shape, dtype=dtype_of(size), device=env.device)
+            self.last[name] = torch.zeros(shape, dtype=dtype_of(size), device=env.device)
             self.spec[name] = history * size if isinstance(size, int) else (history * size[0], *size[1:])
         if self._whole:
             self.spec["critic"] = spec[self._whole]
@@ -52,7 +52,7 @@ class Observer:
     def observe(self, obs: Groups, start: Tensor) -> Groups:
         """What is seen now; where an episode starts, `[N]`, as if it had been seen all along."""
         seen = self._choose(obs)
-        for name, last in self._last.items():
+        for name, last in self.last.items():
             first = start.view(-1, *[1] * (last.dim() - 1))
             moved = torch.where(first, seen[name][:, None], self._moved(name, seen[name]))
             last.copy_(moved)
@@ -62,7 +62,7 @@ class Observer:
     def final(self, obs: Groups) -> Groups:
         """What is seen of an episode's last observation, which is not remembered."""
         seen = self._choose(obs)
-        return seen | {name: self._moved(name, seen[name]).flatten(1, 2) for name in self._last}
+        return seen | {name: self._moved(name, seen[name]).flatten(1, 2) for name in self.last}
 
     def _choose(self, obs: Groups) -> Groups:
         parts = [obs[name].index_select(1, columns) for name, columns in self._columns.items()]
@@ -71,14 +71,7 @@ class Observer:
         return own | {name: obs[name] for name in self.spec if name not in ("policy", "critic")}
 
     def _moved(self, name: str, now: Tensor) -> Tensor:
-        return torch.cat((self._last[name][:, 1:], now[:, None]), dim=1)
-
-    def state_dict(self) -> State:
-        return {name: x.clone() for name, x in self._last.items()}
-
-    def load_state_dict(self, state: Any) -> None:
-        for name, x in self._last.items():
-            x.copy_(state[name])
+        return torch.cat((self.last[name][:, 1:], now[:, None]), dim=1)
 
 
 def _columns(env: Env, words: Sequence[str]) -> dict[str, set[int]]:
@@ -118,21 +111,23 @@ class Wrapped:
     episode_length: int
     device: torch.device
 
-    def __init__(self, env: Env) -> None:
-        self.env = env
+    def __init__(self, env: Env, own: Mapping[str, Tensor]) -> None:
+        """`own` is saved with the state of the environment inside."""
+        self.env, self._own = env, own
         for name in PASSED_ON:
             if hasattr(env, name):
                 setattr(self, name, getattr(env, name))
         if isinstance(env, Adaptive):
             self.adopt = lambda state, *, fixed: env.adopt(innermost(state), fixed=fixed)
 
-    def own_state(self) -> State:
-        """State in addition to that of the environment inside."""
-        raise NotImplementedError
-
     def state_dict(self) -> State:
         inner = self.env.state_dict() if isinstance(self.env, Stateful) else {}
-        return {"inner": inner, "own": self.own_state()} if inner else {}
+        return {"inner": inner, "own": {name: x.clone() for name, x in self._own.items()}} if inner else {}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.env.load_state_dict(state["inner"])  # pyright: ignore[reportAttributeAccessIssue]  # it saved it
+        for name, x in self._own.items():
+            x.copy_(state["own"][name])
 
 
 def innermost(state: Any) -> Any:
@@ -144,8 +139,8 @@ class Observed(Wrapped):
     """An environment of which a policy sees a part."""
 
     def __init__(self, env: Env, words: Sequence[str], history: int) -> None:
-        super().__init__(env)
         self.observer = Observer(env, words, history)
+        super().__init__(env, self.observer.last)
         self.obs_spec = self.observer.spec
         self._everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
 
@@ -157,13 +152,6 @@ class Observed(Wrapped):
         final_obs = None if step.final_obs is None else self.observer.final(step.final_obs)
         obs = self.observer.observe(step.obs, step.terminated | step.truncated)
         return replace(step, obs=obs, final_obs=final_obs)
-
-    def own_state(self) -> State:
-        return self.observer.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        self.env.load_state_dict(state["inner"])  # pyright: ignore[reportAttributeAccessIssue]  # it saved it
-        self.observer.load_state_dict(state["own"])
 
 
 def observed(env: Any, words: Sequence[str], history: int) -> Env:

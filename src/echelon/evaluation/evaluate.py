@@ -24,7 +24,7 @@ from echelon.runs.evaluations import Evaluation, PolicyScore, write_evaluation
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import jsonable, read_lines
 from echelon.runs.trained import Trained
-from echelon.tasks import built_in, make
+from echelon.tasks import built_in
 from echelon.training.resolve import explain_full_memory
 
 Mode = Literal["deterministic", "sampled"]
@@ -104,9 +104,9 @@ def one_after_another(
 
 def side_by_side(trained: Trained, num_envs: int, device: torch.device, seed: int) -> dict[tuple[int, Mode], Figures]:
     """`one_after_another` in one batch, a block per policy and mode: a GPU steps many as fast as few."""
-    config, policies = trained.config, trained.model.policies
+    policies = trained.model.policies
     blocks = policies * len(MODES)
-    env = trained.adapted(make(config.task, config.env, blocks * num_envs, device, seed, blocks=blocks))
+    env = trained.make_env(blocks * num_envs, device, seed, blocks)
     actor = Actor(trained.model, torch.arange(policies, device=device).repeat_interleave(len(MODES) * num_envs))
     sampled = torch.tensor([mode == "sampled" for mode in MODES], device=device).float()
     scale, draw = sampled.repeat_interleave(num_envs).repeat(policies)[:, None], _noise(env, seed, num_envs)

@@ -15,7 +15,6 @@ from echelon.runs.checkpoint import Which
 from echelon.runs.evaluations import Axis, Robustness
 from echelon.runs.folder import RunFolder
 from echelon.runs.trained import Trained
-from echelon.tasks import built_in, make
 
 POINTS = 5
 """Values of each parameter, from the lowest to the highest of its range."""
@@ -36,29 +35,27 @@ def robustness(
     """
     require("num_envs", num_envs, COUNT.up_to(10**4))
     trained, where = Trained.load(run, checkpoint).randomised(ranges), choose_device(device)
-    config, names = trained.config, list(ranges.active())
+    names = list(ranges.active())
     blocks = 1 + POINTS * len(names)  # plain physics first
-    values = torch.tensor([[getattr(PLAIN, name)[0] for name in names]]).repeat(blocks, 1)
-    for k, name in enumerate(names):
+    rows = {name: slice(1 + POINTS * k, 1 + POINTS * (k + 1)) for k, name in enumerate(names)}
+    values = {name: torch.full((blocks,), getattr(PLAIN, name)[0]) for name in names}
+    for name, at in rows.items():
         low, high = getattr(ranges, name)
-        values[1 + POINTS * k : 1 + POINTS * (k + 1), k] = torch.linspace(low, high, POINTS)
-    each = values.repeat_interleave(num_envs, dim=0).to(where)
+        values[name][at] = torch.linspace(low, high, POINTS)
+    each = {name: x.repeat_interleave(num_envs).to(where) for name, x in values.items()}
     trained.model.to(where)
     scores: list[list[float]] = []
     score = "return"
     for policy in range(trained.model.policies):
-        if built_in(config):
-            env = trained.adapted(make(config.task, config.env, len(each), where, seed, blocks=blocks))
-        else:
-            env = trained.make_env(len(each), where, seed)
-        env.randomiser.pin(dict(zip(names, each.unbind(1), strict=True)))  # pyright: ignore[reportAttributeAccessIssue]
+        env = trained.make_env(blocks * num_envs, where, seed, blocks)
+        env.randomiser.pin(each)  # pyright: ignore[reportAttributeAccessIssue]
         score = getattr(env, "objective", score)
-        figures = first_episodes(env, trained.actor(policy, len(each)), lambda: None)
+        figures = first_episodes(env, trained.actor(policy, env.num_envs), lambda: None)
         scores.append(figures[score].view(blocks, num_envs).double().mean(1).tolist())
-    axes = {}
-    for k, name in enumerate(names):
-        rows = slice(1 + POINTS * k, 1 + POINTS * (k + 1))
-        axes[name] = Axis(tuple(values[rows, k].tolist()), tuple(tuple(found[rows]) for found in scores))
+    axes = {
+        name: Axis(tuple(values[name][at].tolist()), tuple(tuple(found[at]) for found in scores))
+        for name, at in rows.items()
+    }
     plain = tuple(found[0] for found in scores)
     return Robustness(trained.iteration, trained.leader, num_envs, score, plain, axes)
 

@@ -55,10 +55,10 @@ class Trained:
         inner = innermost(state["env"])
         return Trained(folder, config, model, found.iteration, state["leader"], interface, inner, make_env)
 
-    def make_env(self, num_envs: int, device: torch.device, seed: int) -> Env:
-        """Build environments to act in."""
+    def make_env(self, num_envs: int, device: torch.device, seed: int, blocks: int = 1) -> Env:
+        """Build environments to act in. Equal `blocks` of a built-in task's draw the same random numbers."""
         torch.set_num_threads(self.config.threads)
-        return self.adapted((self.source or maker(self.config))(num_envs, device, seed))
+        return self.adapted((self.source or maker(self.config, blocks=blocks))(num_envs, device, seed))
 
     def randomised(self, ranges: RandomiseConfig) -> "Trained":
         """The same policies, in environments that draw their physics from `ranges` instead of those of training."""

@@ -91,10 +91,10 @@ def several_seeds(config: TrainConfig) -> bool:
     return built_in(config) and isinstance(TASKS[config.task].preset.env, MujocoTaskConfig)
 
 
-def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
-    """The function that builds a run's environments, of a built-in task or of another source."""
+def maker(config: TrainConfig, *, spread_clocks: bool = False, blocks: int = 1) -> "MakeEnv":
+    """The function that builds a run's environments, of a built-in task or of another source, which knows no blocks."""
     if built_in(config):
-        return partial(make, config.task, config.env, spread_clocks=spread_clocks)
+        return partial(make, config.task, config.env, spread_clocks=spread_clocks, blocks=blocks)
 
     from echelon.envs import sources
 

@@ -191,6 +191,7 @@ class MujocoTask(ABC, Generic[C]):
 
             width = self.obs_spec.get("policy", 0)
             self.randomiser = randomise.Randomiser(config.randomise, self.engine, self.rng, self.substeps, width)
+            self.kept |= {f"randomise.{name}": value for name, value in self.randomiser.state.items()}
 
     def prepare(self) -> None:
         """Make `totals`, `kept` and constants of the step; `obs_spec` too, or it is taken from `observe`."""
@@ -287,7 +288,6 @@ class MujocoTask(ABC, Generic[C]):
         return self.rng.uniform(low, high, *columns)
 
     def reset(self) -> Groups:
-        """Start a new episode in every environment; returns observations by group."""
         self._place(self._everything, self.start_state())
         self._begin(self._everything)
         if self._spread_clocks:
@@ -368,7 +368,6 @@ class MujocoTask(ABC, Generic[C]):
         return self._faults.take()
 
     def capturing(self) -> AbstractContextManager[None]:
-        """Context entered while torch records steps as a CUDA graph."""
         return self.engine.capturing()
 
     def _begin(self, mask: Tensor) -> None:
@@ -384,25 +383,19 @@ class MujocoTask(ABC, Generic[C]):
             "engine": self.engine.state_dict(),
             "clock": self.clock.clone(),
             "totals": {name: total.clone() for name, total in self.totals.items()},
-            "kept": {name: value.clone() for name, value in (self.kept | self._random_state()).items()},
+            "kept": {name: value.clone() for name, value in self.kept.items()},
         } | ({"generator": self.generator.get_state()} if isinstance(self.generator, torch.Generator) else {})
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned."""
         saved = cast(Mapping[str, Any], state)
         self.engine.load_state_dict(saved["engine"])
         self.clock.copy_(saved["clock"])
         for name, total in self.totals.items():
             total.copy_(saved["totals"].get(name, total))  # a metric may be younger than the run
-        for name, value in (self.kept | self._random_state()).items():
+        for name, value in self.kept.items():
             value.copy_(saved["kept"][name])
         if isinstance(self.generator, torch.Generator):
             self.generator.set_state(saved["generator"].cpu())
-
-    def _random_state(self) -> dict[str, Tensor]:
-        """State of the randomisation between steps."""
-        state = {} if self.randomiser is None else self.randomiser.state
-        return {f"randomise.{name}": value for name, value in state.items()}
 
     def slices(self) -> list["SeedSlice"]:
         """The environments of each seed of a task that was made with several."""
@@ -428,12 +421,6 @@ class SeedSlice:
         self.episode_length, self.config = task.episode_length, task.config
         self._faults: list[dict[str, Any]] = []
 
-    def reset(self) -> Groups:
-        raise NotImplementedError("the whole task is reset")
-
-    def step(self, action: Tensor) -> Step:
-        raise NotImplementedError("the whole task is stepped")
-
     def take_faults(self) -> list[dict[str, Any]]:
         """Faults of this seed's simulations; those of other seeds are stored for their slices."""
         for fault in self._task.take_faults():
@@ -447,7 +434,7 @@ class SeedSlice:
         return self._part(self._task.state_dict()) | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned; the other seeds keep their state."""
+        """The other seeds keep their state."""
         whole = self._task.state_dict()
         _write(self._part(whole), state)
         self._task.load_state_dict(whole)

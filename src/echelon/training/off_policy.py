@@ -15,10 +15,6 @@ class OffPolicyTrainer(Trainer):
     On CUDA a step and its updates are a graph each, which an iteration replays; the host reads once, at its end.
     """
 
-    def _make_networks(self, bf16: bool) -> Any:
-        assert self.algorithm.off_policy is not None
-        return self.algorithm.off_policy.model(self.env.obs_spec, self.env.action_dim, self.config, bf16=bf16)
-
     def _build(self) -> None:
         assert self.algorithm.off_policy is not None
         (generator,) = generators_of(self.generator)

@@ -29,12 +29,13 @@ from echelon.runs import checkpoint
 from echelon.runs.changes import described
 from echelon.runs.checkpoint import Checkpoint
 from echelon.runs.folder import RunFolder
+from echelon.runs.trained import Trained
 from echelon.tasks import built_in, make, maker, several_seeds
 from echelon.training.agreement import require_alike, require_seen
 from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.resolve import Resolved, explain_full_memory
 from echelon.training.stacked import StackedTrainer
-from echelon.training.teacher import taught
+from echelon.training.teacher import Taught
 from echelon.training.trainer import Trainer
 
 
@@ -143,7 +144,8 @@ def _environments(
 def as_seen(env: Env, config: TrainConfig) -> Env:
     """The environment as the policy sees it, with its teacher if it has one."""
     if teacher := find(config.algo).teacher(config):
-        env = taught(env, teacher, config.update.horizon)
+        shown = Trained.load(teacher.run or "", teacher.checkpoint or "newest")
+        env = Taught(env, shown, teacher.fade * config.update.horizon)
     return observed(env, config.obs, config.history)
 
 

@@ -1,13 +1,11 @@
 """A student's environment: in every state its teacher, the leader of another run, says what it would do."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from echelon.algorithms import TeacherConfig
-from echelon.envs.contract import TARGET, Adaptive, Env, Groups, State, Step, bounded
+from echelon.envs.contract import TARGET, Adaptive, Env, Groups, Step, bounded
 from echelon.envs.observed import Observer, Wrapped
 from echelon.errors import UserError
 from echelon.runs.trained import Trained
@@ -18,7 +16,6 @@ class Taught(Wrapped):
     environments, which falls from all to none. Nothing here is random, and the teacher never changes."""
 
     def __init__(self, env: Env, teacher: Trained, fade: int) -> None:
-        super().__init__(env)
         self.observer = Observer(env, teacher.config.obs, teacher.config.history)
         if (self.observer.spec, env.action_dim) != (teacher.interface["obs_spec"], teacher.interface["action_dim"]):
             raise UserError(f"{teacher.folder.path} has other observations or actions than these, so it cannot teach")
@@ -28,10 +25,12 @@ class Taught(Wrapped):
         self.actor = teacher.actor(teacher.leader, env.num_envs)
         self.obs_spec = {**env.obs_spec, TARGET: env.action_dim}
         self._bounded, self._fade = bounded(env), fade
-        zeros = torch.zeros(env.num_envs, env.action_dim + self.actor.model.state_dim, device=env.device)
-        self.target, self.memory = zeros.split((env.action_dim, self.actor.model.state_dim), dim=1)
+        widths = env.action_dim, self.actor.model.state_dim
+        self.target, self.memory = (torch.zeros(env.num_envs, width, device=env.device) for width in widths)
         """The teacher's means in the current state, and its recurrent state after it."""
         self.clock = torch.zeros((), device=env.device)
+        kept = {"target": self.target, "memory": self.memory, "clock": self.clock}
+        super().__init__(env, kept | self.observer.last)
         self._places = (torch.arange(env.num_envs, device=env.device) + 0.5) / env.num_envs
 
     def reset(self) -> Groups:
@@ -53,18 +52,3 @@ class Taught(Wrapped):
         self.target.copy_(decision.mean)
         self.memory.copy_(decision.state)
         return obs | {TARGET: decision.mean}
-
-    def own_state(self) -> State:
-        kept = {"target": self.target.clone(), "memory": self.memory.clone(), "clock": self.clock.clone()}
-        return kept | {"observer": self.observer.state_dict()}
-
-    def load_state_dict(self, state: Any) -> None:
-        self.env.load_state_dict(state["inner"])  # pyright: ignore[reportAttributeAccessIssue]  # it saved it
-        for name in ("target", "memory", "clock"):
-            getattr(self, name).copy_(state["own"][name])
-        self.observer.load_state_dict(state["own"]["observer"])
-
-
-def taught(env: Env, config: TeacherConfig, horizon: int) -> Env:
-    """`env` with the teacher that `config` names."""
-    return Taught(env, Trained.load(config.run or "", config.checkpoint or "newest"), config.fade * horizon)

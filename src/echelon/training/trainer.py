@@ -83,7 +83,9 @@ class Trainer:
         self.settings = Settings(config.update, self.layout, self.algorithm.vectors(config, self.layout))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(config.seed)
-            self.model = self._make_networks(bf16=config.precision == "bf16").to(device)
+            sizes, runs = (env.obs_spec, env.action_dim), self.layout.policies // config.num_policies
+            model = self.algorithm.make_networks(*sizes, config, runs=runs, bf16=config.precision == "bf16")
+            self.model: ActorCritic = model.to(device)
             self.extra_reward = self.algorithm.extra_reward(env, self.layout, config)
         self.generator = generator or torch.Generator(device).manual_seed(ranks.seed(config.seed))
         self.common = ranks.common_generator(self.generator, config.seed, device)
@@ -97,10 +99,6 @@ class Trainer:
         self.runs: Sequence[Trainer] = [self]
         """The runs that are trained: this one. Several seeds are several (`echelon.training.stacked`)."""
         self._build()
-
-    def _make_networks(self, bf16: bool) -> ActorCritic:
-        sizes = self.env.obs_spec, self.env.action_dim, self.layout.policies
-        return ActorCritic(*sizes, self.config.model, networks=self.layout.networks, bf16=bf16)
 
     def _build(self) -> None:
         """Build what acts and what learns."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from echelon.algorithms import AdversaryConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import COUNT, POSITIVE, SHARE
 from echelon.errors import UserError
@@ -80,17 +79,13 @@ KUKA = replace(
     model=ModelConfig(hidden=(768, 512, 256), lstm=768),
     update=replace(
         PAPER.update,
-        sequence=16,
         mini_epochs=2,
         learning_rate=1e-4,
-        kl_threshold=0.016,
         clip=0.1,
         entropy_scale=0.005,
         reward_scale=0.01,
         timeout_bootstrap="none",  # as in the released configs: a time limit ends an episode as a failure does
     ),
-    pull=replace(PAPER.pull, beta=1e-3, temperature=0.2),
-    adversary=AdversaryConfig(coef=0.0, hidden=(1024, 1024, 512, 512)),
     pbt=ARM_PBT,
 )
 REORIENTATION = replace(KUKA, task="AllegroKukaReorientation", env=AllegroKukaConfig())

@@ -45,6 +45,6 @@ PRESET = replace(
     task="Anymal",
     env=AnymalConfig(),
     env_steps=13_000 * NUM_ENVS * 16,
-    update=replace(LOCOMOTION.update, learning_rate=3e-4, reward_scale=1.0, critic_coef=2.0, bounds_coef=1e-3),
+    update=replace(LOCOMOTION.update, learning_rate=3e-4, critic_coef=2.0, bounds_coef=1e-3),
 )
 TASKS = (TaskInfo("walk on four legs at a commanded velocity", PRESET),)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from echelon.algorithms import Preset, PullConfig, short_run_pbt
+from echelon.algorithms import Preset, short_run_pbt
 from echelon.config import ModelConfig, TaskInfo, UpdateConfig
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.tasks.settings import MujocoTaskConfig
@@ -34,7 +34,6 @@ PRESET = Preset(
     pbt=short_run_pbt(1_000_000),
     env=CartpoleConfig(),
     model=ModelConfig(hidden=(64, 64)),
-    update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4, entropy_scale=0.005),
-    pull=PullConfig(beta=1e-3, temperature=0.2),
+    update=UpdateConfig(entropy_scale=0.005),
 )
 TASKS = (TaskInfo("swing a pole up on a cart and hold it there", PRESET),)

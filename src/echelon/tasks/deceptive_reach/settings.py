@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from echelon.algorithms import Preset, PullConfig, short_run_pbt
+from echelon.algorithms import Preset, short_run_pbt
 from echelon.config import ModelConfig, TaskConfig, TaskInfo, UpdateConfig
 from echelon.config.ranges import COUNT, Range
 
@@ -32,8 +32,7 @@ PRESET = Preset(
     pbt=short_run_pbt(800_000),
     env=DeceptiveReachConfig(),
     model=ModelConfig(hidden=(32, 32)),
-    update=UpdateConfig(horizon=16, mini_epochs=4, learning_rate=5e-4, entropy_scale=0.05),
-    pull=PullConfig(beta=1e-3, temperature=0.2),
+    update=UpdateConfig(mini_epochs=4, entropy_scale=0.05),
 )
 # cpo_all solved it with 31 of 32 seeds, CPO centred with 27, PPO with 5: results/ensemble.
 TASKS = (TaskInfo("go round a wall that the dense reward runs into", PRESET, best=("cpo_all",)),)

@@ -81,13 +81,11 @@ PUSH = replace(
         PAPER.update,
         sequence=4,  # as the released code; the table's 16, which its config names by an obsolete key, learn later
         mini_epochs=8,
-        learning_rate=5e-4,
         kl_threshold=0.008,
         entropy_scale=0.005,
-        reward_scale=1.0,
     ),
     pull=replace(PAPER.pull, beta=5e-4, temperature=0.1),
-    adversary=AdversaryConfig(coef=0.0, hidden=(256, 128, 64)),
+    adversary=AdversaryConfig(hidden=(256, 128, 64)),
     pbt=ARM_PBT,
 )
 STACK = replace(PUSH, task="FrankaCubeStack", env=FrankaCubeStackConfig())

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from echelon.algorithms import Preset, PullConfig, short_run_pbt
-from echelon.config import ModelConfig, TaskInfo, UpdateConfig
+from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.tasks.settings import MujocoTaskConfig
 
@@ -36,7 +36,6 @@ PRESET = Preset(
     pbt=short_run_pbt(2_000_000),
     env=HopperConfig(),
     model=ModelConfig(hidden=(128, 64)),
-    update=UpdateConfig(horizon=16, mini_epochs=5, learning_rate=5e-4),
     pull=PullConfig(beta=5e-3, temperature=0.2),
 )
 TASKS = (TaskInfo("hop forward on one leg without falling", PRESET),)

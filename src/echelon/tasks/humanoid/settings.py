@@ -44,6 +44,6 @@ PRESET = replace(
     task="Humanoid",
     env=HumanoidConfig(),
     env_steps=26_000 * NUM_ENVS * 16,
-    update=replace(LOCOMOTION.update, learning_rate=5e-4, reward_scale=0.01),
+    update=replace(LOCOMOTION.update, reward_scale=0.01),
 )
 TASKS = (TaskInfo("run on two legs without falling", PRESET),)

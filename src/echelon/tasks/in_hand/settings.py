@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from echelon.algorithms import AdversaryConfig
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import ModelConfig, TaskInfo
 from echelon.config.ranges import NOT_NEGATIVE, POSITIVE
 from echelon.tasks.settings import NUM_ENVS, PAPER, MujocoTaskConfig
@@ -43,24 +43,21 @@ HANDS = replace(
     PAPER,
     env=InHandConfig(),
     env_steps=104_000 * NUM_ENVS * 8,
-    update=replace(PAPER.update, horizon=8, mini_epochs=5, learning_rate=5e-4, kl_threshold=0.016, reward_scale=0.01),
-    adversary=AdversaryConfig(hidden=(1024, 1024, 512, 512)),
+    update=replace(PAPER.update, horizon=8, reward_scale=0.01),
 )
 SHADOW = replace(
     HANDS,
     task="ShadowHand",
     model=ModelConfig(hidden=(512, 512, 256, 128)),
     update=replace(HANDS.update, entropy_scale=0.005),
-    pull=replace(HANDS.pull, beta=1e-3, temperature=0.2),
-    adversary=replace(HANDS.adversary, coef=0.01),
+    adversary=AdversaryConfig(coef=0.01),
 )
 ALLEGRO = replace(
     HANDS,
     task="AllegroHand",
     model=ModelConfig(hidden=(512, 256, 128)),
-    update=replace(HANDS.update, entropy_scale=0.0),
-    pull=replace(HANDS.pull, beta=5e-4, temperature=0.1),
-    adversary=replace(HANDS.adversary, coef=0.001),
+    pull=PullConfig(beta=5e-4, temperature=0.1),
+    adversary=AdversaryConfig(coef=0.001),
 )
 # The best variants are not confirmed; results/ensemble has one to three seeds each.
 TASKS = (
