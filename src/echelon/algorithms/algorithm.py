@@ -92,8 +92,6 @@ class Learner(Protocol):
 
     updates: int
     """Optimizer steps of the critics per control step."""
-    needed: int
-    """Steps to collect before it can learn; again after a resume that brought none back."""
     preface: str
     """What a user should know before training starts."""
 
@@ -101,8 +99,8 @@ class Learner(Protocol):
     def collector(self) -> Collector: ...
     @property
     def optimizer(self) -> Stateful: ...
-    def stored(self) -> int:
-        """Steps that it could learn from. Waits for the device."""
+    def missing(self) -> int:
+        """Steps to collect before it can learn, after a resume too; none if negative. Waits for the device."""
         ...
 
     def begin(self) -> None:
@@ -124,8 +122,8 @@ class OffPolicy(Generic[C]):
 
     model: Callable[..., Networks]
     """From `obs_spec`, `action_dim` and the settings; with `bf16`, products are in bfloat16."""
-    learner: Callable[[Any, Env, Layout, C, torch.Generator, bool], Learner]
-    """From these networks, environments, their layout, settings, generator, and whether to compile."""
+    learner: Callable[[Any, Env, Layout, C, torch.Generator], Learner]
+    """From these networks, environments, their layout, settings and generator."""
 
 
 @dataclass(frozen=True)

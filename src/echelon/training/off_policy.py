@@ -19,14 +19,14 @@ class OffPolicyTrainer(Trainer):
         assert self.algorithm.off_policy is not None
         (generator,) = generators_of(self.generator)
         make = self.algorithm.off_policy.learner
-        self.learner = learner = make(self.model, self.env, self.layout, self.config, generator, self._fuses)
+        self.learner = learner = make(self.model, self.env, self.layout, self.config, generator)
         self.update: Any = learner
         self.collector, self.selection, self.preface = learner.collector, None, learner.preface
         self._collect = self._captured(learner.collector.collect, acts=True)
         self._learn_step = self._captured(learner.learn)
         self._summarise = self._captured(self._summary)
-        self._stored = 0
-        """Steps to learn from, as the host counts them."""
+        self._missing = learner.missing()
+        """Steps to collect before it learns, as the host counts them."""
 
     @property
     def steps_per_iteration(self) -> int:
@@ -41,12 +41,12 @@ class OffPolicyTrainer(Trainer):
         for _ in range(self.config.update.horizon):
             with timers("collect"):
                 self._collect()
-            self._stored += 1
+            self._missing -= 1
             with timers("update"):
-                if self._stored >= learner.needed:
+                if self._missing <= 0:
                     self._learn_step()
                     self.gradient_steps += learner.updates
-        self._warm = self._stored >= learner.needed
+        self._warm = self._missing <= 0
         self.iteration += 1
         with timers("read"):
             results = read(*self._summarise(), [])
@@ -59,13 +59,12 @@ class OffPolicyTrainer(Trainer):
 
     def load_own_state(self, state: Any) -> None:
         super().load_own_state(state)
-        self._stored = self.learner.stored()
+        self._missing = self.learner.missing()
 
     def missing(self) -> str:
-        steps = self.learner.needed - self._stored
-        if steps <= 0:
+        if self._missing <= 0:
             return ""
-        rows = steps * self.config.num_envs
+        rows = self._missing * self.config.num_envs
         return (
             f"the replay was not saved (--sac.save-replay), so {rows:,} environment steps fill it first: "
             "learning continues, but not to the bit"

@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from echelon.algorithms import SacConfig
+from echelon.algorithms import SacTrainConfig
 from echelon.algorithms.sac.networks import SacNetworks
 from echelon.algorithms.sac.replay import Replay
-from echelon.config import UpdateConfig
 from echelon.envs.contract import Env, State, Step
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector, Cut
@@ -27,16 +26,14 @@ class ReplayCollector(Collector):
         env: Env,
         model: SacNetworks,
         layout: Layout,
-        update: UpdateConfig,
-        sac: SacConfig,
+        config: SacTrainConfig,
         replay: Replay,
         generator: torch.Generator,
-        *,
-        fuse: bool,
     ) -> None:
-        super().__init__(env, model, layout, replace(update, horizon=1), generator, fuse=fuse)  # pyright: ignore[reportArgumentType]
-        self.networks, self.sac, self.replay = model, sac, replay
-        quietest, loudest = sac.ladder
+        one_step = replace(config.update, horizon=1)
+        super().__init__(env, model, layout, one_step, generator, fuse=config.fuse)  # pyright: ignore[reportArgumentType]
+        self.networks, self.sac, self.replay = model, config.sac, replay
+        quietest, loudest = config.sac.ladder
         rank, size = layout.ranks.rank, layout.ranks.size
         place = torch.linspace(0, 1, size * env.num_envs, device=env.device).chunk(size)[rank]
         self.loudness = (quietest * (loudest / quietest) ** place)[:, None]

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,13 +44,7 @@ class SacLearner:
     """Collects steps into a replay and learns from it. Each of several ranks draws its part of a batch from its own."""
 
     def __init__(
-        self,
-        model: SacNetworks,
-        env: Env,
-        layout: Layout,
-        config: SacTrainConfig,
-        generator: torch.Generator,
-        fuse: bool,
+        self, model: SacNetworks, env: Env, layout: Layout, config: SacTrainConfig, generator: torch.Generator
     ) -> None:
         self.model, self.generator, self.ranks = model, generator, layout.ranks
         self.discount, self.device = config.update.discount, env.device
@@ -62,40 +57,37 @@ class SacLearner:
         whole = config.num_iterations * config.steps_per_iteration
         capacity = max(min(sac.replay, whole) // config.num_envs, self.needed)
         self.replay = Replay(capacity, env.num_envs, env.obs_spec, env.action_dim, env.device)
-        self.collector = ReplayCollector(env, model, layout, config.update, sac, self.replay, generator, fuse=fuse)
-        actor, adam = [*model.actor.parameters(), model.log_alpha], {"fuse": fuse, "ranks": layout.ranks}
-        self.optimizer = Optimizers(
-            Adam(model.critics.parameters(), sac.learning_rate, **adam), Adam(actor, sac.learning_rate, **adam)
-        )
-        room = f"{self.replay.bytes / 2**30:.2g} GiB of the {env.device.type}'s memory"
+        self.collector = ReplayCollector(env, model, layout, config, self.replay, generator)
+        adam = partial(Adam, rate=sac.learning_rate, fuse=config.fuse, ranks=layout.ranks)
+        actor = [*model.actor.parameters(), model.log_alpha]
+        self.optimizer = Optimizers(adam(model.critics.parameters()), adam(actor))
+        room = sum(x.nbytes for x in self.replay.stored.values()) / 2**30
         self.preface = (
             f"replay: {capacity * env.num_envs:,} rows, the last {capacity:,} steps of {env.num_envs:,} environments, "
-            f"in {room}; per step {self.updates:,} updates of {self.batch:,} rows"
+            f"in {room:.2g} GiB of the {env.device.type}'s memory; per step {self.updates:,} updates of "
+            f"{self.batch:,} rows"
         )
         self._judges = shared(model.critics)
         self._moving: list[Tensor] = [*model.target.parameters()]
         self._leading: list[Tensor] = [*model.critics.parameters()]
-        self._draw = fused(self.draw, env.device, enabled=fuse)
-        self._critic_loss = fused(self.critic_loss, env.device, enabled=fuse)
-        self._actor_loss = fused(self.actor_loss, env.device, enabled=fuse)
+        self._draw = fused(self.draw, env.device, enabled=config.fuse)
+        self._critic_loss = fused(self.critic_loss, env.device, enabled=config.fuse)
+        self._actor_loss = fused(self.actor_loss, env.device, enabled=config.fuse)
         self._sums = {name: torch.zeros(len(figures) + 1, device=env.device) for name, figures in FIGURES.items()}
         """Sums over the updates of this iteration, and their number."""
 
-    def stored(self) -> int:
-        """Steps in the replay."""
-        return int(self.replay.filled)
+    def missing(self) -> int:
+        return self.needed - int(self.replay.filled)
 
     def begin(self) -> None:
-        """Begin an iteration: figures are averaged from here."""
         self.collector.begin()
         for sums in self._sums.values():
             sums.zero_()
 
     def learn(self) -> None:
-        """All updates of a step. Recorded as a graph."""
         for number in range(self.updates):
             with torch.no_grad():
-                rows = self._draw(self._rand(2, self.batch))
+                rows = self._draw(torch.rand(2, self.batch, generator=self.generator, device=self.device))
             loss, figures = self._critic_loss(rows, self._randn())
             norm = self.optimizer.critics.step(loss)
             self._note("critics", torch.cat((figures, norm.mean()[None])))
@@ -109,9 +101,6 @@ class SacLearner:
     def _note(self, name: str, values: Tensor) -> None:
         self._sums[name][:-1] += values
         self._sums[name][-1] += 1
-
-    def _rand(self, *shape: int) -> Tensor:
-        return torch.rand(shape, generator=self.generator, device=self.device)
 
     def _randn(self) -> Tensor:
         shape = (self.batch, self.collector.env.action_dim)

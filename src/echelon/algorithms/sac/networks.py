@@ -61,14 +61,13 @@ class SquashedActor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two residual networks side by side, as stacked networks: every tensor is `[2, ...]`."""
+    """A residual network, or several stacked: then every tensor is `[number, ...]`."""
 
-    def __init__(self, inputs: int, config: SacConfig, number: int = 2) -> None:
+    def __init__(self, inputs: int, config: SacConfig) -> None:
         super().__init__()
         width, blocks = config.critic_width, config.critic_blocks
         assert width is not None
         assert blocks is not None
-        self.number = number
         self.first = Linear(inputs, width)
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(blocks + 1))
         self.up = nn.ModuleList(Linear(width, EXPANSION * width) for _ in range(blocks))
@@ -78,17 +77,15 @@ class Critics(nn.Module):
             self.last.weight.mul_(0.1)
             centres = torch.linspace(-config.reach, config.reach, config.bins)
             self.last.bias.copy_(-2 * centres.square()[None])
-        if number > 1:
-            stack(self, [Critics(inputs, config, 1) for _ in range(1, number)])
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Logits `[2, B, K]` of rows `[B, D]`, `[B, A]`."""
-        x = torch.cat((obs, action), -1).repeat(self.number, 1)[None]
-        x = self.first(x)
+        """Logits `[number, B, K]` of rows `[B, D]`, `[B, A]`."""
+        number = len(self.first.weight)
+        x = self.first(torch.cat((obs, action), -1).repeat(number, 1)[None])
         for norm, up, down in zip(self.norms, self.up, self.down, strict=False):
             x = x + down(silu(up(norm(x))))
         logits = self.last(self.norms[-1](x))
-        return logits.to(self.last.weight.dtype).view(self.number, len(obs), -1)
+        return logits.to(self.last.weight.dtype).view(number, len(obs), -1)
 
 
 class SacNetworks(Networks):
@@ -112,7 +109,8 @@ class SacNetworks(Networks):
         self.obs_norm = nn.ModuleDict({name: Normaliser(size, config.model.obs_clip) for name, size in sizes.items()})
         self.critic_group = "critic" if "critic" in sizes else "policy"
         self.actor = SquashedActor(sizes["policy"], sac.hidden, action_dim)
-        self.critics = Critics(sizes[self.critic_group] + action_dim, sac)
+        self.critics, other = (Critics(sizes[self.critic_group] + action_dim, sac) for _ in range(2))
+        stack(self.critics, [other])
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.full((1, 1), math.log(sac.temperature)))
         self.return_norm = Normaliser(1)

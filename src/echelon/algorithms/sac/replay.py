@@ -53,20 +53,12 @@ class Replay:
         self.filled = torch.zeros_like(self.head)
         """Steps that are stored, at most C."""
 
-    @property
-    def bytes(self) -> int:
-        return sum(x.numel() * x.element_size() for x in self.stored.values())
-
-    def store(self, **step: Tensor | Groups) -> None:
+    def store(self, **step: Any) -> None:
         """Store a step: `obs`, `following`, `action`, `reward`, whether the value after it is 0 (`ended`), and whether
         the episode ends with it (`final`)."""
-        groups = {
-            f"{key}/{name}": x for key, found in step.items() if isinstance(found, dict) for name, x in found.items()
-        }
+        step |= {f"{when}/{name}": x for when in ("obs", "following") for name, x in step[when].items()}
         for name, x in self.stored.items():
-            found = groups.get(name, step.get(name))
-            assert isinstance(found, Tensor)
-            x.index_copy_(0, self.head, found[None].to(x.dtype))
+            x.index_copy_(0, self.head, step[name][None].to(x.dtype))
         self.head.copy_((self.head + 1) % self.capacity)
         self.filled.copy_((self.filled + 1).clamp(max=self.capacity))
 
