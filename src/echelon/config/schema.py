@@ -79,33 +79,23 @@ class RandomiseConfig:
 
 PLAIN = RandomiseConfig()
 """Physics as the task's model has it."""
-ROBUST = RandomiseConfig(
-    mass=(0.7, 1.3),
-    friction=(0.7, 1.3),
-    damping=(0.7, 1.3),
-    armature=(0.7, 1.3),
-    gain=(0.7, 1.3),
-    gravity=(0.95, 1.05),
-    action_delay=(0.0, 0.02),
-    action_noise=(0.0, 0.02),
-    observation_delay=(0.0, 0.02),
-    observation_noise=(0.0, 0.02),
-    push=(0.0, 0.5),
-)
+
+
+def _ranges(factor: float, gravity: float, delay: float, noise: float, push: float) -> RandomiseConfig:
+    """Factors from 1 - `factor` to 1 + `factor`, gravity likewise, and all else from 0."""
+    around, late, noisy = (1 - factor, 1 + factor), (0.0, delay), (0.0, noise)
+    return RandomiseConfig(
+        **dict.fromkeys(("mass", "friction", "damping", "armature", "gain"), around),
+        gravity=(1 - gravity, 1 + gravity),
+        **dict.fromkeys(("action_delay", "observation_delay"), late),
+        **dict.fromkeys(("action_noise", "observation_noise"), noisy),
+        push=(0.0, push),
+    )
+
+
+ROBUST = _ranges(factor=0.3, gravity=0.05, delay=0.02, noise=0.02, push=0.5)
 """Ranges of the variant `robust`."""
-WIDE = RandomiseConfig(
-    mass=(0.5, 1.5),
-    friction=(0.5, 1.5),
-    damping=(0.5, 1.5),
-    armature=(0.5, 1.5),
-    gain=(0.5, 1.5),
-    gravity=(0.8, 1.2),
-    action_delay=(0.0, 0.04),
-    action_noise=(0.0, 0.1),
-    observation_delay=(0.0, 0.04),
-    observation_noise=(0.0, 0.1),
-    push=(0.0, 1.0),
-)
+WIDE = _ranges(factor=0.5, gravity=0.2, delay=0.04, noise=0.1, push=1.0)
 """Ranges over which robustness is measured."""
 
 

@@ -87,13 +87,12 @@ class GymnasiumEnv:
         }
 
     def reset(self) -> Groups:
-        """Start a new episode in every environment; the first time from the seed."""
+        """The first time from the seed."""
         obs, _ = self.env.reset(seed=self._seed)
         self._seed = None
         return self._groups(self._read(obs))
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step."""
         x = (action if self._on_cpu else action.cpu()).numpy()
         if isinstance(self._space, spaces.Discrete):
             x = x.argmax(1) + self._space.start

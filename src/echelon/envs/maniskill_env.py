@@ -78,14 +78,13 @@ class ManiSkillEnv:
 
     @torch.inference_mode()
     def reset(self) -> Groups:
-        """Start a new episode in every environment; the first time from the seed."""
+        """The first time from the seed."""
         obs, _ = self.env.reset(seed=self._seed)
         self._seed = None
         return {"policy": obs}
 
     @torch.inference_mode()
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         ended, final = terminated.bool(), info.get("final_observation")
         info = info.get("final_info", info)

@@ -57,7 +57,6 @@ class PlaygroundEnv:
         self.obs_spec = {name: x.shape[1] for name, x in self.reset().items()}
 
     def reset(self) -> Groups:
-        """Start a new episode in every environment."""
         self._key, key = jax.random.split(self._key)
         self._state = self._begin(jax.random.split(key, self.num_envs))
         self._first = self._state.data, self._state.obs
@@ -65,7 +64,6 @@ class PlaygroundEnv:
         return _shared(self._state.obs)
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step."""
         action = jnp.from_dlpack(action.contiguous())
         self._state, self._clock, reward, ended, cut, last = self._advance(
             self._state, self._first, self._clock, action
@@ -75,12 +73,8 @@ class PlaygroundEnv:
 
     def drawing(self) -> MujocoView:
         """What shows the first environment."""
-        fields = ("qpos", "mocap_pos", "mocap_quat")
-        return MujocoView(
-            self._env.mj_model,
-            int(self._env.n_substeps),
-            state=lambda: (np.asarray(getattr(self._state.data, name)[0]) for name in fields),
-        )
+        model, substeps = self._env.mj_model, int(self._env.n_substeps)
+        return MujocoView(model, substeps, state=lambda field: np.asarray(getattr(self._state.data, field)[0]))
 
 
 def _shared(obs: Any) -> Groups:

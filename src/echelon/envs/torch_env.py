@@ -135,7 +135,6 @@ class TorchEnv:
 
     @torch.inference_mode()
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step."""
         obs, reward, ended, *truncated, extras = self.env.step(action)
         ended = ended.bool()
         if truncated:
@@ -152,11 +151,8 @@ class TorchEnv:
         """What shows the first environment of mjlab."""
         from echelon.envs.view import MujocoView
 
-        sim = self.env.sim
-        fields = ("qpos", "mocap_pos", "mocap_quat")
-        return MujocoView(
-            sim.mj_model, self.env.cfg.decimation, state=lambda: (getattr(sim.data, name)[0].cpu() for name in fields)
-        )
+        sim, substeps = self.env.sim, self.env.cfg.decimation
+        return MujocoView(sim.mj_model, substeps, state=lambda field: getattr(sim.data, field)[0].cpu())
 
     def _report(self, extras: Any) -> None:
         reported = (extras.get("log") if isinstance(extras, Mapping) else None) or {}

@@ -1,6 +1,6 @@
 """What shows an environment that another library simulates with MuJoCo."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -11,13 +11,11 @@ from torch import Tensor
 class MujocoView:
     """A `Simulated` that can only be shown: live tensors `[1, ...]` of one environment's `MjModel` and `MjData`.
 
-    Without `data` of its own on this machine's CPU, an environment gives its `state()`: qpos, mocap_pos and mocap_quat,
-    which are asked for whenever a field is read.
+    Without `data` of its own on this machine's CPU, an environment gives its `state(field)`: qpos, mocap_pos and
+    mocap_quat, which are asked for whenever a field is read.
     """
 
-    def __init__(
-        self, model: Any, substeps: int, data: Any = None, state: Callable[[], Iterable[Any]] | None = None
-    ) -> None:
+    def __init__(self, model: Any, substeps: int, data: Any = None, state: Callable[[str], Any] | None = None) -> None:
         self.engine, self.model, self.substeps = self, model, substeps
         self._data, self._state = mujoco.MjData(model) if data is None else data, state
 
@@ -27,8 +25,8 @@ class MujocoView:
     def read(self, name: str) -> Tensor:
         """A field of `MjData`."""
         if self._state is not None:
-            for field, values in zip(("qpos", "mocap_pos", "mocap_quat"), self._state(), strict=True):
-                getattr(self._data, field)[:] = values
+            for field in ("qpos", "mocap_pos", "mocap_quat"):
+                getattr(self._data, field)[:] = self._state(field)
             mujoco.mj_kinematics(self.model, self._data)
         return torch.from_numpy(getattr(self._data, name))[None]
 

@@ -67,7 +67,6 @@ class CpuEngine:
         self._restart(np.arange(num_sims))
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a derived MuJoCo field, updated by every later `step` and `set_state`."""
         return _shared(self._batch.bind(name))
 
     def step(self, substeps: int) -> None:
@@ -86,15 +85,12 @@ class CpuEngine:
         self._restart(np.flatnonzero(bad))
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
         self._restart(mask.nonzero()[:, 0].numpy(), qpos, qvel)
 
     def expand(self, field: str) -> Tensor:
-        """A model field (`body_mass`, `opt.gravity`) as a live `[N, ...]` tensor of per-simulation values."""
         return _shared(self._batch.expand(field))
 
     def set_const(self) -> None:
-        """Recompute the constants that follow from expanded fields."""
         self._batch.set_const()
 
     def fuse(self) -> None:
@@ -116,7 +112,7 @@ class CpuEngine:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned; the continuation is bit-identical, whatever this engine did before."""
+        """The continuation is bit-identical, whatever this engine did before."""
         saved = cast(Mapping[str, Any], state)
         rows = torch.from_numpy(self._batch.state)
         if saved["rows"].shape != rows.shape:

@@ -113,10 +113,6 @@ class WarpEngine:
         self._refresh()
 
     def read(self, name: str) -> Tensor:
-        """A live `[N, ...]` tensor of a MuJoCo field, updated by every later `step` and `set_state`.
-
-        A CUDA graph recorded before a derived field was first read does not update it: read first, then capture.
-        """
         if name not in (*_BY_THE_STEP, "sensordata"):
             self._has_readers = self._forces_read = True
             self._refresh()
@@ -169,7 +165,6 @@ class WarpEngine:
         self.sensordata.masked_fill_(mask[:, None] & self._late, 0.0)
 
     def set_state(self, mask: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Put the masked simulations into new states; `mask` is `[N]` bool, `qpos` and `qvel` are `[N, ...]`."""
         self._place(mask, qpos, qvel)
         if self._has_readers:
             self._refresh()
@@ -185,7 +180,6 @@ class WarpEngine:
         self._place = fused(self._place, self.device)
 
     def expand(self, field: str) -> Tensor:
-        """A model field as a live `[N, ...]` tensor of per-simulation values."""
         if field not in self._expanded:
             owner, name = (self._model.opt, field[4:]) if field.startswith("opt.") else (self._model, field)
             shared = getattr(owner, name)
@@ -198,7 +192,6 @@ class WarpEngine:
         return self._expanded[field]
 
     def set_const(self) -> None:
-        """Recompute the constants that follow from expanded fields."""
         for field in _DERIVED:
             self.expand(field)
         with self._on_stream():
@@ -213,7 +206,7 @@ class WarpEngine:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned; on CUDA the continuation agrees up to rounding."""
+        """On CUDA the continuation agrees up to rounding."""
         saved = cast(Mapping[str, Any], state)
         if saved["state"]["qpos"].shape != self.qpos.shape:
             raise UserError(

@@ -304,7 +304,6 @@ class MujocoTask(ABC, Generic[C]):
         return self.observe() if self.randomiser is None else self.randomiser.observe(self.observe(), started)
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one control step. `action` is `[N, A]`, clamped to [-1, 1]."""
         self.rng.draw_ahead(self._draws)
         action, overflow = self._command(action)
         before = self._faults.before()
@@ -364,7 +363,6 @@ class MujocoTask(ABC, Generic[C]):
             generator.set_state(state)
 
     def take_faults(self) -> list[dict[str, Any]]:
-        """The first simulations that were quarantined, those since the last call."""
         return self._faults.take()
 
     def capturing(self) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ of impedance 0.9 acts like one of 0.87 to 0.93, a smaller change than a differen
 """
 
 import math
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -39,14 +40,12 @@ class Randomiser:
         self._control_step = substeps * model.opt.timestep
         self._push_chance = min(1.0, self._control_step / config.push_seconds)
         widths = {"mass": model.nbody, "damping": model.nv, "armature": model.nv, "gain": model.nu}
-        self._columns: dict[str, slice] = {}
+        active, counts = config.active(), [widths.get(name, 1) for name in config.active()]
+        spans = pairwise(accumulate(counts, initial=0))
+        self._columns = {name: slice(*span) for name, span in zip(active, spans, strict=True)}
         """Columns of each value among those drawn."""
-        low, high, width = list[float](), list[float](), 0
-        for name, (least, most) in config.active().items():
-            self._columns[name] = slice(width, width := width + widths.get(name, 1))
-            low += [least] * (width - len(low))
-            high += [most] * (width - len(high))
-        self._low, self._high = torch.tensor([low], device=device), torch.tensor([high], device=device)
+        bounds = torch.tensor([*active.values()]).T.repeat_interleave(torch.tensor(counts), dim=1)
+        self._low, self._high = bounds.to(device).split(1)
         self.state = {"drawn": self._low.repeat(count, 1)}
         """What is saved: values drawn by environment, and what is on its way to actuators and to the policy."""
         for name, size in (("action_delay", model.nu), ("observation_delay", observed)):

@@ -77,14 +77,12 @@ class DeceptiveReach:
         self._edges = torch.tensor((-1.0, 1.0), device=device)
 
     def reset(self) -> Groups:
-        """Start a new episode in every environment; returns observations by group."""
         self._begin(self._everything)
         if self._spread_clocks:
             self.clock.random_(0, self.episode_length, generator=self.generator)
         return self.observe()
 
     def step(self, action: Tensor) -> Step:
-        """Advance all environments by one step. `action` is `[N, 2]`, clamped to [-1, 1]."""
         self._move(action.detach().clamp(-1.0, 1.0).T)
         self.clock += 1
         distance = torch.hypot(self.position[0] - self.goal[0], self.position[1] - self.goal[1])
@@ -166,11 +164,9 @@ class DeceptiveReach:
         return nullcontext()
 
     def state_dict(self) -> State:
-        """Bodies, clocks, totals and random generator."""
         return {name: getattr(self, name).clone() for name in _SAVED} | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned."""
         saved = cast(Mapping[str, Any], state)
         for name in _SAVED:
             getattr(self, name).copy_(saved[name])
