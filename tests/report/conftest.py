@@ -22,7 +22,6 @@ class Written:
 
     contents: Contents
     page: Path
-    said: list[str]
 
 
 def replay(run: str) -> Replay:
@@ -52,7 +51,5 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     (root / "broken").mkdir()
     (root / "broken" / "config.json").write_text("{")
     write_replay(replay("Hopper-cpo-s1"), replay_path(root / "Hopper-cpo-s1"))
-    said: list[str] = []
-    paths = [root, root / "more" / "Hopper-ppo-s3", odd]
-    contents = read_contents(paths, "return")
-    return Written(contents, write_report(contents, root / "report", said.append, figures=5.5), said)
+    contents = read_contents([root, root / "more" / "Hopper-ppo-s3", odd], "return")
+    return Written(contents, write_report(contents, root / "report", lambda text: None))

@@ -31,23 +31,33 @@ def rows(written: Written, name: str) -> list[dict[str, str]]:
 
 
 def test_it_is_three_files_unless_figures_are_asked_for(written: Written, tmp_path: Path) -> None:
-    """And it says what is missing, and where the page is, before what takes long."""
+    """And it says what is missing, and where the page is, before what takes long. The table compiles where LaTeX is."""
+    assert {path.name for path in written.page.parent.iterdir()} == {"index.html", "runs.csv", "scores.csv"}
+    said: list[str] = []
+    page = write_report(written.contents, tmp_path, said.append, figures=5.5)
+    missing, address, drawing, _ = said
+    assert "broken: its config.json cannot be read" in missing
+    assert address == f"The report is {page.resolve().as_uri()}"
+    assert "drawing figures/" in drawing
     names = {"curves_mean", "curves_iqm", "is_deviation", "ess", "adversary_loss", "kl_follower_to_leader"}
     names |= {"kl_maps_CartpoleSwingup", "kl_maps_Hopper"}
-    folder = written.page.parent / "figures"
-    assert {path.name for path in folder.iterdir()} == {"scores.tex"} | {
-        f"{x}.{end}" for x in names for end in ("pdf", "png")
-    }
+    folder = tmp_path / "figures"
+    files = {f"{name}.{ending}" for name in names for ending in ("pdf", "png")}
+    assert {path.name for path in folder.iterdir()} == {"scores.tex"} | files
     for path in folder.glob("*.pdf"):
         assert b"/Type3" not in path.read_bytes()
         assert b"/CIDFontType2" in path.read_bytes()  # TrueType
     assert b"/MediaBox [ 0 0 396 " in (folder / "curves_mean.pdf").read_bytes()  # 5.5 inches
-    missing, address, drawing, _ = written.said
-    assert "broken: its config.json cannot be read" in missing
-    assert address == f"The report is {written.page.resolve().as_uri()}"
-    assert "drawing figures/" in drawing
-    write_report(read_contents([write_run(tmp_path, "ppo", iterations=3)], "return"), tmp_path / "report")
-    assert {path.name for path in (tmp_path / "report").iterdir()} == {"index.html", "runs.csv", "scores.csv"}
+    text = (folder / "scores.tex").read_text()
+    best = next(cell for cell in written.contents.cells.values() if cell.best)
+    assert rf"{best.sample.mean:.1f} $\pm$ {best.sample.deviation:.1f} (3)" in text
+    assert r"\textbf" not in text  # three seeds
+    if shutil.which("pdflatex"):
+        document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{scores.tex}\end{document}"
+        (folder / "paper.tex").write_text(document)
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-500:]
 
 
 def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
@@ -71,23 +81,12 @@ def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
         assert (len(places), figure.get_figwidth(), places[0].get_gridspec().ncols) == (tasks, width, columns)
 
 
-def test_the_table_for_papers(written: Written, tmp_path: Path) -> None:
-    """A name of several lines would end a cell, and the next be LaTeX. It compiles where LaTeX is installed."""
-    text = (written.page.parent / "figures" / "scores.tex").read_text()
-    best = next(cell for cell in written.contents.cells.values() if cell.best)
-    assert rf"{best.sample.mean:.1f} $\pm$ {best.sample.deviation:.1f} (3)" in text
-    assert r"\textbf" not in text  # three seeds
+def test_a_name_in_the_table_for_papers_is_no_latex(tmp_path: Path) -> None:
+    """One of several lines would end a cell."""
     write_table([["", "50 % of a_b · {x}"], ["x\n\n\\input{y}", "**1 ± 2**"]], tmp_path / "table.tex")
     lines = (tmp_path / "table.tex").read_text().splitlines()
     assert lines[2] == r" & 50 \% of a\_b $\cdot$ \{x\} \\"
     assert lines[4] == r"x \textbackslash{}input\{y\} & \textbf{1 $\pm$ 2} \\"
-    if shutil.which("pdflatex"):
-        inputs = rf"\input{{{written.page.parent / 'figures' / 'scores.tex'}}}\par\input{{table.tex}}"
-        document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
-        (tmp_path / "paper.tex").write_text(document)
-        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-500:]
 
 
 def test_csv_files_hold_what_was_computed(written: Written) -> None:
