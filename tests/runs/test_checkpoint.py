@@ -1,22 +1,18 @@
-"""Checkpoints come back to the bit, are pruned as promised, damaged ones are passed over, and no kill costs one."""
+"""Checkpoints come back to the bit, are pruned as promised, damaged ones are passed over, and no crash costs one."""
 
 import itertools
 import math
 import os
-import random
 import shutil
 import threading
-import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
-from chaos.attack import Child
 
 from echelon.config import TrainConfig
 from echelon.errors import UserError
@@ -49,7 +45,7 @@ def exact(x: Any) -> Any:
     return type(x), repr(x)  # which is exact for floats, and tells -0.0 from 0.0
 
 
-def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
+def test_states_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
     shared = torch.randn(3)
     state = {
         "float64": torch.randn(4, 3, dtype=torch.float64) * 1e-300,
@@ -68,6 +64,9 @@ def test_tensors_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
         "same alias": shared,
         "part of it": shared[1:],
         "parameter": torch.nn.Parameter(torch.randn(2)),
+        "keys": {"": 1, "/": 2, "a/b": {"a": {"b": 3}}, "$map": [[1, 2]], "$float": "inf", 5: {"ü": torch.ones(1)}},
+        "nested": [None, (True, [(), {}, []], {0: ()}), 'a"\n\\$/'],
+        "numbers": [2**70, -(2**70), 1e-320, 1e300 / 3, -0.0, math.inf, -math.inf, math.nan],
     }
     save(folder, 1, state)
     loaded = found(folder).state
@@ -106,23 +105,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a flipped bit": flip_a_bit,
     "empty": lambda path: path.write_bytes(b""),
     "missing": Path.unlink,
-    "not given back by the disk": lambda path: os.link(path, path.with_name("broken")),
+    "not given back by the disk": lambda path: (path.unlink(), path.symlink_to("/proc/self/mem")),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", [TENSORS, STATE])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, damage: str, name: str
-) -> None:
-    read_bytes = Path.read_bytes
-
-    def broken(path: Path) -> bytes:
-        if path.parent.name == "00000002" and path.with_name("broken").exists() and path.name == name:
-            raise OSError(5, "Input/output error")
-        return read_bytes(path)
-
-    monkeypatch.setattr(Path, "read_bytes", broken)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder: RunFolder, damage: str, name: str) -> None:
     save(folder, 1, {"x": torch.tensor([1.0]), "text": "before"}, score=1.0)
     save(folder, 2, {"x": torch.tensor([2.0]), "text": "after"}, score=2.0)
     DAMAGES[damage](folder.checkpoints / "00000002" / name)
@@ -210,31 +199,6 @@ def test_what_cannot_be_saved_is_told_and_the_old_one_is_kept(
     assert sorted(path.name for path in folder.path.iterdir()) == ["a.json", "checkpoints"]
 
 
-def test_random_states_round_trip(folder: RunFolder) -> None:
-    """Many shapes of nesting, to find one that was not thought of."""
-    rng = random.Random(0)
-
-    def draw(depth: int) -> Any:
-        kind = rng.randrange(9 if depth else 6)
-        keys = ["a", "a/b", "/", "$map", "", "ü"]
-        return [
-            lambda: None,
-            lambda: rng.random() * 10 ** rng.randint(-300, 300),
-            lambda: rng.randint(-(2**70), 2**70),
-            lambda: rng.choice((True, False, -0.0, 1e-320, math.inf, -math.inf, math.nan)),
-            lambda: "".join(rng.choices('ab/$\\"\n', k=4)),
-            lambda: torch.randint(0, 9, (rng.randint(0, 3), 2)),
-            lambda: [draw(depth - 1) for _ in range(rng.randint(0, 3))],
-            lambda: tuple(draw(depth - 1) for _ in range(rng.randint(0, 3))),
-            lambda: {rng.choice([rng.choice(keys), rng.randint(0, 5)]): draw(depth - 1) for _ in range(3)},
-        ][kind]()
-
-    for _ in range(40):
-        state = {"state": draw(4)}
-        save(folder, 1, state)
-        assert exact(state) == exact(found(folder).state)
-
-
 def test_a_reader_never_misses_a_checkpoint_that_is_being_replaced(tmp_path: Path) -> None:
     """With one checkpoint kept, another thread saves new ones and the same ones again as fast as it can."""
     folder = RunFolder(tmp_path, TrainConfig(keep_checkpoints=1))
@@ -260,36 +224,3 @@ def test_a_reader_never_misses_a_checkpoint_that_is_being_replaced(tmp_path: Pat
     finally:
         stop.set()
         saver.join()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to kill a saver")
-def test_sigkill_while_saving_in_a_loop(tmp_path: Path) -> None:
-    """It never costs a checkpoint that was reported as saved: a child writes the iterations it has finished into a
-    pipe, and its state names the iteration in a number and in every element of a tensor."""
-    folder, rng, last = RunFolder(tmp_path, TrainConfig(keep_checkpoints=2)), random.Random(0), 0
-
-    def saves(first: int, told: int) -> None:
-        for iteration in itertools.count(first):
-            state = {"i": iteration, "x": torch.full((20000,), float(iteration))}
-            for _ in range(2):  # the second time it replaces
-                save(folder, iteration, state, float(-iteration))
-            os.write(told, b"%08d" % iteration)
-
-    for _ in range(15):
-        reader, writer = os.pipe()
-        child = Child(partial(saves, last + 1, writer))
-        os.close(writer)
-        reported = int(os.read(reader, 8))
-        time.sleep(rng.uniform(0, 0.06))
-        child.kill()
-        child.wait()
-        while chunk := os.read(reader, 8):
-            reported = int(chunk)
-        os.close(reader)
-        survivor = found(folder)
-        last = survivor.iteration
-        assert last in (reported, reported + 1)
-        assert survivor.state["i"] == last
-        assert survivor.state["x"].eq(last).all()
-    save(folder, last + 1, {"i": 0}, 0.0)
-    assert all(name.isdigit() for name in names(folder))  # no leftovers once a save has come through

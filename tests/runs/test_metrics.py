@@ -16,15 +16,7 @@ import pytest
 
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
-from echelon.runs.metrics import (
-    DISTANCES,
-    GENEALOGY,
-    RunWriter,
-    read_columns,
-    read_lines,
-    read_metrics,
-    stride,
-)
+from echelon.runs.metrics import DISTANCES, GENEALOGY, RunWriter, read_columns, read_lines, read_metrics, stride
 
 FULL = Path("/dev/full")
 
@@ -85,7 +77,7 @@ def test_values_that_are_not_finite_become_null_and_come_back_as_nan(folder: Run
     assert line["d"] == 0.5
 
 
-def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
+def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder, recwarn: pytest.WarningsRecorder) -> None:
     """KL matrices name each policy's nearest, the smallest number of a row off the diagonal."""
     matrix = [[0.0, 0.2, 0.3], [0.1, 0.0, 0.05], [0.4, 0.6, 0.0]]
     with RunWriter(folder) as writer:
@@ -103,11 +95,7 @@ def test_kl_matrices_and_takeovers_resume_too(folder: RunFolder) -> None:
     assert [(line["env_steps"], line["after"]["clip"]) for line in kept] == [(0, 0.2), (400, 0.3)]
     RunWriter(folder).close()
     assert read_lines(folder.path / GENEALOGY) == []
-
-
-def test_what_is_no_measurement_is_left_out_in_silence(folder: RunFolder, recwarn: pytest.WarningsRecorder) -> None:
-    """A report counts warnings as damage of the metrics."""
-    (folder.path / DISTANCES).parent.mkdir()
+    # What is no measurement is left out in silence: a report counts warnings as damage of the metrics.
     (folder.path / DISTANCES).write_bytes(b'{"iteration": 10}\n[1]\n{"kl": []}\n\xc3\n{"iteration": 20}\n')
     assert [line["iteration"] for line in read_lines(folder.path / DISTANCES)] == [10, 20]
     assert not recwarn.list
@@ -156,31 +144,24 @@ def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes)
     assert folder.metrics.read_bytes() == b"".join(whole)
 
 
-@pytest.mark.parametrize("cut", [b'{"iteration": 2', b'{"iteration": 2, "\xc3', b'{"iteration": 2}'])
-def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: RunFolder, cut: bytes) -> None:
-    folder.metrics.write_bytes(b'{"iteration": 1}\n' + cut)
-    assert read_metrics(folder) == [{"iteration": 1}]
-    with RunWriter(folder, 1) as lines:
-        lines.write({"iteration": 2})
-    assert folder.metrics.read_bytes() == b'{"iteration": 1}\n{"iteration": 2}\n'
+def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: RunFolder) -> None:
+    for cut in (b'{"iteration": 2', b'{"iteration": 2, "\xc3', b'{"iteration": 2}'):
+        folder.metrics.write_bytes(b'{"iteration": 1}\n' + cut)
+        assert read_metrics(folder) == [{"iteration": 1}]
+        write(folder, 1, 2)
+        assert written(folder) == [1, 2]
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_deleted_while_a_run_trains_is_begun_again_and_said_so(
-    folder: RunFolder, replaced: bool
-) -> None:
+def test_a_file_that_is_deleted_or_replaced_while_a_run_trains_is_begun_again_and_said_so(folder: RunFolder) -> None:
     with RunWriter(folder) as lines:
-        lines.write({"iteration": 1})
-        folder.metrics.unlink()
-        if replaced:
-            folder.metrics.write_text('{"iteration": 0}\n')
-        with pytest.warns(UserWarning, match=r"metrics\.jsonl was deleted or replaced while the run trained"):
-            lines.write({"iteration": 2})
-        lines.write({"iteration": 3})  # without another word
-    assert written(folder) == ([0] if replaced else []) + [2, 3]
+        for iteration, change in ((2, Path.unlink), (3, lambda path: (path.unlink(), path.write_text("")))):
+            lines.write({"iteration": 1})  # without a word
+            change(folder.metrics)
+            with pytest.warns(UserWarning, match=r"metrics\.jsonl was deleted or replaced while the run trained"):
+                lines.write({"iteration": iteration})
+            assert written(folder) == [iteration]
 
 
-# Files may not grow beyond a limit. Short numbers take more room in TensorBoard's file, long ones in metrics.jsonl.
 SCRIPT = """
 import resource, signal, sys
 from pathlib import Path
@@ -190,32 +171,27 @@ from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-limit, value = int(sys.argv[2]), eval(sys.argv[3])
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-try:
-    with RunWriter(RunFolder(Path(sys.argv[1]), TrainConfig())) as log:
-        for iteration in range(1, 1000):
-            log.write({"iteration": iteration} | {f"m{i}": value for i in range(60)})
-except UserError as error:
-    sys.exit(str(error))
+for limit, value in ((20_000, 1 / 3), (20_000, 1), (10, 1)):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    (place := Path(f"{limit} {value:g}")).mkdir()
+    try:
+        with RunWriter(RunFolder(place, TrainConfig())) as log:
+            for iteration in range(1, 1000):
+                log.write({"iteration": iteration} | {f"m{i}": value for i in range(60)})
+    except UserError as error:
+        print(error, file=sys.stderr)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
-@pytest.mark.parametrize(
-    ("limit", "value", "name"),
-    [
-        (20_000, "1 / 3", "metrics.jsonl"),
-        (20_000, "1", "tensorboard/events.out.tfevents."),
-        (10, "1", "tensorboard/events.out.tfevents."),  # before the first iteration
-    ],
-)
-def test_a_disk_that_fills_up_while_a_run_trains(tmp_path: Path, limit: int, value: str, name: str) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(limit), value]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    (sentence,) = done.stderr.splitlines()  # no traceback, of no thread
-    assert sentence.startswith(str(tmp_path / name))
-    assert sentence.endswith(" cannot be written: File too large; make room, then resume")
+def test_a_disk_that_fills_up_while_a_run_trains(tmp_path: Path) -> None:
+    """Files may not grow beyond a limit. Short numbers take more room in TensorBoard's file, long ones in
+    metrics.jsonl; ten bytes are full before the first iteration."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    sentences = done.stderr.splitlines()  # no traceback, of no thread
+    names = ("20000 0.333333/metrics.jsonl", *(f"{n} 1/tensorboard/events.out.tfevents." for n in (20000, 10)))
+    assert [said[: len(name)] for said, name in zip(sentences, names, strict=True)] == [*names]
+    assert all(said.endswith(" cannot be written: File too large; make room, then resume") for said in sentences)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")

