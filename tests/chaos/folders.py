@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from chaos.attack import Child, Outcome, run_config
 from chaos.checkpoints import forge
 
@@ -23,12 +24,8 @@ from echelon.training.loop import train
 SECONDS, MEMORY = 5.0, 1 << 30
 CONFIG, METRICS, EVALUATION, REPLAY = "config.json", "metrics.jsonl", "evaluation.json", "replay/replay.json"
 ROBUSTNESS, PRUNED = "robustness.json", "pruned.txt"
-KL, GENEALOGY, STATE, TENSORS = (
-    "diagnostics/kl.jsonl",
-    "population/genealogy.jsonl",
-    "state.json",
-    "tensors.safetensors",
-)
+KL, GENEALOGY = "diagnostics/kl.jsonl", "population/genealogy.jsonl"
+STATE, TENSORS = "state.json", "tensors.safetensors"
 READERS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "report": (["report", "RUN"], (CONFIG, METRICS, EVALUATION, ROBUSTNESS, PRUNED, REPLAY, KL)),
     "evaluate": (["evaluate", "RUN", "--num-envs", "2", "--device", "cpu"], (CONFIG, STATE, TENSORS)),
@@ -70,7 +67,7 @@ ANY_FILE: dict[str, Harm] = {
     "leads out of the folder": _link("/etc/hostname"),
     "leads to itself": lambda path: (path.unlink(), path.symlink_to(path.name)),
     "has a gigabyte of zeros at its end": _sparse(1 << 30),
-    "may not be read": lambda path: (path.unlink(), path.symlink_to("/proc/self/mem")),
+    "may not be read": _link("/proc/self/mem"),
     "is nested 100,000 times": _put("[" * 100_000 + "]" * 100_000 + "\n"),
     "is a number of 100,000 digits": _put("1" * 100_000 + "\n"),
 }
@@ -114,87 +111,73 @@ def _bomb(size: int) -> str:
     return base64.b64encode(first + again * ((size >> 20) - 1)).decode()
 
 
-def _named(many: int) -> dict[str, float]:
-    return {f"name {i}/leader": 1.0 for i in range(many)}
+def _named(many: int, first: str = "") -> dict[str, float]:
+    return {f"{first}name {i}/leader": 1.0 for i in range(many)}
+
+
+MESH = {"counts": [1 << 29] * 2, "vertices": "", "faces": "", "low": [0] * 3, "unit": 1}
+
+
+def _metrics(value: Any) -> Harm:
+    """Lines whose metrics are all of this value."""
+    return _lines(8, lambda i, x: x.update({name: value for name in x if "/" in name}))
 
 
 LONG, LONE = "x" * 3_000_000, "\ud800"
+SCRIPT = "</script><script>alert(1)</script>"
+NAN, DIGITS, FEW = float("nan"), 10**400, {"iteration", "env_steps", "return/leader"}
 OF_FILES: dict[str, dict[str, Harm]] = {
     CONFIG: {
-        "asks for a million hidden units": _json("config/model/hidden", [1_000_000]),
         "asks for 65536 by 65536 weights": _json("config/model/hidden", [65536, 65536]),
         "asks for 100,000 layers": _json("config/model/hidden", [8] * 100_000),
         "asks for an LSTM of 65536": _json("config/model/lstm", 65536),
         "asks for 1024 policies": _json("config/policies", 1024),
-        "asks for episodes of 1e12 steps": _json("config/env/episode_length", 10**12),
         "asks for episodes of 1e6 steps": _json("config/env/episode_length", 10**6),
-        "asks for episodes of -1 steps": _json("config/env/episode_length", -1),
         "asks for 4e6 environments": _json("config/num_envs", 4 * 10**6),
         "asks for a horizon of 1e6": _json("config/update/horizon", 10**6),
         "asks for 1e300 steps": _json("config/env_steps", 1e300),
-        "asks for 1e18 iterations": _json("config/iterations", 10**18),
-        "has NaN": _json("config/update/clip", float("nan")),
-        "has a number of 400 digits": _json("config/seed", 10**399),
+        "asks for 1024 threads": _json("config/threads", 1024),
+        "has NaN": _json("config/update/clip", NAN),
+        "has a number of 400 digits": _json("config/seed", DIGITS),
         "has a task of megabytes": _json("config/task", LONG),
         "has a task with a lone surrogate": _json("config/task", LONE),
         "has a task of control characters": _json("config/task", "\x1b[2J\x00\n\r\u202e</script><b>"),
         "has a task with slashes": _json("config/task", "../../../../tmp/x"),
         "has an algorithm of megabytes": _json("config/algo", LONG),
-        "has an algorithm that is a list": _json("config/algo", ["cpo"]),
         "has 100,000 variants": _json("config/variant", ["x"] * 100_000),
         "has a setting of megabytes": _json("config/" + LONG, 1),
         "has 100,000 settings": _json("config/env", {f"x{i}": i for i in range(100_000)}),
         "has a source of megabytes": _json("config/source", LONG + ":" + LONG),
         "has a source that is no environment": _json("config/source", "json:dumps"),
         "has an encoder that is no network": _json("config/model/encoder", "builtins:print"),
-        "has settings that are a list": _json("config", []),
         "has a colour that is no number": _json("colour", 10**30),
         "has 1,000,000 sessions": _json("sessions", [{}] * 1_000_000),
         "has a session of megabytes": _json("sessions", [{"hardware": {"gpu": LONG}, "versions": {LONG: LONG}}]),
         "has sessions of the wrong kind": _json("sessions", [{"hardware": [1], "versions": 3, "git_revision": {}}]),
-        "has changes of the wrong kind": _json(
-            "changes", [{"setting": [], "before": LONG, "after": {}, "iteration": 1e308}, 3]
-        ),
+        "has changes of the wrong kind": _json("changes", [{"setting": [], "before": LONG, "iteration": 1e308}, 3]),
         "starts from the network of a device": _json("config/start_from", "/dev/zero"),
         "stops at a metric of megabytes": _json("config/until", LONG),
-        "asks for 1024 threads": _json("config/threads", 1024),
     },
     METRICS: {
         "has metrics of 1e308": _lines(8, lambda i, x: x.update({k: 1e308 * (-1) ** i for k in x if "/" in k})),
-        "has metrics of 1e308 and steps of 1e308": _lines(
-            8, lambda i, x: x.update(dict.fromkeys(set(x) - {"iteration"}, 1e308))
-        ),
-        "has metrics of 1e-320": _lines(8, lambda i, x: x.update({k: 1e-320 * i for k in x if "/" in k})),
-        "has metrics of 400 digits": _lines(8, lambda i, x: x.update({k: 10**400 for k in x if "/" in k})),
-        "has metrics that are text": _lines(8, lambda i, x: x.update({k: "12" for k in x if "/" in k})),
-        "has metrics that are lists": _lines(8, lambda i, x: x.update({k: [1] for k in x if "/" in k})),
-        "has NaN and Infinity": _lines(
-            8, lambda i, x: x.update({k: float("nan") if i % 2 else float("inf") for k in x if "/" in k})
-        ),
+        "has metrics of 1e-320": _metrics(1e-320),
+        "has metrics of 400 digits": _metrics(DIGITS),
+        "has metrics that are text": _metrics("12"),
+        "has metrics that are lists": _metrics([1]),
+        "has metrics that are NaN": _metrics(NAN),
         "has 100,000 names in a line": _lines(2, lambda i, x: x.update(_named(100_000))),
-        "has 10,000 names in each line": _lines(50, lambda i, x: x.update(_named(9_000))),
-        "has 100,000 names over its lines": _lines(
-            1000, lambda i, x: x.update({f"{i} {j}/leader": 1.0 for j in range(100)})
-        ),
+        "has 9,000 names in each line": _lines(50, lambda i, x: x.update(_named(9_000))),
+        "has 100,000 names over its lines": _lines(1000, lambda i, x: x.update(_named(100, f"{i} "))),
         "has a name of megabytes": _lines(4, lambda i, x: x.update({LONG + "/leader": 1.0})),
         "has a name with a lone surrogate": _lines(4, lambda i, x: x.update({LONE: 1.0})),
-        "has a name that is a script": _lines(
-            4, lambda i, x: x.update({"</script><script>alert(1)</script>/leader": 1.0})
-        ),
-        "has policy 10**30": _lines(
-            4, lambda i, x: x.update({"return/policy_" + "9" * 31: 1.0, "__proto__/leader": 1})
-        ),
+        "has a name that is a script": _lines(4, lambda i, x: x.update({f"{SCRIPT}/leader": 1, "__proto__/leader": 1})),
+        "has policy 10**30": _lines(4, lambda i, x: x.update({"return/policy_" + "9" * 31: 1.0})),
         "has iterations that jump to 2**52": _lines(4, lambda i, x: x.update(iteration=2**52 + i, env_steps=2**52 + i)),
         "has iterations in reverse": _lines(50, lambda i, x: x.update(iteration=51 - i, env_steps=51 - i)),
         "has negative steps": _lines(50, lambda i, x: x.update(env_steps=-i, wall_s=-1e300)),
-        "has steps that are text": _lines(4, lambda i, x: x.update(env_steps="9", wall_s=None)),
-        "has 200,000 lines": _lines(
-            200_000, lambda i, x: [x.pop(k) for k in list(x) if "/" in k and k != "return/leader"]
-        ),
-        "has a line of 200 MB": lambda path: _put(
-            path.read_text() + '{"iteration": 9, "a": "' + "y" * 200_000_000 + '"}\n'
-        )(path),
-        "has 3,000,000 empty lines": _put("\n" * 3_000_000),
+        "has steps of 1e308": _lines(8, lambda i, x: x.update(env_steps=1e308, wall_s=None)),
+        "has 200,000 lines": _lines(200_000, lambda i, x: [x.pop(name) for name in set(x) - FEW]),
+        "has a line of 200 MB": lambda path: _put(path.read_text() + '{"a": "' + "y" * 200_000_000 + '"}\n')(path),
         "has 3,000,000 damaged lines": _put("x\n" * 3_000_000),
     },
     KL: {
@@ -202,7 +185,7 @@ OF_FILES: dict[str, dict[str, Harm]] = {
         "has text for KL": _lines(4, lambda i, x: x.update(kl=[["1"] * 6] * 6)),
         "has ragged KL": _lines(4, lambda i, x: x.update(kl=[[1.0], [1.0, 2.0]])),
         "has KL of 2000 policies": _lines(1, lambda i, x: x.update(kl=[[1.0] * 2000] * 2000)),
-        "has steps of 400 digits": _lines(4, lambda i, x: x.update(env_steps=10**400)),
+        "has steps of 400 digits": _lines(4, lambda i, x: x.update(env_steps=DIGITS)),
         "has 100,000 measurements": _lines(100_000, lambda i, x: None),
     },
     GENEALOGY: {
@@ -211,77 +194,61 @@ OF_FILES: dict[str, dict[str, Harm]] = {
     },
     EVALUATION: {
         "has scores of 1e308": _json("scores/0/return_mean", 1e308),
-        "has scores of 400 digits": _json("scores/0/return_mean", 10**400),
+        "has scores of 400 digits": _json("scores/0/return_mean", DIGITS),
         "has scores that are text": _json("scores/0/return_mean", "1e999"),
-        "has 1,000,000 scores": _json("scores", lambda scores: scores[:1] * 100_000),
+        "has 100,000 scores": _json("scores", lambda scores: scores[:1] * 100_000),
         "has 9,000 figures": _json("scores/0/extra", _named(9_000)),
         "has a leader of 10**30": _json("leader", 10**30),
-        "has NaN for a leader": _json("leader", float("nan")),
         "has scores that are a number": _json("scores", 3),
         "is of 1e308 episodes": _json("scores/0/episodes", 1e308),
     },
     ROBUSTNESS: {
         "has scores of 1e308": _json("plain", [1e308, -1e308, 1e308]),
-        "has scores of 400 digits": _json("plain", [10**400] * 3),
+        "has scores of 400 digits": _json("plain", [DIGITS] * 3),
         "has 5,000 parameters": _json("parameters", lambda x: {f"p{i}": x["friction"] for i in range(5_000)}),
         "has a parameter of megabytes": _json("parameters", lambda x: {LONG: x["friction"]}),
         "has a million values": _json("parameters/friction/values", [1.0] * 1_000_000),
         "has a leader of 10**30": _json("leader", 10**30),
     },
     REPLAY: {
-        "has meshes that unpack to gigabytes": _json(
-            "meshes",
-            {"m": {"counts": [1 << 29] * 2, "vertices": _bomb(1 << 32), "faces": "", "low": [0] * 3, "unit": 1}},
-        ),
+        "has meshes that unpack to gigabytes": _json("meshes", {"m": MESH | {"vertices": _bomb(1 << 32)}}),
         "has a mesh with corners that are none": _json(
-            "meshes", {"m": {"counts": [1, 1], "vertices": _bomb(1 << 20), "faces": [], "low": "x", "unit": []}}
+            "meshes", {"m": MESH | {"counts": [1, 1], "low": "x", "unit": []}}
         ),
         "has meshes that are a list": _json("meshes", [1]),
-        "unpacks to 4 GB": lambda path: (
-            _json("episodes/0/frames", 10**7)(path),
-            _json("episodes/0/poses", _bomb(1 << 32))(path),
-        ),
+        "unpacks to 4 GB": _json("episodes/0", lambda x: x | {"frames": 10**7, "poses": _bomb(1 << 32)}),
         "unpacks to 4 GB instead of little": _json("episodes/0/poses", _bomb(1 << 32)),
         "unpacks to 200 MB as it says": _json("episodes/0", lambda x: x | {"frames": 1 << 22, "poses": _bomb(7 << 24)}),
         "has frames below 0": _json("episodes/0/frames", -1),
-        "has 1.5 frames": _json("episodes/0/frames", 1.5),
         "has 10**30 frames": _json("episodes/0/frames", 10**30),
         "has true for frames": _json("episodes/0/frames", True),
-        "has NaN in a series": _json("episodes/0/series/reward/low", float("nan")),
-        "has Infinity in a series": _json("episodes/0/series/reward/high", float("inf")),
+        "has NaN in a series": _json("episodes/0/series/reward/low", NAN),
         "has 1e308 in a series": _json("episodes/0/series/reward", lambda x: x | {"low": -1e308, "high": 1e308}),
         "has a series that is text": _json("episodes/0/series/reward", "x"),
         "has poses that are no text": _json("episodes/0/poses", [1]),
-        "has poses that are no base64": _json("episodes/0/poses", "!!"),
-        "has NaN for a return": _json("episodes/0/total_return", float("nan")),
+        "has NaN for a return": _json("episodes/0/total_return", NAN),
         "has text for a return": _json("episodes/0/total_return", "x" * 1000),
-        "has NaN in its camera": _json("camera/eye", [float("nan")] * 3),
+        "has NaN in its camera": _json("camera/eye", [NAN] * 3),
         "has a camera that is a list": _json("camera", [1]),
         "has bodies that are a number": _json("bodies", 10**9),
         "has 1,000,000 bodies": _json("bodies", ["b"] * 1_000_000),
         "has 100,000 shapes": _json("episodes/0/geoms", lambda x: x[:1] * 100_000),
         "has shapes of the wrong kind": _json("episodes/0/geoms", [{"type": LONE, "size": "x"}]),
-        "has 100,000 episodes": _json("episodes", lambda x: [{}] * 100_000),
-        "has a script for a name": _json("run", "</script><script>alert(1)</script>"),
+        "has 100,000 episodes": _json("episodes", [{}] * 100_000),
+        "has a script for a name": _json("run", SCRIPT),
         "has a name of megabytes": _json("run", LONG),
-        "has another format": _json("format", 99),
-        "has an entry too many": _json("more", 1),
     },
 }
 """What can be done to one kind of file."""
 
 
-def _in_newest(harm: Harm) -> Harm:
-    return lambda run: harm(max((run / "checkpoints").iterdir()))
-
-
 def _forged(change: Callable[[Any, Any, Any], object]) -> Harm:
-    return _in_newest(lambda path: forge(path, change))
+    return lambda run: forge(max((run / "checkpoints").iterdir()), change)
 
 
-def _header(size: int, text: str) -> bytes:
+def _header(size: int, text: str) -> Harm:
     """A file of tensors whose header says something absurd."""
-    return size.to_bytes(8, "little") + text.encode()
+    return _forged(lambda body, rank, tensors: size.to_bytes(8, "little") + text.encode())
 
 
 def _trainer(**changes: Any) -> Harm:
@@ -292,73 +259,55 @@ def _interface(**changes: Any) -> Harm:
     return _forged(lambda body, rank, tensors: rank["state"]["trainer"]["interface"].update(changes))
 
 
+def _leads_out(name: str) -> Harm:
+    """A folder of the run is a link to the one that holds it."""
+    return lambda run: (shutil.rmtree(run / name, ignore_errors=True), (run / name).symlink_to(run.parent))
+
+
+def _outside(run: Path) -> Path:
+    return run.with_name(f"{run.name}-outside")
+
+
 SHAPE = '{"trainer/model/phi":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}'
-FOLDERS: dict[str, tuple[tuple[str, ...], Harm]] = {
-    "a checkpoint has tensors of 2**64 numbers": (
-        (TENSORS,),
-        _forged(lambda body, rank, tensors: _header(len(SHAPE), SHAPE)),
-    ),
-    "a checkpoint has a header of 2**63 bytes": ((TENSORS,), _forged(lambda body, rank, tensors: _header(2**63, "{}"))),
-    "a checkpoint has 100,000 tensors": (
-        (TENSORS,),
-        _forged(
-            lambda body, rank, tensors: tensors.update(
-                {f"x{i}": tensors["trainer/model/phi"][:0] for i in range(100_000)}
-            )
+OF_FOLDERS: dict[tuple[str, ...], dict[str, Harm]] = {
+    (TENSORS,): {
+        "a checkpoint has tensors of 2**64 numbers": _header(len(SHAPE), SHAPE),
+        "a checkpoint has a header of 2**63 bytes": _header(2**63, "{}"),
+        "a checkpoint has 100,000 tensors": _forged(
+            lambda body, rank, tensors: tensors.update({f"x{i}": torch.empty(0) for i in range(100_000)})
         ),
-    ),
-    "a checkpoint has empty tensors": (
-        (TENSORS,),
-        _forged(lambda body, rank, tensors: tensors.update({name: x.new_empty(0) for name, x in tensors.items()})),
-    ),
-    "a checkpoint is of 100,000 ranks": (
-        (STATE,),
-        _forged(lambda body, rank, tensors: body.update(ranks=[rank] * 100_000)),
-    ),
-    "a checkpoint has observations of 1e12 numbers": ((STATE,), _interface(obs_spec={"policy": 10**12})),
-    "a checkpoint has observations of 1e5 numbers": ((STATE,), _interface(obs_spec={"policy": 10**5})),
-    "a checkpoint has images of a gigabyte": ((STATE,), _interface(obs_spec={"image": [3, 2**14, 2**14, True]})),
-    "a checkpoint has 1e9 actions": ((STATE,), _interface(action_dim=10**9)),
-    "a checkpoint has actions of text": ((STATE,), _interface(action_dim="1")),
-    "a checkpoint has bounds of the wrong kind": ((STATE,), _interface(bounds={"low": "x"})),
-    "a checkpoint has a leader of 1e9": ((STATE,), _trainer(leader=10**9)),
-    "a checkpoint has an environment of text": ((STATE,), _trainer(env={"x": "y"})),
-    "a checkpoint has seconds of 1e308": (
-        (STATE,),
-        _forged(lambda body, rank, tensors: rank["state"].update(seconds=1e308)),
-    ),
-    "there are 10,000 checkpoints": (
-        (STATE,),
-        lambda run: [(run / "checkpoints" / f"{10**9 + i}").mkdir() for i in range(10_000)],
-    ),
-    "a checkpoint has a name of 200 digits": ((STATE,), lambda run: (run / "checkpoints" / ("9" * 200)).mkdir()),
-    "checkpoints is a file": (
-        (STATE,),
-        lambda run: (shutil.rmtree(run / "checkpoints"), (run / "checkpoints").write_text("")),
-    ),
-    "checkpoints leads out of the folder": (
-        (STATE,),
-        lambda run: (
-            (run / "checkpoints").rename(run.with_name(f"{run.name}-outside")),
-            (run / "checkpoints").symlink_to(run.with_name(f"{run.name}-outside")),
+        "a checkpoint has empty tensors": _forged(
+            lambda body, rank, tensors: tensors.update({name: x.new_empty(0) for name, x in tensors.items()})
         ),
-    ),
-    "the report leads out of the folder": ((METRICS,), lambda run: (run / "report").symlink_to(run.parent)),
-    "the lock leads out of the folder": (
-        (GENEALOGY,),
-        lambda run: (run / ".lock").unlink() or (run / ".lock").symlink_to(run.parent / "precious"),
-    ),
-    "the lock is a pipe": ((GENEALOGY,), lambda run: (run / ".lock").unlink() or os.mkfifo(run / ".lock")),
-    "tensorboard leads out of the folder": (
-        (GENEALOGY,),
-        lambda run: (shutil.rmtree(run / "tensorboard"), (run / "tensorboard").symlink_to(run.parent)),
-    ),
-    "replay leads out of the folder": (
-        (REPLAY, TENSORS),
-        lambda run: (shutil.rmtree(run / "replay"), (run / "replay").symlink_to(run.parent)),
-    ),
+    },
+    (STATE,): {
+        "a checkpoint is of 100,000 ranks": _forged(lambda body, rank, tensors: body.update(ranks=[rank] * 100_000)),
+        "a checkpoint has observations of 1e12 numbers": _interface(obs_spec={"policy": 10**12}),
+        "a checkpoint has observations of 1e5 numbers": _interface(obs_spec={"policy": 10**5}),
+        "a checkpoint has images of a gigabyte": _interface(obs_spec={"image": [3, 2**14, 2**14, True]}),
+        "a checkpoint has 1e9 actions": _interface(action_dim=10**9),
+        "a checkpoint has bounds of the wrong kind": _interface(bounds={"low": "x"}),
+        "a checkpoint has a leader of 1e9": _trainer(leader=10**9),
+        "a checkpoint has an environment of text": _trainer(env={"x": "y"}),
+        "there are 10,000 checkpoints": lambda run: [
+            (run / "checkpoints" / f"{10**9 + i}").mkdir() for i in range(10_000)
+        ],
+        "a checkpoint has a name of 200 digits": lambda run: (run / "checkpoints" / ("9" * 200)).mkdir(),
+        "checkpoints is a file": lambda run: (shutil.rmtree(run / "checkpoints"), (run / "checkpoints").write_text("")),
+        "checkpoints leads out of the folder": lambda run: (
+            (run / "checkpoints").rename(_outside(run)),
+            (run / "checkpoints").symlink_to(_outside(run)),
+        ),
+    },
+    (METRICS,): {"the report leads out of the folder": _leads_out("report")},
+    (GENEALOGY,): {
+        "the lock leads out of the folder": lambda run: _link(str(run.parent / "precious"))(run / ".lock"),
+        "the lock is a pipe": lambda run: ANY_FILE["is a pipe"](run / ".lock"),
+        "tensorboard leads out of the folder": _leads_out("tensorboard"),
+    },
+    (REPLAY, TENSORS): {"replay leads out of the folder": _leads_out("replay")},
 }
-"""What can be done to a folder, and the files whose readers meet it."""
+"""What can be done to a folder, by the files whose readers meet it."""
 
 
 def _at(name: str, harm: Harm, run: Path) -> None:
@@ -367,8 +316,7 @@ def _at(name: str, harm: Harm, run: Path) -> None:
 
 def damages() -> dict[str, tuple[tuple[str, ...], Harm]]:
     """All of them, by their names: the files whose readers meet it, and what is done to a run folder."""
-
-    found = dict(FOLDERS)
+    found = {words: (files, harm) for files, harms in OF_FOLDERS.items() for words, harm in harms.items()}
     for name in (CONFIG, METRICS, KL, GENEALOGY, EVALUATION, ROBUSTNESS, PRUNED, REPLAY, STATE, TENSORS):
         for words, harm in (ANY_FILE | OF_FILES.get(name, {})).items():
             found[f"{name} {words}"] = (name,), partial(_at, name, harm)
@@ -402,7 +350,7 @@ def attack(place: Path, tries: int, rng: random.Random) -> Outcome:
         run = place / f"{number}"
         shutil.copytree(whole, run)
         table[name][1](run)
-        before = _outside(place)
+        before = _beside(place)
         ended, peak, spent = _read(run, reader)
         what = f"{reader}, {name}"
         outcome.tries += 1
@@ -410,13 +358,13 @@ def attack(place: Path, tries: int, rng: random.Random) -> Outcome:
         outcome.check(len(ended.said) < 20_000, f"{what}: it says {len(ended.said):,} letters")
         outcome.check(peak <= MEMORY, f"{what}: {peak / 2**20:.0f} MB")
         outcome.check(spent <= SECONDS, f"{what}: {spent:.1f} s")
-        outcome.check(_outside(place) == before, f"{what}: it wrote outside")
+        outcome.check(_beside(place) == before, f"{what}: it wrote outside")
         shutil.rmtree(run)
-        shutil.rmtree(run.with_name(f"{run.name}-outside"), ignore_errors=True)
+        shutil.rmtree(_outside(run), ignore_errors=True)
     return outcome
 
 
-def _outside(place: Path) -> list[str]:
+def _beside(place: Path) -> list[str]:
     """What lies beside the run."""
     return sorted(f"{path.name} {path.read_text() if path.is_file() else ''}" for path in place.iterdir())
 
