@@ -23,8 +23,7 @@ FLAGS = (
     *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),  # WebGL by the processor
     *("--disable-background-networking", "--disable-extensions", "--remote-debugging-port=0"),
 )
-KEY_CODES = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36}
-KEY_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEY_CODES = {"Enter": 13, "End": 35, "Home": 36}
 PATIENCE_S = 60.0
 
 
@@ -90,10 +89,9 @@ class Page:
         clicks = 0 if kind in ("mouseMoved", "mouseWheel") else 1
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=clicks, **more)
 
-    def press(self, key: str, modifiers: int = 0) -> None:
-        """A key of the keyboard by its name in JavaScript (`Tab`, `ArrowRight`, ` `); 8 is shift."""
-        code = KEY_CODES.get(key, ord(key[0].upper()))
-        given: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+    def press(self, key: str) -> None:
+        """A key of the keyboard by its name in JavaScript (`Home`, `Enter`, ` `)."""
+        given: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": KEY_CODES.get(key, ord(key[0].upper()))}
         text = "\r" if key == "Enter" else key if len(key) == 1 else ""
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **given)
         self.call("Input.dispatchKeyEvent", type="keyUp", **given)
@@ -107,9 +105,9 @@ class Page:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
-    def screenshot(self, path: Path, whole: bool = False) -> Path:
-        """A PNG of the window, or of the whole page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path: Path) -> Path:
+        """A PNG of the window."""
+        shot = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
         return path
 

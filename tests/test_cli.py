@@ -18,7 +18,7 @@ from echelon.algorithms import BUILT_IN, Preset, converted
 from echelon.algorithms.variants import VARIANTS
 from echelon.config import TaskConfig, TaskInfo, TrainConfig, UpdateConfig
 from echelon.config.checks import setting, settings_of
-from echelon.config.schema import PLAIN, RandomiseConfig
+from echelon.config.schema import PLAIN
 from echelon.console.flags import flags_of
 from echelon.console.view import Preempted
 from echelon.errors import UserError, nearest
@@ -72,17 +72,9 @@ class Line:
         view.update({"iteration": 1})
         return folder
 
-    def evaluate(
-        self,
-        folder: RunFolder,
-        num_envs: int,
-        seed: int,
-        device: str,
-        checkpoint: str,
-        randomise: RandomiseConfig | None,
-    ) -> Evaluation:
+    def evaluate(self, folder: RunFolder, num_envs: int, seed: int, *more: Any, **named: Any) -> Evaluation:
         self.meanwhile()
-        self.evaluated.append((folder.config, num_envs, seed, device, checkpoint, randomise))
+        self.evaluated.append((folder.config, num_envs, seed, *more, *named.values()))
         score = PolicyScore(0, "deterministic", num_envs, 1.5, 0.5, 10.0, 0.25, {"successes": 2.0})
         return Evaluation("Pendulum", "cpo", 3, 768, seed, (score, replace(score, policy=1, mode="sampled")))
 
@@ -118,32 +110,19 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return line
 
 
-def test_values_that_no_line_of_a_shell_has(line: Line) -> None:
+def test_flags_change_the_preset_of_the_task(line: Line) -> None:
+    """Of the mistakes those that no line of a shell has, or that only this task has."""
     null = "'a\\x00b' has a null byte, which no value may have"
     assert line.refuses("evaluate", "x", "--json", "a\0b") == null
     assert line.refuses(*T, "--env.reach", "1") == "--env.reach takes 2 values, not 1: 1"
     assert line.refuses(*T, "--env.velocity").endswith("; did you mean --env.velocities?")
     assert (line.trained, line.evaluated) == ([], [])
-
-
-def test_flags_change_the_preset_of_the_task(line: Line) -> None:
-    line.says(
-        *[*T, "--num_envs", "64", "--update.clip=0.1", "--env.no-velocities", "--model.hidden", "8", "4"],
-        *["--policies", "3", "--out", "here", "--env.reach", "-1", "2", "--pull.normalise", "--iterations", "2"],
-    )
-    assert line.trained == [
-        replace(
-            COMPLETE,
-            num_envs=64,
-            policies=3,
-            out="here",
-            iterations=2,
-            update=replace(PRESET.update, clip=0.1),
-            env=PendulumConfig(velocities=False, reach=(-1.0, 2.0)),
-            model=replace(PRESET.model, hidden=(8, 4)),
-            pull=replace(PRESET.pull, normalise=True),
-        )
-    ]
+    flags = "--num_envs 64 --update.clip=0.1 --env.no-velocities --model.hidden 8 4 --policies 3 --out here"
+    line.says(*T, *flags.split(), "--env.reach", "-1", "2", "--pull.normalise", "--iterations", "2")
+    changes: dict[str, Any] = {"num_envs": 64, "policies": 3, "out": "here", "iterations": 2}
+    changes |= {"update": replace(PRESET.update, clip=0.1), "model": replace(PRESET.model, hidden=(8, 4))}
+    changes |= {"env": PendulumConfig(False, (-1.0, 2.0)), "pull": replace(PRESET.pull, normalise=True)}
+    assert line.trained == [replace(COMPLETE, **changes)]
 
 
 def test_the_end_of_training_says_what_to_type_next(line: Line) -> None:
@@ -164,6 +143,11 @@ def test_the_end_of_training_says_what_to_type_next(line: Line) -> None:
 
 
 def test_a_run_is_resumed_with_its_settings_or_by_its_folder_with_others(line: Line) -> None:
+    """What a refusal says to type works: what `setting` spells is parsed back to that value, for every setting."""
+    values = settings_of(PRESET)
+    del values["task"], values["source"]
+    line.says(*T, *(word for name, value in values.items() for word in setting(name, value).split()))
+    assert line.trained == [COMPLETE]
     line.says(*T, "--iterations", "9")
     sentence = line.refuses(*T, "--update.clip", "0.1")
     assert f"update.clip is 0.2 in {RUN} but 0.1 here; pass --update.clip 0.2" in sentence
@@ -182,14 +166,6 @@ def test_a_run_is_resumed_with_its_settings_or_by_its_folder_with_others(line: L
         "--out x": "--out would be another run",
     }.items():
         assert message in line.refuses("train", "--resume", RUN, *flags.split())
-
-
-def test_what_a_refusal_says_to_type_works(line: Line) -> None:
-    """For every setting: what `setting` spells is parsed back to that value."""
-    values = settings_of(PRESET)
-    del values["task"], values["source"]
-    line.says(*T, *(word for name, value in values.items() for word in setting(name, value).split()))
-    assert line.trained == [COMPLETE]
 
 
 def test_help_lists_commands_tasks_variants_and_every_setting_with_the_presets_default(line: Line) -> None:
@@ -212,7 +188,7 @@ def test_help_lists_commands_tasks_variants_and_every_setting_with_the_presets_d
     assert re.fullmatch(r"echelon \d+\.\d+\S*\n", line.says("--version"))
 
 
-def test_variants_by_name(line: Line) -> None:
+def test_variants_by_name_and_notes(line: Line) -> None:
     """One after the other; the run is named after them. Flags win over them, and they see the flags: β is what was
     typed, not 0; the steps of SAPG follow from the horizon that was typed: 2 · 16 / 4."""
     text = line.says(*T, "--variant", "no_pull", "policies_4")
@@ -223,14 +199,11 @@ def test_variants_by_name(line: Line) -> None:
     assert vars(line.trained[-1])["pull"].beta == 0.5
     line.says(*T, "--update.horizon", "16", "--variant", "sapg_cpo_steps")
     assert line.trained[-1].update.minibatches == 8
-
-
-def test_notes_come_before_training(line: Line) -> None:
-    """50 = 6 · 8 + 2: the preset's number is fitted, a number that was typed is left for the user to change."""
+    # Notes come before training. 50 = 6 · 8 + 2: the preset's number is fitted, one that was typed is refused.
     line.preset = replace(PRESET, num_envs=50)
     said = line.says(*T, "--algo", "pbt", "--update.minibatches", "1")
     assert said.startswith("48 environments instead of 50: an equal number for each member\n")
-    assert line.trained[0].num_envs == 48
+    assert line.trained[-1].num_envs == 48
     assert "does not divide between the 6 members" in line.refuses(*T, "--algo", "pbt", "--num_envs=50")
 
 

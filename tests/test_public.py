@@ -14,16 +14,13 @@ from echelon.errors import UserError
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 
 
-def test_everything_public_can_be_imported_and_is_listed() -> None:
+def test_everything_public_can_be_imported_and_is_listed_and_the_module_is_the_command() -> None:
     text = PAGE.read_text()
     for name in echelon.__all__:
         assert getattr(echelon, name) is not None
         assert f"`{name}" in text, f"{name} is not in docs/api.md"
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = echelon.trian  # pyright: ignore
-
-
-def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "echelon", "trian"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"

@@ -43,10 +43,9 @@ def test_a_callback_sees_the_metrics_speaks_and_stops(tmp_path: Path) -> None:
 
 
 def test_the_flags_until_and_evaluate_every(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", "DeceptiveReach", "--device", "cpu", "--num-envs", "96", "--iterations", "9", "--out"]
-    words += [str(tmp_path / "run")]
-    assert cli.main([*words, "--evaluate-every", "2", "--until", "env_steps>=4000"]) == 0
-    assert "stopped after iteration 3: env_steps is 4608" in capsys.readouterr().out  # 96 · 16 each
+    words = f"train DeceptiveReach --device cpu --num-envs 12 --policies 2 --out {tmp_path / 'run'}".split()
+    assert cli.main([*words, "--iterations", "9", "--evaluate-every", "2", "--until", "env_steps>=500"]) == 0
+    assert "stopped after iteration 3: env_steps is 576" in capsys.readouterr().out  # 12 · 16 each
     assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 2
     assert cli.main([*words, "--until", "return/leadr>1"]) == 2
     assert "return/leadr is not a metric of this run; did you mean return/leader?" in capsys.readouterr().err
@@ -77,13 +76,12 @@ def test_a_warm_start_begins_with_the_networks_of_another_run(
 ) -> None:
     """`--from` is short for it."""
     first = train(tiny("DeceptiveReach", tmp_path / "first", iterations=3))
-    words = ["--device", "cpu", "--num-envs", "6", "--policies", "3", "--iterations", "2", "--update.horizon", "4"]
-    words += ["--model.hidden", "8", "--model.phi-dim", "2", "--seed", "5", "--update.minibatches", "1"]
-    words += ["--update.learning-rate", "1e-30", "--update.rate-schedule", "fixed", "--update.mini-epochs", "1"]
-    out = tmp_path / "second"
-    assert cli.main(["train", "DeceptiveReach", *words, "--from", str(first.path), "--out", str(out)]) == 0
+    words = "--device cpu --num-envs 6 --policies 3 --iterations 2 --update.horizon 4 --update.minibatches 1 --seed 5 "
+    words += "--model.hidden 8 --model.phi-dim 2 --update.mini-epochs 1 --update.learning-rate 1e-30 "
+    words += f"--update.rate-schedule fixed --from {first.path} --out {tmp_path / 'second'}"
+    assert cli.main(["train", "DeceptiveReach", *words.split()]) == 0
     assert f"started from the networks of {first.path} after iteration 3" in capsys.readouterr().out
-    second = RunFolder.open(out)
+    second = RunFolder.open(tmp_path / "second")
     states = [checkpoint.load(folder, "newest").state["trainer"]["model"] for folder in (first, second)]
     for name in ("mean_head.weight", "phi"):
         torch.testing.assert_close(states[1][name], states[0][name])
@@ -96,29 +94,32 @@ def test_a_warm_start_begins_with_the_networks_of_another_run(
         train(other)
 
 
-@pytest.mark.parametrize(("share", "iterations"), [(0.01, [5]), (1e9, [2, 4, 5])])
 def test_without_an_interval_evaluations_keep_to_their_share_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, iterations: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end always; before, where a checkpoint is saved and there is time: 1 % of this short run is not enough."""
-    monkeypatch.setattr("echelon.training.loop.SHARE", share)
-    config = tiny("DeceptiveReach", tmp_path / "run", iterations=5, checkpoint_every=2)
-    folder = train(config, callbacks=evaluate_every(num_envs=2))
-    lines = (folder.path / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["iteration"] for line in lines] == iterations
+    for name, share, iterations in (("little", 0.01, [3]), ("much", 1e9, [2, 3])):
+        monkeypatch.setattr("echelon.training.loop.SHARE", share)
+        config = tiny("DeceptiveReach", tmp_path / name, iterations=3, checkpoint_every=2)
+        folder = train(config, callbacks=evaluate_every(num_envs=2))
+        lines = (folder.path / "evaluations.jsonl").read_text().splitlines()
+        assert [json.loads(line)["iteration"] for line in lines] == iterations
 
 
-@pytest.mark.parametrize(
-    ("words", "device", "found"),
-    [("", "cpu", []), ("", "cuda", [None]), ("--evaluate-every 0", "cuda", []), ("--evaluate-every 7", "cpu", [7])],
-)
-def test_a_run_on_cuda_is_evaluated_unasked(words: str, device: str, found: list[int | None]) -> None:
+def test_a_run_on_cuda_is_evaluated_unasked() -> None:
     """A built-in task only: an environment from elsewhere may not be made twice in a process."""
-    command = parse(Train, "train", ["Hopper", *words.split()])
-    config = replace(preset("Hopper"), device=device)
-    assert [one.every for one in command.callbacks(config)] == found
-    foreign = replace(config, source="gymnasium:Hopper-v5")
-    assert [one.every for one in command.callbacks(foreign)] == [every for every in found if every]
+    cases = [
+        ("", "cpu", []),
+        ("", "cuda", [None]),
+        ("--evaluate-every 0", "cuda", []),
+        ("--evaluate-every 7", "cpu", [7]),
+    ]
+    for words, device, found in cases:
+        command = parse(Train, "train", ["Hopper", *words.split()])
+        config = replace(preset("Hopper"), device=device)
+        assert [one.every for one in command.callbacks(config)] == found
+        foreign = replace(config, source="gymnasium:Hopper-v5")
+        assert [one.every for one in command.callbacks(foreign)] == [every for every in found if every]
 
 
 class Nosy:

@@ -34,7 +34,9 @@ def test_what_is_left_open_is_completed_and_the_rest_stays() -> None:
     assert (plan.layout.sizes, plan.minibatches) == ([4, 4, 4], 2)
 
 
-def test_memory_that_runs_out_is_one_sentence() -> None:
+def test_memory_that_runs_out_is_one_sentence_and_so_is_cuda_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sentence = (
         "256 environments, a horizon of 16 and networks of 64 32 do not fit into the memory of the cpu; "
         "try --num-envs 128"
@@ -45,9 +47,6 @@ def test_memory_that_runs_out_is_one_sentence() -> None:
             raise error
     with pytest.raises(RuntimeError, match="mat1 and mat2"), explain_full_memory(config):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-
-def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="no CUDA GPU; use --device cpu or auto"):
         resolve(TrainConfig(device="cuda"))

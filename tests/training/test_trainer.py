@@ -37,12 +37,11 @@ def swinging(seed: int) -> Trainer:
     return Trainer(make(config.task, config.env, 12, torch.device("cpu"), seed, spread_clocks=True), config)
 
 
-def assert_same(found: Any, expected: Any, where: str = "state") -> None:
-    assert differing(found, expected, where) == []
+def assert_same(found: Any, expected: Any) -> None:
+    assert differing(found, expected) == []
 
 
-@pytest.mark.parametrize("lstm", [0, 8])
-@pytest.mark.parametrize("algo", ["sapg", "cpo"])
+@pytest.mark.parametrize(("algo", "lstm"), [("sapg", 0), ("cpo", 8)])
 def test_without_followers_every_algorithm_is_ppo_to_the_bit(algo: str, lstm: int) -> None:
     """Plan, targets, losses, random numbers and all: three iterations end in the same place."""
     # Settings of followers and of what is borrowed must not matter.
@@ -56,20 +55,17 @@ def test_without_followers_every_algorithm_is_ppo_to_the_bit(algo: str, lstm: in
     assert_same(theirs.state_dict(), ours.state_dict())
 
 
-@pytest.mark.parametrize("lstm", [0, 8])
-def test_sapg_is_cpos_loss_on_a_plan_without_pull_rows(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sapg_is_cpos_loss_on_a_plan_without_pull_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """With them, they differ."""
-    expected, other = drifting(small_config("sapg", 3, lstm)), drifting(small_config("cpo", 3, lstm))
-    for _ in range(3):
-        expected.iterate()
-        other.iterate()
-    assert not expected.model.actor.observe.weight.equal(other.model.actor.observe.weight)
+    expected, other = drifting(small_config("sapg", 3)), drifting(small_config("cpo", 3))
     borrows_only = replace(sapg.SAPG, actor_loss=cpo.actor_loss)
     monkeypatch.setitem(algorithms.REGISTERED, "sapg", borrows_only)
-    found = drifting(small_config("sapg", 3, lstm))
-    for _ in range(3):
-        found.iterate()
+    found = drifting(small_config("sapg", 3))
     assert found.algorithm is borrows_only
+    for _ in range(3):
+        for trainer in (expected, other, found):
+            trainer.iterate()
+    assert not expected.model.actor.observe.weight.equal(other.model.actor.observe.weight)
     assert_same(found.state_dict(), expected.state_dict())
 
 
@@ -151,7 +147,7 @@ def test_an_iteration_reports_every_policy_and_group() -> None:
     assert all(p.isfinite().all() for p in one.model.parameters())
 
 
-@pytest.mark.parametrize("algo", ["ppo", "cpo", "pbt"])
+@pytest.mark.parametrize("algo", ["cpo", "pbt"])
 def test_a_run_in_bf16_learns_from_float32_numbers(algo: str) -> None:
     """Two iterations; whatever is stored of the rollout is float32, and parameters have moved and are finite."""
     model = ModelConfig(hidden=(16,))
@@ -184,8 +180,7 @@ def test_blocks_may_change_their_sizes_during_a_run(lstm: int) -> None:
     assert second.collector.episodes.mixed.equal(moved)
     assert second.collector.episodes.finished.equal(finished & ~moved)
     assert second.collector.rollout.state[-1].equal(state * ~moved[:, None])
-    for name, x in first.model.state_dict().items():
-        assert second.model.state_dict()[name].equal(x), name
+    assert_same(second.model.state_dict(), first.model.state_dict())
     metrics = second.iterate().metrics
     assert second.iteration == 3
     assert all(math.isfinite(value) for name, value in metrics.items() if name.startswith(("loss/", "kl/")))

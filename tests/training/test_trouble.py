@@ -51,17 +51,15 @@ def test_quarantines_of_the_silence_are_told_together_at_its_end() -> None:
     assert ["did not fit" in text for text in said(*lines)] == [True, False, True]
 
 
-def test_a_pull_that_is_turned_off_and_a_leader_that_is_nothing_but_noise() -> None:
-    """E[exp(x)] is at least 1 if E[x] is 0."""
+def test_settings_that_do_not_work_are_told() -> None:
+    """A pull that is turned off (E[exp(x)] is at least 1 if E[x] is 0), and a leader that is nothing but noise."""
     assert not said({"pull/weight": 1.0}, {"pull/weight": 3.0}, {"sigma/policy_0": 1.5})
     (text,) = said({"pull/weight": 0.07}, {"pull/weight": 0.09})
     assert "the pull's mean weight was 0.0700, which centred advantages cannot give" in text
     assert not said({"pull/weight": 0.07}, scope="global")  # the paper's presets: known, and in the pages
     (text,) = said({"sigma/policy_0": 2.0})
     assert "the leader's sigma has reached its bound of 2 (--model.max-sigma)" in text
-
-
-def test_a_rate_that_stays_at_its_bound_is_explained() -> None:
+    # A rate that stays at its bound is explained.
     apart = {"lr": 1e-6, "kl/rate": 0.4, "kl/own": 4e-6}
     assert not said(*[apart] * 99, {}, *[apart] * 99)
     (text,) = said(*[apart] * 100)
@@ -71,9 +69,7 @@ def test_a_rate_that_stays_at_its_bound_is_explained() -> None:
     assert "raise --update.kl-threshold" in text
     (text,) = said(*[{"lr": 1e-2, "kl/rate": 1e-3, "kl/own": 1e-3}] * 100)
     assert "widen --update.clip" in text
-
-
-def test_rows_beyond_the_limit_are_told_once_with_their_place() -> None:
+    # Rows beyond the limit are told once, with their place.
     (text,) = said({"clipped/observations": 0.0}, *[{"clipped/observations": 1.0}] * 120)
     assert text.startswith("WARNING: in iteration 2, 1 of the observations lay over 100 deviations away, the furthest")
     assert "in environment 5" in text
