@@ -52,3 +52,6 @@ def test_nothing_that_is_published_says_where_it_was_made(tmp_path: Path, monkey
     assert {"policy.onnx", "policy.npz", "all.html", "runs.csv", "index.html"} <= published.keys()
     for word in (WHO, WHERE, str(tmp_path), str(Path(echelon.__file__).parents[1])):
         assert [name for name, content in published.items() if word.encode() in content] == []
+    for policy in (published["policy.onnx"], published["policy.npz"].replace(b"\0", b"")):
+        assert b".py" not in policy
+        assert b"site-packages" not in policy

@@ -2,7 +2,6 @@
 
 import runpy
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+import scenes
 import torch
 from tiny import tiny
 
+import echelon
 from echelon.export.files import describe, export
 from echelon.export.policy import SavedPolicy
 from echelon.export.robot import describe_robot
@@ -24,7 +25,6 @@ from echelon.tasks.settings import MujocoTaskConfig
 from echelon.training.loop import train
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
-MUJOCO = [name for name, info in TASKS.items() if isinstance(info.preset.env, MujocoTaskConfig)]
 SHORT = {"env": {"episode_length": 40}}
 """A pole near the top and a foot that slips magnify the rounding of float32, given time."""
 CASES = {"Anymal": SHORT, "Hopper": SHORT, "CartpoleSwingup": SHORT | {"lstm": 5, "algo": "ppo"}}
@@ -52,16 +52,17 @@ def deploy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("task", MUJOCO)
-def test_the_layout_names_every_entry(task: str) -> None:
-    env: Any = make(task, preset(task).env, 1, torch.device("cpu"), 0)
-    layout = env.layout()
-    assert task.startswith("AllegroKuka") or sum(len(part.of) for part in layout) == env.obs_spec["policy"]
-    for part in layout:
-        assert all(isinstance(x, float) or len(x) == len(part.of) for x in (part.scale, part.offset))
+def test_the_layout_names_every_entry() -> None:
+    tasks = [name for name, info in TASKS.items() if isinstance(info.preset.env, MujocoTaskConfig)]
+    envs: dict[str, Any] = {task: make(task, preset(task).env, 1, torch.device("cpu"), 0) for task in tasks}
+    for task, env in envs.items():
+        parts = env.layout()
+        assert task.startswith("AllegroKuka") or sum(len(part.of) for part in parts) == env.obs_spec["policy"], task
+        for part in parts:
+            assert all(isinstance(x, float) or len(x) == len(part.of) for x in (part.scale, part.offset)), task
 
 
-def test_what_the_file_says_about_the_robot(exported: dict[str, Path]) -> None:
+def test_what_the_file_says_about_the_robot(exported: dict[str, Path], tmp_path: Path) -> None:
     trained = Trained.load(exported["Anymal"].parents[1])
     facts = describe_robot(trained)
     assert facts["control_rate"] == pytest.approx(50)
@@ -74,29 +75,13 @@ def test_what_the_file_says_about_the_robot(exported: dict[str, Path]) -> None:
     assert (servo["offset"], servo["scale"], servo["stiffness"], servo["damping"]) == (-0.8, 0.5, 85, 2)
     assert [part["start"] for part in facts["observation"]] == [0, 3, 6, 9, 11, 12, 24, 36]
     motor = describe_robot(Trained.load(exported["Hopper"].parents[1]))["actuators"][2]
-    assert [motor[fact] for fact in ("name", "control", "unit", "offset", "scale")] == [
-        "ankle",
-        "force",
-        "40 N m",
-        0,
-        1,
-    ]
-
-
-def test_controls_that_depend_on_the_state_have_no_scale(tmp_path: Path) -> None:
+    found = [motor[fact] for fact in ("name", "control", "unit", "offset", "scale")]
+    assert found == ["ankle", "force", "40 N m", 0, 1]
+    # Controls that depend on the state have no scale.
     run = train(tiny("FrankaCubePush", tmp_path / "run", algo="ppo", iterations=1))
     facts = describe(SavedPolicy.load(run))
     assert {actuator["scale"] for actuator in facts["actuators"]} == {None}
     assert facts["joints"][-1]["default"] == [0.035]
-
-
-def test_a_file_says_nothing_about_the_machine(exported: dict[str, Path]) -> None:
-    pytest.importorskip("onnxscript", reason="needs the export extra")
-    path = exported["Anymal"].with_suffix(".onnx")
-    export(SavedPolicy.load(path.parents[1]), "onnx", path)
-    for content in (path.read_bytes(), exported["Anymal"].read_bytes().replace(b"\0", b"")):
-        for secret in (str(path.parents[2]), str(DEPLOY.parents[1]), ".py", "site-packages", socket.gethostname()):
-            assert secret.encode() not in content
 
 
 @pytest.mark.parametrize("task", CASES)
@@ -179,9 +164,8 @@ def test_the_ros_node_does_what_the_runner_does(
     orientation = SimpleNamespace(**dict(zip("wxyz", qpos[3:7], strict=True)))
     topics["joint_states"](joints)
     topics["imu"](SimpleNamespace(orientation=orientation, angular_velocity=_vector(qvel[3:6])))
-    topics["odom"](
-        SimpleNamespace(twist=SimpleNamespace(twist=SimpleNamespace(linear=_vector(robot.to_base(qvel[:3])))))
-    )
+    twist = SimpleNamespace(linear=_vector(robot.to_base(qvel[:3])))
+    topics["odom"](SimpleNamespace(twist=SimpleNamespace(twist=twist)))
     topics["cmd_vel"](SimpleNamespace(linear=_vector((1.0, 0.5, 0.0)), angular=_vector((0.0, 0.0, -0.2))))
     topics["timer"]()
     time[0] = 1.0
@@ -192,3 +176,41 @@ def test_the_ros_node_does_what_the_runner_does(
 
 def _vector(values: Any) -> SimpleNamespace:
     return SimpleNamespace(**dict(zip("xyz", values, strict=True)))
+
+
+EXAMPLE = runpy.run_path(str(DEPLOY / "allegro_hand.py"))
+
+
+def test_the_plain_loop_is_the_task() -> None:
+    """From the same states, with the same goals and actions: observations, successes and falls are the same. A goal
+    counts as reached within 1.5 rad here, so that some are. States are set equal after every step: contacts make far
+    more of the task's rounding to float32 in a second."""
+    env: Any = echelon.make("AllegroHand", 1, "cpu", seed=3, success_angle=1.5, episode_length=60)
+    hand = EXAMPLE["Hand"](scenes.load("allegro_cube"))
+    hand.step.__globals__["SUCCESS_ANGLE"] = 1.5
+    random, reached, ended = np.random.default_rng(0), 0, 0
+
+    def begin() -> None:
+        hand.reset()
+        hand.data.qpos[:] = env.engine.qpos[0].numpy()
+        hand.data.ctrl[:] = env.engine.ctrl[0].numpy()
+        hand.goal = env.kept["goal"][0].numpy().astype(float)
+
+    expected = env.reset()["policy"][0].numpy()
+    begin()
+    for step in range(150):
+        np.testing.assert_allclose(hand.observe(), expected, atol=2e-4, err_msg=f"at step {step}")
+        hand.data.qpos[:], hand.data.qvel[:] = env.engine.qpos[0].numpy(), env.engine.qvel[0].numpy()
+        action = random.uniform(-1.2, 1.2, env.action_dim).astype(np.float32)
+        success, fell = hand.step(action)
+        found = env.step(torch.from_numpy(action)[None])
+        assert success == bool(found.log["reward/success"][0] > 0)
+        assert fell == bool(found.terminated[0])
+        reached, ended = reached + success, ended + int(found.terminated[0] | found.truncated[0])
+        if found.terminated[0] or found.truncated[0]:
+            begin()
+        elif success:
+            hand.goal = env.kept["goal"][0].numpy().astype(float)
+        expected = found.obs["policy"][0].numpy()
+    assert reached > 0
+    assert ended > 1
