@@ -1,5 +1,7 @@
-"""What is recorded is what the simulation did."""
+"""What is recorded is what the simulation did; `echelon record` from the command line, and a replay in a notebook."""
 
+import html
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +14,18 @@ from tiny import tiny
 from viewing.states import simulated
 
 import echelon
+from echelon.cli import main
+from echelon.commands.record import Record, _format
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.runs.folder import RunFolder
+from echelon.runs.replays import read_replay, replay_path
 from echelon.runs.trained import Trained
 from echelon.tasks import make
 from echelon.tasks.hopper.task import HopperConfig
 from echelon.training.loop import train
+from echelon.viewing.page import replay_page
 from echelon.viewing.recorder import PolicyRunner, _outcome, record, record_episode, to_replay
 from echelon.viewing.scene import camera, geoms
 
@@ -32,8 +38,7 @@ def test_poses_are_those_of_the_states(hopper: RunFolder, allegro: RunFolder) ->
     for tape in tapes:
         for frame in range(len(tape.poses)):
             assert tape.poses[frame] == pytest.approx(simulated(tape, frame), abs=1e-6)
-    hand = tapes[3]
-    goal = hand.model.body("goal").id
+    hand, goal = tapes[3], tapes[3].model.body("goal").id
     assert np.abs(hand.poses[0, goal, 3:] - hand.model.body_quat[goal]).max() > 0.01
     assert hand.poses[0, goal, 3:] == pytest.approx(hand.mocap[0, 0, 3:])
 
@@ -93,7 +98,8 @@ def test_rewards_actions_and_the_distance_to_the_leader_go_along(hopper: RunFold
 
 
 def test_the_path_of_a_point_is_recorded(tmp_path: Path) -> None:
-    """DeceptiveReach has no physics: its drawing's poses are the task's own positions, step by step."""
+    """DeceptiveReach has no physics: its drawing's poses are the task's own positions, step by step. What has no
+    drawing cannot be shown."""
     folder = train(tiny("DeceptiveReach", tmp_path / "reach", iterations=1))
     (tape,) = record(Trained.load(folder), "1", seed=5)
     actor = PolicyRunner(Trained.load(folder), 1, 5)
@@ -103,10 +109,15 @@ def test_the_path_of_a_point_is_recorded(tmp_path: Path) -> None:
         actor.step()
     assert len(tape.poses) == tape.length
     assert echelon.replay(folder, "1").replay.bodies == ("world", "point")
+    config = replace(folder.config, task="Drift", env=TaskConfig(), out=str(tmp_path / "drift"))
+    drifting = train(config, make_env=lambda num_envs, device, seed: DriftEnv(num_envs, seed))
+    with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
+        echelon.replay(drifting, make_env=lambda num_envs, device, seed: DriftEnv(num_envs, seed))
 
 
-def test_sizes_of_one_environment(allegro: RunFolder) -> None:
-    """Geoms that differ between environments are shown as they are in the recorded one."""
+def test_geoms_of_one_environment(allegro: RunFolder) -> None:
+    """Those that differ between environments are shown as they are in the recorded one. Groups from 3 on are collision
+    shapes. A material's colour counts where the geom has none of its own."""
 
     def large_cube(num_envs: int, device: torch.device, seed: int) -> Env:
         env = make("AllegroHand", allegro.config.env, num_envs, device, seed)
@@ -119,10 +130,6 @@ def test_sizes_of_one_environment(allegro: RunFolder) -> None:
     replay = echelon.replay(allegro, "leader", make_env=large_cube).replay
     (cube,) = (geom for geom in replay.episodes[0].geoms if geom.rgba == pytest.approx((0.1, 0.2, 0.3, 1.0)))
     assert cube.size == pytest.approx((0.04875,) * 3)
-
-
-def test_a_hidden_geom_is_left_out_and_colours_follow_mujoco() -> None:
-    """Groups from 3 on are collision shapes. A material's colour counts where the geom has none of its own."""
     model = mujoco.MjModel.from_xml_string("""
         <mujoco>
           <asset><material name="m" rgba="0.1 0.2 0.3 1"/></asset>
@@ -188,27 +195,14 @@ def test_a_robot_on_wide_ground_fills_the_picture(joint: str) -> None:
             assert 3.0 < 0.62 * distance(ground, goal) < 2 * 3.0
 
 
-def test_what_cannot_be_shown_is_one_sentence(tmp_path: Path) -> None:
-    def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
-        return DriftEnv(num_envs, seed, end_rate=0.15, episode_length=8, noise=False)
-
-    config = replace(tiny("Hopper", tmp_path / "run", iterations=1), task="Drift", env=TaskConfig())
-    folder = train(config, make_env=drift)
-    with pytest.raises(UserError, match="DriftEnv is not simulated by MuJoCo"):
-        echelon.replay(folder, make_env=drift)
-
-
-def test_names_follow_the_leader(hopper: RunFolder) -> None:
+def test_names_follow_the_leader_and_an_actor_its_episodes(hopper: RunFolder) -> None:
     run = Trained.load(hopper)
     assert [run.name(policy) for policy in range(3)] == ["leader", "follower 1", "follower 2"]
     population = replace(run, leader=1)
     assert [population.name(policy) for policy in range(3)] == ["follower 0", "leader", "follower 2"]
     replay = to_replay(population, 0, record(population, "leader"))
     assert (replay.leader, replay.episodes[0].policy, replay.episodes[0].name) == (1, 1, "leader")
-
-
-def test_an_actor_goes_on_after_an_episode(hopper: RunFolder) -> None:
-    """The live view shows episode after episode: the recurrent state starts at zero with each."""
+    # The live view shows episode after episode: the recurrent state starts at zero with each.
     actor = PolicyRunner(Trained.load(hopper), 0, 7)
     assert record_episode(actor).length > 0
     assert not actor._player.state.any()
@@ -228,3 +222,103 @@ def test_the_last_step_decides_the_outcome() -> None:
         log = {} if successes is None else {"episode/successes": torch.tensor([successes])}
         terminated, truncated = (torch.tensor([ended == name]) for name in ("terminated", "truncated"))
         assert _outcome(Step({}, torch.zeros(1), terminated, truncated, {}, log), before) == outcome
+
+
+def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", str(hopper.path), "--format", "html", "--policy", "1", "--seed", "4"]) == 0
+    page = hopper.path / "replay" / "1.html"
+    said = capsys.readouterr().out
+    assert said.splitlines()[0].startswith("follower 1 ")
+    assert said.endswith(f"Written to {page}\n")
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "http://" not in text.split("EchelonReplay.mount(")[1]
+    assert text.count("<script>") == 2 == text.count("</script>")
+    replay = read_replay(replay_path(hopper))
+    assert (replay.run, replay.task, replay.algo, replay.iteration, replay.seed) == ("hopper", "Hopper", "cpo", 1, 4)
+    assert replay.bodies == ("world", "torso", "thigh", "shank", "foot")
+    ((tape,), (episode,)) = record(Trained.load(hopper), "1", seed=4), replay.episodes
+    assert episode.policy == 1
+    assert np.abs(episode.poses[..., :3] - tape.poses[..., :3]).max() < 1e-5
+    # The run's name cannot break the page.
+    hostile = replay_page(replace(replay, run="</script><script>alert(1)</script>", task="<b>"))
+    assert hostile.count("</script>") == 2
+    assert "<b>" not in hostile.split("<script>")[0]
+
+
+def test_it_says_how_an_episode_ended(
+    hopper: RunFolder, franka: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A success is not called a failure. A hopper's episode lasts 24 steps of 0.02 s; a recording of a minute, here
+    shortened to 0.1 s, is cut."""
+
+    def said(run: RunFolder) -> str:
+        assert main(["record", str(run.path), "--format", "html", "--policy", "leader"]) == 0
+        return capsys.readouterr().out
+
+    assert re.match(r"leader +return +\d+\.\d\d, succeeded after 1 step\n", said(franka))
+    assert ", ended at its time limit after 24 steps\n" in said(hopper)
+    monkeypatch.setattr("echelon.viewing.recorder.MAX_RECORDING_S", 0.1)
+    assert ", cut after 0.1 s, 5 steps\n" in said(hopper)
+
+
+def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A film of one policy must not take the others out of the report; without a replay it leaves its own. The file's
+    ending decides the format, or what is installed."""
+    drawn: list[int] = []
+    monkeypatch.setattr("echelon.commands.record.require_package", lambda *package: None)
+    monkeypatch.setattr("echelon.viewing.video.draw", lambda tapes, out, format: drawn.append(len(tapes)))
+    assert main(["record", str(hopper.path), "--format", "html"]) == 0
+    film = ["record", str(hopper.path), "--policy", "1", "--out", str(tmp_path / "film.gif")]
+    assert main(film) == 0
+    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [0, 1, 2]
+    replay_path(hopper).unlink()
+    assert main(film) == 0
+    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [1]
+    assert drawn == [1, 1]
+    assert _format(Record("run", out="film.GIF"), ("PIL",)) == "gif"
+    assert _format(Record("run", out="film.bin", format="mp4"), ("PIL",)) == "mp4"
+    for installed, format in ((None, "html"), (True, "mp4")):
+        monkeypatch.setattr("echelon.errors.find_spec", lambda name, found=installed: found)
+        assert _format(Record("run"), ("PIL",)) == format
+
+
+MISTAKES = {
+    "play": "play needs a run folder first",
+    "play RUN --policy all": "--policy is leader or a number from 0 to 2, not all",
+    "play RUN --port 70000": "--port must be at most 65,535, not 70000",
+    "record": "record needs a run folder first",
+    "record RUN --policy 7": "--policy is leader, all or a number from 0 to 2, not 7",
+    "record RUN --seed -1": "--seed must be at least 0, not -1",
+    "record RUN --format avi": "--format takes one of auto, mp4, gif, html, not 'avi'",
+    "record RUN --out film.avi": "--out must end in .mp4, .gif or .html, or give --format; film.avi does not",
+    "record RUN --out film.gif --format html": "--out ends in .gif but --format is html; leave out one of them",
+    "record RUN --out film.gif --checkpoint all": "a film shows one checkpoint; add --format html",
+    "record RUN --out /proc/page.html": "/proc/page.html cannot be written: ",
+}
+
+
+def test_a_mistake_is_one_sentence(
+    hopper: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, expected in MISTAKES.items():
+        code = main([str(hopper.path) if word == "RUN" else word for word in words.split()])
+        said = capsys.readouterr().err
+        assert (code, expected in said, said.count("\n")) == (2, True, 1), (words, said)
+    for format, missing in (("mp4", "imageio_ffmpeg"), ("mp4", "PIL"), ("gif", "PIL")):
+        monkeypatch.setattr("echelon.errors.find_spec", lambda name, missing=missing: None if name == missing else True)
+        assert main(["record", str(hopper.path), "--format", format]) == 2
+        said = capsys.readouterr().err
+        assert f"{missing}, which is not installed; pip install -e '.[video]' in Echelon's clone\n" in said
+
+
+def test_a_replay_shows_itself_in_a_notebook(hopper: RunFolder, tmp_path: Path) -> None:
+    shown = echelon.replay(hopper.path, "leader")
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" [^<>]*></iframe>', shown._repr_html_())
+    assert frame is not None
+    assert html.unescape(frame[1]) == replay_page(shown.replay)
+    assert re.fullmatch(r"replay of hopper after iteration 1: leader -?[\d.]+", repr(shown))
+    shown.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == replay_page(shown.replay)
+    with pytest.raises(UserError, match="there is no run folder"):
+        echelon.replay(tmp_path / "nowhere")
