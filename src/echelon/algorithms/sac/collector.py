@@ -9,6 +9,7 @@ from torch import Tensor
 from echelon.algorithms import SacTrainConfig
 from echelon.algorithms.sac.networks import SacNetworks
 from echelon.algorithms.sac.replay import Replay
+from echelon.device.fusion import fuses
 from echelon.envs.contract import Env, State, Step
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector, Cut
@@ -30,8 +31,8 @@ class ReplayCollector(Collector):
         replay: Replay,
         generator: torch.Generator,
     ) -> None:
-        one_step = replace(config.update, horizon=1)
-        super().__init__(env, model, layout, one_step, generator, fuse=config.fuse)  # pyright: ignore[reportArgumentType]
+        one_step, fuse = replace(config.update, horizon=1), fuses(env.device, config.fuse)
+        super().__init__(env, model, layout, one_step, generator, fuse=fuse)  # pyright: ignore[reportArgumentType]
         self.networks, self.sac, self.replay = model, config.sac, replay
         quietest, loudest = config.sac.ladder
         rank, size = layout.ranks.rank, layout.ranks.size
