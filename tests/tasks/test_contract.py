@@ -2,12 +2,12 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 from tasks.states import begun
+from tiny import differing
 from torch import Tensor
 
 import echelon
@@ -42,14 +42,6 @@ def flat(step: Step) -> Tensor:
     return torch.cat([part.reshape(NUM_ENVS, -1).double() for part in [*parts, *step.log.values()]], dim=1)
 
 
-def leaves(state: Mapping[str, Any], where: str = "") -> dict[str, Tensor]:
-    """The tensors of a nested state, by path."""
-    found: dict[str, Tensor] = {}
-    for name, value in state.items():
-        found |= leaves(value, f"{where}/{name}") if isinstance(value, Mapping) else {f"{where}/{name}": value}
-    return found
-
-
 @EVERY
 def test_shapes_types_and_bounds(task: str) -> None:
     """Actions beyond the bounds count as those at them."""
@@ -78,9 +70,9 @@ def test_final_obs_differs_from_obs_exactly_where_an_episode_ended(task: str) ->
     def places() -> set[int]:
         return {x.data_ptr() for x in (env.clock, *env.totals.values(), *env.kept.values())}
 
-    env = make(task, episode_length=30, spread_clocks=True)
+    env = make(task, episode_length=8, spread_clocks=True)
     ended, before = 0, places() if task in MUJOCO_TASKS else set()
-    for action in actions(env, 90):
+    for action in actions(env, 24):
         step = env.step(action)
         done = step.terminated | step.truncated
         ended += int(done.sum())
@@ -116,7 +108,7 @@ def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
     """Three blocks are three times what one environment of that size does, through resets, goals and pushes."""
     alone, blocks = make(task, 3, episode_length=8), make(task, 3, blocks=3, episode_length=8)
     assert torch.equal(blocks.observe()["policy"], alone.observe()["policy"].repeat(3, 1))
-    for action in actions(alone, 20):
+    for action in actions(alone, 12):
         expected, found = alone.step(action), blocks.step(action.repeat(3, 1))
         assert torch.equal(found.terminated | found.truncated, (expected.terminated | expected.truncated).repeat(3))
         for x, y in ((found.reward[:, None], expected.reward[:, None]), (found.obs["policy"], expected.obs["policy"])):
@@ -125,47 +117,38 @@ def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
 
 @EVERY
 def test_a_seed_and_a_state_decide_what_follows_to_the_bit(task: str) -> None:
-    env, same, other = (make(task, seed, episode_length=30, spread_clocks=True) for seed in (1, 1, 2))
-    plan = actions(env, 70)
-    runs = [torch.stack([flat(one.step(action)) for action in plan[:25]]) for one in (env, same, other)]
+    env, same, other = (make(task, seed, episode_length=8, spread_clocks=True) for seed in (1, 1, 2))
+    plan = actions(env, 22)
+    runs = [torch.stack([flat(one.step(action)) for action in plan[:10]]) for one in (env, same, other)]
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
     state, obs = env.state_dict(), env.observe()["policy"].clone()
-    rest = torch.stack([flat(env.step(action)) for action in plan[25:]])
+    rest = torch.stack([flat(env.step(action)) for action in plan[10:]])
     other.load_state_dict(state)
     assert torch.equal(other.observe()["policy"], obs)
-    torch.testing.assert_close(leaves(other.state_dict()), leaves(state), rtol=0, atol=0)
+    assert not differing(other.state_dict(), state)
     for one in (other, same):
-        assert torch.equal(torch.stack([flat(one.step(action)) for action in plan[25:]]), rest)
+        assert torch.equal(torch.stack([flat(one.step(action)) for action in plan[10:]]), rest)
 
 
-@pytest.mark.parametrize("trouble", ["not a number", "too fast"])
 @pytest.mark.parametrize("task", MUJOCO_TASKS)
-def test_a_bad_simulation_is_quarantined_alone(task: str, trouble: str) -> None:
-    """Environment 2 gets an action of NaN, or becomes too fast in its last joint, though finite."""
+def test_a_bad_simulation_is_quarantined_alone(task: str) -> None:
+    """Environment 2 gets an action of NaN, and later becomes too fast in its last joint, though finite."""
     env, clean = make(task), make(task)
-    plan = 0.1 * actions(env, 12)  # gentle, so that no hopper falls
-    for action in plan[:5]:
-        env.step(action)
-        clean.step(action)
-    action = plan[5].clone()
-    if trouble == "too fast":
-        env.engine.qvel[2, -1] = 100 * MAX_SPEED
-    else:
-        action[2] = torch.nan
-    step, expected = env.step(action), clean.step(plan[5])
     only = torch.arange(NUM_ENVS) == 2
-    assert torch.equal(step.terminated, expected.terminated | only)
-    assert torch.equal(step.log["quarantined"], only.float())
-    assert not step.truncated.any()
-    assert step.reward[2] == 0
-    assert flat(step).isfinite().all()
-    assert torch.equal(flat(step)[~only], flat(expected)[~only])
-    assert env.clock[2] == 0
-    for action in plan[6:]:
-        after, expected = env.step(action), clean.step(action)
-        assert not after.log["quarantined"].any()
-        assert torch.equal(flat(after)[~only], flat(expected)[~only])
+    for number, planned in enumerate(0.1 * actions(env, 12)):  # gentle, so that no hopper falls
+        action, bad = planned.clone(), number in (4, 8)
+        if number == 4:
+            action[2] = torch.nan
+        if number == 8:
+            env.engine.qvel[2, -1] = 100 * MAX_SPEED
+        step, expected = env.step(action), clean.step(planned)
+        assert step.terminated[2] == bad
+        assert torch.equal(step.log["quarantined"], only.float() * bad)
+        assert not step.truncated.any()
+        assert flat(step).isfinite().all()
+        assert torch.equal(flat(step)[~only], flat(expected)[~only])
+        assert not bad or (step.reward[2] == 0 and env.clock[2] == 0)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
