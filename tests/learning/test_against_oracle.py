@@ -18,20 +18,16 @@ CASES = [("ppo", 1, [4], 0), ("ppo", 1, [2], 3)]
 CASES += [(algo, m, blocks, 0) for algo in ("sapg", "cpo") for m, blocks in MLP[1:]]
 CASES += [(algo, m, blocks, 3) for algo in ("sapg", "cpo") for m, blocks in LSTM[1:]]
 
-OPTIONS = [
-    {"estimator": "vtrace"},
-    {"estimator": "gae"},
-    {"clip_centre": "old_ratio"},
-    {"advantage_scope": "group"},
-    {"advantage_scope": "policy"},
-    {"advantage_scope": "centred"},
-    {"pull_normalise": True},
-    {"use_advantage": False},
-    {"reverse_temperature": 0.3},
+PPO = [
+    *({"advantage_scope": scope} for scope in ("group", "policy", "centred")),
     {"loss_scale": 12 / 7, "own_weight": 0.7, "borrow_weight": 1.3},
     {"entropy_coef": 0.02, "entropy_scale": 0.1, "bounds_coef": 0.5},
-    {"temperature": 0.05, "cap": 3.0},
 ]
+SAPG = [*PPO, {"estimator": "vtrace"}, {"estimator": "gae"}, {"clip_centre": "old_ratio"}]
+CPO = [*SAPG, {"pull_normalise": True}, {"use_advantage": False}]
+CPO += [{"reverse_temperature": 0.3}, {"temperature": 0.05, "cap": 3.0}]
+OPTIONS = {"ppo": PPO, "sapg": SAPG, "cpo": CPO}
+"""What changes an algorithm's loss."""
 
 
 def problem(algo, policies, blocks, lstm, seed=0, **settings):
@@ -68,7 +64,7 @@ def test_targets(case, option):
 
 # Policies with clip ranges and numbers of environments of their own; the leader borrows from all followers.
 UNLIKE = {"clips": (0.1, 0.3, 0.05, 0.2), "borrows_all": True}
-MINIBATCHES = [(case, option) for case in CASES if case[1] in (1, 3) for option in ({}, *OPTIONS)]
+MINIBATCHES = [(case, option) for case in CASES if case[1] in (1, 3) for option in ({}, *OPTIONS[case[0]])]
 MINIBATCHES += [(case, {"seed": 1}) for case in CASES if case[1] in (2, 6)]
 MINIBATCHES += [
     ((algo, 4, [6, 2, 4, 8], lstm), UNLIKE | option)

@@ -21,7 +21,7 @@ SAME_PASSES = replace(POPULATION, mutable=("learning_rate", "clip"))
 
 
 def case(algo: str, lstm: int = 0, adversary: float = 0.0, scope: str = "global", **changes: Any) -> TrainConfig:
-    """48 environments of four policies, of PPO one; six iterations of eight steps in float64."""
+    """48 environments of four policies, of PPO one; five iterations of eight steps in float64."""
     ensemble = EnsembleConfig(advantage_scope=scope, **changes.pop("ensemble", {}))  # pyright: ignore[reportArgumentType]
     update = {"horizon": 8, "sequence": 4, "kl_threshold": 0.004} | changes.pop("update", {})
     policies = None if algo == "ppo" else 4

@@ -31,7 +31,7 @@ from echelon.rollout.layout import Layout
 from echelon.runs.checkpoint import tensors_of
 from echelon.training.trainer import Trainer, make_layout
 
-ITERATIONS = 6
+ITERATIONS = 5
 
 
 class World:

@@ -9,13 +9,10 @@ STANCE = np.array([0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0
 MODEL = load("anymal")
 
 
-def test_soles_of_the_default_pose_are_543_mm_below_the_base() -> None:
+def test_soles_of_the_default_pose_are_543_mm_below_the_base_and_touch_the_floor_only() -> None:
     data = posed(MODEL, STANCE, 7)
     for leg in LEGS:
         assert data.qpos[2] - (data.geom(f"{leg}_foot").xpos[2] - 0.03) == pytest.approx(0.543, abs=1e-3)
-
-
-def test_collides_with_the_floor_only() -> None:
     legs = [f"{leg}_{part}" for leg in LEGS for part in ("hip_drive", "knee_drive", "shank", "foot")]
     assert touching(MODEL) == pairs(*(f"{name}, floor" for name in ("left_trunk", "right_trunk", "lidar", *legs)))
 

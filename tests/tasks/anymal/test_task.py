@@ -39,16 +39,14 @@ def test_commands_last_an_episode() -> None:
     torch.testing.assert_close(step.obs["policy"][:, 36:], 0.1 * same.float()[:, None].expand(4, 12))
 
 
-def test_episode_figure_is_the_mean_error() -> None:
+def test_starts_commands_and_the_figure_of_an_episode() -> None:
+    """The figure is the mean error of all steps."""
     env = begun("Anymal", 3, episode_length=10)
     steps = [env.step(torch.zeros(3, 12)) for _ in range(10)]
     assert steps[-1].truncated.all()
     errors = torch.stack([step.log["tracking_error"] for step in steps])
     torch.testing.assert_close(steps[-1].log["episode/tracking_error"], errors.mean(dim=0))
     assert not any(total.any() for total in env.totals.values())
-
-
-def test_starts_and_commands() -> None:
     env = begun("Anymal", 2000)
     qpos, qvel = env.engine.qpos, env.engine.qvel
     assert (qpos[:, :7] == torch.tensor((0, 0, 0.62, 1, 0, 0, 0)).float().double()).all()

@@ -1,26 +1,14 @@
 """Anymal on rough ground: tiles that repeat themselves, and levels that environments rise and fall through."""
 
-from dataclasses import replace
-
 import mujoco
 import numpy as np
 import pytest
 import torch
-from tasks.states import put
+from tasks.states import begun, put
 
-from echelon.tasks import make, preset
-from echelon.tasks.anymal.task import Anymal
 from echelon.tasks.anymal.terrain import LEVELS, PITCH, TILE
 
-CPU = torch.device("cpu")
-
-
-def rough(num_envs: int, height: float = 0.2, training: bool = False) -> Anymal:
-    config = replace(preset("Anymal").env, terrain=height)
-    env = make("Anymal", config, num_envs, CPU, 0, spread_clocks=training)
-    env.reset()
-    assert isinstance(env, Anymal)
-    return env
+ROUGH = {"terrain": 0.2}
 
 
 def heights(model: mujoco.MjModel, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -33,7 +21,7 @@ def heights(model: mujoco.MjModel, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def test_tiles_get_rougher_and_repeat_themselves() -> None:
-    model, rng = rough(1).engine.model, np.random.default_rng(1)
+    model, rng = begun("Anymal", 1, **ROUGH).engine.model, np.random.default_rng(1)
     x, y = rng.uniform(-4.8, 4.8, (2, 300))
     levels = [heights(model, x + PITCH * level, y) for level in range(LEVELS)]
     for level, found in enumerate(levels):
@@ -51,7 +39,7 @@ def test_tiles_get_rougher_and_repeat_themselves() -> None:
 
 
 def test_a_robot_that_leaves_its_tile_walks_on_at_its_other_edge() -> None:
-    env, twin = rough(2), rough(2)
+    env, twin = (begun("Anymal", 2, **ROUGH) for _ in range(2))
     state = env.engine.qpos.clone()
     state[:, 0] = torch.tensor([3.999, PITCH - 1.0]).double()
     state[:, 1] = torch.tensor([0.5, -3.9995]).double()
@@ -72,15 +60,14 @@ def test_a_robot_that_leaves_its_tile_walks_on_at_its_other_edge() -> None:
 def test_evaluations_have_all_levels_and_training_begins_on_flat_ground() -> None:
     """The roughest first, for a film of one robot; and the same for every policy that is compared."""
     steps = [LEVELS - 1 - i % LEVELS for i in range(10)]
-    assert rough(10).engine.qpos[:, 0].tolist() == [PITCH * level for level in steps]
-    blocks = make("Anymal", rough(1).config, 20, torch.device("cpu"), 0, blocks=2)
-    assert blocks.kept["level"].tolist() == steps * 2  # pyright: ignore[reportAttributeAccessIssue]
-    assert not rough(10, training=True).engine.qpos[:, 0].any()
+    assert begun("Anymal", 10, **ROUGH).engine.qpos[:, 0].tolist() == [PITCH * level for level in steps]
+    assert begun("Anymal", 20, blocks=2, **ROUGH).kept["level"].tolist() == steps * 2
+    assert not begun("Anymal", 10, spread_clocks=True, **ROUGH).engine.qpos[:, 0].any()
 
 
 def test_levels_rise_with_success_and_fall_with_the_robot() -> None:
     """Passed; passed at the top; too far from the command; fell; fell on flat ground; still walking."""
-    env = rough(6, training=True)
+    env = begun("Anymal", 6, spread_clocks=True, **ROUGH)
     level = env.kept["level"]
     level.copy_(torch.tensor([2, LEVELS - 1, 2, 2, 0, 2]))
     state = env.engine.qpos.clone()
