@@ -64,17 +64,21 @@ def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -
             assert after[name] == pytest.approx(before[name], rel=1e-3, abs=1e-5), name
 
 
+def test_nothing_is_fused_on_a_cpu_or_if_not_wanted_and_the_cache_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fusion.fused(abs, torch.device("cpu")) is abs
+    monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
+    assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    assert fusion.cache_folder() == Path("/elsewhere")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert fusion.cache_folder() == Path.home() / ".cache" / "echelon" / "kernels"
+
+
 def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
     """They are private: another version may have renamed them, and then starts are slower again."""
     fusion.fused(abs, torch.device("cpu"))
     assert torch._dynamo.config.recompile_limit == fusion.MAX_SHAPES
     assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
-
-
-def test_on_a_cpu_nothing_is_fused_and_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fusion.fused(abs, torch.device("cpu")) is abs
-    monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
-    assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
 
 
 def test_without_a_compiler_it_says_so_and_continues(
@@ -91,13 +95,6 @@ def test_without_a_compiler_it_says_so_and_continues(
         fusion._can_compile.cache_clear()
     said = "GPU kernels are not fused, so training is slower: Triton and a C compiler cannot be found\n"
     assert capsys.readouterr().err == said
-
-
-def test_the_cache_is_in_a_lasting_place_unless_another_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
-    assert fusion.cache_folder() == Path("/elsewhere")
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    assert fusion.cache_folder() == Path.home() / ".cache" / "echelon" / "kernels"
 
 
 def compile_something(cache: Path, seconds: float) -> None:

@@ -74,30 +74,26 @@ def test_against_a_plain_loop(policies: int, lstm: int, num_envs: int) -> None:
     assert found["nearest_is_leader"].item() == pytest.approx((others.argmin(1)[1:] == 0).mean())
 
 
-@pytest.mark.parametrize(
-    ("horizon", "num_envs", "policies", "states"),
-    [
+def test_rows_are_distinct_and_spread_evenly() -> None:
+    """Over environments and steps, as far as whole numbers allow."""
+    for horizon, num_envs, policies, states in (
         *((12, 18, 3, 20), (16, 256, 6, 512), (5, 22, 4, 7)),
         (8, 24, 6, 512),  # fewer rows than were asked for
         *((horizon, 6 * 4096, 6, 512) for horizon in (8, 16)),  # the paper's sizes: 512 rows of 32768 are every 64th
-    ],
-)
-def test_rows_are_distinct_and_spread_evenly(horizon: int, num_envs: int, policies: int, states: int) -> None:
-    """Over environments and steps, as far as whole numbers allow."""
-    layout = Layout(num_envs, policies)
-    rows = layout.spread_rows(horizon, states)
-    smallest = min(layout.sizes)
-    count = min(states, horizon * smallest)
-    assert rows.shape == (policies, count)
-    for policy, line in enumerate(rows):
-        t, env = line // num_envs, line % num_envs
-        assert len(line.unique()) == count
-        assert (layout.policy_id[env] == policy).all()
-        assert t.max() < horizon
-        first = (layout.policy_id == policy).nonzero()[0].item()
-        used = (env - first).bincount(minlength=smallest)
-        assert len(used) == smallest
-        assert all(counts.max() - counts.min() <= 1 for counts in (used, t.bincount(minlength=horizon)))
+    ):
+        layout = Layout(num_envs, policies)
+        rows = layout.spread_rows(horizon, states)
+        smallest = min(layout.sizes)
+        count = min(states, horizon * smallest)
+        assert rows.shape == (policies, count)
+        for policy, line in enumerate(rows):
+            t, env = line // num_envs, line % num_envs
+            assert len(line.unique()) == count
+            assert (layout.policy_id[env] == policy).all()
+            assert t.max() < horizon
+            used = (env - layout.environments(policy).start).bincount(minlength=smallest)
+            assert len(used) == smallest
+            assert all(counts.max() - counts.min() <= 1 for counts in (used, t.bincount(minlength=horizon)))
 
 
 @pytest.mark.parametrize("lstm", [0, 8])

@@ -84,18 +84,13 @@ class Parts:
         return {name: p.grad[0].clone() for name, p in named if p.grad is not None}
 
 
-def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2, double: bool = False) -> Parts:
-    """The parts of the next iteration. The last rollout is taken: it starts inside episodes.
-
-    `double` makes everything float64 after the rollout, whose log-probabilities and values are then computed again.
-    """
+def take_apart(trainer: Trainer, follower: int = 1, rollouts: int = 2) -> Parts:
+    """The parts of the next iteration. The last rollout is taken: it starts inside episodes."""
     collector, model = trainer.collector, trainer.model
     collector.reset()
     model.merge_observations({name: x[-1] for name, x in collector.rollout.obs.items()})
     for _ in range(rollouts):
         rollout = collector.collect()
-    if double:
-        rollout = _in_double(trainer, rollout)
     drawn = torch.tensor([follower])
     config = trainer.config
     targets = compute_targets(trainer.plan, rollout, model, drawn, None, trainer.settings, config.ensemble)
@@ -106,21 +101,6 @@ def prepare(update: Update, rollout: Rollout, targets: Targets, drawn: Tensor) -
     """As an update begins: values and returns are merged into the statistics."""
     value, returns, _ = merge_values(update.model.value_norm, targets.value, targets.returns)
     return update.data(rollout, replace(targets, value=value, returns=returns), drawn)
-
-
-def _in_double(trainer: Trainer, rollout: Rollout) -> Rollout:
-    """Only for networks without memory."""
-    model = trainer.model.double()
-    assert model.state_dim == 0
-    fields = {name: x.double() if x.is_floating_point() else x for name, x in vars(rollout).items() if name != "obs"}
-    double = Rollout(obs={name: x.double() for name, x in rollout.obs.items()}, **fields)
-    with torch.no_grad():
-        output = model(double.obs, trainer.layout.policy_id, double.state[0], double.start)
-        double.mean = output.mean[:-1]
-        double.value = model.raw_value(output.value)
-        std = model.log_std.exp()[trainer.layout.policy_id]
-        double.log_prob = torch.distributions.Normal(double.mean, std).log_prob(double.action).sum(-1)
-    return double
 
 
 def listing(plan: Plan, drawn: Tensor) -> tuple[Tensor, Tensor, list[str]]:

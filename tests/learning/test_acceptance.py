@@ -1,6 +1,4 @@
-"""The fact sheet's acceptance checks on real rollouts, and which group of rows moves which parameters, in float64."""
-
-from dataclasses import replace
+"""The fact sheet's acceptance checks on real rollouts. What moves which parameter is compared with the oracle."""
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from learning.iteration import (
 from models.test_normaliser import reference_statistics
 from torch import Tensor
 
-from echelon.algorithms import PullConfig
 from echelon.config import EnsembleConfig
 from echelon.training.trainer import Trainer
 
@@ -34,17 +31,14 @@ def make_policies_equal(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize(("algo", "policies", "lstm"), SETUPS)
-@pytest.mark.parametrize("critic", [False, True])
-def test_ratio_is_one_on_own_rows(algo: str, policies: int, lstm: int, critic: bool) -> None:
+def test_ratio_is_one_on_own_rows(algo: str, policies: int, lstm: int) -> None:
     """Sequences start inside episodes, and episodes end inside sequences."""
-    trainer = small_trainer(small_config(algo, policies, lstm), critic=critic)
-    parts = take_apart(trainer)
-    ends = parts.rollout.start[:-1].unflatten(0, (2, 6))
-    assert ends[:, 1:].any()
-    if lstm:
-        assert parts.rollout.state[0].any()
-    for batch in parts.batches():
-        assert batch.log_ratio[..., batch.own].abs().max() < 1e-6
+    for critic in (False, True):
+        parts = take_apart(small_trainer(small_config(algo, policies, lstm), critic=critic))
+        ends = parts.rollout.start[:-1].unflatten(0, (2, 6))
+        assert ends[:, 1:].any()
+        assert not lstm or parts.rollout.state[0].any()
+        assert max(batch.log_ratio[..., batch.own].abs().max() for batch in parts.batches()) < 1e-6
 
 
 @pytest.mark.parametrize(("policies", "lstm"), [(3, 0), (3, 8), (6, 8)])
@@ -106,20 +100,22 @@ def test_the_first_step_is_measured_before_it_is_taken(algo: str, policies: int)
     assert (trainer.model.log_std.detach().double().exp().square() - variance).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("group", [OWN, LEADER_BORROWS, FOLLOWER_PULL])
 @pytest.mark.parametrize("advantage", [-2.0, 2.0])
 @pytest.mark.parametrize("centre", ["one", "old_ratio"])
-def test_an_impossible_row_leaves_all_gradients_finite(group: str, advantage: float, centre: str) -> None:
+def test_an_impossible_row_leaves_all_gradients_finite(advantage: float, centre: str) -> None:
     """A log-ratio of 200 in a row of any group, in float32; e^200 is more than float32 holds."""
     trainer = small_trainer(small_config("cpo", 3, minibatches=1, ensemble=EnsembleConfig(clip_centre=centre)))
     parts = take_apart(trainer)
     unit, _, groups = listing(trainer.plan, parts.follower)
-    column = where(groups, group).nonzero()[3]
-    row = trainer.plan.rows(unit[column]).item()
-    parts.data.log_prob[row] -= 200.0
-    parts.data.advantage[..., column] = advantage
-    assert parts.batch().log_ratio.max() > 190
-    assert_finite(parts)
+    for group in (OWN, LEADER_BORROWS, FOLLOWER_PULL):
+        column = where(groups, group).nonzero()[3]
+        row, before = trainer.plan.rows(unit[column]).item(), parts.data.advantage[..., column].clone()
+        parts.data.log_prob[row] -= 200.0
+        parts.data.advantage[..., column] = advantage
+        assert parts.batch().log_ratio.max() > 190
+        assert_finite(parts)
+        parts.data.log_prob[row] += 200.0
+        parts.data.advantage[..., column] = before
 
 
 def assert_finite(parts: Parts) -> None:
@@ -155,72 +151,3 @@ def test_only_the_total_loss_has_a_gradient() -> None:
     others = (*loss.metrics.values(), batch.log_prob, output.mean, output.log_std, output.value, output.state)
     assert not any(x.requires_grad for x in others)
     assert output.mean.equal(parts.data.evaluate(update.gather(parts.data, minibatch), False).output.mean)
-
-
-TIGHT = {"rtol": 1e-10, "atol": 1e-13}
-TOUCHED = 1e-8
-
-
-def parts_of(algo: str, policies: int, follower: int = 1, beta: float = 0.3, **update: object) -> Parts:
-    update = {"entropy_scale": 0.1, "bounds_coef": 0.1} | update
-    config = small_config(algo, policies, num_envs=6 * policies, minibatches=1, **update)
-    config = replace(config, pull=PullConfig(beta=beta, temperature=0.2))
-    trainer = small_trainer(config)
-    trainer.model.mean_head.weight.data *= 4  # means beyond ±1.1, so that the bounds matter
-    return take_apart(trainer, follower, double=True)
-
-
-def leader_neglogp(parts: Parts, policy: int) -> Tensor:
-    """Mean of -log π_policy(a|s) over the leader's rows, by an own forward pass and torch's distribution."""
-    model, layout, rollout = parts.trainer.model, parts.trainer.layout, parts.rollout
-    envs = layout.sizes[0]
-    obs = {name: x[:-1, :envs] for name, x in rollout.obs.items()}
-    ids = torch.full((envs,), policy)
-    mean = model(obs, ids, rollout.state[0, :envs], rollout.start[:-1, :envs]).mean
-    normal = torch.distributions.Normal(mean, model.log_std[policy].exp())
-    return -normal.log_prob(rollout.action[:, :envs]).sum(-1).mean()
-
-
-@pytest.mark.parametrize("policies", [2, 3, 6])
-def test_without_advantages_only_imitation_is_left(policies: int) -> None:
-    """w = 1, so the actor's gradient is β/2M · Σ_i ∇ mean(-log π_i) on the leader's actions and nothing else."""
-    parts = parts_of("cpo", policies, critic_coef=0.0, bounds_coef=0.0, entropy_scale=0.0)
-    parts.data.advantage.zero_()
-    found = parts.gradients()
-    model = parts.trainer.model
-    expected = 0.3 / (2 * policies) * sum(leader_neglogp(parts, i) for i in range(1, policies))
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(expected, parameters, allow_unused=True, materialize_grads=True)
-    assert sum((gradient.abs().max() > TOUCHED).item() for gradient in gradients) > 5
-    torch.testing.assert_close([found[name][None] for name in names], [*gradients], **TIGHT)
-
-
-def test_pull_rows_reach_neither_critic_nor_bounds_nor_entropy() -> None:
-    """With β = 0 the gradient is the same whatever stands in the pull rows."""
-    parts = parts_of("cpo", 3, beta=0.0)
-    before = parts.gradients()
-    _, _, group = listing(parts.trainer.plan, parts.follower)
-    pulls = where(group, FOLLOWER_PULL)
-    for table, number in ((parts.data.returns, 1e3), (parts.data.value, -1e3), (parts.data.advantage, 1e6)):
-        table[..., pulls] = number
-    torch.testing.assert_close(parts.gradients(), before, rtol=0, atol=0)
-    # What the network says about them does not matter either.
-    batch = parts.batch()
-    for output in (batch.output.mean, batch.output.value):
-        (gradient,) = torch.autograd.grad(parts.trainer.update.loss(batch).total.sum(), output, retain_graph=True)
-        assert gradient[:, :, batch.learns].abs().max() > 0
-        assert gradient[:, :, batch.columns("follower_pull")].eq(0).all()
-
-
-@pytest.mark.parametrize("policies", [2, 3, 6])
-def test_without_beta_the_gradient_is_sapgs_scaled(policies: int) -> None:
-    """(M+1)/2M of SAPG's, 7/12 for six policies, when both are given the same advantages, values and returns."""
-    sapg, other = parts_of("sapg", policies), parts_of("cpo", policies, beta=0.0)
-    shared = sapg.trainer.plan.size
-    assert sapg.rollout.action.equal(other.rollout.action)
-    for name in ("advantage", "value", "returns"):
-        getattr(other.data, name)[..., :shared] = getattr(sapg.data, name)
-    theirs, ours = sapg.gradients(), other.gradients()
-    assert all(gradient.abs().max() > TOUCHED for gradient in theirs.values())
-    scaled = {name: (policies + 1) / (2 * policies) * gradient for name, gradient in theirs.items()}
-    torch.testing.assert_close(ours, scaled, **TIGHT)

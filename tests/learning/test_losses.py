@@ -1,6 +1,7 @@
 """Loss terms where numbers are extreme, and a bias of the clip by hand. The oracle compares all others."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -11,20 +12,18 @@ from echelon.models import gaussian
 F64 = torch.float64
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("advantage", [-3.0, 0.0, 3.0])
-@pytest.mark.parametrize("log_ratio", [200.0, -200.0, 1e6])
-def test_surrogate_of_an_impossible_row_is_finite(log_ratio: float, advantage: float, dtype: torch.dtype) -> None:
+def test_surrogate_of_an_impossible_row_is_finite() -> None:
     """And the row beside it is learned from as ever."""
-    leaf = torch.tensor([log_ratio, 0.0], dtype=dtype, requires_grad=True)
-    loss = surrogate(leaf, torch.tensor([advantage, 1.0], dtype=dtype), 0.2)
-    (gradient,) = torch.autograd.grad(loss.sum(), leaf)
-    assert loss.isfinite().all()
-    assert abs(gradient[0].item()) < 1e-80
-    assert gradient[1].item() == -1.0
+    for log_ratio, advantage, dtype in product((200.0, -200.0, 1e6), (-3.0, 0.0, 3.0), (torch.float32, F64)):
+        leaf = torch.tensor([log_ratio, 0.0], dtype=dtype, requires_grad=True)
+        loss = surrogate(leaf, torch.tensor([advantage, 1.0], dtype=dtype), 0.2)
+        (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        assert loss.isfinite().all()
+        assert abs(gradient[0].item()) < 1e-80
+        assert gradient[1].item() == -1.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_pull_weight_and_its_cap(dtype: torch.dtype) -> None:
     # λ = ½: exp(2Â) for Â = 0, ½ ln 3, -½ ln 4; the cap 100 is reached at Â = ½ ln 100 and stays for 1e6, whose
     # exponential no float holds; -1e6 is 0.
@@ -62,9 +61,9 @@ def slope(loss, x: float, **kwargs) -> tuple[float, float]:
     return result.item(), torch.autograd.grad(result.sum(), leaf)[0].item()
 
 
-@pytest.mark.parametrize(
-    ("centre", "ratio", "advantage", "loss", "gradient"),
-    [
+def test_surrogate() -> None:
+    """Centre, ratio, advantage, loss, gradient; around 1 also where nothing is said about the centre."""
+    for centre, ratio, advantage, loss, gradient in (
         # -Âρ and, since dρ/d log ρ = ρ, the same number as gradient, where the row is not clipped.
         (1.0, 1.0, 2.0, -2.0, -2.0),
         (1.0, 1.1, 2.0, -2.2, -2.2),
@@ -84,19 +83,16 @@ def slope(loss, x: float, **kwargs) -> tuple[float, float]:
         (2.0, 1.5, -1.0, 1.6, 0.0),
         (2.0, 1.0, -1.0, 1.6, 0.0),
         (2.0, 2.5, -1.0, 2.5, 2.5),
-    ],
-)
-def test_surrogate(centre: float, ratio: float, advantage: float, loss: float, gradient: float) -> None:
-    """Around 1 also where nothing is said about the centre."""
-    advantages, centres = (torch.tensor([x], dtype=F64) for x in (advantage, centre))
-    for more in ({"centre": centres}, {}) if centre == 1.0 else ({"centre": centres},):
-        found = slope(surrogate, math.log(ratio), advantage=advantages, clip=0.2, **more)
-        assert found == (pytest.approx(loss), pytest.approx(gradient))
+    ):
+        advantages, centres = (torch.tensor([x], dtype=F64) for x in (advantage, centre))
+        for more in ({"centre": centres}, {}) if centre == 1.0 else ({"centre": centres},):
+            found = slope(surrogate, math.log(ratio), advantage=advantages, clip=0.2, **more)
+            assert found == (pytest.approx(loss), pytest.approx(gradient)), (centre, ratio, advantage)
 
 
-@pytest.mark.parametrize(
-    ("value", "old", "target", "loss", "gradient"),
-    [
+def test_value_loss() -> None:
+    """Value, old value, target, loss, gradient."""
+    for value, old, target, loss, gradient in (
         # Within ±0.2 of the old value: (V - G)² and 2(V - G).
         (1.1, 1.0, 3.0, 3.61, -3.8),
         # Moved by 0.5 towards the target: the clipped value 1.2 has the larger error, and no gradient.
@@ -107,12 +103,10 @@ def test_surrogate(centre: float, ratio: float, advantage: float, loss: float, g
         (1.9, 1.0, 2.0, 0.64, 0.0),
         # Far beyond it: the own error 1.5 is the larger again.
         (3.5, 1.0, 2.0, 2.25, 3.0),
-    ],
-)
-def test_value_loss(value: float, old: float, target: float, loss: float, gradient: float) -> None:
-    before, returns = torch.tensor([[old], [target]], dtype=F64)
-    found = slope(value_loss, value, old_value=before, returns=returns, clip=0.2)
-    assert found == (pytest.approx(loss), pytest.approx(gradient))
+    ):
+        before, returns = torch.tensor([[old], [target]], dtype=F64)
+        found = slope(value_loss, value, old_value=before, returns=returns, clip=0.2)
+        assert found == (pytest.approx(loss), pytest.approx(gradient)), (value, target)
 
 
 def test_bounds_loss() -> None:

@@ -28,8 +28,10 @@ def values(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("fuse", [False, True])
-@pytest.mark.parametrize("limits", [(math.inf,), (0.5,), (0.5, math.inf, 0.2)])
+SEVERAL = (0.5, math.inf, 0.2)
+
+
+@pytest.mark.parametrize(("limits", "fuse"), [((math.inf,), False), ((0.5,), False), (SEVERAL, False), (SEVERAL, True)])
 def test_steps_are_pytorchs(limits: tuple[float, ...], fuse: bool, traced: None) -> None:
     """One network, or three stacked ones, each at its own rate and limit; the third sits out the second step."""
     several, rates = len(limits) > 1, (0.01, 0.1, 0.003)[: len(limits)]

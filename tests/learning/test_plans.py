@@ -70,25 +70,22 @@ def test_minibatch_counts() -> None:
     assert Case("ppo", 4, 1, 2, minibatches=64.0).plan().minibatches == 1
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
+def test_a_size_that_does_not_split_is_answered_with_sizes_that_do() -> None:
+    for case in (
         *(Case("ppo", 5, 1, 8, 8, 4), Case("ppo", 7, 1, 8, 4, 1.0)),
         *(Case("sapg", 20, 6, 8, 8, 4), Case("sapg", 99, 6, 16, 16, 4.0)),
         # Blocks of 6 and 1: uneven ones have more pull rows, hence another number of minibatches than even ones.
         *(Case("cpo", 11, 6, 16, 16, 4.0), Case("cpo", 100, 6, 16, 1, 7), Case("cpo", 25, 6, 8, 4, 3.0)),
         *(Case("cpo", 29, 3, 12, 6, 1.7), Case("cpo", 7, 7, 8, 8, 4.0)),
-    ],
-)
-def test_a_size_that_does_not_split_is_answered_with_sizes_that_do(case: Case) -> None:
-    with pytest.raises(UserError, match="do not split into") as refusal:
-        case.plan()
-    numbers = re.search(r"num_envs (\d+)(?: or (\d+))? would", str(refusal.value))
-    assert numbers is not None
-    named = [int(number) for number in numbers.groups() if number]
-    assert named[0] < case.num_envs < named[-1] or (len(named) == 1 and named[0] > case.num_envs)
-    for num_envs in named:
-        replace(case, num_envs=num_envs).plan()
+    ):
+        with pytest.raises(UserError, match="do not split into") as refusal:
+            case.plan()
+        numbers = re.search(r"num_envs (\d+)(?: or (\d+))? would", str(refusal.value))
+        assert numbers is not None
+        named = [int(number) for number in numbers.groups() if number]
+        assert named[0] < case.num_envs < named[-1] or (len(named) == 1 and named[0] > case.num_envs)
+        for num_envs in named:
+            replace(case, num_envs=num_envs).plan()
 
 
 def test_the_follower_is_drawn_uniformly_from_all_but_the_leader() -> None:
@@ -109,32 +106,22 @@ def ring(policies: int) -> list[tuple[int, int]]:
     return [(k, (k + 1) % policies) for k in range(policies)]
 
 
-@pytest.mark.parametrize("algo", GROUPS)
-def test_plans_of_algorithms(algo: str) -> None:
-    """Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder."""
+def test_plans_of_all_kinds() -> None:
+    """Environments, policies, horizon, sequence; 10 and 14 environments of 3 policies leave a remainder. Then blocks of
+    unequal size, several networks, any borrowing."""
     sizes = [(8, 2, 4, 1), (18, 6, 8, 1), (10, 3, 4, 1), (12, 3, 8, 4), (10, 2, 6, 3), (14, 3, 6, 3)]
-    for case in [Case(algo, *size) for size in ([] if algo == "sapg" else [(8, 1, 4, 1)]) + sizes]:
+    for case in [Case(algo, *size) for algo in GROUPS for size in [(8, 1, 4, 1)] * (algo != "sapg") + sizes]:
         for follower in range(1, max(case.policies, 2)):
             check_plan(case.plan(), torch.tensor([follower]))
-
-
-@pytest.mark.parametrize(
-    ("groups", "sizes"),
-    [
-        (GROUPS["sapg"], (4, 2, 2)),
-        (GROUPS["cpo"], (4, 2, 2)),
-        ((PULL,), (2, 4, 6)),
-        ((), (2, 4, 6)),
+    for groups, uneven in (
+        *((GROUPS["sapg"], (4, 2, 2)), (GROUPS["cpo"], (4, 2, 2)), ((PULL,), (2, 4, 6)), ((), (2, 4, 6))),
         ((Group("all", leader_from_all_followers), PULL), (6, 2, 4)),
         ((Group("ring", ring),), (2, 6, 4)),
-    ],
-)
-def test_plans_of_all_kinds(groups: tuple[Group, ...], sizes: tuple[int, ...]) -> None:
-    """Blocks of unequal size, several networks, any borrowing."""
-    for networks, follower in product((1, 2), (1, 2)):
-        layout = Layout(sum(sizes) * networks, 3 * networks, networks=networks, sizes=sizes)
-        drawn = torch.tensor([1, 3 + follower] if networks == 2 else [follower])
-        check_plan(Plan(layout, 4, 2, groups, minibatches=2), drawn)
+    ):
+        for networks, follower in product((1, 2), (1, 2)):
+            layout = Layout(sum(uneven) * networks, 3 * networks, networks=networks, sizes=uneven)
+            drawn = torch.tensor([1, 3 + follower] if networks == 2 else [follower])
+            check_plan(Plan(layout, 4, 2, groups, minibatches=2), drawn)
 
 
 def check_plan(plan: Plan, drawn: Tensor) -> None:

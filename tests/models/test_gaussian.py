@@ -16,14 +16,12 @@ def numbers(*x: float) -> torch.Tensor:
     return torch.tensor(x, dtype=torch.float64, requires_grad=True)
 
 
-def test_log_prob_integrates_to_one_and_its_mean_is_minus_the_entropy() -> None:
+def test_numbers_by_hand_and_by_integration() -> None:
+    """Densities integrate to one, and the mean of their logarithms is minus the entropy."""
     x, log_std = np.linspace(-12.0, 14.0, 20001), numbers(math.log(1.3)).detach()
     logs = log_prob(torch.from_numpy(x)[:, None], numbers(0.7).detach(), log_std).numpy()
     assert np.trapezoid(np.exp(logs), x) == pytest.approx(1.0, abs=1e-12)
     assert -np.trapezoid(np.exp(logs) * logs, x) == pytest.approx(entropy(log_std).item(), abs=1e-12)
-
-
-def test_numbers_by_hand() -> None:
     # Two actions. First: μ = 1, σ = 2, a = 5, so z = 2 and log p = -2 - ln 2 - ½ ln 2π.
     # Second: μ = 0, σ = ½, a = ½, so z = 1 and log p = -½ + ln 2 - ½ ln 2π. The two ln 2 cancel in the sum.
     found = log_prob(numbers(5.0, 0.5)[None], numbers(1.0, 0.0)[None], numbers(LN2, -LN2))

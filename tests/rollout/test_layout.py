@@ -11,28 +11,19 @@ from echelon.learning.settings import entropy_ladder
 from echelon.rollout.layout import Layout
 
 
-@pytest.mark.parametrize(
-    ("num_envs", "given", "sizes"),
-    [
-        (1, (), [1]),
-        (6, (), [1] * 6),
-        (12, (), [4, 4, 4]),
-        (11, (), [5, 3, 3]),  # a remainder goes to the leader
-        (100, (), [16, *[14] * 6]),
+def test_blocks_lie_one_after_another() -> None:
+    for num_envs, given, sizes in (
+        *((1, (), [1]), (6, (), [1] * 6), (12, (), [4, 4, 4])),
+        *((11, (), [5, 3, 3]), (100, (), [16, *[14] * 6])),  # a remainder goes to the leader
         (11, (2, 8, 1), [2, 8, 1]),
-    ],
-)
-def test_blocks_lie_one_after_another(num_envs: int, given: tuple[int, ...], sizes: list[int]) -> None:
-    policies = range(len(sizes))
-    layout = Layout(num_envs, len(sizes), sizes=given)
-    assert layout.policy_id.tolist() == [policy for policy in policies for _ in range(sizes[policy])]
-    ends = [sum(sizes[: policy + 1]) for policy in policies]
-    blocks = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    assert (layout.sizes, [layout.environments(policy) for policy in policies]) == (sizes, blocks)
-
-
-def test_networks_are_alike_and_lie_one_after_another() -> None:
-    layout = Layout(10, 4, networks=2, sizes=(3, 2))
+    ):
+        policies = range(len(sizes))
+        layout = Layout(num_envs, len(sizes), sizes=given)
+        assert layout.policy_id.tolist() == [policy for policy in policies for _ in range(sizes[policy])]
+        ends = [sum(sizes[: policy + 1]) for policy in policies]
+        blocks = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        assert (layout.sizes, [layout.environments(policy) for policy in policies]) == (sizes, blocks)
+    layout = Layout(10, 4, networks=2, sizes=(3, 2))  # networks are alike
     assert layout.policy_id.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
     assert (layout.each, layout.envs) == (2, 5)
     assert layout.environments(3) == slice(8, 10)
@@ -54,17 +45,16 @@ def test_blocks_of_a_tensor(dim: int) -> None:
     assert Layout(11, 3).drawn_block(torch.arange(11), 0, torch.tensor([2])).tolist() == [8, 9, 10]
 
 
-def ladder(policies: int, coef: float, scale: float, networks: int = 1) -> list[float]:
-    layout = Layout(12 * policies, policies, networks=networks)
-    return entropy_ladder(UpdateConfig(entropy_coef=coef, entropy_scale=scale), layout)["entropy_coef"].tolist()
-
-
 def test_entropy_coefficients() -> None:
-    assert ladder(6, 0.0, 1.0) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    def ladder(coef: float, scale: float, networks: int = 1) -> list[float]:
+        layout = Layout(72, 6, networks=networks)
+        return entropy_ladder(UpdateConfig(entropy_coef=coef, entropy_scale=scale), layout)["entropy_coef"].tolist()
+
+    assert ladder(0.0, 1.0) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5])
     # The fact sheet's, at scale 0.005, leader first.
-    assert ladder(6, 0.0, 0.005) == pytest.approx([0, 5e-4, 1e-3, 1.5e-3, 2e-3, 2.5e-3])
+    assert ladder(0.0, 0.005) == pytest.approx([0, 5e-4, 1e-3, 1.5e-3, 2e-3, 2.5e-3])
     # `entropy_coef` is the same for all, and comes on top; every network has a ladder.
-    assert ladder(6, 0.01, 0.4, networks=2) == pytest.approx([0.01, 0.11, 0.21] * 2)
+    assert ladder(0.01, 0.4, networks=2) == pytest.approx([0.01, 0.11, 0.21] * 2)
     # Alone, or without a ladder, the number is enough.
     for layout, scale in ((Layout(3, 1), 0.4), (Layout(3, 3), 0.0)):
         assert entropy_ladder(UpdateConfig(entropy_coef=0.01, entropy_scale=scale), layout) == {}
@@ -83,17 +73,15 @@ def test_policy_means() -> None:
         assert not math.isfinite(second)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"num_envs": 5, "policies": 6}, "6 policies need at least 6 environments, not 5"),
-        ({"num_envs": 5, "policies": 0}, "policies must be at least 1, not 0"),
-        ({"num_envs": 256, "policies": 6, "networks": 6}, "--num-envs 256 does not divide between the 6.*; 252 would"),
-        ({"num_envs": 8, "policies": 2, "sizes": (4, 5)}, "2 policies with 8 environments cannot have 4, 5 of them"),
-        ({"num_envs": 8, "policies": 2, "sizes": (8, 0)}, "cannot have 8, 0 of them"),
-        ({"num_envs": 8, "policies": 2, "sizes": (8,)}, "cannot have 8 of them: one positive number each"),
-    ],
-)
-def test_refusals(arguments: dict, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Layout(**arguments)
+def test_refusals() -> None:
+    for sizes, sentence in (
+        ((5, 6), "6 policies need at least 6 environments, not 5"),
+        ((5, 0), "policies must be at least 1, not 0"),
+        ((256, 6, 6), "--num-envs 256 does not divide between the 6.*; 252 would"),
+        ((8, 2, 1, (4, 5)), "2 policies with 8 environments cannot have 4, 5 of them"),
+        ((8, 2, 1, (8, 0)), "cannot have 8, 0 of them"),
+        ((8, 2, 1, (8,)), "cannot have 8 of them: one positive number each"),
+    ):
+        arguments = dict(zip(("num_envs", "policies", "networks", "sizes"), sizes, strict=False))
+        with pytest.raises(UserError, match=sentence):
+            Layout(**arguments)
