@@ -133,7 +133,8 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture) -> None:
         "envs.least:make --env-arg bonus": "--env-arg takes name=value, not 'bonus'",
         "envs.least:make --env-arg bones=1": "got an unexpected keyword argument 'bones'",
         "DeceptiveReach --env-arg a=1": "--env-arg is for environments that are not built in",
-        "../..:make": "is not the name of code",
+        "../..:make": "is not the name of code; write mypackage.module:make",
+        "../robots/arm:Arm": "for a folder or file there, write arm:Arm and run this in ../robots",
         "1:make": "is not the name of code",
     }
     for words, sentence in wrong.items():

@@ -111,7 +111,11 @@ def _find(source: str) -> Any:
     """The task of a folder, or else the function or class, that a source names."""
     place, _, name = registered().get(source, source).partition(":")
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UserError(f"{source!r} is not the name of code; write mypackage.module:make")
+        folder, module = os.path.split(place.rstrip("/"))
+        hint = "write mypackage.module:make"
+        if folder and module.isidentifier():
+            hint = f"for a folder or file there, write {module.removesuffix('.py')}:{name} and run this in {folder}"
+        raise UserError(f"{source!r} is not the name of code; {hint}")
     if os.getcwd() not in sys.path:  # console scripts do not search the working directory
         sys.path.append(os.getcwd())
     if name in (tasks := tasks_in(place)):

@@ -112,9 +112,10 @@ class RunFolder:
         return RunFolder(path, config)
 
     def discard(self) -> None:
-        """Remove the folder after a start that failed, if nothing but that start is in it."""
+        """Remove the folder after a start that failed, if nothing but that start is in it: no iteration was logged."""
         with suppress(OSError):
-            if {file.name for file in self.path.iterdir()} <= {CONFIG, ".lock"}:
+            started = {CONFIG, ".lock", self.metrics.name, "diagnostics", "tensorboard"}
+            if {file.name for file in self.path.iterdir()} <= started and not self._has_metrics:
                 shutil.rmtree(self.path)
 
     def with_config(self, config: TrainConfig) -> "RunFolder":

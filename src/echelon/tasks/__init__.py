@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,9 @@ def info(task: str) -> TaskInfo:
 
         of_gymnasium = re.fullmatch(r"[\w-]+-v\d+", task)
         hint = f"; did you mean gymnasium:{task}?" if of_gymnasium else nearest(task, [*TASKS, *registered()])
+        if Path(task, "settings.py").is_file():  # as echelon new-task writes it
+            folder = Path(task).name
+            hint = f"; its folder and its class name it, as in {folder}:{folder.title().replace('_', '')}"
         raise UserError(f"{task} is not a task{hint or '; echelon tasks lists them'}")
     return TASKS[task]
 

@@ -222,7 +222,12 @@ class MujocoTask(ABC, Generic[C]):
 
     def model(self) -> mujoco.MjModel:
         """The MuJoCo model of the scene; by default the one in `scene`."""
-        return mujoco.MjModel.from_xml_path(str(self.scene_file()))  # a path, because scenes attach robots
+        scene = self.scene_file()
+        try:
+            return mujoco.MjModel.from_xml_path(str(scene))  # a path, because scenes attach robots
+        except ValueError as error:
+            why = ", ".join(filter(None, map(str.strip, str(error).splitlines())))
+            raise UserError(f"MuJoCo cannot load {scene}: {why}") from None
 
     @abstractmethod
     def observe(self) -> Groups:

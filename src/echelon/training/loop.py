@@ -106,6 +106,7 @@ class Loop:
             starts = zip(self.trainer.runs, folders, seconds, strict=True)
             with ExitStack() as stack:
                 stack.callback(view.stop)
+                stack.push(self._leave_nothing)
                 view.start(folders[0].config, folders[0], self.config.num_iterations, self.trainer.iteration)
                 for one in starts:
                     self.runs.append(run := Run(*one, view.message, len(folders) > 1))
@@ -114,6 +115,12 @@ class Loop:
         except UserError as error:
             raise self.ranks.explained(error) from error.__cause__
         return folders
+
+    def _leave_nothing(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Remove the folders if the first iteration failed, once their files are closed."""
+        if self.ranks.first and kind is not None and issubclass(kind, Exception) and self.trainer.iteration == 0:
+            for run in self.runs:
+                run.folder.discard()
 
     def _train(self) -> None:
         trainer, view, decision = self.trainer, self.view, Decision.CONTINUE
