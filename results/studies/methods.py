@@ -15,7 +15,7 @@ from train_until import first_to_meet
 from echelon.algorithms import PbtConfig
 from echelon.algorithms.variants import VARIANTS, with_settings
 from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig
-from echelon.diagnostics.propositions import nearest_policy
+from echelon.diagnostics import nearest_policy
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.tasks import preset

@@ -9,7 +9,7 @@ import torch
 from learning.iteration import Parts, small_config, small_trainer, take_apart
 
 from echelon.config import DiagnosticsConfig
-from echelon.diagnostics.measure import measure
+from echelon.diagnostics import measure
 from echelon.rollout.layout import Layout
 
 

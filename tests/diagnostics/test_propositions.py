@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 from torch.distributions import Independent, Normal, kl_divergence
 
-from echelon.diagnostics.propositions import (
+from echelon.diagnostics import (
     clip_bias,
     clip_bias_bound,
     ess_rate,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from echelon.algorithms import complete
 from echelon.config import TrainConfig
-from echelon.diagnostics.propositions import ess_rate
+from echelon.diagnostics import ess_rate
 from echelon.learning import targets
 from echelon.models.actor_critic import ActorCritic
 from echelon.ranks import ALONE, Ranks
@@ -279,6 +279,6 @@ LEFT_OUT: dict[str, tuple[str, Any]] = {
     ),
     "best of a population": ("echelon.rollout.episodes.Episodes.objective", alone(OBJECTIVE)),
     "scores of episodes": ("echelon.rollout.episodes.Episodes.metrics", alone(METRICS)),
-    "ESS of the diagnostics": ("echelon.diagnostics.measure.ess_rate", lambda log_w, ranks: ess_rate(log_w)),
+    "ESS of the diagnostics": ("echelon.diagnostics.ess_rate", lambda log_w, ranks: ess_rate(log_w)),
 }
 """By name, the function in question and one that forgets."""

@@ -24,7 +24,7 @@ from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import choose_device
 from echelon.console.wording import count, text_table
 from echelon.device.capture import Captured
-from echelon.diagnostics.measure import measure as measure_distances
+from echelon.diagnostics import measure as measure_distances
 from echelon.envs.contract import Capturable, Simulated
 from echelon.ranks import ALONE, Ranks
 from echelon.runs.folder import RunFolder

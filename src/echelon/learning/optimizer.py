@@ -150,7 +150,7 @@ def scheduling_kl(mean: Tensor, log_std: Tensor, mean_ref: Tensor, log_std_ref: 
     """The reference's KL(new ‖ ref) per row, with its two 1e-5 terms: `[..., A] -> [...]`.
 
     The terms keep it finite and bias it down at small sigma, which lets the rate rise; thresholds were tuned with them.
-    `diagnostics.propositions.gaussian_kl` is the exact one.
+    `diagnostics.gaussian_kl` is the exact one.
     """
     std, std_ref = log_std.exp(), log_std_ref.exp()
     spread = (std.square() + (mean_ref - mean).square()) / (2 * (std_ref.square() + 1e-5))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from echelon.config import TrainConfig
 from echelon.device.capture import generators_of
-from echelon.diagnostics.measure import Distances
+from echelon.diagnostics import Distances
 from echelon.envs.contract import Env
 from echelon.envs.side_by_side import SideBySide
 from echelon.errors import UserError

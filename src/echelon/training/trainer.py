@@ -15,7 +15,7 @@ from echelon.device.capture import Captured, Source, generators_of
 from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused, fuses
 from echelon.device.timers import Timers
-from echelon.diagnostics.measure import Distances, measure
+from echelon.diagnostics import Distances, measure
 from echelon.envs.contract import Adaptive, Capturable, Env, State, Stateful, interface_of
 from echelon.learning.plans import Plan
 from echelon.learning.settings import Settings

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from echelon.diagnostics.propositions import gaussian_kl
+from echelon.diagnostics import gaussian_kl
 from echelon.envs.contract import Simulated, Step
 from echelon.errors import UserError
 from echelon.models.actor_critic import Output
