@@ -13,6 +13,7 @@ from latex2mathml.converter import convert
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[]\n?(.*?)\n?\\[)\]]</\1>', re.DOTALL)
 FENCE = re.compile(r"^( *)```math\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+PUNCTUATED = re.compile(r'(\(?)(<math[^>]*display="inline">(?:(?!</math>).)*</math>)([.,;:)]+)', re.DOTALL)
 TAG = re.compile(r"\\tag\{(.*?)\}")
 # What the converter leaves to attributes that browsers no longer read, and spaces that operators would get.
 LOOKS = (
@@ -50,7 +51,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    return EQUATION.sub(_equation, content)
+    return PUNCTUATED.sub(r'<span class="together">\1\2\3</span>', EQUATION.sub(_equation, content))
 
 
 def _equation(match: re.Match[str]) -> str:

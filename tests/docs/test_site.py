@@ -39,9 +39,10 @@ def test_equations_are_mathml_and_keep_their_number(site: Any) -> None:
     assert drawn.endswith("</math><span>(9)</span></div>")
     assert "tag" not in drawn
     inline = site.on_page_content(
-        '<span class="arithmatex">\\(\\mathbb E[a &lt; b]\\)</span>', page("x.md"), None, None
+        '<span class="arithmatex">\\(\\mathbb E[a &lt; b]\\)</span>.', page("x.md"), None, None
     )
     assert "𝔼" in inline
+    assert inline.endswith("</math>.</span>")
     assert "&#x0003C;" in inline
 
 
