@@ -12,7 +12,7 @@ from echelon.config import to_dict
 from echelon.console.view import NullView
 from echelon.envs.torch_env import groups_of
 from echelon.errors import UserError
-from echelon.rsl_rl import OnPolicyRunner
+from echelon.rsl_rl import OnPolicyRunner, _Adapter
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.runs.trained import Trained
@@ -85,7 +85,7 @@ def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(algo: str, policies: int
 def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Path) -> None:
     env = Pushed()
     runner = OnPolicyRunner(env, settings("PPO"), str(tmp_path / "a"))
-    runner._make(True)(24, torch.device("cpu"), 0).reset()
+    _Adapter(env, {"policy": ["points"]}, random_clocks=True).reset()
     assert len(set(env.episode_length_buf.tolist())) > 1
     (tmp_path / "bad.pt").write_text(json.dumps({"iter": 1}))
     torch.save({"iter": 1, "state": {}, "config": to_dict(runner.config)}, tmp_path / "part.pt")

@@ -55,8 +55,12 @@ class OnPolicyRunner:
         check(self.config)
         self.without_counterpart = others
         """Names in `train_cfg` that mean nothing here."""
-        self._groups = _observed_groups(train_cfg.get("obs_groups") or {})
-        self._place = Path(log_dir or tempfile.mkdtemp(prefix="echelon-"))
+        names = {"actor": "policy", "policy": "policy", "critic": "critic"}
+        groups = (train_cfg.get("obs_groups") or {}).items()
+        self._groups = {names[name]: list(parts) for name, parts in groups if name in names}
+        """Which observations the policy and the value function see, by our names of the groups."""
+        self.folder_path = Path(log_dir or tempfile.mkdtemp(prefix="echelon-")) / "echelon"
+        """The run folder."""
 
     def learn(
         self, num_learning_iterations: int, init_at_random_ep_len: bool = False, view: View | None = None
@@ -64,16 +68,12 @@ class OnPolicyRunner:
         """Train for more iterations. `view` shows progress as in `echelon.train`."""
         wanted = self.current_learning_iteration + num_learning_iterations
         config = replace(self.config, iterations=wanted, out=str(self.folder_path))
-        train(config, view, self._make(init_at_random_ep_len), [_SaveModels(self, config.checkpoint_every)])
+
+        def make_env(num_envs: int, device: torch.device, seed: int) -> _Adapter:
+            return _Adapter(self.env, self._groups, init_at_random_ep_len)
+
+        train(config, view, make_env, [_SaveModels(self, config.checkpoint_every)])
         self.current_learning_iteration = wanted
-
-    def _make(self, random_clocks: bool) -> MakeEnv:
-        return lambda num_envs, device, seed: _Adapter(self.env, self._groups, random_clocks)
-
-    @property
-    def folder_path(self) -> Path:
-        """The run folder."""
-        return self._place / "echelon"
 
     def save(self, path: str, infos: dict[str, Any] | None = None) -> None:
         """Write the newest checkpoint as one file, which `load` reads."""
@@ -154,9 +154,3 @@ class _Adapter(TorchEnv):
         if self._random_clocks:
             self.env.episode_length_buf = torch.randint_like(self.env.episode_length_buf, high=self.episode_length)
         return obs
-
-
-def _observed_groups(given: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Which observations the policy and the value function see, by our names of the groups."""
-    names = {"actor": "policy", "policy": "policy", "critic": "critic"}
-    return {names[name]: list(parts) for name, parts in given.items() if name in names}

@@ -58,7 +58,8 @@ def open_sweep(folder: Path, trials: int, at_once: int = 1) -> Sweep:
         assert (flag, out) == ("--update.learning-rate", "--out")
         return replace(start, update=replace(start.update, learning_rate=float(rate)), out=path)
 
-    return Sweep(folder, OVER, start, make, trials=trials, at_once=at_once, score="return", pruner="median")
+    given = {"trials": trials, "at_once": at_once, "score": "return", "pruner": "median"}
+    return Sweep(folder, OVER, {"--update.learning-rate": 1e-5}, start, make, **given)
 
 
 def pretend(job: Job, score: float, until: int = ITERATIONS) -> None:
@@ -104,14 +105,13 @@ def test_killed_it_resumes_and_repeats_nothing(tmp_path: Path) -> None:
     assert [grid.state(job) for job in grid.jobs] == ["done"] * 3 + ["left"]
     assert grid.headline() == "3 of 7 done, 0 running, 4 left, time left -"
     assert [job.config.update.learning_rate for job in run_all(second)] == wanted
-    best, rows = second.best(), second.rows({})
-    assert best is not None
+    best, rows = second.ranked()[0], second.rows({})
     assert best.value == max(score_of(job) for job in second.jobs.values()) > score_of(second.jobs[0])
     assert [int(row[0]) for row in rows[1:]] == sorted(second.jobs, key=lambda number: -score_of(second.jobs[number]))
     assert not second.more(Grid([]))
     longer = replace(preset("CartpoleSwingup"), iterations=50)
     with pytest.raises(UserError, match=r"holds another sweep: .*'iterations': 40.*; choose another --out"):
-        Sweep(second.folder, OVER, longer, second.make, trials=7, at_once=1, score="return", pruner="none")
+        Sweep(second.folder, OVER, {}, longer, second.make, trials=7, at_once=1, score="return", pruner="none")
 
 
 def test_a_trial_below_the_median_is_pruned(tmp_path: Path) -> None:
@@ -180,18 +180,26 @@ def test_a_sweep_of_other_values_is_another_sweep(tmp_path: Path, monkeypatch: p
         open_sweep(tmp_path, 2)
 
 
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [
+        (["update.learning-rate", "1e-3", "0.1e-4", "1e-4"], {"--update.learning-rate": "0.1e-4"}),
+        (["update.learning-rate", "1e-6", "1e-4", "model.lstm", "16", "64"], {"--update.learning-rate": 1e-5}),
+        (["update.learning-rate", "1e-4", "1e-2", "model.activation", "tanh", "elu"], {"--model.activation": "elu"}),
+        (["update.clip", "0.5", "0.9"], {}),
+    ],
+)
 def test_the_first_trial_has_the_presets_value_however_it_is_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    over: list[str], expected: dict[str, object]
 ) -> None:
-    monkeypatch.setitem(OVER, "--update.learning-rate", ["1e-3", "0.1e-4", "1e-4"])
-    (job,) = open_sweep(tmp_path, 1).more(Grid([]))
-    assert job.config.update.learning_rate == 1e-5
+    words = ["Hopper", "--update.learning-rate", "1e-5", "--over", *over]
+    assert parse(SweepCommand, "sweep", words).space()[1] == expected
 
 
 def test_a_file_of_settings_is_what_a_sweep_starts_from(tmp_path: Path) -> None:
     (path := tmp_path / "mine.yaml").write_text("task: Hopper\nupdate: {clip: 0.17}\n")
     words = ["--config", str(path), "--over", "update.learning-rate", "1e-4", "1e-2"]
-    start = parse(SweepCommand, "sweep", words).space()[1]
+    start = parse(SweepCommand, "sweep", words).space()[2]
     assert (start.task, start.update.clip) == ("Hopper", 0.17)
 
 

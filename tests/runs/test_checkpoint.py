@@ -195,7 +195,7 @@ def test_what_cannot_be_saved_is_told_and_the_old_one_is_kept(
         save(folder, 2, {"env": {"clock": {1, 2}}})
     assert found(folder).iteration == 1
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
-    with pytest.raises(UserError, match=r"00000002 could not be saved: No space left on device"):
+    with pytest.raises(UserError, match=r"00000002 cannot be written: No space left on device"):
         save(folder, 2, {"x": 2})
     assert names(folder) == ["00000001"]
     target = folder.path / "a.json"  # a file that is replaced is whole too, and leaves no temporary one

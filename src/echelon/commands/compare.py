@@ -48,9 +48,8 @@ class OnGrid(Command):
         if self.on is None:
             yield None
             return
-        from echelon.grid.cluster import RayCluster, require_address
+        from echelon.grid.cluster import RayCluster
 
-        require_address(self.on)
         with closing(RayCluster(self.on, per_gpu=self.per_gpu or 1, cpus=self.cpus)) as cluster:
             yield cluster
 

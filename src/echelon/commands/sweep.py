@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from echelon.commands.command import names_flag
 from echelon.commands.compare import OnGrid, swept_settings
 from echelon.commands.train import OnTask, configure
+from echelon.config.checks import settings_of
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, read, spans
 from echelon.errors import UserError, require_package
@@ -44,7 +45,7 @@ class Sweep(OnTask, OnGrid):
 
     def run(self) -> int:
         require_package("optuna", "echelon sweep", "sweep")
-        over, start = self.space()
+        over, first, start = self.space()
         with self.cluster() as cluster:
             from echelon import grid
             from echelon.console.wording import figure, text_table
@@ -63,14 +64,15 @@ class Sweep(OnTask, OnGrid):
             folder = folder.absolute() if self.on else folder
             at_once = cluster.room if cluster else self.workers or default_workers(complete.device)
             given = {"trials": self.trials, "at_once": at_once, "score": self.score, "pruner": self.pruner}
-            study = Study(folder, over, start, make, **given)
+            study = Study(folder, over, first, start, make, **given)
             jobs, logs = [*study.jobs.values()], folder / "logs"
             failed = grid.run(
                 jobs, logs, workers=at_once, cluster=cluster, more=study.more, total=max(self.trials, len(jobs))
             )
         heading, *rows = study.rows(failed)
         print(text_table(rows, heading, right=range(len(heading) - 1)), end="")
-        if best := study.best():
+        if ranked := study.ranked():
+            best = ranked[0]
             source = [self.task] if self.task else ["--env", self.env] if self.env else []
             source += ["--config", self.config] if self.config else []
             others = (span for span in spans(self.train_flags) if not any(names_flag(span[:1], flag) for flag in over))
@@ -83,14 +85,18 @@ class Sweep(OnTask, OnGrid):
         task, stored = self.stored()
         return configure(task, [*self.train_flags, *words], command="sweep", stored=stored)
 
-    def space(self) -> "tuple[dict[str, list[Any]], TrainConfig]":
-        """By flag, the two numbers of a range or the words of a list; and the settings to start from."""
-        start, over = self.configured(), dict[str, list[Any]]()
-        known = flags_of(start)
+    def space(self) -> "tuple[dict[str, list[Any]], dict[str, Any], TrainConfig]":
+        """By flag, the two numbers of a range or the words of a list, and which of them the first trial has; and the
+        settings to start from."""
+        start, over, first = self.configured(), dict[str, list[Any]](), dict[str, Any]()
+        known, settings = flags_of(start), settings_of(start)
         for flag, words in swept_settings(start, self.over, "--over").items():
-            typed = [read(start, [flag, word], "echelon sweep")[known[flag].name] for word in words]
+            name = known[flag].name
+            typed, now = [read(start, [flag, word], "echelon sweep")[name] for word in words], settings[name]
             numbers = len(typed) == 2 and all(type(value) in (int, float) for value in typed)
             over[flag] = typed if numbers else words
             if numbers and typed[0] >= typed[1]:
                 raise UserError(f"--over {flag.lstrip('-')} takes the lower value first, not {' '.join(words)}")
-        return over, start
+            if now in typed or (numbers and now is not None and typed[0] <= now <= typed[1]):
+                first[flag] = now if numbers else words[typed.index(now)]
+        return over, first, start

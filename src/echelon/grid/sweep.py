@@ -11,7 +11,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from echelon.config import TrainConfig
-from echelon.config.checks import settings_of, spelling
 from echelon.console.wording import figure
 from echelon.errors import UserError, nearest
 from echelon.grid.jobs import Job
@@ -34,6 +33,7 @@ class Sweep:
         self,
         folder: Path,
         over: Mapping[str, Sequence[Any]],
+        first: Mapping[str, Any],
         start: TrainConfig,
         make: Callable[[Words], TrainConfig],
         *,
@@ -42,8 +42,8 @@ class Sweep:
         score: str,
         pruner: str,
     ) -> None:
-        """`over` has two numbers or a list of words by flag; trial 0 has the values of `start` where they are among
-        them. `make` returns the complete settings for words of a command line."""
+        """`over` has two numbers or a list of words by flag, `first` those of trial 0, as far as they are not drawn.
+        `make` returns the complete settings for words of a command line, which change those of `start`."""
         self.folder, self.make, self.trials, self.at_once, self.score = folder, make, trials, at_once, score
         self._seed, self._space = start.seed, {flag: distribution(values) for flag, values in over.items()}
         with writing(folder, "choose another folder with --out"):
@@ -72,7 +72,7 @@ class Sweep:
             raise UserError(f"{folder} holds another sweep: {self.study.user_attrs['about']}; choose another --out")
         self.study.set_user_attr("about", about)
         if not self.study.get_trials():
-            self.study.enqueue_trial(_inside(self._space, start))
+            self.study.enqueue_trial(dict(first))
         self.jobs: dict[int, Job] = {}
         """By the number of the trial."""
         for trial in self.begun():
@@ -141,20 +141,19 @@ class Sweep:
                 replace_durably(job.path / PRUNED, said.encode())
                 return
 
-    def best(self) -> FrozenTrial | None:
-        """The finished trial with the highest score."""
+    def ranked(self) -> list[FrozenTrial]:
+        """The finished trials, the best first."""
         done = self.study.get_trials(states=(TrialState.COMPLETE,))
-        return max(done, key=lambda trial: trial.value or 0.0, default=None)
+        return sorted(done, key=lambda trial: -(trial.value or 0.0))
 
     def rows(self, failed: Mapping[str, str]) -> list[tuple[str, ...]]:
         """A heading, then a row per trial, the best first: its settings, its score, and what else there is to say."""
         rows = [("trial", *(flag.lstrip("-") for flag in self._space), self.score, "")]
-        done = sorted(self.study.get_trials(states=(TrialState.COMPLETE,)), key=lambda trial: -(trial.value or 0.0))
-        for trial in [*done, *(trial for trial in self.begun() if trial.state != TrialState.COMPLETE)]:
-            job, score = self.jobs.get(trial.number), trial.value if trial in done else None
+        for trial in [*self.ranked(), *(trial for trial in self.begun() if trial.state != TrialState.COMPLETE)]:
+            job, done = self.jobs.get(trial.number), trial.state == TrialState.COMPLETE
             said = trial.user_attrs.get("why", "") if job is None else job.pruned or failed.get(job.name, "")
             values = (worded(trial.params[flag]) if flag in trial.params else "-" for flag in self._space)
-            rows.append((str(trial.number), *values, "-" if score is None else figure(score), said))
+            rows.append((str(trial.number), *values, figure(trial.value or 0.0) if done else "-", said))
         return rows
 
 
@@ -170,23 +169,3 @@ def distribution(values: Sequence[Any]) -> BaseDistribution:
     low, high = values
     kind = IntDistribution if isinstance(low, int) else FloatDistribution
     return kind(low, high, log=0 < 10 * low <= high)
-
-
-def _means(word: str, value: Any) -> bool:
-    """Whether a word stands for a value: 1e-4 is 0.0001."""
-    try:
-        return float(word) == value
-    except ValueError:
-        return word == str(value)
-
-
-def _inside(space: Mapping[str, BaseDistribution], start: TrainConfig) -> dict[str, Any]:
-    """The values of `start` that lie in the space."""
-    found: dict[str, Any] = {}
-    for name, value in settings_of(start).items():
-        drawn = space.get(spelling(name))
-        if isinstance(drawn, CategoricalDistribution):
-            found |= {spelling(name): word for word in drawn.choices if _means(str(word), value)}
-        elif isinstance(drawn, IntDistribution | FloatDistribution) and isinstance(value, int | float):
-            found |= {spelling(name): value} if drawn.low <= value <= drawn.high else {}
-    return found

@@ -58,9 +58,7 @@ def differences(path: Path, stored: TrainConfig, given: TrainConfig, change: boo
             continue
         if name == "task":
             raise UserError(f"{path} holds a run of {old}, not of {new}; choose another folder with --out")
-        was, wanted = (
-            (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) for value in (old, new)
-        )
+        was, wanted = ((" ".join(map(str, x)) or "none") if isinstance(x, tuple) else str(x) for x in (old, new))
         if not change:
             advice = f"; echelon train --resume {path} {setting(name, new)} resumes with the new value"
             raise UserError(
@@ -68,9 +66,8 @@ def differences(path: Path, stored: TrainConfig, given: TrainConfig, change: boo
                 f"--out with another folder to start again{advice if _why_fixed(type(given), name) is None else ''}"
             )
         if reason := _why_fixed(type(given), name, old, new):
-            raise UserError(
-                f"{name} cannot be changed in {path}: {reason}; --from {path} begins a new run with its networks"
-            )
+            told = f"{name} cannot be changed in {path}: {reason}"
+            raise UserError(f"{told}; --from {path} begins a new run with its networks")
         changes.append({"setting": name, "before": was, "after": wanted, "iteration": None})
     return changes
 

@@ -39,7 +39,7 @@ from echelon.config import TrainConfig
 from echelon.envs.contract import MAX_STATISTIC
 from echelon.errors import UserError
 from echelon.ranks import ALONE, Ranks
-from echelon.runs.durable import sync_directory, write_durably
+from echelon.runs.durable import sync_directory, write_durably, writing
 from echelon.runs.folder import CONFIG, RunFolder
 from echelon.runs.untrusted import Unreadable, read_bytes, read_json, size_of
 
@@ -108,24 +108,20 @@ def save(
     ranks: Ranks = ALONE,
     own: Mapping[str, object] | None = None,
 ) -> Path:
-    """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none.
-
-    A collective call: rank 0 saves `state`, the others their `own`; the checkpoint appears when all are done.
-    """
+    """Save `state` after `iteration` iterations. The highest score so far is never pruned; NaN counts as none. A
+    collective call: rank 0 saves `state`, the others their `own`; the checkpoint appears when all are done."""
     root, name = folder.checkpoints, f"{iteration:08d}"
     final, saving = root / name, root / f".saving-{name}"
 
     @contextmanager
     def cleaning_up() -> Iterator[None]:
         try:
-            yield
-        except OSError as error:
+            with writing(final):
+                yield
+        except UserError:
             if ranks.first:
                 shutil.rmtree(saving, ignore_errors=True)
-            reason = error.strerror or error
-            raise UserError(
-                f"checkpoint {final} could not be saved: {reason}; make room, then resume the run"
-            ) from error
+            raise
 
     @cleaning_up()
     def begin() -> None:
@@ -166,10 +162,8 @@ def save(
 def find(
     folder: RunFolder, which: Which = "newest", warn: Callable[[str], object] = warnings.warn
 ) -> Checkpoint | None:
-    """The newest valid checkpoint, the one with the highest score, or that of an iteration; None if there is none.
-
-    `warn` is called for each damaged one that was skipped. Looks again if a trainer replaced or removed one meanwhile.
-    """
+    """Find the newest valid checkpoint, the one with the highest score, or that of an iteration; None if there is none.
+    `warn` is called for each damaged one that was skipped. Looks again if a trainer replaced or removed one."""
     found, skipped = None, dict[Path, Unreadable]()
     for attempt in range(RETRIES):
         skipped, paths = {}, _candidates(folder.checkpoints)
@@ -204,25 +198,33 @@ def load(folder: RunFolder, which: Which) -> Checkpoint:
     return found
 
 
+@contextmanager
+def fitting(found: Checkpoint) -> Iterator[None]:
+    """Turn whatever an untrusted checkpoint does to networks of other sizes into a `UserError`."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError):
+            raise
+        told = f"the network of this run is not the one that its checkpoint {found.path} holds"
+        raise UserError(f"{told}; restore its {CONFIG}") from None
+
+
 def require_fit(found: Checkpoint, config: TrainConfig) -> None:
     """Raise a `UserError` if a checkpoint holds other networks, or more environments, than the settings ask for: both
     are untrusted, so this is known before memory is taken for either."""
-    trainer, algorithm = found.state["trainer"], find_algorithm(config.algo)
-    try:
+    trainer = found.state["trainer"]
+    with fitting(found):
         interface, environments = trainer["interface"], len(trainer["policy_id"]) * found.ranks
         sizes = interface["obs_spec"], interface["action_dim"]
         if any(torch.as_tensor(x).shape != (sizes[1],) for x in (interface.get("bounds") or {}).values()):
             raise ValueError
         if config.model.encoder is None:  # code of the user's own
             with torch.device("meta"):
-                claimed = algorithm.make_networks(*sizes, config).state_dict()
-            if {name: x.shape for name, x in claimed.items()} != {
-                name: x.shape for name, x in trainer["model"].items()
-            }:
+                claimed = find_algorithm(config.algo).make_networks(*sizes, config).state_dict()
+            ours, theirs = ({name: x.shape for name, x in one.items()} for one in (claimed, trainer["model"]))
+            if ours != theirs:
                 raise ValueError
-    except Exception:  # the file is untrusted
-        told = f"the network of this run is not the one that its checkpoint {found.path} holds"
-        raise UserError(f"{told}; restore its {CONFIG}") from None
     if environments != config.num_envs:
         told = f"checkpoint {found.path} has {environments:,} environments, not the {config.num_envs:,} of its run"
         raise UserError(f"{told}; restore its {CONFIG}")
@@ -243,10 +245,8 @@ def tidy(root: Path) -> None:
 
 
 def unsound(state: Mapping[str, Any]) -> str | None:
-    """The name of a tensor that is not finite, or absurdly large, if that leaves no sound network; None if one is.
-
-    A population replaces its broken members, so one sound network is enough; other runs have only one.
-    """
+    """Name a tensor that is not finite, or absurdly large, if that leaves no sound network. A population replaces its
+    broken members, so one sound network is enough; other runs have only one."""
     trainer = state.get("trainer", {})
     for part in (("model", "optimizer"), ("extra_reward",)):
         sound = None
@@ -362,10 +362,8 @@ def encode(value: object, tensors: dict[str, Tensor], where: str = "") -> Any:
             if all(isinstance(key, str) and not key.startswith("$") for key in items):
                 return items
             return {"$map": [[encode(key, tensors, where), item] for key, item in items.items()]}
-    raise TypeError(
-        f"a checkpoint holds tensors, numbers, strings, None, lists, tuples and mappings; "
-        f"{where or 'the state'} is {type(value).__name__}"
-    )
+    kinds = "tensors, numbers, strings, None, lists, tuples and mappings"
+    raise TypeError(f"a checkpoint holds {kinds}; {where or 'the state'} is {type(value).__name__}")
 
 
 def decode(data: Any, tensors: Mapping[str, Tensor]) -> Any:

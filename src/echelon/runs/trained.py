@@ -14,7 +14,7 @@ from echelon.envs.observed import innermost, observed
 from echelon.errors import UserError
 from echelon.models.actor_critic import Networks
 from echelon.rollout.acting import Actor
-from echelon.runs.checkpoint import Which, load as load_checkpoint, require_fit
+from echelon.runs.checkpoint import Which, fitting, load as load_checkpoint, require_fit
 from echelon.runs.folder import RunFolder
 from echelon.tasks import maker
 
@@ -43,15 +43,9 @@ class Trained:
         require_fit(found, config)
         state = found.state["trainer"]
         interface = state["interface"]
-        try:
+        with fitting(found):
             model = find(config.algo).make_networks(interface["obs_spec"], interface["action_dim"], config)
             model.load_state_dict(state["model"])
-        except UserError:
-            raise
-        except Exception:  # a checkpoint is untrusted
-            raise UserError(
-                f"the network of {folder.path} is not the one that its checkpoint {found.path} holds"
-            ) from None
         inner = innermost(state["env"])
         return Trained(folder, config, model, found.iteration, state["leader"], interface, inner, make_env)
 
