@@ -109,9 +109,9 @@ def test_columns_hold_numbers_and_nan_for_all_else(folder: RunFolder) -> None:
         b'{"iteration": 11, "a": "6", "b": [7], "c": {"a": 8}}\n',
         b'{"iteration": 12, "a": ' + b"9" * 400 + b', "b": 1E5}\n',
     ]
-    assert read_columns(folder, bool) == {}
+    assert read_columns(folder.path, bool) == {}
     folder.metrics.write_bytes(b"".join(odd))
-    found = read_columns(folder, ("a", "b").__contains__)
+    found = read_columns(folder.path, ("a", "b").__contains__)
     assert set(found) == {"iteration", "a", "b"}
     np.testing.assert_array_equal(found["iteration"], [8, 9, 10, 11, 12])
     np.testing.assert_array_equal(found["a"], [3, 5, math.nan, math.nan, math.nan])

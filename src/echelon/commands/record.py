@@ -57,7 +57,7 @@ class Record(OnPolicies):
         for tape in tapes:
             when = f"{tape.iteration:>7,}  " if earlier else ""
             print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
-        stored = None if file else replay_path(folder)
+        stored = None if file else replay_path(folder.path)
         place = Path(f"{folder.name}.{format}") if file else folder.path / "replay" / f"{self.policy}.{format}"
         out = Path(self.out) if self.out else place
         with writing(out, "choose another --out"):

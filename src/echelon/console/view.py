@@ -81,7 +81,7 @@ class RunProgress:
         self.returns: list[float] = []
         if done:
             with contextlib.suppress(OSError, Unreadable):  # the writer of the file reports it
-                self.returns += map(float, read_columns(folder, "return/leader".__eq__).get("return/leader", ()))
+                self.returns += map(float, read_columns(folder.path, "return/leader".__eq__).get("return/leader", ()))
         self._first = done
         self._marks = deque([(time.monotonic(), done)], maxlen=PACE_ITERATIONS)
 

@@ -152,7 +152,7 @@ def read_run(path: Path) -> Run:
     folder = RunFolder(path, config)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        columns = read_columns(folder, lambda name: True)
+        columns = read_columns(path, lambda name: True)
         distances, damaged = read_matrices(folder)
     if not columns:
         raise UserError("it has a config but no metrics yet")

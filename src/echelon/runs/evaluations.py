@@ -3,15 +3,14 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from echelon.errors import UserError
 from echelon.runs.durable import replace_durably
 from echelon.runs.metrics import jsonable
-from echelon.runs.untrusted import Unreadable, read_json
+from echelon.runs.untrusted import Unreadable, from_json, read_json
 
 T = TypeVar("T")
 
@@ -47,6 +46,10 @@ class Evaluation:
     leader: int = 0
     """The policy that stands for the run: in a population, the one that trained best."""
 
+    def __post_init__(self) -> None:
+        if not self.scores:
+            raise ValueError("an evaluation has scores")
+
     def of(self, metric: str, policy: int | None = None, mode: str = "deterministic") -> float:
         """A figure of the leader or of another policy; `metric` is its name in training, `NAME/leader`."""
         who, name = (self.leader if policy is None else policy, mode), metric.removesuffix("/leader")
@@ -77,6 +80,12 @@ class Robustness:
     """Scores by policy in plain physics."""
     parameters: dict[str, Axis]
 
+    def __post_init__(self) -> None:
+        policies = len(self.plain)
+        whole = (a.values and [*map(len, a.scores)] == [len(a.values)] * policies for a in self.parameters.values())
+        if not self.parameters or not all(whole) or not 0 <= self.leader < policies:
+            raise ValueError("every policy has a score at every value of a parameter")
+
     def mean(self, policy: int) -> float:
         """A policy's score over all values of all parameters."""
         found = [score for axis in self.parameters.values() for score in axis.scores[policy]]
@@ -93,11 +102,6 @@ class Robustness:
         return max(range(len(self.plain)), key=rank)
 
 
-def read_robustness(run: Path) -> Robustness | None:
-    """Read `robustness.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
-    return _read(run / "robustness.json", _robustness, "evaluate --robustness")
-
-
 def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
     """Write the evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,45 +110,18 @@ def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
 
 def read_evaluation(run: Path) -> Evaluation | None:
     """Read `evaluation.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
-    return _read(run / "evaluation.json", _evaluation, "evaluate")
+    return _read(run / "evaluation.json", Evaluation, "evaluate")
 
 
-def _read(path: Path, parse: Callable[[Any], T], again: str) -> T | None:
+def read_robustness(run: Path) -> Robustness | None:
+    """Read `robustness.json`, likewise."""
+    return _read(run / "robustness.json", Robustness, "evaluate --robustness")
+
+
+def _read(path: Path, kind: type[T], again: str) -> T | None:
     if not path.exists():
         return None
     try:
-        return parse(read_json(path))
-    except (Unreadable, ValueError, OverflowError, KeyError, TypeError, AttributeError):
+        return from_json(read_json(path), kind, null_is_nan=True)
+    except (Unreadable, UserError, ValueError, OverflowError, KeyError, TypeError):
         raise UserError(f"its {path.name} is damaged; run echelon {again} again") from None
-
-
-def _robustness(found: dict[str, Any]) -> Robustness:
-    axes = {
-        str(name): Axis(tuple(map(float, one["values"])), tuple(tuple(map(_number, row)) for row in one["scores"]))
-        for name, one in found["parameters"].items()
-    }
-    plain = tuple(map(_number, found["plain"]))
-    iteration, leader, episodes = (int(found[name]) for name in ("iteration", "leader", "episodes"))
-    whole = all(one.values and len(one.scores) == len(plain) for one in axes.values()) and 0 <= leader < len(plain)
-    if not axes or not whole or any(len(row) != len(one.values) for one in axes.values() for row in one.scores):
-        raise ValueError
-    return Robustness(iteration, leader, episodes, str(found["score"]), plain, axes)
-
-
-def _evaluation(found: dict[str, Any]) -> Evaluation:
-    numbers = {name: int(found[name]) for name in ("iteration", "env_steps", "seed", "leader")}
-    scores = tuple(map(_score, found["scores"]))
-    if not scores:
-        raise ValueError
-    return Evaluation(str(found["task"]), str(found["algo"]), scores=scores, **numbers)
-
-
-def _score(found: dict[str, Any]) -> PolicyScore:
-    figures = {name: _number(found[name]) for name in ("return_mean", "return_std", "length_mean", "terminated")}
-    extra = {name: _number(value) for name, value in found["extra"].items()}
-    return PolicyScore(int(found["policy"]), str(found["mode"]), int(found["episodes"]), extra=extra, **figures)
-
-
-def _number(value: Any) -> float:
-    """A number as it was written, NaN for null."""
-    return math.nan if value is None else float(value)

@@ -154,10 +154,10 @@ def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:
     return [{name: math.nan if value is None else value for name, value in line.items()} for line in lines]
 
 
-def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> dict[str, Column]:
+def read_columns(run: Path, wanted: Callable[[str], object]) -> dict[str, Column]:
     """`iteration` and the wanted metrics as an array `[lines]` each; NaN where a line has none, or no number."""
     columns, length = dict[str, "array[float]"](), 0
-    for _, line in _scan((folder.path if isinstance(folder, RunFolder) else folder) / METRICS, warn=True):
+    for _, line in _scan(run / METRICS, warn=True):
         for name, value in (line or {}).items():
             if name == "iteration" or wanted(name):
                 column = columns.setdefault(name, array("d"))
@@ -170,10 +170,8 @@ def read_columns(folder: RunFolder | Path, wanted: Callable[[str], object]) -> d
 
 
 def read_matrices(folder: RunFolder) -> tuple[list[Line], int]:
-    """All sound measurements of a run, matrices as arrays `[M, M]`, and the number of lines that are damaged.
-
-    NaN stands for a KL that is not finite, which the file has as null.
-    """
+    """All sound measurements of a run, matrices as arrays `[M, M]`, and the number of lines that are damaged. A KL that
+    is not finite, null in the file, is NaN."""
     sound, count, shape = list[Line](), 0, (folder.config.num_policies,) * 2
     for _, line in _scan(folder.path / DISTANCES, warn=False):
         if line is None:

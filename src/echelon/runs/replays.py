@@ -1,10 +1,9 @@
 """Recorded episodes: the poses of all bodies over time, for a browser to draw.
 
 `replay/replay.json` holds one episode per policy: the scene as primitives and meshes, and for every frame the pose of
-every body.
-Poses are whole numbers, positions in hundredths of a millimetre and quaternions in 1/32767, so a drawn body is within
-0.01 mm of the simulated one however far the robot runs. Per body and component the differences from frame to frame are
-stored, split into byte planes, deflated, in base64: bodies that stand still take no space.
+every body. Poses are whole numbers, positions in hundredths of a millimetre and quaternions in 1/32767, so a drawn body
+is within 0.01 mm of the simulated one however far the robot runs. Per body and component the differences from frame to
+frame are stored, split into byte planes, deflated, in base64: bodies that stand still take no space.
 """
 
 import base64
@@ -15,15 +14,13 @@ import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 
-from echelon.config.checks import typed
 from echelon.errors import UserError, first_line
 from echelon.runs.durable import replace_durably
-from echelon.runs.folder import RunFolder
-from echelon.runs.untrusted import MAX_UNPACKED_BYTES, Unreadable, inflate, read_json, require_finite
+from echelon.runs.untrusted import MAX_UNPACKED_BYTES, Unreadable, from_json, inflate, read_json, require_finite
 
 FORMAT = 1
 UNITS = np.array([1e-5] * 3 + [1 / 32767] * 4)
@@ -32,7 +29,6 @@ MAX_TRIANGLES = 2_000_000
 """Most triangles of a replay's meshes, with which a page has some tens of MB."""
 MAX_PARTS = 10_000
 """Bodies, meshes, episodes, or shapes of one, in a replay that is read."""
-T = TypeVar("T")
 Vector = tuple[float, ...]
 Outcome = Literal["failed", "succeeded", "time limit", "cut"]
 """How an episode ended; `cut` means that only the recording ended."""
@@ -119,9 +115,9 @@ class Replay:
     meshes: dict[str, Mesh] = field(default_factory=dict)
 
 
-def replay_path(folder: RunFolder | Path) -> Path:
-    """Path of a run's replay."""
-    return (folder.path if isinstance(folder, RunFolder) else folder) / "replay" / "replay.json"
+def replay_path(run: Path) -> Path:
+    """Path of the replay in a run folder."""
+    return run / "replay" / "replay.json"
 
 
 def write_replay(replay: Replay, path: Path) -> None:
@@ -154,8 +150,7 @@ def read_replay(path: Path) -> Replay:
         require_finite(fields)
         if (found := fields.pop("format")) != FORMAT:
             raise ValueError(f"its format is {found}, known is {FORMAT}")
-        bodies, camera, episodes = fields["bodies"], _checked(Camera, fields.pop("camera")), fields.pop("episodes")
-        meshes = fields.pop("meshes", {})
+        bodies, episodes, meshes = fields["bodies"], fields["episodes"], fields.get("meshes", {})
         parts = len(bodies), len(meshes), len(episodes), *(len(one["geoms"]) for one in episodes)
         frames = [one["frames"] for one in episodes]
         counts = [count for mesh in meshes.values() for count in mesh["counts"]]
@@ -164,23 +159,13 @@ def read_replay(path: Path) -> Replay:
         size = sum(frames) * len(bodies) * UNITS.size * 4 + sum(counts) * 12
         if max(parts) > MAX_PARTS or size > MAX_UNPACKED_BYTES:
             raise ValueError(f"it has {max(parts):,} parts of a kind, or unpacks to {size:.3g} bytes")
-        made = {"meshes": {name: unpack_mesh(mesh) for name, mesh in meshes.items()}, "camera": camera}
-        return _checked(Replay, fields, episodes=tuple(_episode(one, len(bodies)) for one in episodes), **made)
+        for one, count in zip(episodes, frames, strict=True):
+            del one["frames"]
+            one["poses"] = unpack(one["poses"], count, len(bodies))
+            one["series"] = {name: unpack_series(packed, count) for name, packed in one["series"].items()}
+        return from_json(fields | {"meshes": {name: unpack_mesh(mesh) for name, mesh in meshes.items()}}, Replay)
     except (Unreadable, UserError, AttributeError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not a whole replay ({first_line(error)}); run echelon record again") from None
-
-
-def _episode(fields: dict[str, Any], bodies: int) -> Episode:
-    frames = fields.pop("frames")
-    series = {name: unpack_series(one, frames) for name, one in fields.pop("series").items()}
-    geoms = tuple(_checked(Geom, geom) for geom in fields.pop("geoms"))
-    return _checked(Episode, fields, poses=unpack(fields.pop("poses"), frames, bodies), geoms=geoms, series=series)
-
-
-def _checked(kind: type[T], fields: dict[str, Any], **made: Any) -> T:
-    """A dataclass of values from JSON, with the types that its fields have, and of others that are made already."""
-    hints = get_type_hints(kind)
-    return kind(**{name: typed(value, hints[name], name) for name, value in fields.items()}, **made)
 
 
 def _rounded(value: Any) -> Any:

@@ -4,13 +4,19 @@ Limits on size, depth, count and range keep a reader from hanging or running out
 seconds and less than a gigabyte to refuse. Links that lead out of it are not followed, in reading or in writing.
 """
 
+import dataclasses
+import functools
 import json
+import math
 import os
 import stat
+import typing
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from echelon.config.checks import typed
 
 MAX_BYTES = 1 << 26
 """Largest JSON file that is read; replays with meshes are the largest."""
@@ -82,6 +88,24 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
+def from_json(value: Any, hint: Any, name: str = "it", null_is_nan: bool = False) -> Any:
+    """Turn JSON data into what an annotation says: dataclasses, tuples and mappings of such."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        hints = _hints(hint)
+        return hint(**{key: from_json(item, hints[key], key, null_is_nan) for key, item in value.items()})
+    if origin is dict and isinstance(value, dict):
+        return {key: from_json(item, args[1], key, null_is_nan) for key, item in value.items()}
+    if origin is tuple and isinstance(value, list):
+        return tuple(from_json(item, args[0], name, null_is_nan) for item in value)
+    if hint is float:
+        return math.nan if value is None and null_is_nan else float(typed(value, hint, name))
+    return typed(value, hint, name)
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
 def inflate(data: bytes, size: int) -> bytes:
     """Decompress what was `size` bytes, and no more."""
     if type(size) is not int or not 0 <= size <= MAX_UNPACKED_BYTES:
@@ -112,19 +136,23 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
 
 def require_plain(value: Any) -> None:
     """Raise `Unreadable` for settings with text that is too long, or that a terminal would take for commands."""
-    for text in (value, *value) if isinstance(value, dict) else (value,):
+    for text in _inside(value):
         if isinstance(text, str) and not (len(text) <= MAX_TEXT and text.isprintable()):
             raise Unreadable(f"a text in it has {len(text):,} letters, or some that cannot be printed")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        require_plain(item)
 
 
 def require_finite(value: Any, most: float = 1e12) -> None:
     """Raise `Unreadable` for a number that is not finite, or absurdly large."""
-    if isinstance(value, int | float) and not abs(value) <= most:
-        raise Unreadable("a number in it is not finite, or absurdly large")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        require_finite(item, most)
+    for number in _inside(value):
+        if isinstance(number, int | float) and not abs(number) <= most:
+            raise Unreadable("a number in it is not finite, or absurdly large")
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """All values of nested JSON data, itself and the keys of its objects among them."""
+    yield value
+    for item in (*value, *value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _inside(item)
 
 
 def require_inside(folder: Path) -> None:
@@ -138,8 +166,7 @@ def require_inside(folder: Path) -> None:
 
 
 def _require_limits(value: Any, depth: int) -> None:
-    """Raise a `ValueError` for JSON data that is nested too deeply, or text with lone surrogates, which nothing can
-    write again."""
+    """Raise a `ValueError` for JSON data nested too deeply, or text with lone surrogates, which nothing can write."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict | list):

@@ -71,5 +71,5 @@ def replay(
     """Record an episode of `leader`, `all` or a policy's number, and write the replay into the run folder."""
     trained = Trained.load(run, checkpoint, make_env)
     found = to_replay(trained, seed, record(trained, policies, seed))
-    write_replay(found, replay_path(trained.folder))
+    write_replay(found, replay_path(trained.folder.path))
     return NotebookReplay(found)

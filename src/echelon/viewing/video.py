@@ -50,7 +50,7 @@ class film_every:
         else:
             write_page(replay, out.with_suffix(".html"))
         with suppress(UserError):  # meshes that are too large for a page can be filmed
-            write_replay(replay, replay_path(folder))
+            write_replay(replay, replay_path(folder.path))
 
 
 def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
