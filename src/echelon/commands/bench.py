@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from echelon.commands.lists import task_list
 from echelon.commands.train import OnTask
 from echelon.config.ranges import COUNT
+from echelon.console.wording import show_progress
+from echelon.ranks import join
+from echelon.runs.durable import require_writable, writing
 
 if TYPE_CHECKING:
     from echelon.training.resolve import Resolved
@@ -28,10 +31,6 @@ class Bench(OnTask):
         return "\ntasks:\n" + task_list()
 
     def run(self) -> int:
-        from echelon.console.wording import show_progress
-        from echelon.ranks import join
-        from echelon.runs.durable import require_writable, writing
-
         def settings() -> "tuple[Resolved, Path]":
             resolved = self.resolve(ranks)
             path = Path(self.json or f"bench/{resolved.config.task}-{resolved.config.method}.json")

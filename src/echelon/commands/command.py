@@ -5,7 +5,7 @@ import inspect
 import shlex
 import textwrap
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +45,7 @@ class Command:
 
     needs: ClassVar[str] = ""
     """The end of the error message if a required argument is missing; without one, the help page is shown."""
-    refused: ClassVar[Mapping[str, str]] = {}
+    refused: ClassVar[dict[str, str]] = {}
     """More flags that users may expect of this command, and the end of the error message for each."""
     help_of_task: ClassVar[bool] = False
     """Whether --help after a task lists that task's settings."""
@@ -87,9 +87,8 @@ class OnRun(Command):
 
     @property
     def which(self) -> "Which":
-        return (
-            int(self.checkpoint) if self.checkpoint.isdecimal() else "best" if self.checkpoint == "best" else "newest"
-        )
+        given = self.checkpoint
+        return int(given) if given.isdecimal() else "best" if given == "best" else "newest"
 
     def folder(self) -> "RunFolder":
         from echelon.runs.folder import RunFolder
@@ -106,10 +105,14 @@ class OnPolicies(OnRun):
     policy: str = "leader"
 
     @property
-    def file(self) -> Path | None:
-        """The exported policy to show, if no run is given; a `UserError` if there is none of this name."""
+    def shown(self) -> str:
+        """Which policies of the run to show; a file has one."""
+        return self.policy if self.run_folder else "leader"
+
+    def source(self) -> "RunFolder | Path":
+        """The run, or if none is given the exported policy's file; a `UserError` if there is none of this name."""
         if self.run_folder:
-            return None
+            return self.folder()
         if self.policy in ("leader", "all") or self.policy.isdecimal():
             name = type(self).__name__.lower()
             raise UserError(f"{name} needs {self.needs.format(name)}, or --policy with the name of an exported policy")
@@ -160,7 +163,7 @@ def parse(kind: type[C], name: str, words: Sequence[str]) -> C:
         values, first = {places[0].name: tuple(first)}, []
     prog = shlex.join(["echelon", name, *first[: len(places)]])
     known, own, others = flags_of(kind), list(first[len(places) :]), list[str]()
-    refused = EXPECTED | dict(kind.refused)
+    refused = EXPECTED | kind.refused
     for span in rest:
         typed = span[0].partition("=")[0].replace("_", "-")
         if typed in refused:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from echelon.algorithms import FROM_SCRATCH, IN_PRESET, find
 from echelon.commands.command import Command, TrainFlags, names_flag
+from echelon.commands.train import configure
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
 from echelon.errors import UserError
+from echelon.runs.durable import writing
 
 if TYPE_CHECKING:
     from echelon.config import TrainConfig
@@ -106,9 +109,6 @@ class Compare(OnGrid):
     def configs(self) -> "Iterator[tuple[str, TrainConfig]]":
         """The settings of every algorithm and variant on every task: the paper's, for what is built in. With
         `--sweep`, of every value. Each has a name."""
-        from echelon.algorithms import FROM_SCRATCH, IN_PRESET
-        from echelon.commands.train import configure
-
         algos = self.algos or (() if self.variants else FROM_SCRATCH)
         for task, name in itertools.product(dict.fromkeys(self.tasks), dict.fromkeys((*algos, *self.variants))):
             foreign = name in algos and name not in IN_PRESET  # registered, or none
@@ -145,7 +145,6 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
     """Make every job, first seeds first, so that a grid that is stopped early still compares. Whatever cannot work is
     reported before the first one starts, and unless `quiet`, what was adapted. `elsewhere` is the device of a cluster
     that will train them."""
-    from echelon.algorithms import find
     from echelon.grid import Job
     from echelon.runs.folder import CONFIG, RunFolder
     from echelon.training.resolve import resolve
@@ -190,7 +189,6 @@ def record_best(contents: "Contents", logs: Path) -> None:
     """Record an episode of the runs whose replay the report will show. Each in its own process, since a report
     without replays is better than none."""
     from echelon.report.page import MAX_REPLAYS, best_runs
-    from echelon.runs.durable import writing
     from echelon.runs.replays import replay_path
 
     for run in best_runs(contents, lambda run: run.finished)[:MAX_REPLAYS]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from echelon.algorithms import student_of
 from echelon.commands.command import OnRun, names_flag
-from echelon.commands.train import Trains, given_flags
+from echelon.commands.train import Trains, given_flags, in_classes
 from echelon.config.checks import with_settings
 from echelon.ranks import Ranks
 
@@ -29,9 +30,6 @@ class Distil(Trains, OnRun):
 
     def settings(self, ranks: Ranks) -> "Resolved":
         """Those of the teacher's run, as a student needs them, changed by flags."""
-        from echelon.algorithms import student_of, with_algorithm
-        from echelon.config import from_dict, to_dict
-        from echelon.tasks import preset
         from echelon.training.resolve import resolve
 
         folder, iteration = self.folder(), None
@@ -39,9 +37,7 @@ class Distil(Trains, OnRun):
             from echelon.runs.checkpoint import load  # with torch, which a wrong flag must not wait for
 
             iteration = load(folder, self.which).iteration
-        stored = folder.config
-        known = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
-        start = student_of(known, self.run_folder, iteration)
+        start = student_of(in_classes(folder.config), self.run_folder, iteration)
         given = given_flags(start, self.train_flags, f"distil {self.run_folder}", "Train a student of a run.")
         fit_envs = not names_flag(self.train_flags, "--num-envs")
         return resolve(with_settings(start, given), fit_envs=fit_envs, ranks=ranks)

@@ -4,7 +4,9 @@ import platform
 from dataclasses import dataclass
 from importlib import metadata
 
+from echelon import __version__
 from echelon.commands.command import Command
+from echelon.console.wording import text_table
 from echelon.errors import install, is_installed
 
 PARTS = (
@@ -28,9 +30,6 @@ class Doctor(Command):
     """Show what is installed, what it runs on, and how to install what is missing."""
 
     def run(self) -> int:
-        from echelon import __version__
-        from echelon.console.wording import text_table
-
         print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
         print(machine())
         print(text_table(status(*part) for part in PARTS), end="")

@@ -7,7 +7,10 @@ from typing import Annotated
 import tyro
 
 from echelon.commands.command import Command, TrainFlags, names_flag, place
+from echelon.commands.train import configure
+from echelon.config.checks import choose_device
 from echelon.errors import UserError
+from echelon.tasks import maker
 
 NUM_ENVS = 16
 """Environments that are tried unless a number is given: enough for different ends, few enough to be quick."""
@@ -30,14 +33,10 @@ class Env(Command):
             raise UserError("env takes check and a source, as in echelon env check gymnasium:Walker2d-v5")
 
     def run(self) -> int:
-        from echelon.commands.train import configure
-
         config = configure(self.source, self.train_flags, command="env check")
         num_envs = config.num_envs if names_flag(self.train_flags, "--num-envs") else NUM_ENVS
 
-        from echelon.config.checks import choose_device
         from echelon.envs.inspection import inspect_env
-        from echelon.tasks import maker
 
         found = [*inspect_env(maker(config), num_envs, choose_device(config.device), config.seed)]
         for kind, sentence in sorted(found, key=itemgetter(0)):

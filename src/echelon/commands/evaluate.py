@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from echelon.commands.command import OnRun
+from echelon.config.checks import choose_device
 from echelon.config.ranges import COUNT, NOT_NEGATIVE
 from echelon.config.schema import PLAIN, WIDE, RandomiseConfig
+from echelon.console.wording import LOG_WIDTH
 from echelon.errors import UserError
+from echelon.runs.durable import require_writable, writing
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,14 @@ class Evaluate(OnRun):
             raise UserError(f"--as-trained and {other} were both given; leave one of them out")
 
     def run(self) -> int:
-        from rich.console import Console
-
-        from echelon.config.checks import choose_device
-        from echelon.console.wording import LOG_WIDTH
-        from echelon.runs.durable import require_writable, writing
-
         folder = self.folder()
         choose_device(self.device)
         plain = not (self.as_trained or self.randomise.active())
-        default = folder.evaluation if plain else folder.path / "evaluation-randomised.json"
-        default = folder.path / "robustness.json" if self.robustness else default
-        target = default if self.json is None else Path(self.json)
+        name = "robustness" if self.robustness else "evaluation" if plain else "evaluation-randomised"
+        target = folder.path / f"{name}.json" if self.json is None else Path(self.json)
         require_writable(target)
+
+        from rich.console import Console
 
         from echelon.evaluation.evaluate import evaluate, headline, score_table
         from echelon.runs.evaluations import write_evaluation

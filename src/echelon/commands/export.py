@@ -6,6 +6,7 @@ from typing import Literal
 
 from echelon.commands.command import OnRun
 from echelon.errors import UserError
+from echelon.runs.durable import writing
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,6 @@ class Export(OnRun):
 
         from echelon.export.files import ENDINGS, Format, export
         from echelon.export.policy import SavedPolicy
-        from echelon.runs.durable import writing
 
         by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
         found = by_ending.get(Path(self.out or "policy.onnx").suffix) if self.format == "auto" else self.format
@@ -33,7 +33,6 @@ class Export(OnRun):
         out = Path(self.out) if self.out else folder.path / "export" / f"{self.policy}{ENDINGS[found]}"
         with writing(out, "choose another --out"):
             difference = export(SavedPolicy.load(folder, self.policy, self.which), found, out)
-        print(
-            f"Written to {out}; on 1,000 observations its actions differ from the network's by {difference:.1e} at most"
-        )
+        agreement = f"on 1,000 observations its actions differ from the network's by {difference:.1e} at most"
+        print(f"Written to {out}; {agreement}")
         return 0

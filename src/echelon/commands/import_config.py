@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import tyro
 
 from echelon.commands.command import Command, place
+from echelon.config import TrainConfig
+from echelon.config.checks import check, setting, with_settings
+from echelon.config.peers import translate
 from echelon.errors import UserError, first_line
 
 
@@ -20,10 +23,6 @@ class ImportConfig(Command):
     """YAML or JSON of rsl_rl, rl_games, skrl or the zoo of Stable-Baselines3."""
 
     def run(self) -> int:
-        from echelon.config import TrainConfig
-        from echelon.config.checks import check, setting, with_settings
-        from echelon.config.peers import translate
-
         path = Path(self.file)
         library, settings, others = translate(read(path))
         check(with_settings(TrainConfig(), settings))

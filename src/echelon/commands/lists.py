@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from echelon.algorithms.variants import VARIANTS
 from echelon.commands.command import Command
+from echelon.console.wording import text_table
+from echelon.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -20,18 +23,13 @@ class Variants(Command):
     another: --variant no_adversary entropy_off, or in a comparison --variants cpo no_adversary+entropy_off"""
 
     def run(self) -> int:
-        from echelon.algorithms.variants import VARIANTS
-        from echelon.console.wording import text_table
-
         print(text_table((name, variant.description) for name, variant in VARIANTS.items()), end="")
         return 0
 
 
 def task_list() -> str:
     """A row per task; those that other packages register come last."""
-    from echelon.console.wording import text_table
     from echelon.envs.sources import registered
-    from echelon.tasks import TASKS
 
     rows = [(name, task.description) for name, task in TASKS.items()]
     return text_table(rows + [(name, f"from {place}") for name, place in registered().items()])

@@ -25,7 +25,7 @@ class Paper(Command):
     echelon train, for every run."""
 
     refused = (
-        dict(Compare.refused)
+        Compare.refused
         | dict.fromkeys(("--algo", "--algos", "--variant", "--variants", "--score"), ": the exhibit decides that")
         | dict.fromkeys(("--on", "--per-gpu", "--cpus"), "; echelon compare has it")
     )

@@ -1,15 +1,11 @@
 """`echelon play`: a policy of a run, or an exported one, live in the browser."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from echelon.commands.command import OnPolicies
 from echelon.config.ranges import NOT_NEGATIVE, Range
 from echelon.errors import UserError, require_package
-
-if TYPE_CHECKING:
-    from echelon.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -26,14 +22,13 @@ class Play(OnPolicies):
     """Sample actions instead of acting at the means; the page can change it."""
 
     def run(self) -> int:
-        file = self.file
-        if file and self.sampled:
+        source = self.source()
+        if self.sampled and not self.run_folder:
             raise UserError("an exported policy acts at its means; leave out --sampled")
-        run: RunFolder | Path = file or self.folder()
         require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
         from echelon.export.exported import opened
         from echelon.viewing.live import play
 
-        play(opened(run, self.which), "leader" if file else self.policy, self.seed, self.port, self.sampled)
+        play(opened(source, self.which), self.shown, self.seed, self.port, self.sampled)
         return 0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from echelon.commands.command import OnPolicies
 from echelon.config.ranges import NOT_NEGATIVE
 from echelon.errors import UserError, is_installed, require_package
+from echelon.runs.durable import writing
 
 if TYPE_CHECKING:
-    from echelon.runs.folder import RunFolder
     from echelon.viewing.recorder import Tape
 
 
@@ -35,30 +35,28 @@ class Record(OnPolicies):
     def run(self) -> int:
         from echelon.viewing.drawing import MODULES
 
-        format, file = _format(self, MODULES["mp4"]), self.file
-        run: RunFolder | Path = file or self.folder()
+        format, source = _format(self, MODULES["mp4"]), self.source()
         require_package("mujoco", "echelon record", "mujoco")
         for module in MODULES.get(format, ()):
             require_package(module, f"--format {format}, unlike html,", "video")
 
         from echelon.export.exported import opened
         from echelon.runs.checkpoint import saved_iterations
-        from echelon.runs.durable import writing
         from echelon.runs.replays import replay_path, write_replay
         from echelon.viewing.recorder import record, to_replay
 
         if self.checkpoint == "all" and format != "html":
             raise UserError("a film shows one checkpoint; add --format html to --checkpoint all")
-        trained = opened(run, self.which)
-        folder, policy = trained.folder, "leader" if file else self.policy
+        trained = opened(source, self.which)
+        folder = trained.folder
         earlier = saved_iterations(folder)[:-1] if self.checkpoint == "all" else []
-        tapes = tuple(tape for one in earlier for tape in record(opened(folder, one), policy, self.seed))
-        tapes += record(trained, policy, self.seed)
+        tapes = tuple(tape for one in earlier for tape in record(opened(folder, one), self.shown, self.seed))
+        tapes += record(trained, self.shown, self.seed)
         for tape in tapes:
             when = f"{tape.iteration:>7,}  " if earlier else ""
             print(f"{when}{tape.name:<12} return {tape.total_return:10.2f}, {_end(tape)}")
-        stored = None if file else replay_path(folder.path)
-        place = Path(f"{folder.name}.{format}") if file else folder.path / "replay" / f"{self.policy}.{format}"
+        stored = replay_path(folder.path) if self.run_folder else None
+        place = stored.with_name(f"{self.policy}.{format}") if stored else Path(f"{folder.name}.{format}")
         out = Path(self.out) if self.out else place
         with writing(out, "choose another --out"):
             if format == "html":
@@ -95,7 +93,7 @@ def _format(given: Record, film: tuple[str, ...]) -> Literal["mp4", "gif", "html
         if ending in ("mp4", "gif", "html") and ending != given.format:
             raise UserError(f"--out ends in .{ending} but --format is {given.format}; leave out one of them")
         return given.format
-    if ending == "mp4" or ending == "gif" or ending == "html":
+    if ending == "mp4" or ending == "gif" or ending == "html":  # which a type checker can follow
         return ending
     if given.out:
         raise UserError(f"--out must end in .mp4, .gif or .html, or give --format; {given.out} does not")

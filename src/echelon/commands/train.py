@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from echelon.algorithms import IN_PRESET, settings_class, with_algorithm
+from echelon.algorithms.variants import VARIANTS, apply_variants
 from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.command import Command, TrainFlags, find, names_flag, place
 from echelon.commands.import_config import read as read_file
 from echelon.commands.lists import task_list
-from echelon.config.checks import from_dict, require, settings_of, spelling, with_settings
+from echelon.config import TrainConfig
+from echelon.config.checks import from_dict, require, settings_of, spelling, to_dict, with_settings
 from echelon.config.ranges import COUNT, NOT_NEGATIVE, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
 from echelon.ranks import Ranks, join
+from echelon.tasks import TASKS, best_variants, built_in, preset
 
 if TYPE_CHECKING:
-    from echelon.config import TrainConfig
     from echelon.runs.folder import RunFolder
     from echelon.training.callbacks import CheckpointCallback
     from echelon.training.resolve import Resolved
@@ -76,9 +79,8 @@ class OnTask(Command):
         task = self.task or self.env or stored.get("source") or stored.get("task") or ""
         if not isinstance(task, str) or not task:
             name = self.line.split()[1]
-            raise UserError(
-                f"{self.config} names no task; write one, as in echelon {name} Hopper --config {self.config}"
-            )
+            told = f"{self.config} names no task; write one"
+            raise UserError(f"{told}, as in echelon {name} Hopper --config {self.config}")
         return task, stored
 
     def resolve(self, ranks: Ranks) -> "Resolved":
@@ -149,10 +151,8 @@ class Trains(Command):
             print(said)
         return code
 
-    def callbacks(self, config: "TrainConfig") -> "list[CheckpointCallback]":
+    def callbacks(self, config: TrainConfig) -> "list[CheckpointCallback]":
         """What `--evaluate-every` and `--film-every` ask for."""
-        from echelon.tasks import built_in
-
         found: list[CheckpointCallback] = []
         unasked = self.evaluate_every is None and config.device == "cuda" and built_in(config)
         if self.evaluate_every or unasked:
@@ -203,20 +203,15 @@ class Train(Trains, OnTask):
         """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
         if self.resume is None:
             return self.resolve(ranks)
-        from echelon.algorithms import with_algorithm
-        from echelon.config import to_dict
         from echelon.runs.folder import RunFolder
-        from echelon.tasks import preset
         from echelon.training.resolve import resolve
 
         folder = RunFolder.open(self.resume)
         stored = folder.config
-        start = from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
         # A folder is untrusted: what reaches outside it is asked for on this command line, or not at all.
-        start = replace(start, wandb="off")
-        given = given_flags(
-            start, self.train_flags, f"train --resume {folder.path}", "Resume a run, with changed settings."
-        )
+        start = replace(in_classes(stored), wandb="off")
+        about = "Resume a run, with changed settings."
+        given = given_flags(start, self.train_flags, f"train --resume {folder.path}", about)
         resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
         from echelon.runs import checkpoint  # with torch, which a wrong flag must not wait for
 
@@ -226,6 +221,11 @@ class Train(Trains, OnTask):
             return resolved
         note = f"this run was sent to Weights & Biases; it is not unless you add --wandb {stored.wandb}"
         return replace(resolved, notes=(*resolved.notes, note))
+
+
+def in_classes(stored: TrainConfig) -> TrainConfig:
+    """The settings of a stored run in the classes of its task, which may be code from elsewhere."""
+    return from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
 
 
 def _ending(folders: "list[RunFolder]", spent: str, command: str) -> str:
@@ -248,7 +248,7 @@ def _read_config(path: str) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ("out", "wandb")}
 
 
-def given_flags(start: "TrainConfig", flags: Sequence[str], command: str, description: str) -> dict[str, Any]:
+def given_flags(start: TrainConfig, flags: Sequence[str], command: str, description: str) -> dict[str, Any]:
     """What the flags say, by dotted name; or the help of all settings."""
     if {"-h", "--help"} & set(flags):
         show_help(start, f"echelon {command}", description)
@@ -262,12 +262,8 @@ def configure(
     *,
     command: str = "train",
     stored: Mapping[str, Any] | None = None,
-) -> "TrainConfig":
+) -> TrainConfig:
     """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`."""
-    from echelon.algorithms import IN_PRESET, settings_class, with_algorithm
-    from echelon.algorithms.variants import VARIANTS, apply_variants
-    from echelon.tasks import TASKS, best_variants, preset
-
     start, stored = preset(task), dict(stored or {})
     if isinstance(algo := stored.get("algo"), str) and algo not in IN_PRESET:
         start = with_algorithm(start, algo)
@@ -296,6 +292,5 @@ def configure(
     # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
     varied = apply_variants(config, names)
     final = with_settings(varied, given)
-    return replace(
-        final, variant=varied.variant, preset="paper" if methods and "preset" not in stored else final.preset
-    )
+    as_published = {"preset": "paper"} if methods and "preset" not in stored else {}
+    return replace(final, variant=varied.variant, **as_published)
