@@ -1,7 +1,5 @@
-"""The command line: the overview, and dispatch from a command's name to its file in `commands/`.
-
-A mistake is one sentence on standard error and exit code 2.
-"""
+"""The command line: the overview, and dispatch from a command's name to its file in `commands/`. A mistake is one
+sentence on standard error and exit code 2."""
 
 import io
 import os

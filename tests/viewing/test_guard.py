@@ -126,7 +126,9 @@ def test_who_has_the_token_gets_a_cookie_and_needs_it_no_more(playing: Playing) 
     assert "Access-Control-Allow-Origin" not in answer.headers
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert playing.get("/model?total_bytes", Cookie=cookie.split(";")[0]).status == 200
-    assert playing.get("/model?total_bytes").status == 403
+    refused = playing.get("/model?total_bytes")
+    assert refused.status == 403
+    assert playing.token not in str(refused.headers)
     assert playing.get("/model?total_bytes", Cookie=f"echelon-{playing.port}=wrong").status == 403
 
 

@@ -265,7 +265,7 @@ def test_policies_through_their_training(browser: Browser, tmp_path: Path) -> No
     folder = train(tiny("CartpoleSwingup", tmp_path / "run", iterations=3, env={"episode_length": 40}))
     page = tmp_path / "page.html"
     assert main(["record", str(folder.path), "--checkpoint", "all", "--out", str(page)]) == 0
-    episodes = read_replay(replay_path(folder)).episodes
+    episodes = read_replay(replay_path(folder.path)).episodes
     assert [(one.iteration, one.policy) for one in episodes] == [(i, k) for i in (1, 2, 3) for k in range(3)]
     with browser.page(page, 480, 400) as tab:
         tab.wait_for("window.handle")

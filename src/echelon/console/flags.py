@@ -1,7 +1,5 @@
-"""Dataclasses as command lines: every field is a flag, its docstring the help.
-
-Words are read once, and the first mistake among them is one sentence. tyro prints the help pages.
-"""
+"""Dataclasses as command lines: every field is a flag, its docstring the help. Words are read once, and the first
+mistake among them is one sentence. tyro prints the help pages."""
 
 import dataclasses
 import re

@@ -100,10 +100,8 @@ class SavedPolicy(nn.Module):
 
 @torch.no_grad()
 def _weights(model: Networks, policy: int, bounds: Mapping[str, Any] | None) -> dict[str, Tensor]:
-    """Weights of a policy of one network, statistics of its observations, and limits of its actions.
-
-    `bounds` has `low` and `high` of the environment's actions; -1 and 1 without it.
-    """
+    """Weights of a policy of one network, statistics of its observations, and limits of its actions. `bounds` has `low`
+    and `high` of the environment's actions; -1 and 1 without it."""
     found = model.weights(policy)
     unit = torch.ones(len(found["mean_bias"]))
     found["action_low"] = torch.as_tensor(bounds["low"]) if bounds else -unit

@@ -78,10 +78,8 @@ def _rank(method: Method) -> tuple[int, bool, int]:
 
 
 def differing(runs: Sequence[Run], what: str = "settings") -> list[str]:
-    """Names of settings, or of what describes the `machine`, that are not the same in all of `runs`.
-
-    A setting that only some algorithms have is compared between their runs.
-    """
+    """Names of settings, or of what describes the `machine`, that are not the same in all of `runs`. A setting that
+    only some algorithms have is compared between their runs."""
     owners: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         for name in getattr(run, what):

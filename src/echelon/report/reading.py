@@ -1,7 +1,5 @@
-"""Reading run folders for a report: each becomes a `Run`, or a sentence says why not.
-
-No simulator is imported, and runs of unknown tasks can be read.
-"""
+"""Reading run folders for a report: each becomes a `Run`, or a sentence says why not. No simulator is imported, and
+runs of unknown tasks can be read."""
 
 import math
 import re

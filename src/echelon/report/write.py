@@ -23,10 +23,8 @@ Row = Sequence[str]
 
 
 def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Path, str] | None = None) -> Contents:
-    """Read the folders. Raises a `UserError` if none of them holds a run.
-
-    `failures` says why the run in a folder ended early, where this is known.
-    """
+    """Read the folders. Raises a `UserError` if none of them holds a run. `failures` says why the run in a folder ended
+    early, where this is known."""
     failures = failures or {}
     problems = {str(path): failures[path] for path in map(Path, paths) if path in failures and not path.exists()}
     runs, unread = read_runs(find_runs(path for path in paths if str(path) not in problems))

@@ -183,9 +183,7 @@ def _runs_in(path: Path) -> list[Path]:
 
 def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[str, Any]]:
     """Read `config.json`: the settings, and the whole document, in which the parts that others read are made sound.
-
-    `name` is what a `UserError` calls the file; its path unless given.
-    """
+    `name` is what a `UserError` calls the file; its path unless given."""
     name = name or str(path / CONFIG)
     try:
         document = read_json(path / CONFIG)

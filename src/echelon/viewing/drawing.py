@@ -1,7 +1,5 @@
-"""The process that draws a film: `python -m echelon.viewing.drawing JOB`, started by `video.py`.
-
-It reads only the job's files, and writes `film.<format>` beside them.
-"""
+"""The process that draws a film: `python -m echelon.viewing.drawing JOB`, started by `video.py`. It reads only the
+job's files, and writes `film.<format>` beside them."""
 
 import json
 import math

@@ -56,18 +56,16 @@ class Guard:
 
         def answer(connection: Any, request: Request) -> Response | None:
             refusal = self.refusal(request.path, request.headers)
-            if refusal is not None:
-                text = f"{refusal}\n".encode()
-                lines = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
-                return Response(403, "Forbidden", Headers(lines), text)
-            found = process_request(connection, request)
-            if isinstance(found, Response):
-                self._seal(found.headers, request.headers["Host"])
-            return found
+            if refusal is None:
+                return process_request(connection, request)
+            text = f"{refusal}\n".encode()
+            lines = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
+            return Response(403, "Forbidden", Headers(lines), text)
 
-        def seal(connection: Any, request: Request, response: Response) -> None:
+        def seal(connection: Any, request: Request, response: Response) -> None:  # of pages and of sockets
             process_response(connection, request, response)
-            self._seal(response.headers, request.headers["Host"])
+            if self.refusal(request.path, request.headers) is None:  # who was refused learns no token
+                self._seal(response.headers, request.headers["Host"])
 
         options["max_size"] = MAX_MESSAGE_BYTES
         return serve(handler, process_request=answer, process_response=seal, **options)
