@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import echelon.commands.lists
+import echelon.commands.train
 import echelon.evaluation.evaluate
 import echelon.tasks
 from echelon import cli
@@ -103,8 +105,10 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     vars(loop).update(train=line.train, train_seeds=None)
     monkeypatch.setitem(sys.modules, "echelon.training.loop", loop)
     tasks = {"Pendulum": TaskInfo("swing it up", PRESET), "Hopper": TaskInfo("hop", PRESET)}
-    monkeypatch.setattr(echelon.tasks, "TASKS", tasks)
-    monkeypatch.setattr(echelon.tasks, "preset", line.find)
+    for module in (echelon.tasks, echelon.commands.train, echelon.commands.lists):
+        monkeypatch.setattr(module, "TASKS", tasks)
+    for module in (echelon.tasks, echelon.commands.train):
+        monkeypatch.setattr(module, "preset", line.find)
     monkeypatch.setattr(echelon.evaluation.evaluate, "evaluate", line.evaluate)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")

@@ -65,10 +65,8 @@ class Sweep(OnTask, OnGrid):
             at_once = cluster.room if cluster else self.workers or default_workers(complete.device)
             given = {"trials": self.trials, "at_once": at_once, "score": self.score, "pruner": self.pruner}
             study = Study(folder, over, first, start, make, **given)
-            jobs, logs = [*study.jobs.values()], folder / "logs"
-            failed = grid.run(
-                jobs, logs, workers=at_once, cluster=cluster, more=study.more, total=max(self.trials, len(jobs))
-            )
+            jobs, on = [*study.jobs.values()], {"workers": at_once, "cluster": cluster}
+            failed = grid.run(jobs, folder / "logs", **on, more=study.more, total=max(self.trials, len(jobs)))
         heading, *rows = study.rows(failed)
         print(text_table(rows, heading, right=range(len(heading) - 1)), end="")
         if ranked := study.ranked():

@@ -56,9 +56,7 @@ class ExportedNetwork(nn.Module):
         facts = policy.metadata
         self.policy, self.names = policy, [name for name in facts["inputs"] if name != "state"]
         self.state_dim: int = facts["inputs"].get("state", [0])[0]
-        low, high = (
-            torch.tensor([x if x is not None else np.nan for x in facts[f"action_{end}"]]) for end in ("low", "high")
-        )
+        low, high = (torch.tensor(np.array(facts[f"action_{end}"], np.float32)) for end in ("low", "high"))
         self.free = torch.isnan(low) | torch.isnan(high)
         self.low, self.high = low.masked_fill(self.free, -1.0), high.masked_fill(self.free, 1.0)
         self.log_std = nn.Parameter(torch.full((1, len(low)), NO_NOISE))
@@ -74,9 +72,8 @@ class ExportedNetwork(nn.Module):
     def forward(self, obs: Groups, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
         """One step. The file's action is in the units of the environment; a network's is from -1 to 1."""
         self.policy.state = state.numpy() if self.state_dim else None
-        action = torch.from_numpy(
-            self.policy(*(obs["policy" if name == "obs" else name][0].numpy() for name in self.names))
-        )
+        seen = [obs["policy" if name == "obs" else name][0].numpy() for name in self.names]
+        action = torch.from_numpy(self.policy(*seen))
         mean = (2 * action - self.low - self.high) / (self.high - self.low)
         after = torch.from_numpy(self.policy.state) if self.state_dim else state
         return Output(torch.where(self.free, action, mean)[None], self.log_std, torch.zeros(1, len(action)), after)

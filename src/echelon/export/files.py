@@ -187,6 +187,5 @@ def _write_numpy(policy: SavedPolicy, file: Path, metadata: dict[str, Any]) -> N
     if policy.encoder is not None:
         raise UserError("a numpy file holds no images and no network of your own; use --format onnx")
     arrays: dict[str, Any] = {name: x.numpy() for name, x in policy.weights.items()}
-    np.savez(
-        file, metadata=json.dumps(metadata | {"activation": policy.activation, "squashed": policy.squashed}), **arrays
-    )
+    metadata = metadata | {"activation": policy.activation, "squashed": policy.squashed}
+    np.savez(file, metadata=json.dumps(metadata), **arrays)

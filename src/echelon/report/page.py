@@ -1,5 +1,4 @@
-"""The page: one HTML file with data, styles and scripts inlined, no file loaded from elsewhere. It shows and
-hides what is computed here."""
+"""The page: one HTML file with data, styles and scripts inlined. It shows what is computed here, and loads nothing."""
 
 import base64
 import gzip
@@ -77,9 +76,7 @@ def payload(contents: Contents) -> dict[str, Any]:
         "improvements": improvements(contents),
         "maps": [*_maps(contents)],
         "speed": [*_speed(contents)],
-        "settings": [
-            table | {"rows": [[*map(say, row)] for row in table["rows"]]} for table in settings_tables(contents)
-        ],
+        "settings": settings_tables(contents, say),
     }
 
 
@@ -128,10 +125,8 @@ def _run(run: Run, method: str, score: str, say: Callable[[str], str]) -> dict[s
 def _curves(contents: Contents) -> Iterator[dict[str, Any]]:
     """Every metric of every task against its axes: statistics per method, and the runs they are of."""
     names = dict.fromkeys(name for run in contents.runs for name in (*run.leader_metrics, *sorted(run.columns)))
-    metrics = [name for name in names if name not in (*AXES, "iteration") and not OF_POLICY.fullmatch(name)][
-        :MAX_CURVES
-    ]
-    for task, metric, axis in itertools.product(contents.tasks, metrics, AXES):
+    metrics = [name for name in names if name not in (*AXES, "iteration") and not OF_POLICY.fullmatch(name)]
+    for task, metric, axis in itertools.product(contents.tasks, metrics[:MAX_CURVES], AXES):
         wanted = axis == "env_steps" or metric.endswith("/leader")
         if wanted and (found := contents.bands(task, metric, axis)):
             lines = [{**vars(band), "method": method, "x": None} for method, band in found.items()]
@@ -167,7 +162,7 @@ def _speed(contents: Contents) -> Iterator[dict[str, Any]]:
             yield {"task": task, "method": method.name, "rate": np.median(rates) if rates else None, "parts": means}
 
 
-def settings_tables(contents: Contents) -> list[dict[str, Any]]:
+def settings_tables(contents: Contents, say: Callable[[str], str]) -> list[dict[str, Any]]:
     """Settings and machines in which the methods of a task differ; tasks with equal tables share one."""
     merged: dict[str, dict[str, Any]] = {}
     for task in contents.tasks:
@@ -176,9 +171,9 @@ def settings_tables(contents: Contents) -> list[dict[str, Any]]:
         names = [name for name in differing(runs) if name not in DIFFERS_BY_RUN] + differing(runs, "machine")
 
         def shared(name: str, group: list[Run]) -> str:
-            return ", ".join(dict.fromkeys(worded((run.machine | run.settings).get(name)) for run in group))
+            return say(", ".join(dict.fromkeys(worded((run.machine | run.settings).get(name)) for run in group)))
 
-        rows = [[name, *(shared(name, group) for group in columns.values())] for name in names]
+        rows = [[say(name), *(shared(name, group) for group in columns.values())] for name in names]
         table = {"tasks": [], "methods": [*columns], "rows": rows}
         merged.setdefault(repr((table["methods"], rows)), table)["tasks"].append(task)
     return [table for table in merged.values() if table["rows"]]

@@ -156,12 +156,11 @@ def bands(groups: Mapping[str, Mapping[str, Curve]], min_runs: float = MIN_SEEDS
         known |= {name: curves} if curves else {}
     ends = [x[[0, -1]] for curves in known.values() for x, _ in curves.values()]
     grid = np.linspace(np.min(ends), np.max(ends), GRID_POINTS) if ends else np.empty(0)
-    return {
-        name: _band(
-            grid, {run: np.interp(grid, x, y, left=np.nan, right=np.nan) for run, (x, y) in curves.items()}, min_runs
-        )
-        for name, curves in known.items()
-    }
+    found: dict[str, Band] = {}
+    for name, curves in known.items():
+        single = {run: np.interp(grid, x, y, left=np.nan, right=np.nan) for run, (x, y) in curves.items()}
+        found[name] = _band(grid, single, min_runs)
+    return found
 
 
 def _band(grid: Scores, single: dict[str, Scores], min_runs: float) -> Band:

@@ -36,9 +36,8 @@ def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Pat
     known = dict.fromkeys(name for run in runs for name in run.leader_metrics)
     if metric not in known:
         words = [name.removesuffix("/leader") for name in known]
-        raise UserError(
-            f"no run logged {score} of its leader{nearest(score, words) or '; there are ' + ', '.join(words)}"
-        )
+        hint = nearest(score, words) or f"; there are {', '.join(words)}"
+        raise UserError(f"no run logged {score} of its leader{hint}")
     contents = Contents(runs, group_runs(runs), problems, metric)
     for method in contents.methods:
         for run in method.runs:

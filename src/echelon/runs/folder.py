@@ -78,11 +78,8 @@ class RunFolder:
 
     @staticmethod
     def create_or_resume(config: TrainConfig, colour: int | None = None, *, change: bool = False) -> "RunFolder":
-        """The folder `config` names, new or as it was left, with `config.json` written and the folder locked.
-
-        `colour` is the algorithm's place in the palette of reports. With `change`, settings may differ from the stored
-        ones where that makes sense; changes are recorded.
-        """
+        """Open the folder that `config` names, new or as it was left, lock it and write `config.json`. `colour` is the
+        algorithm's place in the palette of reports. `change` allows and records settings other than the stored ones."""
         path = Path(config.out) if config.out else Path("runs") / f"{config.task}-{config.method}-s{config.seed}"
         with writing(path, "choose another folder with --out"):
             exists = (path / CONFIG).exists()
@@ -90,9 +87,8 @@ class RunFolder:
                 raise UserError(f"{path} is a file, not a run folder; choose another folder with --out")
             # A start that was killed before its config was whole leaves only hidden files.
             if not exists and path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-                raise UserError(
-                    f"{path} is not empty and not a run (it has no {CONFIG}); choose another folder with --out"
-                )
+                told = f"{path} is not empty and not a run (it has no {CONFIG})"
+                raise UserError(f"{told}; choose another folder with --out")
             if exists:
                 RunFolder.open(path)  # a link that leads out of it is found before anything is written
             path.mkdir(parents=True, exist_ok=True)
@@ -187,10 +183,10 @@ def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[
     name = name or str(path / CONFIG)
     try:
         document = read_json(path / CONFIG)
-        require_plain(document.get("config") if isinstance(document, dict) else None)
+        stored = document.get("config") if isinstance(document, dict) else None
+        require_plain(stored)
     except Unreadable as damage:
         raise UserError(f"{name} cannot be read ({damage}); restore it or choose another folder") from None
-    stored = document.get("config") if isinstance(document, dict) else None
     if not isinstance(stored, dict) or not isinstance(stored.get("task"), str):
         raise UserError(f"{name} was not written by echelon; restore it or choose another folder")
     try:
@@ -229,9 +225,8 @@ def hold(folder: Path) -> None:
     try:
         lock.acquire()
     except Timeout:
-        raise Held(
-            f"{folder} is being trained by another process; wait for it, or pass --out with another folder"
-        ) from None
+        told = f"{folder} is being trained by another process"
+        raise Held(f"{told}; wait for it, or pass --out with another folder") from None
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):  # a file system that cannot lock
             raise

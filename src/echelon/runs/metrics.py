@@ -33,6 +33,8 @@ GENEALOGY = "population/genealogy.jsonl"
 ALL_UNTIL, PER_DOUBLING = 1024, 256
 MAX_WARNINGS = 10
 """Damaged lines of a file that are named."""
+MAX_INTEGER = 2**1000
+"""Integers below it are read as floats; one of hundreds of digits is damage."""
 Column = NDArray[np.float64]
 Line = dict[str, Any]
 
@@ -49,11 +51,8 @@ class RunWriter(AbstractContextManager["RunWriter"]):
             _drop_after(folder.path / name, completed)
         self._append(METRICS, [])  # fails now, not after the first iteration, if the file cannot be written
         logged = last["iteration"] if last else 0
-        self.gap = (
-            f"metrics.jsonl lacks iterations {logged + 1} to {completed}: the curves of this run have a gap there"
-            if logged < completed
-            else None
-        )
+        gap = f"metrics.jsonl lacks iterations {logged + 1} to {completed}: the curves of this run have a gap there"
+        self.gap = gap if logged < completed else None
         """A warning if iterations before the checkpoint are missing in the file."""
         self._board = TensorBoard(folder.path / "tensorboard", last)
         self._wandb = WeightsAndBiases(folder) if folder.config.wandb != "off" else None
@@ -162,7 +161,8 @@ def read_columns(run: Path, wanted: Callable[[str], object]) -> dict[str, Column
             if name == "iteration" or wanted(name):
                 column = columns.setdefault(name, array("d"))
                 column.extend([math.nan] * (length - len(column)))
-                column.append(_number(value))
+                known = isinstance(value, float) or (isinstance(value, int) and abs(value) < MAX_INTEGER)
+                column.append(float(value) if known else math.nan)
         length += line is not None
         if len(columns) * length > MAX_NUMBERS:
             raise Unreadable(f"{METRICS} has {len(columns):,} metrics in {length:,} lines, which is too much")
@@ -224,10 +224,3 @@ def _scan(path: Path, warn: bool) -> Iterator[tuple[bytes, Line | None]]:
                 told += 1
                 warnings.warn(f"line {number} of {path} is damaged and was skipped", UserWarning, stacklevel=4)
         yield raw, line
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:  # an integer of hundreds of digits
-        return math.nan

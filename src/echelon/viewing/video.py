@@ -69,14 +69,10 @@ def draw(tapes: tuple[Tape, ...], out: Path, format: Format) -> None:
             if done.returncode > 0 and done.returncode != drawing.NO_OPENGL:
                 last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
                 raise UserError(f"the film could not be drawn: {last}")
-    if chosen:
-        raise UserError(
-            f"OpenGL by MUJOCO_GL={chosen} does not work here; unset it, or use --format html, which needs none"
-        )
-    raise UserError(
-        "this machine cannot draw without a display; install the system package libegl1 with a driver such as "
-        "libgl1-mesa-dri, or libosmesa6, or use --format html, which needs none"
-    )
+    advice = "install the system package libegl1 with a driver such as libgl1-mesa-dri, or libosmesa6"
+    told = f"this machine cannot draw without a display; {advice}"
+    told = f"OpenGL by MUJOCO_GL={chosen} does not work here; unset it" if chosen else told
+    raise UserError(f"{told}, or use --format html, which needs none")
 
 
 def _write_job(tapes: tuple[Tape, ...], place: Path, format: Format) -> Path:
