@@ -22,6 +22,7 @@ from echelon.report.contents import Contents
 from echelon.report.methods import COLOURS, DARK_COLOURS, differing, looks, worded
 from echelon.report.reading import Run
 from echelon.report.statistics import GRID_POINTS, thin
+from echelon.runs.metrics import jsonable
 from echelon.runs.replays import embedded, read_replay, replay_json, replay_path, viewer_script
 
 AXES = ("env_steps", "wall_s", "gradient_steps")
@@ -40,7 +41,7 @@ def page(contents: Contents, again: float | None = None) -> str:
     replays = find_replays(contents)
     grounds = enumerate(zip(COLOURS, DARK_COLOURS, strict=True))
     colours = " ".join(f"--c{i}: light-dark({light}, {dark});" for i, (light, dark) in grounds)
-    data = json.dumps(plain(payload(contents) | {"again": again}), separators=(",", ":"), allow_nan=False)
+    data = json.dumps(jsonable(payload(contents) | {"again": again}, digits=6), separators=(",", ":"), allow_nan=False)
     scripts = [(folder / f"{name}.js").read_text() for name in ("uplot.bundle", "core", "charts", "sections")]
     styles = [(folder / f"{name}.css").read_text() for name in ("uplot.bundle", "style")]
     parts = {
@@ -198,17 +199,6 @@ def _single(contents: Contents) -> str:
     best, sampled = figure(run.evaluated(score)), figure(run.evaluated(score, mode="sampled"))
     episodes = f"evaluated over {run.evaluation.scores[0].episodes} episodes it scores"
     return f"{trained}; {episodes} {best} with deterministic and {sampled} with sampled actions."
-
-
-def plain(value: Any) -> Any:
-    """A value for JSON: arrays as lists, dataclasses as objects, numbers with six digits, None for NaN."""
-
-    def rounded(text: str) -> float | int:
-        number = float(f"{float(text):.6g}")
-        return int(number) if number.is_integer() and abs(number) < 1e15 else number
-
-    text = json.dumps(value, default=lambda one: one.tolist() if isinstance(one, np.ndarray) else vars(one))
-    return json.loads(text, parse_float=rounded, parse_constant=lambda name: None)
 
 
 def find_replays(contents: Contents) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Scores of a run's policies: `evaluation.json`, and `robustness.json` for scores in changed physics."""
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
@@ -105,7 +104,7 @@ class Robustness:
 def write_evaluation(evaluation: Evaluation | Robustness, path: Path) -> None:
     """Write the evaluation as JSON; figures that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_durably(path, json.dumps(jsonable(dataclasses.asdict(evaluation)), indent=2, allow_nan=False).encode())
+    replace_durably(path, json.dumps(jsonable(evaluation), indent=2, allow_nan=False).encode())
 
 
 def read_evaluation(run: Path) -> Evaluation | None:

@@ -7,6 +7,7 @@ Metrics are thinned in a long run so that the file stays small. Written are the 
 every doubling, those that a checkpoint was saved after, and the last of every start. A line that is written stays.
 """
 
+import dataclasses
 import json
 import math
 import os
@@ -135,10 +136,12 @@ def stride(iteration: int) -> int:
 
 
 def jsonable(value: Any, digits: int = 17) -> Any:
-    """Plain JSON data: numbers from tensors or NumPy scalars too, rounded to `digits`, null where not finite."""
+    """Plain JSON data, of dataclasses and arrays too; numbers are rounded to `digits`, null where not finite."""
+    if dataclasses.is_dataclass(value):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {name: jsonable(item, digits) for name, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | np.ndarray):
         return [jsonable(item, digits) for item in value]
     if value is None or isinstance(value, int | str):
         return value
