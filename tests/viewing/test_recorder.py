@@ -234,7 +234,7 @@ def test_a_page_and_the_replay(hopper: RunFolder, capsys: pytest.CaptureFixture[
     assert text.startswith("<!doctype html>")
     assert "http://" not in text.split("EchelonReplay.mount(")[1]
     assert text.count("<script>") == 2 == text.count("</script>")
-    replay = read_replay(replay_path(hopper))
+    replay = read_replay(replay_path(hopper.path))
     assert (replay.run, replay.task, replay.algo, replay.iteration, replay.seed) == ("hopper", "Hopper", "cpo", 1, 4)
     assert replay.bodies == ("world", "torso", "thigh", "shank", "foot")
     ((tape,), (episode,)) = record(Trained.load(hopper), "1", seed=4), replay.episodes
@@ -271,10 +271,10 @@ def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monke
     assert main(["record", str(hopper.path), "--format", "html"]) == 0
     film = ["record", str(hopper.path), "--policy", "1", "--out", str(tmp_path / "film.gif")]
     assert main(film) == 0
-    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [0, 1, 2]
-    replay_path(hopper).unlink()
+    assert [episode.policy for episode in read_replay(replay_path(hopper.path)).episodes] == [0, 1, 2]
+    replay_path(hopper.path).unlink()
     assert main(film) == 0
-    assert [episode.policy for episode in read_replay(replay_path(hopper)).episodes] == [1]
+    assert [episode.policy for episode in read_replay(replay_path(hopper.path)).episodes] == [1]
     assert drawn == [1, 1]
     assert _format(Record("run", out="film.GIF"), ("PIL",)) == "gif"
     assert _format(Record("run", out="film.bin", format="mp4"), ("PIL",)) == "mp4"

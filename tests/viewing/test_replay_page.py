@@ -318,7 +318,7 @@ def test_vertices_are_where_the_model_has_them() -> None:
 
 def test_it_is_drawn_in_the_browser(crawled: RunFolder, browser: Browser, tmp_path: Path) -> None:  # noqa: F811
     """Bodies are in place; orange wheels, green ground and a goal of its own bright green are to be seen."""
-    replay = read_replay(replay_path(crawled))
+    replay = read_replay(replay_path(crawled.path))
     assert [len(mesh.faces) for mesh in replay.meshes.values()] == [330, 72]  # once, though there are four wheels
     with browser.page(crawled.path / "replay" / "all.html", 480, 400) as page:
         page.wait_for("window.handle")
@@ -338,7 +338,7 @@ def test_it_is_filmed_and_reported(
     assert main(["report", str(crawled.path), "--out", str(tmp_path / "report")]) == 0
     assert '"mesh 0":{' in (tmp_path / "report" / "index.html").read_text()
     monkeypatch.setattr("echelon.runs.replays.MAX_TRIANGLES", 400)
-    replay_path(crawled).unlink()
+    replay_path(crawled.path).unlink()
     capsys.readouterr()
     assert main(["record", str(crawled.path), "--out", str(tmp_path / "page.html")]) == 2
     said = capsys.readouterr().err
@@ -347,6 +347,6 @@ def test_it_is_filmed_and_reported(
     code = main(["record", str(crawled.path), "--out", str(film[1])])
     if code == 2 and "cannot draw without a display" in capsys.readouterr().err:
         pytest.skip("nothing can be drawn here")
-    assert (code, replay_path(crawled).exists()) == (0, False)
+    assert (code, replay_path(crawled.path).exists()) == (0, False)
     r, g, b = np.moveaxis(np.asarray(film[0].open(film[1]).convert("RGB")).astype(float), -1, 0)
     assert ((r > 60) & (r > 1.5 * g) & (g > 1.2 * b)).sum() > 20
