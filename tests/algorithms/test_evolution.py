@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -31,7 +32,8 @@ def drawing(*numbers: float):
 
 
 def test_members_rank_by_objective_the_unknown_and_then_the_broken_last() -> None:
-    """The best are donors, if they are known."""
+    """The best are donors, if they are known. Groups are rounded up: 0.3 · 6 = 1.8 makes 2; 0.07 · 100 makes 7, though
+    the float product lies above."""
     assert ranked(SIX) == [4, 0, 2, 3, 5, 1]
     objectives = [BROKEN, NAN, -5.0, 3.0, -1.0, math.inf]
     assert ranked(objectives) == [3, 4, 2, 1, 5, 0]
@@ -40,10 +42,6 @@ def test_members_rank_by_objective_the_unknown_and_then_the_broken_last() -> Non
     assert donors([NAN, NAN, 1.0, NAN], CONFIG) == [2]
     assert ranked([NAN, -5.0, NAN, 2.0]) == [3, 1, 0, 2]
     assert ranked([1.0, 1.0, 1.0]) == [0, 1, 2]
-
-
-def test_groups_are_rounded_up() -> None:
-    """0.3 · 6 = 1.8 makes 2; 0.07 · 100 makes 7, though the float product lies above."""
     asked = [(0.3, 6), (0.3, 8), (0.125, 8), (0.3, 1), (0.3, 2), (0.3, 10), (0.07, 100), (1.0, 6)]
     assert [group_size(fraction, members) for fraction, members in asked] == [2, 3, 1, 1, 1, 3, 7, 6]
 
@@ -51,9 +49,9 @@ def test_groups_are_rounded_up() -> None:
 LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
 
 
-@pytest.mark.parametrize(
-    ("objectives", "lately", "worst", "expected"),
-    [
+def test_who_may_be_replaced() -> None:
+    """Objectives, the best since the last check (the same ones, unless given), the worst fraction, and who."""
+    for objectives, lately, worst, expected in (
         (SIX, SIX, 0.3, [1, 5]),  # the top two are 60 and 50, so the bar is 50; both were never above 20
         (SIX, LATELY, 0.3, [1, 5]),
         (SIX, [50.0, 50.0, *LATELY[2:]], 0.3, [5]),  # lately as good as the lower of the donors
@@ -71,24 +69,18 @@ LATELY = [50.0, 49.9, 40.0, 30.0, 60.0, 20.0]
         ([5.0], None, 0.3, []),  # alone: its own donor, and never below itself
         ([7.0] * 6, None, 0.3, []),
         ([BROKEN, -5.0, 3.0, -1.0, 2.0, 2.5], [BROKEN] * 6, 0.5, [1, 3]),  # who is broken was replaced before
-    ],
-)
-def test_who_may_be_replaced(
-    objectives: list[float], lately: list[float] | None, worst: float, expected: list[int]
-) -> None:
-    """`lately` are the best objectives since the last check: the same ones, unless given."""
-    assert candidates(objectives, lately or objectives, PbtConfig(worst_fraction=worst)) == expected
-
-
-def test_the_deviation_leaves_the_lowest_fifth_out() -> None:
-    """One of six is dropped: 20..60 by tens has mean 40 and variance (400+100+0+100+400)/5 = 200."""
-    assert deviation(SIX) == pytest.approx(math.sqrt(200))
-    # A fifth of four rounds down to none: mean 2.5, variance (2.25+0.25+0.25+2.25)/4 = 1.25. Unknown ones do not count.
-    assert deviation([1.0, NAN, 2.0, 3.0, 4.0]) == pytest.approx(math.sqrt(1.25))
+    ):
+        found = candidates(objectives, lately or objectives, PbtConfig(worst_fraction=worst))
+        assert found == expected, (objectives, lately)
 
 
 def test_a_donor_must_be_better_by_both_thresholds() -> None:
-    """Half the deviation of SIX is 7.07; a twentieth of a donor of 60 is 3, of one of 200 it is 10."""
+    """The deviation leaves the lowest fifth out. One of six is dropped: 20..60 by tens has mean 40 and variance
+    (400+100+0+100+400)/5 = 200."""
+    assert deviation(SIX) == pytest.approx(math.sqrt(200))
+    # A fifth of four rounds down to none: mean 2.5, variance (2.25+0.25+0.25+2.25)/4 = 1.25. Unknown ones do not count.
+    assert deviation([1.0, NAN, 2.0, 3.0, 4.0]) == pytest.approx(math.sqrt(1.25))
+    # Half the deviation of SIX is 7.07; a twentieth of a donor of 60 is 3, of one of 200 it is 10.
     assert worth_copying(52.0, 60.0, SIX, CONFIG)
     assert not worth_copying(53.0, 60.0, SIX, CONFIG)
     assert worth_copying(189.0, 200.0, SIX, CONFIG)
@@ -98,9 +90,9 @@ def test_a_donor_must_be_better_by_both_thresholds() -> None:
     assert not worth_copying(-209.0, -200.0, SIX, CONFIG)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "up", "share", "expected"),
-    [
+def test_hyperparameters_are_multiplied_or_divided_one_by_one() -> None:
+    """Draws: mutates (0.1 < 0.15), up (below 0.5) or down, and where the factor lies between 1.1 and the largest."""
+    for name, value, up, share, expected in (
         ("critic_coef", 4.0, True, 0.25, 4.8),  # 1.1 + 0.4 · 0.25 = 1.2
         ("critic_coef", 4.0, False, 0.25, 4 / 1.2),
         ("env.distance_weight", -10.0, True, 0.25, -12.0),  # a negative reward scale keeps its sign
@@ -119,20 +111,11 @@ def test_a_donor_must_be_better_by_both_thresholds() -> None:
         ("mini_epochs", 5.0, True, 1.0, 6.0),
         ("mini_epochs", 5.0, False, 1.0, 4.0),
         ("mini_epochs", 1.0, False, 1.0, 1.0),
-    ],
-)
-def test_a_hyperparameter_is_multiplied_or_divided(
-    name: str, value: float, up: bool, share: float, expected: float
-) -> None:
-    """Draws: mutates (0.1 < 0.15), up (below 0.5) or down, and where the factor lies between 1.1 and the largest."""
-    found = mutate({name: value}, drawing(0.1, 0.2 if up else 0.7, share), CONFIG)
-    assert found[name] == pytest.approx(expected, rel=1e-12)
-
-
-def test_hyperparameters_mutate_one_by_one() -> None:
-    found = mutate(
-        {"grad_norm": 1.0, "kl_threshold": 0.016, "bounds_coef": 1e-4}, drawing(0.9, 0, 0, 0.5, 0.15), CONFIG
-    )
+    ):
+        found = mutate({name: value}, drawing(0.1, 0.2 if up else 0.7, share), CONFIG)
+        assert found[name] == pytest.approx(expected, rel=1e-12), (name, value)
+    several = {"grad_norm": 1.0, "kl_threshold": 0.016, "bounds_coef": 1e-4}
+    found = mutate(several, drawing(0.9, 0, 0, 0.5, 0.15), CONFIG)
     assert found == {"grad_norm": 1.0, "kl_threshold": pytest.approx(0.016 * 1.3), "bounds_coef": 1e-4}
 
 
@@ -179,13 +162,9 @@ def test_takeovers_say_who_copied_whom_and_what_changed() -> None:
     assert 160 <= sum(t.donor == 4 for t in takeovers) <= 240
     assert {t.donor for t in takeovers} == {0, 4}
     assert 160 <= sum(t.source == t.donor for t in takeovers) <= 240
-
-
-def test_a_member_near_its_donor_keeps_its_weights_and_mutates_its_own_hyperparameters() -> None:
-    """All within 5 % of the best: nothing to copy."""
-    config = PbtConfig(interval=1, initial_delay=0, wait=0, mutation_probability=1.0)
+    # All within 5 % of the best: a member near its donor keeps its weights and mutates its own hyperparameters.
+    evolution = Evolution(6, replace(config, mutation_probability=1.0), seed=0)
     objectives = [100.0, 97.0, 99.0, 98.5, 99.5, 98.0]
-    evolution = Evolution(6, config, seed=0)
     takeovers = [t for steps in range(1, 21) for t in evolve(evolution, steps, objectives)]
     assert {t.member for t in takeovers} == {1, 5}
     assert not any(t.copied for t in takeovers)

@@ -9,7 +9,7 @@ import torch
 from algorithms.test_population import ENVS, STILL, population, selection
 from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
-from training.test_trainer import assert_same
+from tiny import differing
 
 from echelon.algorithms import REGISTERED
 from echelon.algorithms.cpo import CPO
@@ -51,10 +51,10 @@ def test_one_member_is_ppo_to_the_bit(lstm: int, schedule: str) -> None:
         for name in ("loss/actor", "loss/critic", "loss/bounds", "loss/entropy", "kl/own", "grad_norm"):
             assert metrics[name] == pytest.approx(wanted[name], rel=1e-5), name
         same = ("return/leader", "length/leader", "successes/leader", "lr")
-        assert_same(*({name: x[name] for name in same} for x in (metrics, wanted)))
+        assert not differing(*({name: x[name] for name in same} for x in (metrics, wanted)))
     ours, theirs = found.state_dict(), expected.state_dict()
     for name in ("iteration", "model", "optimizer", "collector", "env", "generator"):
-        assert_same(ours[name], theirs[name], name)
+        assert not differing(ours[name], theirs[name], name)
     assert theirs["optimizer"]["rate"].item() != config.update.learning_rate
 
 
@@ -69,25 +69,13 @@ SETTINGS = (
 @pytest.mark.parametrize("schedule", ["mini_epoch", "minibatch"])
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_members_are_separate_ppo_runs(lstm: int, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten iterations on the same data, with different hyperparameters: parameters and statistics to 1e-5."""
+    """Six iterations on the same data, with different hyperparameters: parameters and statistics to 1e-5."""
     trainer = population(3, STILL, lstm, DriftEnv(3 * ENVS, critic=True), rate_schedule=schedule)
     selection(trainer).write(SETTINGS)
     runs = [_separate(trainer, i) for i in range(3)]
-    passes = recorded(trainer, monkeypatch)
-    iterate_together(trainer, runs, passes, 10)
-    assert_same_runs(trainer, runs)
-    taken = [10 * run.config.update.mini_epochs * 2 for run in runs]
+    iterate_together(trainer, runs, 6, monkeypatch)
+    taken = [6 * run.config.update.mini_epochs * 2 for run in runs]
     assert trainer.update.optimizer.steps.tolist() == [run.update.optimizer.steps.item() for run in runs] == taken
-
-
-def assert_same_runs(whole: Trainer, runs: list[Trainer]) -> None:
-    """Networks and rates to 1e-5; the runs themselves differ."""
-    for index, run in enumerate(runs):
-        found = member(whole.model, index)
-        for name, x in run.model.state_dict().items():
-            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=f"{index} {name}": at + m)
-        torch.testing.assert_close(whole.update.optimizer.rate[index : index + 1], run.update.optimizer.rate)
-    assert (runs[0].model.mean_head.weight - runs[1].model.mean_head.weight).abs().max() > 0.01
 
 
 def _separate(trainer: Trainer, index: int) -> Trainer:
@@ -99,13 +87,21 @@ def _separate(trainer: Trainer, index: int) -> Trainer:
     return run
 
 
-def iterate_together(whole: Trainer, runs: list[Trainer], passes: list[list[Minibatch]], iterations: int) -> None:
-    """The whole trains, and after every iteration each run on its part of the same data; `passes` are recorded."""
+def iterate_together(whole: Trainer, runs: list[Trainer], iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole trains, and after every iteration each run on its part of the same data; then networks and rates are
+    equal to 1e-5, and the runs themselves differ."""
+    passes = recorded(whole, monkeypatch)
     for _ in range(iterations):
         passes.clear()
         whole.iterate()
         for index, run in enumerate(runs):
             follow(run, index, whole, passes)
+    for index, run in enumerate(runs):
+        found = member(whole.model, index)
+        for name, x in run.model.state_dict().items():
+            torch.testing.assert_close(found[name], x, rtol=1e-5, atol=1e-5, msg=lambda m, at=f"{index} {name}": at + m)
+        torch.testing.assert_close(whole.update.optimizer.rate[index : index + 1], run.update.optimizer.rate)
+    assert (runs[0].model.mean_head.weight - runs[1].model.mean_head.weight).abs().max() > 0.01
 
 
 def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch]]) -> None:
@@ -130,14 +126,6 @@ def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch
     run.model.merge_observations({name: x[:-1] for name, x in rollout.obs.items()})
 
 
-def test_every_rate_follows_its_own_threshold() -> None:
-    """κ = 0.02 lies in the band of 0.016, above twice 0.004 and below half of 0.1; the last member sits out."""
-    trainer = population(4, STILL)
-    selection(trainer).write([{"kl_threshold": x, "learning_rate": 1e-3} for x in (0.016, 0.004, 0.1, 0.1)])
-    trainer.update._adapt(torch.full((4,), 0.02), torch.tensor([True, True, True, False]))
-    assert trainer.update.optimizer.rate.tolist() == pytest.approx([1e-3, 1e-3 / 1.5, 1.5e-3, 1e-3], rel=1e-6)
-
-
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between an ensemble and a population: two networks of three policies, each CPO by itself. Four iterations on the
@@ -148,6 +136,4 @@ def test_two_ensembles_side_by_side_are_two_runs(lstm: int, monkeypatch: pytest.
     alone = [Trainer(DriftEnv(18, critic=True), replace(config, algo="cpo", policies=3, num_envs=18)) for _ in range(2)]
     for index, run in enumerate(alone):
         run.model.load_state_dict(member(both.model, index))
-    passes = recorded(both, monkeypatch)
-    iterate_together(both, alone, passes, 4)
-    assert_same_runs(both, alone)
+    iterate_together(both, alone, 4, monkeypatch)

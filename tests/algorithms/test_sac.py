@@ -9,8 +9,9 @@ import pytest
 import torch
 from gpu import needs_gpu
 from rollout.stub_env import DriftEnv
-from tiny import differing, timeless
+from tiny import differing, disturbed, timeless
 from torch import Tensor
+from training.test_loop import Remember
 
 from echelon.algorithms import SacConfig, SacTrainConfig, with_algorithm
 from echelon.algorithms.sac import losses
@@ -18,6 +19,7 @@ from echelon.algorithms.sac.networks import SacNetworks
 from echelon.algorithms.sac.replay import Replay
 from echelon.config import TrainConfig, UpdateConfig
 from echelon.console.view import NullView
+from echelon.envs.contract import Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
 from echelon.export.files import export
@@ -43,14 +45,6 @@ def tiny_run(out: Path, iterations: int, **sac: object) -> SacTrainConfig:
     assert isinstance(config, SacTrainConfig)
     update = replace(config.update, horizon=4)
     return replace(config, iterations=iterations, checkpoint_every=1, update=update, sac=replace(SMALL, **sac))
-
-
-class Messages(NullView):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def message(self, text: str) -> None:
-        self.texts.append(text)
 
 
 # Equations
@@ -274,14 +268,13 @@ def test_a_ring_gives_the_returns_that_loops_give() -> None:
 def test_what_is_stored_is_what_happened() -> None:
     """Where an episode ends, what follows is its last observation; without one, the observation before."""
     for final, bootstrap in ((True, "final_obs"), (False, "final_obs"), (True, "none")):
-        env, steps = DriftEnv(6, end_rate=0.2), []
-        step_env = env.step
+        steps = []
 
-        def step(action, step_env=step_env, steps=steps, final=final):
-            steps.append(replace(found := step_env(action), final_obs=found.final_obs if final else None))
+        def note(_: int, step: Step, steps: list[Step] = steps, final: bool = final) -> Step:
+            steps.append(step if final else replace(step, final_obs=None))
             return steps[-1]
 
-        env.step = step  # pyright: ignore[reportAttributeAccessIssue]
+        env = disturbed(DriftEnv(6, end_rate=0.2), note)
         trainer = make_trainer(env, small(update=UpdateConfig(horizon=5, timeout_bootstrap=bootstrap)))
         for _ in range(4):
             trainer.iterate()
@@ -301,26 +294,19 @@ def test_what_is_stored_is_what_happened() -> None:
 
 
 def test_rewards_are_scaled_by_returns_that_were_observed() -> None:
-    env, rewards, ends = DriftEnv(6), [], []
-    step_env = env.step
-
-    def step(action):
-        found = step_env(action)
-        rewards.append(found.reward.clone())
-        ends.append(found.terminated | found.truncated)
-        return found
-
-    env.step = step  # pyright: ignore[reportAttributeAccessIssue]
+    steps: list[Step] = []
+    env = disturbed(DriftEnv(6), lambda _, step: steps.append(step))
     trainer = make_trainer(env, small(replace(SMALL, reach=0.5)))
     for _ in range(4):
         trainer.iterate()
     returns, seen, largest = [0.0] * 6, [], 0.0
-    for reward, end in zip(rewards, ends, strict=True):
-        returns = [0.99 * g + float(r) for g, r in zip(returns, reward, strict=True)]
+    for step in steps:
+        returns = [0.99 * g + float(r) for g, r in zip(returns, step.reward, strict=True)]
         seen += returns
         sizes = torch.tensor(returns).abs()
         largest = max(largest, float(sizes.mean() + 4 * sizes.std()))
-        returns = [0.0 if e else g for g, e in zip(returns, end, strict=True)]
+        ends = step.terminated | step.truncated
+        returns = [0.0 if end else g for g, end in zip(returns, ends, strict=True)]
     assert float(trainer.model.largest) == pytest.approx(largest, rel=1e-5)
     assert float(trainer.model.scale) == pytest.approx(largest / 0.5, rel=1e-5)
     assert float(trainer.model.return_norm.mean) == pytest.approx(sum(seen) / (len(seen) + 1), rel=1e-5)
@@ -336,13 +322,13 @@ def test_persistences_and_rises_from_environment_to_environment() -> None:
     assert drawn.std((0, 2)).tolist() == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0], rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("envs", "updates", "batch", "warm_up"),
-    [(1, 1, 256, 5000), (32, 32, 256, 157), (384, 32, 256, 14), (4096, 7, 4096, 8), (24_576, 40, 4096, 8)],
-)
-def test_updates_follow_the_number_of_environments(envs: int, updates: int, batch: int, warm_up: int) -> None:
-    found = SacConfig().sized(envs)
-    assert (found.updates, found.batch, found.warm_up) == (updates, batch, warm_up)
+def test_updates_follow_the_number_of_environments() -> None:
+    for envs, *expected in (
+        *((1, 1, 256, 5000), (32, 32, 256, 157), (384, 32, 256, 14)),
+        *((4096, 7, 4096, 8), (24_576, 40, 4096, 8)),
+    ):
+        found = SacConfig().sized(envs)
+        assert [found.updates, found.batch, found.warm_up] == expected
 
 
 # Runs
@@ -366,11 +352,11 @@ def test_a_run_resumes_to_the_bit_with_its_replay_and_fills_it_again_without(tmp
     assert timeless(tmp_path / "whole") == timeless(tmp_path / "parts")
 
     train(tiny_run(tmp_path / "bare", 3), NullView())
-    view = Messages()
+    view = Remember()
     folder = train(tiny_run(tmp_path / "bare", 5), view)
-    (said,) = (text for text in view.texts if "not to the bit" in text)
+    (said,) = (text for text in view.said if "not to the bit" in text)
     assert "so 16 environment steps fill it first" in said
-    assert any(text.startswith("replay: 80 rows, the last 20 steps of 4 environments") for text in view.texts)
+    assert any(text.startswith("replay: 80 rows, the last 20 steps of 4 environments") for text in view.said)
     steps = [line["gradient_steps"] for line in read_metrics(folder)]
     assert steps == [2, 10, 18, 20, 28]  # of four steps, one learns after the warm-up
 

@@ -100,15 +100,12 @@ def test_steps_are_multiples_of_what_the_algorithm_takes() -> None:
         assert [VARIANTS[name](Preset(update=update)).update.minibatches for name in names] == steps
 
 
-def test_an_algorithm_is_a_variant_too() -> None:
+def test_an_algorithm_is_a_variant_too_and_a_wrong_name_gets_the_nearest() -> None:
     """Alone it needs no other name than its own."""
     config = preset("AllegroHand")
     assert apply_variants(config, ["sapg"]) == replace(config, algo="sapg")
     changed = apply_variants(config, ["sapg", "entropy_on"])
     assert (changed.algo, changed.update.entropy_scale, changed.method) == ("sapg", 0.005, "sapg+entropy_on")
-
-
-def test_a_wrong_name_gets_the_nearest() -> None:
     for name, sentence in (
         ("no_pul", "did you mean no_pull?"),
         ("lambda_f_0.3", "did you mean lambda_f_0"),
@@ -119,9 +116,9 @@ def test_a_wrong_name_gets_the_nearest() -> None:
             apply_variants(Preset(), [name])
 
 
-@pytest.mark.parametrize(
-    ("task", "flags", "expected"),
-    [
+def test_what_is_trained_by_default() -> None:
+    """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
+    for task, flags, expected in (
         ("AllegroHand", [], ("ppo", ("ppo_x4",), 8, 0.001)),
         ("FrankaCubeStack", [], ("ppo", ("ppo_mlp",), None, 0.0)),
         ("AllegroHand", ["--preset", "paper"], ("cpo", (), None, 0.001)),
@@ -132,13 +129,11 @@ def test_a_wrong_name_gets_the_nearest() -> None:
         ("AllegroHand", ["--variant", "no_pull", "robust"], ("cpo", ("no_pull", "robust"), None, 0.001)),
         ("AllegroKukaThrow", [], ("cpo", (), None, 0.0)),
         ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
-    ],
-)
-def test_what_is_trained_by_default(task: str, flags: list[str], expected: tuple) -> None:
-    """Algorithm, variant, minibatches (four times PPO's two; twice CPO's), and the adversary's coefficient."""
-    config = configure(task, flags)
-    assert (config.algo, config.variant, config.update.minibatches, config.adversary.coef) == expected
-    assert configure(task, [], stored=json.loads(json.dumps(to_dict(config)))) == config  # as a file has it
+    ):
+        config = configure(task, flags)
+        found = (config.algo, config.variant, config.update.minibatches, config.adversary.coef)
+        assert found == expected, (task, flags)
+        assert configure(task, [], stored=json.loads(json.dumps(to_dict(config)))) == config  # as a file has it
 
 
 def test_settings_from_a_file(tmp_path: Path) -> None:
