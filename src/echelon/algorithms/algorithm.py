@@ -87,43 +87,15 @@ class Parts(Generic[C]):
     collector: Collector
 
 
-class Learner(Protocol):
-    """Acts and learns step by step, instead of by rollouts and minibatches."""
-
-    updates: int
-    """Optimizer steps of the critics per control step."""
-    preface: str
-    """What a user should know before training starts."""
-
-    @property
-    def collector(self) -> Collector: ...
-    @property
-    def optimizer(self) -> Stateful: ...
-    def missing(self) -> int:
-        """Steps to collect before it can learn, after a resume too; none if negative. Waits for the device."""
-        ...
-
-    def begin(self) -> None:
-        """Begin an iteration: figures are averaged from here."""
-        ...
-
-    def learn(self) -> None:
-        """All updates of a step. Recorded as a graph."""
-        ...
-
-    def metrics(self) -> dict[str, Tensor]:
-        """0-d tensors to log, scores of episodes among them. Recorded as a graph."""
-        ...
-
-
 @dataclass(frozen=True)
 class OffPolicy(Generic[C]):
-    """Networks of its own, and how they learn."""
+    """Networks of its own, and what acts and learns with them step by step, not by rollouts and minibatches."""
 
     model: Callable[..., Networks]
     """From `obs_spec`, `action_dim` and the settings; with `bf16`, products are in bfloat16."""
-    learner: Callable[[Any, Env, Layout, C, torch.Generator], Learner]
-    """From these networks, environments, their layout, settings and generator."""
+    learner: Callable[[Any, Env, Layout, C, torch.Generator], Any]
+    """From these networks, environments, their layout, settings and generator: what `OffPolicyTrainer` calls, as
+    `SacLearner` is."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from echelon.algorithms import SacTrainConfig
 from echelon.algorithms.sac import losses
-from echelon.algorithms.sac.collector import ReplayCollector
 from echelon.algorithms.sac.networks import SacNetworks
-from echelon.algorithms.sac.replay import Replay, Rows
+from echelon.algorithms.sac.replay import Replay, ReplayCollector, Rows
 from echelon.device.fusion import fused
 from echelon.envs.contract import Env, State
 from echelon.learning.optimizer import Adam
@@ -77,14 +76,17 @@ class SacLearner:
         """Sums over the updates of this iteration, and their number."""
 
     def missing(self) -> int:
+        """Steps to collect before it can learn, after a resume too; none if negative. Waits for the device."""
         return self.needed - int(self.replay.filled)
 
     def begin(self) -> None:
-        self.collector.begin()
-        for sums in self._sums.values():
+        """Begin an iteration: figures are averaged from here."""
+        self.collector.episodes.begin()
+        for sums in (self.collector.far, *self._sums.values()):
             sums.zero_()
 
     def learn(self) -> None:
+        """All updates of a step. Recorded as a graph."""
         for number in range(self.updates):
             with torch.no_grad():
                 rows = self._draw(torch.rand(2, self.batch, generator=self.generator, device=self.device))
