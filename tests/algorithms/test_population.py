@@ -157,7 +157,7 @@ def test_the_leader_is_the_best_member() -> None:
             leaders.add(best)
             assert metrics["pbt/best"] == selection(one).leader == best
             # Checkpoints are ranked by the objective, not by a return whose scale mutates.
-            assert one.score(metrics | {"return/leader": 1e9}) == metrics[f"objective/policy_{best}"]
+            assert selection(one).score(metrics | {"return/leader": 1e9}) == metrics[f"objective/policy_{best}"]
             assert metrics["return/leader"] == metrics[f"return/policy_{best}"]
             assert metrics["successes/leader"] == metrics[f"successes/policy_{best}"]
             assert metrics["env/height"] == pytest.approx(

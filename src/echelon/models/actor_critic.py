@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -64,8 +64,8 @@ class Networks(nn.Module):
     networks: int
     state_dim: int
     """Width of the recurrent state; 0 without one."""
-    obs_norm: nn.ModuleDict
-    """Normalisers of observation groups that are numbers."""
+    obs_norm: Any
+    """`Normaliser` of each observation group that is numbers, by name."""
     encoder: nn.Module | None
     """What observations pass before the first layer."""
     activation: str
@@ -94,7 +94,6 @@ class Networks(nn.Module):
         rank's were too far away to count in full. Only between iterations: see `trainer.py`."""
         far = torch.zeros(self.networks, device=next(self.parameters()).device)
         for name, normaliser in self.obs_norm.items():
-            assert isinstance(normaliser, Normaliser)
             limited, beyond = normaliser.limited(obs[name])
             normaliser.merge(limited, ranks)
             far += beyond
@@ -190,7 +189,6 @@ class ActorCritic(Networks):
             found["recur_weight"] = trunk.recur.weight[0]
             found["norm_weight"], found["norm_bias"] = trunk.norm.weight[0], trunk.norm.bias[0]
         for number, layer in enumerate(trunk.layers):
-            assert isinstance(layer, Linear)
             found[f"layer_{number}_weight"], found[f"layer_{number}_bias"] = layer.weight[0], layer.bias[0]
         return found | {"mean_weight": self.mean_head.weight[0], "mean_bias": self.mean_head.bias[0]}
 

@@ -1,6 +1,8 @@
 """From an observation and a policy vector to features: ELU layers, or an LSTM before them."""
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,17 +34,14 @@ class Trunk(nn.Module):
         if lstm:
             self.recur = Linear(lstm, 4 * lstm)
             self.norm = LayerNorm(lstm)
-        self.layers = nn.ModuleList()
-        for width in widths:
-            self.layers.append(Linear(feature_dim, width))
-            feature_dim = width
-        self.feature_dim, self.state_dim = feature_dim, 2 * lstm
+        widths = [feature_dim, *widths]
+        self.layers: Any = nn.ModuleList(Linear(*pair) for pair in pairwise(widths))
+        self.feature_dim, self.state_dim = widths[-1], 2 * lstm
         self._initialise(obs_dim + phi_dim)
 
     def _initialise(self, fan_in: int) -> None:
         """Uniform ±1/√fan_in for weights, zero biases; an LSTM's own tensors uniform ±1/√units, biases included."""
         for layer in self.layers:
-            assert isinstance(layer, Linear)
             nn.init.zeros_(layer.bias)
         first = [self.observe.weight, *([] if self.condition is None else [self.condition.weight])]
         if self.lstm:
@@ -102,7 +101,6 @@ class Trunk(nn.Module):
             features, state = unroll(features, state, start, self.recur.weight)
             features = self.norm(features)
         for layer in self.layers:
-            assert isinstance(layer, Linear)
             features = dense(features, layer.weight, layer.bias, self.activation)
         return features, state
 

@@ -12,7 +12,7 @@ from echelon.console.wording import figure
 from echelon.envs.contract import find_fault
 from echelon.errors import UserError
 from echelon.learning.optimizer import HIGHEST, LOWEST
-from echelon.models.normaliser import LIMIT, Normaliser
+from echelon.models.normaliser import LIMIT
 from echelon.runs import checkpoint
 from echelon.runs.faults import keep_faults
 from echelon.runs.folder import RunFolder, still_ours
@@ -144,7 +144,7 @@ class Run:
             "seconds": time.perf_counter() - self._began,
             "device": trainer.env.device.type,
         }
-        score = trainer.score(self._result.metrics)
+        score = (trainer.selection or trainer.algorithm).score(self._result.metrics)
         checkpoint.save(self.folder, trainer.iteration, state, score, ranks, trainer.own_state())
         if not self._noted:
             ranks.attempt(lambda: self.folder.note_saved() if writer else None)
@@ -164,7 +164,6 @@ def _fault_of_rank(trainer: Trainer) -> str | None:
     if fault := find_fault("reward", rollout.reward, abs(trainer.config.update.reward_scale)):
         return fault
     for name, normaliser in trainer.model.obs_norm.items():
-        assert isinstance(normaliser, Normaliser)
         if find_fault(name, normaliser.std[None]):
             return f"the environment gave an observation {name} that is not finite, or larger than 1e10"
     return None
@@ -177,7 +176,6 @@ def _furthest(trainer: Trainer, kind: str) -> str:
         far["the largest reward"] = rollout.reward.abs()
     else:
         for name, normaliser in trainer.model.obs_norm.items():
-            assert isinstance(normaliser, Normaliser)
             far[f"the furthest of {name}"] = normaliser.distance(rollout.obs[name][:-1])
     what = max(far, key=lambda name: float(far[name].max()))
     step, environment = divmod(int(far[what].argmax()), far[what].shape[1])

@@ -172,10 +172,6 @@ class Trainer:
         timers.settle()
         return results
 
-    def score(self, metrics: Mapping[str, float]) -> float:
-        """How good the run is after an iteration: its best checkpoint is never pruned."""
-        return (self.selection or self.algorithm).score(metrics)
-
     @property
     def steps_per_iteration(self) -> int:
         """Optimizer steps of an iteration."""

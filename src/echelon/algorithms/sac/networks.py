@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +45,8 @@ class SquashedActor(nn.Module):
 
     def __init__(self, inputs: int, hidden: tuple[int, ...], actions: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise((inputs, *hidden)))
-        self.norms = nn.ModuleList(LayerNorm(width) for width in hidden)
+        self.layers: Any = nn.ModuleList(Linear(a, b) for a, b in pairwise((inputs, *hidden)))
+        self.norms: Any = nn.ModuleList(LayerNorm(width) for width in hidden)
         self.head = Linear(hidden[-1], 2 * actions)
         with torch.no_grad():
             self.head.weight.mul_(0.01)
@@ -160,8 +160,6 @@ class SacNetworks(Networks):
         found: dict[str, Tensor] = {}
         names = ["first", *(f"layer_{number}" for number in range(len(self.actor.layers) - 1))]
         for name, layer, norm in zip(names, self.actor.layers, self.actor.norms, strict=True):
-            assert isinstance(layer, Linear)
-            assert isinstance(norm, LayerNorm)
             found |= {f"{name}_weight": layer.weight[0], f"{name}_bias": layer.bias[0]}
             found |= {f"{name}_norm_weight": norm.weight[0], f"{name}_norm_bias": norm.bias[0]}
         mean, bias = self.actor.head.weight[0].chunk(2)[0], self.actor.head.bias[0].chunk(2)[0]
