@@ -47,7 +47,9 @@ def main() -> int:
     if missing:
         print(f"not ready: {wheel.name} lacks {', '.join(sorted(missing))}", file=sys.stderr)
         return 1
-    print(f"dist/ has wheel and sdist of {version}; tests/test_release.py has tried such a wheel in a clean environment")
+    print(
+        f"dist/ has wheel and sdist of {version}; tests/test_release.py has tried such a wheel in a clean environment"
+    )
     return 0
 
 

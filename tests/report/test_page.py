@@ -142,7 +142,17 @@ def test_the_page_of_a_task_of_ones_own(browser: Browser, tmp_path: Path) -> Non
         page.wait_for("Report.ready")
         assert texts(page, "#diagnostics canvas") == []
         assert texts(page, "#diagnostics .empty") == ["Robot: no value is above zero, which a log axis needs."]
-        assert "echelon compare --tasks 'my robots:Robot' --seeds 5" in texts(page, "#next code")
+        look = [f"echelon record {path.name} --format html", f"echelon play {path.name}"]
+        again = "echelon compare --tasks 'my robots:Robot' --seeds 5"
+        assert texts(page, "#next code") == [f"echelon evaluate {path.name}", *look, again]
+    stored = json.loads((path / "config.json").read_text())
+    for changes, commands in (
+        ({"shown": False}, [f"echelon evaluate {path.name}", again]),  # nothing that is simulated by MuJoCo
+        ({"config": stored["config"] | {"source": None}}, ["echelon.evaluate(folder, make_env=...)"]),
+    ):
+        (path / "config.json").write_text(json.dumps(stored | changes))
+        with show(browser, [path], tmp_path / "page") as page:
+            assert texts(page, "#next code") == commands
 
 
 def test_tables_sort_and_curves_change_their_axis_and_tell_their_values(page: Page) -> None:

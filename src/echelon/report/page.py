@@ -104,11 +104,11 @@ def _run(run: Run, method: str, score: str, say: Callable[[str], str]) -> dict[s
     modes, changed = ("deterministic", "sampled"), run.robustness
     judged = {mode: [run.evaluated(score, policy, mode) for policy in policies if run.evaluation] for mode in modes}
     return {
-        **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps")},
+        **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps", "shown")},
         **judged,
         "notes": [*map(say, run.notes)],
         "path": say(str(run.path)),
-        "source": say(run.config.source or run.task),
+        "source": say(run.source),
         "method": method,
         "seed": run.config.seed,
         "policies": len(policies),

@@ -53,6 +53,10 @@ class Run:
     """Scores of its last iteration."""
     robustness: Robustness | None = None
     """The same in changed physics."""
+    source: str = ""
+    """The task as commands name it, if the run says how its environment is made."""
+    shown: bool = True
+    """Whether its policies can be watched."""
 
     @property
     def task(self) -> str:
@@ -163,6 +167,7 @@ def read_run(path: Path) -> Run:
     spread = [distances[round(i * last / max(1, kept - 1))] for i in range(kept)]
     settings = settings_of(config) | settings_of(document["config"])
     run = Run(folder.name, path, config, settings, _machine(document), columns, spread, colour=document["colour"])
+    run.source, run.shown = folder.source, document["shown"]
     try:
         found = read_evaluation(path)
         if found and found.iteration == run.iterations:

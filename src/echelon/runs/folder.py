@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from importlib import metadata
@@ -37,7 +37,7 @@ from echelon.errors import UserError, closest
 from echelon.runs.changes import differences
 from echelon.runs.durable import replace_durably, writing
 from echelon.runs.untrusted import Unreadable, read_json, require_inside, require_plain
-from echelon.tasks import stored_config
+from echelon.tasks import built_in, stored_config
 
 CONFIG, PRUNED = "config.json", "pruned.txt"
 LIBRARIES = ("torch", "numpy", "mujoco", "mujoco-warp", "warp-lang", "gymnasium", "mjlab")
@@ -57,12 +57,17 @@ class RunFolder:
     path: Path
     config: TrainConfig
     shown: bool = field(default=True, compare=False)
-    """Whether its policies can be watched, where the run was just trained."""
+    """Whether its policies can be watched, as far as is known."""
 
     @property
     def name(self) -> str:
         """The run's name, as text: that of a folder may be any bytes."""
         return os.fsencode(self.path.resolve().name).decode(errors="backslashreplace")
+
+    @property
+    def source(self) -> str:
+        """The task as commands name it; empty where the run does not say how its environment is made."""
+        return self.config.source or (self.config.task if built_in(self.config) else "")
 
     @property
     def checkpoints(self) -> Path:
@@ -119,6 +124,11 @@ class RunFolder:
         self._store(config=to_dict(config))
         return RunFolder(self.path, config)
 
+    def with_view(self, shown: bool) -> "RunFolder":
+        """Store whether its policies can be watched."""
+        self._store(shown=shown)
+        return replace(self, shown=shown)
+
     def note_saved(self) -> None:
         """Remember that there was a checkpoint: without it, what was logged must not be started over."""
         self._store(saved=True)
@@ -167,7 +177,8 @@ class RunFolder:
                 require_inside(path)
             except Unreadable as found:
                 raise UserError(f"{path} cannot be used: {found}") from None
-            return RunFolder(path, read_config(path)[0])
+            config, document = read_config(path)
+            return RunFolder(path, config, document["shown"])
         meant = next(iter(_runs_in(path)), None) if exists else meant
         sentence = f"{path} is not a run folder: it has no {CONFIG}" if exists else f"there is no run folder {path}"
         raise UserError(sentence + (f"; did you mean {meant}?" if meant else ""))
@@ -205,6 +216,7 @@ def read_config(path: Path, name: str | None = None) -> tuple[TrainConfig, dict[
         "sessions": sessions,
         "changes": [one for one in changes if _is_change(one)],
         "colour": colour if isinstance(colour, int) else None,
+        "shown": document.get("shown") is not False,
     }
 
 

@@ -150,11 +150,11 @@ def as_seen(env: Env, config: TrainConfig) -> Env:
 
 
 def _settled(folder: RunFolder, env: Env) -> RunFolder:
-    """Store the settings that the environment chose where they were left open."""
+    """Store the settings that the environment chose where they were left open, and whether it can be shown."""
     settled = getattr(env, "config", None)
     chosen = isinstance(settled, TaskConfig) and settled != folder.config.env
     folder = folder.with_config(replace(folder.config, env=settled)) if chosen else folder
-    return replace(folder, shown=built_in(folder.config) or is_shown(env))
+    return folder if built_in(folder.config) else folder.with_view(is_shown(env))
 
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:

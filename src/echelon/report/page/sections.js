@@ -254,10 +254,15 @@ section("next", (body) => {
   const [quoted, source] = [run.path, run.source].map((name) => (/^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`)); // untrusted
   const resume = ["the command that started it", "resume from its last checkpoint"];
   const evaluate = [`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"];
-  const steps = [
-    ...(run.finished ? [] : [resume]), ...(run.deterministic.length ? [] : [evaluate]),
+  const watch = [
     [`echelon record ${quoted} --format html`, "watch its policies in 3D; the next report shows them too"],
     [`echelon play ${quoted}`, "watch and push them live in the browser"],
+  ];
+  const steps = run.source === "" ? [
+    ...(run.finished ? [] : [resume]),
+    ["echelon.evaluate(folder, make_env=...)", "in Python, with what made its environment: the run does not say how to make it"],
+  ] : [
+    ...(run.finished ? [] : [resume]), ...(run.deterministic.length ? [] : [evaluate]), ...(run.shown ? watch : []),
     [`echelon compare --tasks ${source} --seeds 5`, "train all algorithms with five seeds, and compare: one run says little"],
   ];
   body.append(el("ul", { class: "next" }, ...steps.map(([command, why]) => el("li", {}, el("code", {}, command), el("span", { class: "muted" }, why)))));
