@@ -1,12 +1,16 @@
 """What the site needs beyond Markdown, called by mkdocs (`hooks` in mkdocs.yml).
 
 Equations become MathML, which browsers draw without a script. Links to files outside docs/ (source, results) lead to
-the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse.
+the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse. Where a page
+says `<!-- replay: Hopper -->`, the policy of that name in results/policies is recorded and shown in 3D.
 """
 
 import html
 import posixpath
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -26,7 +30,11 @@ LOOKS = (
     (r"<mi>(log|min|max)</mi>(?!<mo)", r'<mi>\1</mi><mspace width="0.17em"/>'),
     (r"</mi></mrow><mi>", r'</mi></mrow><mspace width="0.17em"/><mi>'),
 )
+REPLAY = re.compile(r"<!-- replay: (\w+) -->")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)(#[^)]*)?\)")
+
+recorded: set[str] = set()
+"""Policies that pages show."""
 
 
 def on_config(config: Any) -> None:
@@ -47,7 +55,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             else f'<abbr title="{target}">{text}</abbr>'
         )
 
+    def replay(match: re.Match[str]) -> str:
+        recorded.add(match[1])
+        up = "../" * page.url.count("/")
+        return f'<iframe class="replay" src="{up}replays/{match[1]}.html" title="{match[1]}" loading="lazy"></iframe>'
+
+    markdown = REPLAY.sub(replay, markdown)
     return LINK.sub(link, FENCE.sub(lambda match: f"{match[1]}$$\n{match[2]}{match[1]}$$", markdown))
+
+
+def on_post_build(config: Any) -> None:
+    for name in sorted(recorded):
+        file = Path(config.site_dir) / "replays" / f"{name}.html"
+        file.parent.mkdir(exist_ok=True)
+        words = ["record", "--policy", name, "--format", "html", "--out", str(file)]
+        subprocess.run([sys.executable, "-m", "echelon", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:

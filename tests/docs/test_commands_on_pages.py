@@ -1,4 +1,4 @@
-"""Every command on the pages is one that `echelon` understands, and every flag is one that it has."""
+"""Every command on the pages is one that `echelon` understands; every flag and file that they name exists."""
 
 import re
 import shlex
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = (".", "docs", "docs/tasks")
 PAGES = [path.relative_to(ROOT) for part in FOLDERS for path in sorted((ROOT / part).glob("*.md"))]
 PAGES.remove(Path("SECURITY.md"))  # which shortens commands
+NAMED_FILE = r"(?<![\w/.])((?:[a-z]\w*/)+[\w.]+\.(?:py|sbatch|yaml|xml|json))\b"
 STANDS_FOR = {"TASK": "Hopper", "NAME": "Hopper", "RUN": "runs/a", "FOLDER": "runs/a", "FILE": "a.npz"}
 OTHERS = {  # flags of other programs, tasks and algorithms, by the page that names them
     "docs/scale.md": "--nproc-per-node --nnodes --max-restarts --rdzv-id --rdzv-backend --rdzv-endpoint --rdzv-conf "
@@ -72,3 +73,15 @@ def test_flags_exist() -> None:
         if flag not in known and flag != "--env.NAME" and flag not in OTHERS.get(str(page), "").split()
     }
     assert sorted(unknown) == []
+
+
+def test_files_exist() -> None:
+    """Files that pages name in code, from the repository's root or the package's."""
+    places = (ROOT, ROOT / "src" / "echelon", ROOT / "src")
+    missing = {
+        f"{page}: {name}"
+        for page in PAGES
+        for name in re.findall(NAMED_FILE, (ROOT / page).read_text())
+        if not any((place / name).exists() for place in places)
+    }
+    assert sorted(missing) == []

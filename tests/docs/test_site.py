@@ -30,6 +30,17 @@ def test_links_that_leave_the_site(site: Any) -> None:
         assert said == f"{outside} [home](../index.md#start) ![hand](../images/Hand.png)"
 
 
+def test_a_trained_policy_is_shown_in_3d(site: Any) -> None:
+    at = SimpleNamespace(file=SimpleNamespace(src_uri="tasks/hand.md"), url="tasks/hand/")
+    said = site.on_page_markdown("<!-- replay: Hopper -->", at, SimpleNamespace(repo_url=None), None)
+    assert 'src="../../replays/Hopper.html"' in said
+    assert site.recorded == {"Hopper"}
+    pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
+    named = re.findall(r"<!-- replay: (\w+) -->", pages)
+    assert named
+    assert all((DOCS.parent / "results" / "policies" / name / "policy.npz").is_file() for name in named)
+
+
 def test_equations_are_mathml_and_keep_their_number(site: Any) -> None:
     fence = "```math\na \\le b \\tag{9}\n```"
     fenced = site.on_page_markdown(fence, page("x.md"), SimpleNamespace(repo_url=None), None)
