@@ -22,8 +22,7 @@ from echelon.config.schema import PLAIN, RandomiseConfig
 from echelon.envs.contract import Env, Groups, interface_of
 from echelon.errors import UserError
 from echelon.evaluation import evaluate as module
-from echelon.evaluation.evaluate import evaluate
-from echelon.evaluation.robustness import robustness, verdict
+from echelon.evaluation.evaluate import evaluate, robustness, verdict
 from echelon.models.actor_critic import ActorCritic
 from echelon.rollout.acting import Actor
 from echelon.runs import checkpoint

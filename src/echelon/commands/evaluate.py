@@ -52,14 +52,12 @@ class Evaluate(OnRun):
 
         from rich.console import Console
 
-        from echelon.evaluation.evaluate import evaluate, headline, score_table
+        from echelon.evaluation.evaluate import evaluate, headline, robustness, robustness_table, score_table, verdict
         from echelon.runs.evaluations import write_evaluation
 
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
         how = (self.num_envs, self.seed, self.device, self.which)
         if self.robustness:
-            from echelon.evaluation.robustness import robustness, robustness_table, verdict
-
             evaluation = robustness(folder, *how, WIDE if plain else self.randomise)
             console.print(robustness_table(evaluation))
             print(verdict(evaluation, self.run_folder, self.which))
