@@ -13,6 +13,7 @@ from torch import Tensor
 import echelon
 from echelon import tasks
 from echelon.cli import main
+from echelon.config.schema import ROBUST
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
 from echelon.sim.contract import MAX_SPEED
@@ -115,9 +116,12 @@ def test_in_every_block_the_same_happens_by_chance(task: str) -> None:
             torch.testing.assert_close(x, y.repeat(3, 1), rtol=1e-5, atol=1e-5)
 
 
-@EVERY
-def test_a_seed_and_a_state_decide_what_follows_to_the_bit(task: str) -> None:
-    env, same, other = (make(task, seed, episode_length=8, spread_clocks=True) for seed in (1, 1, 2))
+ROBUSTLY = [(task, {"randomise": ROBUST}) for task in ("Hopper", "AllegroHand")]
+
+
+@pytest.mark.parametrize(("task", "settings"), [*((task, {}) for task in TASKS), *ROBUSTLY])
+def test_a_seed_and_a_state_decide_what_follows_to_the_bit(task: str, settings: dict[str, Any]) -> None:
+    env, same, other = (make(task, seed, episode_length=8, spread_clocks=True, **settings) for seed in (1, 1, 2))
     plan = actions(env, 22)
     runs = [torch.stack([flat(one.step(action)) for action in plan[:10]]) for one in (env, same, other)]
     assert torch.equal(runs[0], runs[1])

@@ -27,28 +27,24 @@ def drawing(task: str) -> Draws:
     return Draws(kind.object_starts, kind.goal_places, SCALES, turned, rng())
 
 
-@pytest.mark.parametrize(
-    ("task", "low", "high", "two_sides"),
-    [
-        (REGRASPING, (-0.4, 0.0, 0.68), (0.4, 0.35, 1.05), False),
-        (REORIENTATION, (-0.4, 0.0, 0.68), (0.4, 0.35, 1.05), False),
-        (THROW, (0.5, -1.0, 0.05), (0.9, 0.7, 1.05), True),
-        (TWO_ARMS, (0.55, -0.5, 0.68), (0.95, 0.5, 1.05), True),
-    ],
-)
-def test_goals(task: str, low: tuple, high: tuple, two_sides: bool) -> None:
-    goal, turned = drawing(task).goals()
-    goal[:, 2] += tasks.info(task).task.above_marker
-    if two_sides:
-        assert goal[:, 0].sign().mean().abs() < 0.05  # either side as often
-        goal[:, 0] = goal[:, 0].abs()
-    check_spread(goal, torch.tensor(low), torch.tensor(high))
-    torch.testing.assert_close(goal.mean(dim=0), (torch.tensor(low) + torch.tensor(high)) / 2, rtol=0, atol=0.02)
-    if task in (REORIENTATION, TWO_ARMS):
-        torch.testing.assert_close(turned.norm(dim=1), torch.ones(COUNT))
-        assert (turned.mT @ turned / COUNT - torch.eye(4) / 4).abs().max() < 0.03  # uniform over rotations
-    else:
-        assert torch.equal(turned, torch.tensor([1.0, 0, 0, 0]).expand(COUNT, 4))
+def test_goals() -> None:
+    for task, low, high in (
+        *((one, (-0.4, 0.0, 0.68), (0.4, 0.35, 1.05)) for one in (REGRASPING, REORIENTATION)),
+        (THROW, (0.5, -1.0, 0.05), (0.9, 0.7, 1.05)),
+        (TWO_ARMS, (0.55, -0.5, 0.68), (0.95, 0.5, 1.05)),
+    ):
+        goal, turned = drawing(task).goals()
+        goal[:, 2] += tasks.info(task).task.above_marker
+        if task in (THROW, TWO_ARMS):
+            assert goal[:, 0].sign().mean().abs() < 0.05  # either side as often
+            goal[:, 0] = goal[:, 0].abs()
+        check_spread(goal, torch.tensor(low), torch.tensor(high))
+        torch.testing.assert_close(goal.mean(dim=0), (torch.tensor(low) + torch.tensor(high)) / 2, rtol=0, atol=0.02)
+        if task in (REORIENTATION, TWO_ARMS):
+            torch.testing.assert_close(turned.norm(dim=1), torch.ones(COUNT))
+            assert (turned.mT @ turned / COUNT - torch.eye(4) / 4).abs().max() < 0.03  # uniform over rotations
+        else:
+            assert torch.equal(turned, torch.tensor([1.0, 0, 0, 0]).expand(COUNT, 4))
 
 
 @pytest.mark.parametrize("task", [REORIENTATION, TWO_ARMS])
@@ -117,10 +113,7 @@ def test_the_tolerance_shrinks_when_time_has_passed_and_the_mean_suffices() -> N
     fixed = tolerance(interval=1)
     fixed.fixed = True
     assert shrunk(fixed, GOOD) == shrunk(tolerance(interval=1, target=0.075), GOOD) == [torch.tensor(0.075).item()]
-
-
-def test_objective() -> None:
-    """(0.075 - tol) / 0.065, and a hundredth of the successes; at the target 1 and all of them."""
+    # The objective: (0.075 - tol) / 0.065, and a hundredth of the successes; at the target 1 and all of them.
     it, successes = tolerance(), torch.tensor([0.0, 20.0])
     for value, expected in ((0.075, [0.0, 0.2]), (0.049, [0.4, 0.6]), (0.01, [1.0, 21.0])):
         it.value.fill_(value)

@@ -169,10 +169,7 @@ def test_the_tolerance_shrinks_with_successes_is_saved_and_can_be_adopted() -> N
     for _ in range(3):
         step = other.step(idle(other))
     assert step.log["tolerance"].tolist() == pytest.approx([0.0675] * 5)
-
-
-def test_the_tolerance_of_a_step_is_the_one_after_its_change() -> None:
-    """Half a metre is near at a tolerance of 0.34, and not at 0.9 of it: 0.51 and 0.459."""
+    # A step has the tolerance after its change. Half a metre is near at 0.34, not at 0.9 of it: 0.51 and 0.459.
     env = in_the_air(REGRASPING, [False, False], tolerance=0.34, tolerance_interval=2)
     env.kept["last_successes"][:] = 3.0
     near = [env.step(idle(env)).log["reward/goal"].gt(0).tolist() for _ in range(2)]

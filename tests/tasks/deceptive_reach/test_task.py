@@ -78,14 +78,10 @@ def test_no_point_is_ever_inside_the_wall_or_outside_the_arena() -> None:
     env.position.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
     (left, right), (bottom, top) = env.wall
     x, y = env.position
-
-    def inside() -> Tensor:
-        return (x > left) & (x < right) & (y > bottom) & (y < top)
-
-    x.masked_fill_(inside(), -0.5)
+    x.masked_fill_((x > left) & (x < right) & (y > bottom) & (y < top), -0.5)
     for action in 3.0 * random_actions(400, 256):
         env.step(action)
-        assert not inside().any()
+        assert not ((x > left) & (x < right) & (y > bottom) & (y < top)).any()
         assert env.position.abs().max() <= 1.0
 
 

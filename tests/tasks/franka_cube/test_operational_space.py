@@ -42,23 +42,18 @@ def grip(engine: CpuEngine) -> torch.Tensor:
     return engine.sensordata[:, start : start + 3]
 
 
-def test_mass_matrix_and_jacobian_are_mujocos(engine: CpuEngine) -> None:
-    arm = Arm(engine, JOINTS)
-    mass, jacobian = arm.mass_matrix(), arm.jacobian(grip(engine))
-    assert mass.dtype == jacobian.dtype == torch.float64
-    for sim in range(NUM_SIMS):
-        np.testing.assert_allclose(mass[sim], mujocos(engine, sim)[0], atol=1e-10)
-        np.testing.assert_allclose(jacobian[sim], mujocos(engine, sim)[1], atol=1e-10)
-
-
-def test_torque_is_the_textbooks(engine: CpuEngine) -> None:
+def test_mass_matrix_and_jacobian_are_mujocos_and_torque_is_the_textbooks(engine: CpuEngine) -> None:
     """τ = Jᵀ Λ F + (I − Jᵀ Λ J M⁻¹) M b by inverses; where the arm is stretched, damping would tell them apart."""
-    rng = np.random.default_rng(1)
+    rng, arm = np.random.default_rng(1), Arm(engine, JOINTS)
+    own_mass, own_jacobian = arm.mass_matrix(), arm.jacobian(grip(engine))
+    assert own_mass.dtype == own_jacobian.dtype == torch.float64
     tool, joints = rng.normal(size=(NUM_SIMS, 6)), rng.normal(size=(NUM_SIMS, 7))
-    torque = Arm(engine, JOINTS).torque(grip(engine), torch.from_numpy(tool), torch.from_numpy(joints))
+    torque = arm.torque(grip(engine), torch.from_numpy(tool), torch.from_numpy(joints))
     compared = 0
     for sim in range(NUM_SIMS):
         mass, jacobian = mujocos(engine, sim)
+        np.testing.assert_allclose(own_mass[sim], mass, atol=1e-10)
+        np.testing.assert_allclose(own_jacobian[sim], jacobian, atol=1e-10)
         inverse = np.linalg.inv(mass)
         mobility = jacobian @ inverse @ jacobian.T
         if np.linalg.eigvalsh(mobility)[0] < 0.004:
@@ -84,10 +79,9 @@ def test_a_stretched_arm_gets_finite_torques(engine: CpuEngine) -> None:
     assert torque.isfinite().all()
 
 
-@pytest.mark.parametrize(("size", "columns"), [(6, 1), (7, 6), (1, 3)])
-def test_solve_is_lapacks(size: int, columns: int) -> None:
-    generator = torch.Generator().manual_seed(size)
-    root = torch.randn(50, size, size + 2, generator=generator, dtype=torch.float64)
-    matrix = root @ root.mT
-    right = torch.randn(50, size, columns, generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(solve(matrix, right), torch.linalg.solve(matrix, right), rtol=1e-8, atol=1e-8)
+def test_solve_is_lapacks() -> None:
+    for size, columns in ((6, 1), (7, 6), (1, 3)):
+        generator = torch.Generator().manual_seed(size)
+        root = torch.randn(50, size, size + 2, generator=generator, dtype=torch.float64)
+        matrix, right = root @ root.mT, torch.randn(50, size, columns, generator=generator, dtype=torch.float64)
+        torch.testing.assert_close(solve(matrix, right), torch.linalg.solve(matrix, right), rtol=1e-8, atol=1e-8)

@@ -54,7 +54,7 @@ def test_torques_on_cuda_are_those_of_the_cpu() -> None:
     torch.testing.assert_close(there.control(action.cuda()).cpu(), here.control(action), rtol=1e-3, atol=1e-2)
 
 
-def test_without_action_the_grip_point_stays_and_the_posture_returns() -> None:
+def test_without_action_the_grip_point_stays_and_the_posture_returns_and_the_gripper_shuts_below_zero() -> None:
     env = at_home(1)
     joints = torch.tensor(HOME, dtype=torch.float64)
     joints[[0, 2, 4]] += torch.tensor((0.3, -0.3, 0.2))
@@ -64,9 +64,6 @@ def test_without_action_the_grip_point_stays_and_the_posture_returns() -> None:
         env.step(torch.zeros(1, 7))
     assert (env.grip() - start).norm() < 0.01
     assert (env.engine.qpos[0, -9:-2] - torch.tensor(HOME)).norm() < 0.5 * away
-
-
-def test_gripper_opens_from_zero_on_and_shuts_below() -> None:
     env = at_home(3)
     assert env.substeps * env.engine.model.opt.timestep == pytest.approx(1 / 60)
     action = torch.zeros(3, 7)
@@ -77,17 +74,6 @@ def test_gripper_opens_from_zero_on_and_shuts_below() -> None:
     for _ in range(60):
         env.step(action)
     torch.testing.assert_close(env.engine.qpos[:, -2:].float(), control[:, 7:], atol=1e-3, rtol=0)
-
-
-def test_torques_stay_within_the_motors() -> None:
-    env = at_home(40)
-    limits = torch.tensor((87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0))
-    generator = torch.Generator().manual_seed(0)
-    joints = env._low + (env._high - env._low) * torch.rand(40, 7, generator=generator)
-    put(env, ASIDE, OTHER, joints)
-    torque = env.control(2 * torch.rand(40, 7, generator=generator) - 1)[:, :7]
-    assert (torque.abs() <= limits).all()
-    assert (torque.abs() == limits).any(dim=0).sum() > 1
 
 
 def test_torques_by_mujocos_matrices() -> None:
@@ -107,6 +93,13 @@ def test_torques_by_mujocos_matrices() -> None:
         free = np.linalg.svd(jacobian)[2][-1]
         posture = 10 * (np.array(HOME) - qpos[row, -9:-2].numpy()) - 6.325 * speed
         np.testing.assert_allclose(free @ torque[row], free @ mass @ posture, atol=1e-3)
+    # They stay within the motors.
+    env, limits = at_home(40), torch.tensor((87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0))
+    joints = env._low + (env._high - env._low) * torch.rand(40, 7, generator=generator)
+    put(env, ASIDE, OTHER, joints)
+    found = env.control(2 * torch.rand(40, 7, generator=generator) - 1)[:, :7].abs()
+    assert (found <= limits).all()
+    assert (found == limits).any(dim=0).sum() > 1
 
 
 def test_scripts_stack_the_cubes_and_slide_one_to_its_goal() -> None:
@@ -120,11 +113,8 @@ def test_scripts_stack_the_cubes_and_slide_one_to_its_goal() -> None:
     assert (torch.stack([step.reward for step in steps]).amax(dim=0) > 100).all()
 
 
-BOTH = pytest.mark.parametrize("task", [PUSH, STACK])
-
-
-@BOTH
-def test_starts(task: str) -> None:
+@pytest.mark.parametrize("task", [PUSH, STACK])
+def test_starts_where_cubes_rest(task: str) -> None:
     """Cube A keeps away from the goal or cube B, which is drawn uniformly: standard deviation 0.25/√3."""
     env = begun(task, 3000)
     qpos = env.engine.qpos.float()
@@ -147,6 +137,12 @@ def test_starts(task: str) -> None:
     assert (qpos[:, -2:] == torch.tensor(0.035)).all()
     assert not env.engine.qvel.any()
     assert not env.failed().any()
+    resting = begun(task, 50, joint_spread=0.0)
+    start = resting.engine.qpos[:, :-9].clone()
+    for _ in range(30):
+        resting.step(torch.zeros(50, 7))
+        assert resting.engine.qvel[:, :-9].abs().max() < 0.02
+    torch.testing.assert_close(resting.engine.qpos[:, :-9], start, atol=1e-4, rtol=0)
 
 
 def test_starts_in_narrow_places_and_at_limits() -> None:
@@ -157,13 +153,3 @@ def test_starts_in_narrow_places_and_at_limits() -> None:
     assert distance.min() > 0.085
     assert start[:, -6].min() == torch.tensor(-3.0718)
     assert start[:, -4].max() == torch.tensor(3.7525)
-
-
-@BOTH
-def test_cubes_rest_where_they_start(task: str) -> None:
-    env = begun(task, 50, joint_spread=0.0)
-    start = env.engine.qpos[:, :-9].clone()
-    for _ in range(30):
-        env.step(torch.zeros(50, 7))
-        assert env.engine.qvel[:, :-9].abs().max() < 0.02
-    torch.testing.assert_close(env.engine.qpos[:, :-9], start, atol=1e-4, rtol=0)

@@ -18,14 +18,12 @@ def standing(count: int) -> Tensor:
     return torch.tensor(Hopper.stance).repeat(count, 1)
 
 
-def test_observation_leaves_out_x_and_clips_velocities() -> None:
+def test_observation_and_reward() -> None:
+    """Without x and with clipped velocities; capped velocity plus alive less effort."""
     qpos = torch.tensor([[7.0, 0.1, 0.2, -0.3, 0.4, 0.5]])
     qvel = torch.tensor([[1.0, -2.0, 3.0, 25.0, -25.0, 0.5]])
     expected = torch.tensor([[TORSO + 0.1, 0.2, -0.3, 0.4, 0.5, 1.0, -2.0, 3.0, 10.0, -10.0, 0.5]])
     torch.testing.assert_close(in_state(qpos, qvel).observe()["policy"], expected)
-
-
-def test_reward_is_capped_velocity_plus_alive_less_effort() -> None:
     qvel = torch.zeros(3, 6)
     qvel[:, 0] = torch.tensor([1.5, 9.0, -1.0])
     action = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.5, -0.5, 1.0]])

@@ -12,24 +12,18 @@ ALLEGRO, SHADOW = load("allegro_hand"), load("shadow_hand")
 BOX, CAPSULE = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_CAPSULE)
 
 
-@pytest.mark.parametrize(
-    ("body", "mass", "centre", "diagonal", "xy"),
-    [
+def test_last_links_carry_their_tips() -> None:
+    """A tip is a ball of 0.021 kg at the link's origin."""
+    for body, mass, place, diagonal, xy in (
         ("middle_link_3", 0.0096, (0.019334, 0.000432, 0.0), (6.399e-07, 3.385e-06, 3.286e-06), -3.553e-07),
         ("thumb_link_3", 0.0388, (0.021964, -0.000458, 0.0), (3.359e-06, 1.87e-05, 1.831e-05), -1.313e-06),
-    ],
-)
-def test_last_links_carry_their_tips(body: str, mass: float, centre: tuple, diagonal: tuple, xy: float) -> None:
-    """A tip is a ball of 0.021 kg at the link's origin."""
-    joint, total = mass / (mass + 0.021) * np.array(centre), np.zeros((3, 3))
-    for part, place, own in (
-        (mass, np.array(centre), inertia(*diagonal, xy)),
-        (0.021, np.zeros(3), 9.68e-7 * np.eye(3)),
     ):
-        arm = place - joint
-        total += own + part * (arm @ arm * np.eye(3) - np.outer(arm, arm))
-    np.testing.assert_allclose(ALLEGRO.body(body).ipos, joint, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(inertia_of(ALLEGRO, body), total, rtol=1e-4, atol=1e-11)
+        centre, total = np.array(place), np.zeros((3, 3))
+        joint = mass / (mass + 0.021) * centre
+        for part, arm, own in ((mass, centre - joint, inertia(*diagonal, xy)), (0.021, -joint, 9.68e-7 * np.eye(3))):
+            total += own + part * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+        np.testing.assert_allclose(ALLEGRO.body(body).ipos, joint, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(inertia_of(ALLEGRO, body), total, rtol=1e-4, atol=1e-11)
 
 
 def test_allegro_touches_with_a_box_and_capsules() -> None:

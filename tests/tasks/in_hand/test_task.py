@@ -38,7 +38,7 @@ def test_a_goal_reached_is_counted_paid_and_replaced_within_the_step(hand: Hand)
 
 
 @BOTH
-def test_a_dropped_cube_ends_the_episode(hand: Hand) -> None:
+def test_a_dropped_cube_ends_the_episode_and_actions_are_targets(hand: Hand) -> None:
     env = hand.in_the_air(3)
     env.totals["successes"][:] = 2.0
     env.clock[:] = torch.tensor([10, 10, 598])
@@ -56,14 +56,9 @@ def test_a_dropped_cube_ends_the_episode(hand: Hand) -> None:
     assert not obs[:, -env.action_dim :].any()
     goal = slice(hand.cube + 16, hand.cube + 20)
     assert (obs[:, goal] != final[:, goal]).any(dim=1).all()  # a goal of its own
-
-
-@BOTH
-def test_actions_are_targets_across_the_joints_ranges(hand: Hand) -> None:
-    env = hand.in_the_air(1)
-    low, high = hand.limits[hand.driven].unbind(1)
+    low, high = hand.limits[hand.driven].unbind(1)  # actions are targets across the joints' ranges
     for action, target in ((-1.0, low), (1.0, high), (0.0, (low + high) / 2)):
-        env.step(torch.full((1, len(hand.driven)), action))
+        env.step(torch.full((3, len(hand.driven)), action))
         torch.testing.assert_close(env.engine.ctrl[0].float(), target)
 
 
