@@ -22,7 +22,7 @@ ATTACKS = {
     "disk-real": (runs.failing_disk, 40, 2, "a file system that becomes read-only or fails"),
     "moved": (runs.moved, 60, 3, "the run folder moved, deleted or replaced"),
     "environments": (runs.environments, 150, 4, "an environment with bad numbers, shapes, types or exceptions"),
-    "checkpoints": (checkpoints.harmed, 200, 6, "checkpoints damaged or made up"),
+    "checkpoints": (checkpoints.harmed, 200, 3, "checkpoints damaged or made up"),
     "folders": (folders.attack, 1000, 8, "run folders of strangers, every damage with every reader"),
     "flags": (flags.fuzz, 816, 12, "absurd values of flags"),
     "flags-readers": (flags.fuzz_readers, 150, 3, "the same of commands that read a run"),

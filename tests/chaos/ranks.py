@@ -19,7 +19,7 @@ from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 
 RANKS = 2
-KILLS = ("rank of two nodes", "node", "rank of one node")
+KILLS = ("rank of one node", "rank of two nodes", "node")
 """What is killed, in turn."""
 TRAIN = ["train", "CartpoleSwingup", "--num-envs", "24", "--policies", "3", "--update.horizon", "8", "--device", "cpu"]
 TRAIN += ["--model.hidden", "8", "--iterations", "16", "--checkpoint-every", "3", "--env.episode-length", "6"]

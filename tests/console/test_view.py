@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from echelon.config import TrainConfig
-from echelon.console.view import LiveView, NullView, PlainView, RunProgress, View, choose_view
+from echelon.console.view import LiveView, NullView, PlainView, RunProgress, choose_view
 from echelon.console.wording import count, duration, figure, sparkline, text_table
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter
@@ -49,19 +49,19 @@ def test_the_dashboard_shows_what_is_logged(folder: RunFolder) -> None:
     assert progress.done == 4
     progress.update(FULL)
     text = plain(progress)
-    for words in (
+    rows = [
         "CartpoleSwingup · cpo · 6 policies · 4,096 environments · cpu",
         "25%  iteration 50/200",
         "return     412.3",
+    ]
+    rows += [
         "followers 300.0 to 380.0",
         "successes  0.790",
         "env steps  205 k",
         "45.2 k  collect 90.0 k  update 91.0 k",
-        "rate 5.00e-04  clipped 0.120",
-        "own 0.0151  follower pull 0.400",
-        "collect 75%  update 25%  of 4.00 s",
-    ):
-        assert words in text
+    ]
+    rows += ["rate 5.00e-04  clipped 0.120", "own 0.0151  follower pull 0.400", "collect 75%  update 25%  of 4.00 s"]
+    assert [words for words in rows if words not in text] == []
 
 
 def test_time_left_follows_the_pace_without_the_first_iteration(folder: RunFolder, clock: SimpleNamespace) -> None:
@@ -110,22 +110,18 @@ def test_lines_are_written_for_the_first_and_last_iteration_and_now_and_then(
     assert "return" not in out.getvalue().splitlines()[-1]
 
 
-@pytest.mark.parametrize("view", [NullView(), PlainView(), LiveView()], ids=lambda view: type(view).__name__)
-def test_every_view_may_be_told_anything_at_any_time(
-    view: View, folder: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view.stop()
-    view.message("before [bold]start[/bold]")
-    view.update(FULL)
-    view.start(CONFIG, folder, 200, 0)
-    view.update(FULL)
-    view.message("during [red]")
-    view.stop()
-    view.stop()
-    if not isinstance(view, NullView):
+def test_every_view_may_be_told_anything_at_any_time(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for view in (NullView(), PlainView(), LiveView()):
+        view.stop()
+        view.message("before [bold]start[/bold]")
+        view.update(FULL)
+        view.start(CONFIG, folder, 200, 0)
+        view.update(FULL)
+        view.message("during [red]")
+        view.stop()
+        view.stop()
         said = capsys.readouterr().out
-        assert "before [bold]start[/bold]" in said
-        assert "during [red]" in said
+        assert isinstance(view, NullView) or {"before [bold]start[/bold]", "during [red]"} <= {*said.splitlines()}
 
 
 def test_a_terminal_gets_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +146,7 @@ def test_numbers_are_worded_for_people() -> None:
     figures |= {-12345.6: "-12,346", 2e-5: "2.00e-05", 3e8: "3.00e+08", math.inf: "-"}
     assert {number: figure(number) for number in figures} == figures
     assert {wording(math.nan) for wording in (duration, count, figure)} == {"-"}
-
-
-def test_sparklines_show_the_course_in_the_width_there_is() -> None:
+    # Sparklines show the course in the width there is.
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
     assert sparkline([0, 0, 7, 7], 2) == "▁█"
     assert sparkline([3, 3, math.nan], 8) == "▁▁"

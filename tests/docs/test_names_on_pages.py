@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from tiny import tiny
 
@@ -24,8 +23,6 @@ from echelon.training.loop import train
 ROOT = Path(__file__).parents[2]
 GROUPS = "model|update|ensemble|pull|adversary|pbt|diagnostics"
 PATTERNS = {"policy_i": r"policy_\d+", "GROUP": "(own|leader_borrows|follower_pull)", "NAME": r"[\w.]+"}
-SCALE_PAGE = ROOT / "docs" / "scale.md"
-SCALE_FILES = sorted((ROOT / "examples" / "scale").iterdir())
 
 
 def page(name: str) -> str:
@@ -65,8 +62,8 @@ def test_metrics_are_documented_all_that_runs_write_and_nothing_else(tmp_path: P
     on: dict[str, Any] = {
         "adversary": AdversaryConfig(coef=0.01, hidden=(8,)),
         "diagnostics": DiagnosticsConfig(every=1),
-        "pbt": PbtConfig(mutable=("learning_rate", "clip")),
     }
+    on["pbt"] = PbtConfig(mutable=("learning_rate", "clip"))
     written: dict[str, set[str]] = {}
     configs = [tiny("Hopper", tmp_path / algo, algo, **on) for algo in ("ppo", "pbt", "sapg", "cpo")]
     configs.append(replace(student_of(configs[0], str(tmp_path / "ppo")), out=str(tmp_path / "distil")))
@@ -76,11 +73,8 @@ def test_metrics_are_documented_all_that_runs_write_and_nothing_else(tmp_path: P
         written[algo] = set().union(*lines)
         known = documented("metrics.md") | (documented(f"{algo}.md") if algo in ("pbt", "distil") else {})
         assert [name for name in written[algo] if not any(each.fullmatch(name) for each in known.values())] == [], algo
-    for name, metrics in (
-        ("metrics.md", set().union(*written.values())),
-        ("pbt.md", written["pbt"]),
-        ("distil.md", written["distil"]),
-    ):
+    every = set().union(*written.values())
+    for name, metrics in {"metrics.md": every, "pbt.md": written["pbt"], "distil.md": written["distil"]}.items():
         missing = [text for text, each in documented(name).items() if not any(map(each.fullmatch, metrics))]
         assert missing == [], name
 
@@ -96,27 +90,26 @@ def commands(text: str, name: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("path", [SCALE_PAGE, *SCALE_FILES], ids=lambda path: path.name)
-def test_commands_on_many_machines_are_understood(path: Path, tmp_path: Path) -> None:
-    text = path.read_text()
-    for task, *flags in commands(text, "train"):
-        configure(task, re.sub(r"--seeds( \d+)+", "", " ".join(flags)).split())  # a flag of the command, not a setting
-    for words in commands(text, "compare"):
-        if "--on" in words:
-            place = words.index("--on")
-            assert words[place + 1].startswith("ray")
-            words = [*words[:place], *words[place + 2 :]]
-        assert make_jobs(parse(Compare, "compare", [*words, "--out", str(tmp_path)]))
-    if path.suffix == ".yaml":
-        assert all(isinstance(document, dict) for document in yaml.safe_load_all(text))
-    if path.suffix == ".sbatch":
-        subprocess.run(["bash", "-n", str(path)], check=True)
-        assert "scontrol requeue" in text
-
-
-def test_there_are_commands_to_look_at_and_named_files_exist() -> None:
-    texts = [path.read_text() for path in [SCALE_PAGE, *SCALE_FILES]]
-    for name in ("train", "compare"):
-        assert sum(len(commands(text, name)) for text in texts) >= 5
-    named = set(re.findall(r"examples/scale/[\w.]+", SCALE_PAGE.read_text()))
-    assert named == {f"examples/scale/{path.name}" for path in SCALE_FILES}
+def test_commands_on_many_machines_are_understood(tmp_path: Path) -> None:
+    """In files, all of which the page names."""
+    files, found = sorted((ROOT / "examples" / "scale").iterdir()), 0
+    for path in files:
+        text = path.read_text()
+        for task, *flags in commands(text, "train"):
+            configure(task, re.sub(r"--seeds( \d+)+", "", " ".join(flags)).split())  # a flag of the command, no setting
+            found += 1
+        for words in commands(text, "compare"):
+            if "--on" in words:
+                place = words.index("--on")
+                assert words[place + 1].startswith("ray")
+                words = [*words[:place], *words[place + 2 :]]
+            assert make_jobs(parse(Compare, "compare", [*words, "--out", str(tmp_path)]))
+            found += 1
+        if path.suffix == ".yaml":
+            assert all(isinstance(document, dict) for document in yaml.safe_load_all(text))
+        if path.suffix == ".sbatch":
+            subprocess.run(["bash", "-n", str(path)], check=True)
+            assert "scontrol requeue" in text
+    assert found >= 4
+    named = set(re.findall(r"examples/scale/[\w.]+", page("scale.md")))
+    assert named == {f"examples/scale/{path.name}" for path in files}

@@ -118,13 +118,10 @@ def test_images_are_a_group_with_channels_first() -> None:
     assert frames.reset()["image"].shape == (2, 4, 6, 5)
 
 
-def test_the_seed_decides_the_episodes() -> None:
+def test_the_seed_decides_the_episodes_and_a_wrong_name_or_argument_is_one_sentence() -> None:
     starts = [make_gymnasium("Pendulum-v1", 3, CPU, seed).reset()["policy"] for seed in (1, 1, 2)]
     assert torch.equal(starts[0], starts[1])
     assert not torch.equal(starts[0], starts[2])
-
-
-def test_a_wrong_name_or_argument_is_one_sentence() -> None:
     wrong = {
         ("", "g=1"): "gymnasium: names no environment; write gymnasium:NAME",
         ("Walker9d-v5", "g=1"): "gymnasium cannot make Walker9d-v5: ",

@@ -76,17 +76,11 @@ def test_a_history_is_of_what_was_chosen_and_begins_with_the_episode(
 
 def test_it_continues_to_the_bit_from_its_state() -> None:
     env, again = (Observed(Camera(), ("policy", "image"), 2) for _ in range(2))
-    env.reset()
-    again.reset()
+    env.reset(), again.reset()
     course(env, 7)
     again.load_state_dict(env.state_dict())
     for one, other in zip(course(env), course(again), strict=True):
         assert differing(vars(one), vars(other)) == []
-
-
-def test_an_environment_that_is_seen_as_it_is_stays_itself() -> None:
-    env = Camera()
-    assert observed(env, (), 1) is env
 
 
 @pytest.mark.parametrize(
@@ -116,26 +110,20 @@ def test_tasks_say_what_their_robot_does_not_measure(task: str, seen: int, veloc
     assert ((found[0]["critic"] != found[1]["critic"]).sum(1) >= 2).all()
 
 
-def test_places_are_known_where_no_other_group_is_seen() -> None:
+def test_places_are_known_where_no_other_group_is_seen_and_what_is_seen_whole_stays_itself() -> None:
     env = DriftEnv(2, critic=True)
+    assert observed(env, (), 1) is env
     assert Observed(env, ("0:2",), 1).observer.places == (0, 1)
     assert Observed(env, ("critic", "0:2"), 1).observer.places == ()
 
 
-@pytest.mark.parametrize(
-    ("word", "sentence"),
-    [
-        (
-            "policy",
-            "calls none of its observations privileged, so --obs policy would be all of them; choose some of its 4",
-        ),
-        ("critic", "--obs takes groups of observations, or places as in 0:5, not 'critic'; there is policy (4)"),
-        ("velocity", "not 'velocity'; there is policy (4)"),
-        ("2:5", "--obs 2:5 names no part of the 4 numbers of policy, which are 0:4"),
-        ("3:3", "--obs 3:3 names no part of the 4 numbers"),
-    ],
-)
-def test_a_wrong_word_is_one_sentence(word: str, sentence: str) -> None:
-    with pytest.raises(UserError) as error:
-        observed(DriftEnv(2), (word,), 1)
-    assert sentence in str(error.value)
+def test_a_wrong_word_is_one_sentence() -> None:
+    for word, sentence in {
+        "policy": "none of its observations privileged, so --obs policy would be all of them; choose some of its 4",
+        "critic": "--obs takes groups of observations, or places as in 0:5, not 'critic'; there is policy (4)",
+        "2:5": "--obs 2:5 names no part of the 4 numbers of policy, which are 0:4",
+        "3:3": "--obs 3:3 names no part of the 4 numbers",
+    }.items():
+        with pytest.raises(UserError) as error:
+            observed(DriftEnv(2), (word,), 1)
+        assert sentence in str(error.value)

@@ -4,16 +4,15 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from envs import least
 from envs.own_task import Pole, PoleConfig
 
-from echelon import cli, grid
+from echelon import cli
 from echelon.algorithms import Preset, converted
-from echelon.commands.command import parse
-from echelon.commands.compare import Compare, make_jobs
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.config.schema import ForeignSettings
 from echelon.envs import sources
@@ -23,20 +22,8 @@ from echelon.runs.folder import RunFolder
 from echelon.tasks import preset
 from echelon.training.loop import train
 
-TINY = [
-    "--algo",
-    "cpo",
-    "--device",
-    "cpu",
-    "--num-envs",
-    "12",
-    "--policies",
-    "3",
-    "--update.horizon",
-    "8",
-    "--model.hidden",
-    "8",
-]
+TINY = ["--algo", "cpo", "--device", "cpu", "--num-envs", "12", "--policies", "3"]
+TINY += ["--update.horizon", "8", "--model.hidden", "8"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +31,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def small(**changes: object) -> TrainConfig:
+def small(**changes: Any) -> TrainConfig:
     model, update = ModelConfig(hidden=(8,)), UpdateConfig(horizon=8)
-    config = TrainConfig(
-        task="Mine", algo="cpo", num_envs=12, policies=3, iterations=2, device="cpu", model=model, update=update
-    )
-    return replace(config, out="run", **changes)
+    sizes = {"num_envs": 12, "policies": 3, "iterations": 2, "model": model, "update": update}
+    return TrainConfig(task="Mine", algo="cpo", device="cpu", out="run", **sizes | changes)
 
 
 def run(*words: str) -> int:
@@ -114,16 +99,6 @@ def test_a_function_by_its_place_with_arguments(capsys: pytest.CaptureFixture) -
     assert RunFolder.open("runs/least-ppo-s0").config.update.minibatches == 16
 
 
-def test_compare_takes_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its jobs are other processes, which find the environment by its name."""
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(__file__).parents[2] / 'src'}")
-    words = ["--tasks", "envs.least:make", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--iterations", "2"]
-    order = parse(Compare, "compare", [*words, "--num-envs", "12", "--env-arg", "bonus=1", "--out", "grid"])
-    (job,) = make_jobs(order)
-    assert grid.run([replace(job, evaluate=False)], Path("grid/logs")) == {}
-    assert len(metrics("grid/least-ppo-s0")) == 2
-
-
 def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture) -> None:
     wrong = {
         "nowhere.module:make": "nowhere.module:make cannot be imported (No module named 'nowhere')",
@@ -145,7 +120,7 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_entry_points_are_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """What an installed package registers is a task like any other."""
+    """What an installed package registers is a task like any other. Arguments are read as Python or JSON has them."""
     monkeypatch.setattr(sources, "registered", lambda: {"mypole": "envs.own_task:Pole"})
     assert preset("mypole") == converted(replace(Pole.preset, task="mypole", source="mypole"), Preset)
     assert run("train", "mypole", "--device", "cpu", "--iterations", "1") == 0
@@ -154,9 +129,6 @@ def test_entry_points_are_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert re.search(r"^  mypole +from envs\.own_task:Pole$", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(UserError, match=r"mypol is not a task; did you mean mypole\?"):
         preset("mypol")
-
-
-def test_arguments_are_read_as_python_or_json_writes_them() -> None:
     words = ("a=1", "b=0.5", "c=true", "d=None", "e=[1, 2]", "f=text", "g=x=y")
     found = sources.env_args(TrainConfig(env_arg=words))
     assert found == {"a": 1, "b": 0.5, "c": True, "d": None, "e": [1, 2], "f": "text", "g": "x=y"}

@@ -65,20 +65,22 @@ def make(num_envs: int, device: torch.device, seed: int) -> Walkers:
     return Walkers(num_envs)
 
 
-@pytest.mark.parametrize("kind", [Walkers, Managed])
-def test_a_walk_by_hand(kind: type) -> None:
-    """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four."""
-    env = as_env(kind(), "x:make")
-    assert isinstance(env, TorchEnv)
-    assert (env.obs_spec, env.action_dim, env.episode_length) == ({"policy": 1, "critic": 2}, 1, 4)
-    assert torch.isinf(env.action_high).all()
-    env.reset()
-    steps = [env.step(torch.full((4, 1), 1.5)) for _ in range(4)]
-    assert [step.reward.tolist() for step in steps] == [[1.5] * 4, [3.0] * 4, [1.5, 4.5] * 2, [3.0, 6.0] * 2]
-    assert [step.terminated.tolist() for step in steps[1::2]] == [[True, False] * 2, [True, False] * 2]
-    assert steps[3].truncated.tolist() == [False, True, False, True]
-    assert steps[3].obs["critic"].tolist() == [[0.0, 0.0]] * 4
-    assert all(step.final_obs is None and step.terminated.dtype == torch.bool for step in steps)
+def test_a_walk_by_hand(tmp_path: Path) -> None:
+    """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four. And a
+    run from the first iteration to the report."""
+    for kind in (Walkers, Managed):
+        env = as_env(kind(), "x:make")
+        assert isinstance(env, TorchEnv)
+        assert (env.obs_spec, env.action_dim, env.episode_length) == ({"policy": 1, "critic": 2}, 1, 4)
+        assert torch.isinf(env.action_high).all()
+        env.reset()
+        steps = [env.step(torch.full((4, 1), 1.5)) for _ in range(4)]
+        assert [step.reward.tolist() for step in steps] == [[1.5] * 4, [3.0] * 4, [1.5, 4.5] * 2, [3.0, 6.0] * 2]
+        assert [step.terminated.tolist() for step in steps[1::2]] == [[True, False] * 2, [True, False] * 2]
+        assert steps[3].truncated.tolist() == [False, True, False, True]
+        assert steps[3].obs["critic"].tolist() == [[0.0, 0.0]] * 4
+        assert all(step.final_obs is None and step.terminated.dtype == torch.bool for step in steps)
+    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
 
 
 def test_a_figure_that_is_logged_now_and_then_is_held() -> None:
@@ -111,10 +113,6 @@ def test_a_name_or_field_that_does_not_fit_is_one_sentence() -> None:
     for name, (value, sentence) in wrong.items():
         with pytest.raises(UserError, match=f"{name} {sentence}"):
             set_fields(config, {name: value})
-
-
-def test_a_vec_env_from_the_first_iteration_to_the_report(tmp_path: Path) -> None:
-    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
 
 
 def stand_ins(monkeypatch: pytest.MonkeyPatch, **members: dict[str, Any]) -> None:

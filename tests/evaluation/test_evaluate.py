@@ -118,21 +118,6 @@ def test_a_policys_score_does_not_depend_on_which_are_scored_beside_it(drifting:
             torch.testing.assert_close(other[name][:7], x, rtol=1e-5, atol=1e-6)
 
 
-def test_the_real_task_any_number_of_environments(cartpole: RunFolder) -> None:
-    """Every episode of 15 steps to its end: lengths are known, and returns are those of a plain loop."""
-    for num_envs in (1, 7):
-        evaluation = evaluate(cartpole, num_envs=num_envs, seed=5, device="cpu")
-        assert (evaluation.task, evaluation.algo, evaluation.iteration) == ("CartpoleSwingup", "cpo", 2)
-        assert evaluation.env_steps == 2 * 4 * 6
-        for score in (*scores_of(evaluation, "deterministic"), *scores_of(evaluation, "sampled")):
-            assert (score.length_mean, score.terminated, score.episodes) == (15.0, 0.0, num_envs)
-        for score in scores_of(evaluation, "deterministic"):
-            config, cpu = cartpole.config.env, torch.device("cpu")
-            envs = (make("CartpoleSwingup", config, num_envs, cpu, 5) for _ in range(num_envs))
-            returns = [first_episode(cartpole, env, i, score.policy)[0] for i, env in enumerate(envs)]
-            assert score.return_mean == pytest.approx(np.mean(returns), rel=1e-5)
-
-
 def test_every_policy_meets_the_same_starts(cartpole: RunFolder) -> None:
     """Six environments, one for each policy and way of acting, all reset to the same observations."""
     starts = []
@@ -194,6 +179,8 @@ def test_the_seed_decides_starts_and_sampled_actions(cartpole: RunFolder, drifti
     """In an environment without noise, it decides nothing but the sampled actions."""
     first, again, other = (evaluate(cartpole, num_envs=4, seed=seed, device="cpu") for seed in (1, 1, 2))
     assert first == again
+    assert (first.task, first.algo, first.iteration, first.env_steps) == ("CartpoleSwingup", "cpo", 2, 2 * 4 * 6)
+    assert {(one.length_mean, one.terminated, one.episodes) for one in first.scores} == {(15.0, 0.0, 4)}
     assert first.scores[0].return_mean != other.scores[0].return_mean
     for mean, sampled in zip(scores_of(first, "deterministic"), scores_of(first, "sampled"), strict=True):
         assert mean.return_mean != sampled.return_mean
@@ -202,6 +189,8 @@ def test_the_seed_decides_starts_and_sampled_actions(cartpole: RunFolder, drifti
     assert scores_of(other, "deterministic") == scores_of(first, "deterministic")
     for one, another in zip(scores_of(other, "sampled"), scores_of(first, "sampled"), strict=True):
         assert one.return_mean != another.return_mean
+    with pytest.raises(UserError, match="only tasks on Echelon's MuJoCo can be randomised here, and Drift is none"):
+        evaluate(drifting, 4, make_env=drift, randomise=RandomiseConfig(mass=(1.0, 2.0)))
 
 
 def test_best_and_newest_checkpoints_are_told_apart_and_mistakes_are_told(tmp_path: Path) -> None:
@@ -262,11 +251,6 @@ def test_physics_is_plain_unless_it_is_asked_for(tmp_path: Path) -> None:
     assert [json.loads(file.read_text())["scores"][0]["length_mean"] for file in files] == [lengths[1], lengths[0]]
 
 
-def test_what_is_not_a_mujoco_task_cannot_be_randomised(drifting: RunFolder) -> None:
-    with pytest.raises(UserError, match="only tasks on Echelon's MuJoCo can be randomised here, and Drift is none"):
-        evaluate(drifting, 4, make_env=drift, randomise=RandomiseConfig(mass=(1.0, 2.0)))
-
-
 def test_each_value_is_scored_as_an_evaluation_with_it_would_be(tmp_path: Path) -> None:
     """Gravity from the moon's to the earth's: the last value is plain, and the first an evaluation of its own."""
     run = train(tiny("Hopper", tmp_path / "run", env={"episode_length": 15}))
@@ -294,25 +278,15 @@ def test_the_most_robust_policy_is_named() -> None:
     assert equal.best == 1
 
 
-def test_a_score_that_is_not_finite_is_written_and_read(tmp_path: Path) -> None:
+def test_a_score_that_is_not_finite_is_written_and_read_and_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
     found = Robustness(3, 0, 8, "return", (math.nan,), {"mass": Axis((1.0, 2.0), ((4.0, math.nan),))})
     write_evaluation(found, tmp_path / "robustness.json")
     assert repr(read_robustness(tmp_path)) == repr(found)
-
-
-COUNTS = '"iteration": 1, "episodes": 1, "score": "", "plain": [1]'
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        f'{{{COUNTS}, "leader": 2}}',
-        f'{{{COUNTS}, "leader": 0, "parameters": {{"mass": {{"values": [], "scores": [[]]}}}}}}',
-    ],
-)
-def test_a_damaged_file_is_one_sentence(tmp_path: Path, text: str) -> None:
-    (tmp_path / "robustness.json").write_text(text)
-    with pytest.raises(UserError, match=r"its robustness\.json is damaged"):
-        read_robustness(tmp_path)
+    counts, mass = (
+        '{"iteration": 1, "episodes": 1, "score": "", "plain": [1], "leader": ',
+        '{"values": [], "scores": [[]]}',
+    )
+    for text in ("", "{}", f"{counts} 2}}", f'{counts} 0, "parameters": {{"mass": {mass}}}}}'):
+        (tmp_path / "robustness.json").write_text(text)
+        with pytest.raises(UserError, match=r"its robustness\.json is damaged"):
+            read_robustness(tmp_path)

@@ -32,21 +32,9 @@ TINY = ["--num-envs", "16", "--update.horizon", "8", "--model.hidden", "8", "--d
 
 def test_what_is_drawn_from() -> None:
     """A decade and more is drawn on a log scale, whole numbers stay whole, three values or words are a list."""
-    drawn = {
-        "0.1 0.3": distribution([0.1, 0.3]),
-        "0.1 1.0": distribution([0.1, 1.0]),
-        "0.0 5.0": distribution([0.0, 5.0]),
-        "1 16": distribution([1, 16]),
-        "elu relu": distribution(["elu", "relu"]),
-    }
-    assert {name: getattr(one, "log", None) for name, one in drawn.items()} == {
-        "0.1 0.3": False,
-        "0.1 1.0": True,
-        "0.0 5.0": False,
-        "1 16": True,
-        "elu relu": None,
-    }
-    assert [type(one).__name__[:5] for one in drawn.values()] == ["Float", "Float", "Float", "IntDi", "Categ"]
+    drawn = [distribution(values) for values in ([0.1, 0.3], [0.1, 1.0], [0.0, 5.0], [1, 16], ["elu", "relu"])]
+    found = [(type(one).__name__[:5], getattr(one, "log", None)) for one in drawn]
+    assert found == [("Float", False), ("Float", True), ("Float", False), ("IntDi", True), ("Categ", None)]
 
 
 def open_sweep(folder: Path, trials: int, at_once: int = 1) -> Sweep:
@@ -155,10 +143,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     """Two trials, the second of which a pruner stops. The best command line can be typed, and a report says why."""
     monkeypatch.setattr("optuna.pruners.MedianPruner.prune", lambda self, study, trial: trial.number == 1)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = ["sweep", "CartpoleSwingup", "--algo", "ppo", *TINY, "--iterations", "120", "--env.episode-length", "20"]
-    words += ["--update.learning-rate", "5e-4"]
-    words += ["--over", "update.learning-rate", "1e-5", "1e-2", "--over", "model.activation", "elu", "tanh"]
-    assert cli.main([*words, "--trials", "2", "--workers", "1", "--out", str(tmp_path)]) == 0
+    words = (
+        "--iterations 120 --env.episode-length 20 --update.learning-rate 5e-4 --over update.learning-rate 1e-5 1e-2 "
+    )
+    words += f"--over model.activation elu tanh --trials 2 --workers 1 --out {tmp_path}"
+    assert cli.main(["sweep", "CartpoleSwingup", "--algo", "ppo", *TINY, *words.split()]) == 0
     said = capsys.readouterr().out
     assert "trial-001 was pruned by the median rule: return" in said
     (line,) = (line for line in said.splitlines() if line.startswith("The best is trial 0, return "))
@@ -173,30 +162,23 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "stopped after iteration" in (tmp_path / "logs" / "trial-001.log").read_text()
 
 
-def test_a_sweep_of_other_values_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_of_other_values_is_another_and_starts_from_the_presets_value_or_a_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is typed; a value beyond a range is none to start from."""
     open_sweep(tmp_path, 2)
     monkeypatch.setitem(OVER, "--update.learning-rate", [1e-5, 1e-1])
     with pytest.raises(UserError, match="holds another sweep"):
         open_sweep(tmp_path, 2)
-
-
-@pytest.mark.parametrize(
-    ("over", "expected"),
-    [
+    cases: list[tuple[list[str], dict[str, object]]] = [
         (["update.learning-rate", "1e-3", "0.1e-4", "1e-4"], {"--update.learning-rate": "0.1e-4"}),
         (["update.learning-rate", "1e-6", "1e-4", "model.lstm", "16", "64"], {"--update.learning-rate": 1e-5}),
         (["update.learning-rate", "1e-4", "1e-2", "model.activation", "tanh", "elu"], {"--model.activation": "elu"}),
         (["update.clip", "0.5", "0.9"], {}),
-    ],
-)
-def test_the_first_trial_has_the_presets_value_however_it_is_typed(
-    over: list[str], expected: dict[str, object]
-) -> None:
-    words = ["Hopper", "--update.learning-rate", "1e-5", "--over", *over]
-    assert parse(SweepCommand, "sweep", words).space()[1] == expected
-
-
-def test_a_file_of_settings_is_what_a_sweep_starts_from(tmp_path: Path) -> None:
+    ]
+    for over, expected in cases:
+        words = ["Hopper", "--update.learning-rate", "1e-5", "--over", *over]
+        assert parse(SweepCommand, "sweep", words).space()[1] == expected
     (path := tmp_path / "mine.yaml").write_text("task: Hopper\nupdate: {clip: 0.17}\n")
     words = ["--config", str(path), "--over", "update.learning-rate", "1e-4", "1e-2"]
     start = parse(SweepCommand, "sweep", words).space()[2]
@@ -206,23 +188,9 @@ def test_a_file_of_settings_is_what_a_sweep_starts_from(tmp_path: Path) -> None:
 def test_a_comparison_of_listed_values(tmp_path: Path) -> None:
     """Every value of every setting with every other, by name."""
     words = ["--tasks", "Hopper", "--algos", "ppo", "--seeds", "1", "--out", str(tmp_path), *TINY]
-    words += [
-        "--sweep",
-        "update.learning-rate",
-        "1e-4",
-        "1e-3",
-        "--sweep",
-        "model.lstm",
-        "0",
-        "16",
-        "--update.sequence",
-        "8",
-    ]
+    words += ["--sweep", "update.learning-rate", "1e-4", "1e-3", "--sweep", "model.lstm", "0", "16"]
+    words += ["--update.sequence", "8"]
     jobs = make_jobs(parse(Compare, "compare", words))
-    assert [(job.config.update.learning_rate, job.config.model.lstm) for job in jobs] == [
-        (1e-4, 0),
-        (1e-4, 16),
-        (1e-3, 0),
-        (1e-3, 16),
-    ]
+    found = [(job.config.update.learning_rate, job.config.model.lstm) for job in jobs]
+    assert found == [(1e-4, 0), (1e-4, 16), (1e-3, 0), (1e-3, 16)]
     assert jobs[1].name == "Hopper-ppo-learning-rate-1e-4-lstm-16-s0"

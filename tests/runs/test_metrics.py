@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -133,15 +132,15 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda line: line[:20].decode(errors="replace").strip())
-def test_a_damaged_line_is_named_and_left_out(folder: RunFolder, damaged: bytes) -> None:
+def test_a_damaged_line_is_named_and_left_out(folder: RunFolder) -> None:
     whole = [b'{"iteration": 1, "a": null}\n', b'{"iteration": 4}\n']
-    folder.metrics.write_bytes(whole[0] + damaged + whole[1])
-    for read in (lambda: read_metrics(folder), lambda: RunWriter(folder, completed=4).close()):
-        with pytest.warns(UserWarning, match=r"line \d of .* is damaged") as said:
-            read()
-        assert sum(one.category is UserWarning for one in said) == 1
-    assert folder.metrics.read_bytes() == b"".join(whole)
+    for damaged in DAMAGED:
+        folder.metrics.write_bytes(whole[0] + damaged + whole[1])
+        for read in (lambda: read_metrics(folder), lambda: RunWriter(folder, completed=4).close()):
+            with pytest.warns(UserWarning, match=r"line \d of .* is damaged") as said:
+                read()
+            assert sum(one.category is UserWarning for one in said) == 1, damaged[:20]
+        assert folder.metrics.read_bytes() == b"".join(whole), damaged[:20]
 
 
 def test_a_last_line_that_a_kill_cut_short_is_left_out_without_a_word(folder: RunFolder) -> None:
@@ -195,29 +194,24 @@ def test_a_disk_that_fills_up_while_a_run_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize(
-    ("write", "name"),
-    [
-        (lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]), DISTANCES),
-        (lambda log: log.write_takeovers(4, 400, [{"member": 1}]), GENEALOGY),
-        (lambda log: log.write({"iteration": 1}), "metrics.jsonl"),
-    ],
-)
-def test_a_full_disk_or_a_kill_leaves_whole_files(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, write: Callable[[Any], None], name: str
-) -> None:
-    opened = RunWriter(folder)
-    write(opened)
-    os.dup2(os.open(FULL, os.O_WRONLY), opened._files[name].fileno())
-    with pytest.raises(UserError, match=rf"{name} cannot be written: No space left on device; make room, then resume"):
+def test_a_full_disk_or_a_kill_leaves_whole_files(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: dict[str, Callable[[RunWriter], None]] = {
+        DISTANCES: lambda log: log.write_distances(10, 100, [[0.0, 0.2], [0.1, 0.0]]),
+        GENEALOGY: lambda log: log.write_takeovers(4, 400, [{"member": 1}]),
+        "metrics.jsonl": lambda log: log.write({"iteration": 1}),
+    }
+    for name, write in writes.items():
+        opened, told = RunWriter(folder), rf"{name} cannot be written: No space left on device"
         write(opened)
-    path, lines = folder.path / name, '{"iteration": 1}\n{"iteration": 2}\n'
-    path.write_text(lines)
-    for error, told in (
-        (OSError(28, "No space left on device"), rf"{name} cannot be written: No space left on device"),
-        (KeyboardInterrupt("a kill"), "a kill"),
-    ):
-        monkeypatch.setattr(os, "fsync", Mock(side_effect=error))
-        with pytest.raises((UserError, KeyboardInterrupt), match=told):
-            RunWriter(folder, 1)  # drops a line, or leaves all as it was
-        assert path.read_text() == lines
+        os.dup2(os.open(FULL, os.O_WRONLY), opened._files[name].fileno())
+        with pytest.raises(UserError, match=rf"{told}; make room, then resume"):
+            write(opened)
+        path, lines = folder.path / name, '{"iteration": 1}\n{"iteration": 2}\n'
+        path.write_text(lines)
+        for error in (OSError(28, "No space left on device"), KeyboardInterrupt(told)):
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fsync", Mock(side_effect=error))
+                with pytest.raises((UserError, KeyboardInterrupt), match=told):
+                    RunWriter(folder, 1)  # drops a line, or leaves all as it was
+            assert path.read_text() == lines
+        path.unlink()

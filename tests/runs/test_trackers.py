@@ -54,20 +54,15 @@ def test_tensorboard_follows_env_steps_and_forgets_what_was_dropped(
     monkeypatch.setattr("time.time", lambda: 1e9)  # a clock that goes back hides nothing
     write(folder, 3, 4, 5, tag=3.0)
     assert scalars(folder) == [*curve, (400, 12.0), (500, 15.0)]
-
-
-@pytest.mark.parametrize("earlier", [None, ZeroDivisionError()])
-def test_tensorboards_last_event_is_told_on_closing_but_hides_no_earlier_error(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, earlier: Exception | None
-) -> None:
-    log, full = RunWriter(folder), Mock(side_effect=OSError(28, "No space left on device"))
+    # The last event's error is told on closing, but hides no earlier one.
+    closed, failed = RunWriter(folder), RunWriter(folder)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
-    log.write({"iteration": 1})
-    if earlier:
-        log.__exit__(type(earlier), earlier, None)
-    else:
-        with pytest.raises(UserError, match=r"events\.out\.tfevents\..* cannot be written: No space left"):
-            log.__exit__(None, None, None)
+    for log in (closed, failed):
+        log.write({"iteration": 1})
+    failed.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    with pytest.raises(UserError, match=r"events\.out\.tfevents\..* cannot be written: No space left"):
+        closed.__exit__(None, None, None)
 
 
 def test_an_offline_run_is_sent_every_iteration_and_continues_when_it_is_resumed(
@@ -116,9 +111,7 @@ def test_it_is_off_unless_asked_for_and_without_the_package_the_extra_is_named(
     assert not (folder.path / "wandb").exists()
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     config_checks.check(TrainConfig())
-    with pytest.raises(
-        UserError, match=r"--wandb needs the package wandb, which is not installed; pip install -e '.\[wandb\]'"
-    ):
+    with pytest.raises(UserError, match=r"wandb, which is not installed; pip install -e '.\[wandb\]'"):
         config_checks.check(TrainConfig(wandb="offline"))
 
 
@@ -129,32 +122,21 @@ def test_a_service_that_does_not_start_is_one_sentence(offline: RunFolder, monke
 
     monkeypatch.setattr("wandb.init", refuse)
     online = replace(offline, config=replace(offline.config, wandb="online"))
-    with pytest.raises(
-        UserError, match=r"does not start \(api_key not configured \(no-tty\)\); log in with wandb login"
-    ):
+    with pytest.raises(UserError, match=r"start \(api_key not configured \(no-tty\)\); log in with wandb login"):
         RunWriter(online)
 
 
 def test_a_service_that_fails_later_is_left_out(folder: RunFolder) -> None:
     """One warning, then silence; the other writers continue."""
 
-    class Failing:
-        calls = 0
-
-        def log(self, metrics: dict[str, float]) -> None:
-            self.calls += 1
-            raise ConnectionError("gone")
-
-        finish = log
-
     log = WeightsAndBiases.__new__(WeightsAndBiases)
-    log._run = service = Failing()
+    log._run = service = Mock(**{"log.side_effect": ConnectionError("gone"), "finish.side_effect": ConnectionError})
     with RunWriter(folder) as writer:
         writer._wandb = log
         with pytest.warns(UserWarning, match="left out from here on: gone"):
             writer.write({"iteration": 1})
         writer.write({"iteration": 2})
-    assert service.calls == 1
+    assert service.log.call_count == 1
     assert len(read_metrics(folder)) == 2
 
 
@@ -162,9 +144,8 @@ def test_a_stored_config_sends_nothing_out(tmp_path: Path) -> None:
     """Another user's run folder may say `wandb: online`; only this start's command line may."""
     pytest.importorskip("wandb", reason="needs pip install -e '.[wandb]'")
     path = tmp_path / "theirs"
-    RunFolder.create_or_resume(
-        replace(preset("CartpoleSwingup"), wandb="online", policies=6, num_envs=24, out=str(path))
-    )
+    theirs = replace(preset("CartpoleSwingup"), wandb="online", policies=6, num_envs=24, out=str(path))
+    RunFolder.create_or_resume(theirs)
     found = Train(resume=str(path)).settings(ALONE)
     assert found.config.wandb == "off"
     assert found.notes[-1].endswith("unless you add --wandb online")

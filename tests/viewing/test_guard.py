@@ -72,7 +72,7 @@ def playing(hopper: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iter
         assert process.wait(60) == 0, log.read_text()
 
 
-def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunFolder) -> None:
+def test_the_page_is_served_on_this_machine_alone_to_who_has_the_token(playing: Playing, hopper: RunFolder) -> None:
     page = playing.get(f"/?token={playing.token}")
     assert page.status == 200
     assert b"<html" in page.read().lower()
@@ -81,6 +81,17 @@ def test_the_page_is_served_on_this_machine_alone(playing: Playing, hopper: RunF
             other_address.settimeout(5)
             assert other_address.connect_ex(("127.0.0.2", playing.port)) != 0
     assert main(["play", str(hopper.path), "--port", str(playing.port)]) == 2
+    # Who has the token gets a cookie, and needs it no more.
+    answer = playing.get(f"/?token={playing.token}")
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie == f"echelon-{playing.port}={playing.token}; Path=/; HttpOnly; SameSite=Strict"
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert playing.get("/model?total_bytes", Cookie=cookie.split(";")[0]).status == 200
+    refused = playing.get("/model?total_bytes")
+    assert refused.status == 403
+    assert playing.token not in str(refused.headers)
+    assert playing.get("/model?total_bytes", Cookie=f"echelon-{playing.port}=wrong").status == 403
 
 
 LISTENS, CONNECTED = "0A", "01"
@@ -119,20 +130,8 @@ def test_its_other_port_hangs_up_on_every_other_process(playing: Playing) -> Non
     assert connected() == before != set()
 
 
-def test_who_has_the_token_gets_a_cookie_and_needs_it_no_more(playing: Playing) -> None:
-    answer = playing.get(f"/?token={playing.token}")
-    cookie = answer.headers["Set-Cookie"]
-    assert cookie == f"echelon-{playing.port}={playing.token}; Path=/; HttpOnly; SameSite=Strict"
-    assert "Access-Control-Allow-Origin" not in answer.headers
-    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert playing.get("/model?total_bytes", Cookie=cookie.split(";")[0]).status == 200
-    refused = playing.get("/model?total_bytes")
-    assert refused.status == 403
-    assert playing.token not in str(refused.headers)
-    assert playing.get("/model?total_bytes", Cookie=f"echelon-{playing.port}=wrong").status == 403
-
-
 def test_a_foreign_request_is_refused_even_with_the_token(playing: Playing) -> None:
+    """A link in a mail opens the page, and so does a tunnel."""
     port = playing.port
     for reason, headers in [
         ("only on localhost", {"Host": f"evil.example:{port}"}),
@@ -145,9 +144,6 @@ def test_a_foreign_request_is_refused_even_with_the_token(playing: Playing) -> N
     ]:
         answer = playing.get(f"/?token={playing.token}", **headers)
         assert (answer.status, reason in answer.read().decode()) == (403, True), headers
-
-
-def test_a_link_in_a_mail_opens_the_page_and_so_does_a_tunnel() -> None:
     guard = Guard()
     clicked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     path = f"/?token={guard.token}"

@@ -57,7 +57,7 @@ def test_the_viewer_sees_the_recorded_course(hopper: RunFolder, hopping: Simulat
     assert (hopping.episode, hopping.steps) == (2, 1)  # after 24 steps the next episode begins by itself
 
 
-def test_pause_speed_and_single_steps(hopping: Simulation) -> None:
+def test_pause_speed_single_steps_and_pushes(hopping: Simulation) -> None:
     data = hopping.handle.data
     hopping.on_pace(messages.StepControlSnapshot(pause_state=sim.PauseState.UNPAUSED, speed=50.0))
     hopping.advance(0.1 + 1e-6, data)
@@ -70,6 +70,13 @@ def test_pause_speed_and_single_steps(hopping: Simulation) -> None:
     hopping.on_pace(messages.StepControlSnapshot(pause_state=sim.PauseState.UNPAUSED, speed=100.0))
     hopping.advance(60.0, data)
     assert hopping.steps <= 13  # one that is late does not run after the clock: 0.2 s
+    # A force of the viewer's mouse reaches the engine, and ends with it.
+    data.xfrc_applied[1, 2] = 30.0
+    hopping.step(data)
+    assert hopping.engine.xfrc_applied[0, 1, 2] == 30.0
+    data.xfrc_applied[:] = 0.0
+    hopping.step(data)
+    assert not hopping.engine.xfrc_applied.any()
 
 
 def test_a_chosen_policy_begins_an_episode(hopping: Simulation) -> None:
@@ -82,11 +89,7 @@ def test_a_chosen_policy_begins_an_episode(hopping: Simulation) -> None:
         event = messages.ResetEvent() if begin == hopping.on_reset else messages.LoadModelEvent(path="other.xml")
         assert begin(event) is True  # or the viewer would load the other model
         assert (hopping.episode, hopping.steps) == (before + 1, 0)
-
-
-def test_actions_are_sampled_when_asked(hopping: Simulation) -> None:
-    """The same start and policy, another course; and back at the means, the recorded one."""
-    courses = []
+    courses = []  # sampled when asked: the same start and policy, another course
     for sampled in (False, True, False):
         hopping.sample(sampled)
         hopping.engine.qvel.zero_()
@@ -121,17 +124,6 @@ def test_commands_and_pushes_reach_a_robot_that_walks(tmp_path: Path) -> None:
     assert not start.engine.xfrc_applied.any()
     assert start.runner.env.kept["command"][0].tolist() == pytest.approx((0.5, -0.25, 0.1))  # pyright: ignore
     assert set(start.terms) == {"linear", "angular", "torque"}
-
-
-def test_the_mouse_pushes(hopping: Simulation) -> None:
-    """A force that the viewer applies reaches the engine, and ends with the mouse."""
-    data = hopping.handle.data
-    data.xfrc_applied[1, 2] = 30.0
-    hopping.step(data)
-    assert hopping.engine.xfrc_applied[0, 1, 2] == 30.0
-    data.xfrc_applied[:] = 0.0
-    hopping.step(data)
-    assert not hopping.engine.xfrc_applied.any()
 
 
 def test_an_object_of_another_size_is_shown(allegro: RunFolder) -> None:

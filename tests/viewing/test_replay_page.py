@@ -112,7 +112,7 @@ def test_playing_goes_at_the_chosen_speed_and_the_slider_seeks_and_pauses(hoppin
     assert hopping.evaluate(BUTTON) == "play"
     hopping.click(".er-play")
     assert hopping.evaluate(BUTTON) == "pause"
-    time.sleep(1.2)
+    time.sleep(0.8)
     hopping.click(".er-play")
     reached = hopping.evaluate("handle.frame()")
     assert 0.2 < reached < 6.0
@@ -316,7 +316,7 @@ def test_vertices_are_where_the_model_has_them() -> None:
             assert place[2] == pytest.approx(5.0 - above, abs=2e-3)
 
 
-def test_it_is_drawn_in_the_browser(crawled: RunFolder, browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_meshes_are_drawn_in_the_browser(crawled: RunFolder, browser: Browser, tmp_path: Path) -> None:  # noqa: F811
     """Bodies are in place; orange wheels, green ground and a goal of its own bright green are to be seen."""
     replay = read_replay(replay_path(crawled.path))
     assert [len(mesh.faces) for mesh in replay.meshes.values()] == [330, 72]  # once, though there are four wheels
@@ -331,7 +331,7 @@ def test_it_is_drawn_in_the_browser(crawled: RunFolder, browser: Browser, tmp_pa
         assert page.errors == []
 
 
-def test_it_is_filmed_and_reported(
+def test_meshes_are_filmed_and_reported(
     crawled: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A film needs no replay: meshes that are too large for a page can be filmed."""
