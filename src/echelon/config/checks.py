@@ -159,11 +159,11 @@ def typed(value: Any, hint: Any, name: str, text: bool = False) -> Any:
         if not isinstance(value, list | tuple):
             raise UserError(f"{name} takes a list, not {value!r}")
         hints = [args[0]] * len(value) if Ellipsis in args else args
-        if len(value) != len(hints):
-            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {shlex.join(map(str, value))}")
         for item in value if text and args[0] is not str else ():
             if re.fullmatch(r"[\d.]+(,[\d.]+)+", item):
                 raise UserError(f"{name} takes {kind(hint)}, not {item!r}; write {name} {item.replace(',', ' ')}")
+        if len(value) != len(hints):
+            raise UserError(f"{name} takes {len(hints)} values, not {len(value)}: {shlex.join(map(str, value))}")
         return tuple(typed(item, hint, name, text) for item, hint in zip(value, hints, strict=True))
     found = _parsed(value, hint) if text else value
     fits = found in args if origin is Literal else isinstance(found, (int, float) if hint is float else hint)

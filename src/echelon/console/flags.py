@@ -74,6 +74,8 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
         flag = known.get(word.replace("_", "-"))
         if flag is None:
             why = ": the task comes first" if word == "--task" else nearest_flag(word, [*known, *also])
+            if word.startswith("--randomise.") and not any(flag.startswith("--randomise.") for flag in known):
+                why = ": only tasks on Echelon's MuJoCo can be randomised"
             raise UserError(f"{word} is not a flag of {prog}{why}")
         found = _values(flag, word, [value, *values] if attached else values)
         adds = flag.name in given and flag.hint == tuple[str, ...]  # names add up, as in --env-arg a=1
