@@ -272,6 +272,8 @@ def test_the_most_robust_policy_is_named() -> None:
     assert (scores.mean(0), scores.mean(1), scores.best) == (5.0, 7.5, 1)
     assert verdict(scores, "runs/a").endswith("7.50 against 5.00; echelon export runs/a --policy 1 takes it along.")
     assert "export runs/a --policy 1 --checkpoint best takes" in verdict(scores, "runs/a", "best")
+    alone = Robustness(3, 0, 8, "return", (9.0,), {"mass": Axis((0.5, 1.5), ((4.0, 6.0),))})
+    assert verdict(alone, "runs/a") == "In changed physics it scores 5.00 over all values, in plain physics 9.00."
     fell = Robustness(3, 0, 8, "return", (9.0, 8.0), {"mass": Axis((1.0,), ((math.nan,), (7.0,)))})
     assert fell.best == 1
     equal = Robustness(3, 1, 8, "return", (9.0, 8.0), {"mass": Axis((0.5, 1.5), ((4.0, 6.0), (5.0, 5.0)))})

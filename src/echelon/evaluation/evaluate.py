@@ -247,6 +247,8 @@ def robustness_table(found: Robustness) -> Table:
 def verdict(found: Robustness, run: str, checkpoint: Which = "newest") -> str:
     """Say which policy is the most robust, and how to export it."""
     leader, best = figure(found.mean(found.leader)), found.best
+    if len(found.plain) == 1:
+        return f"In changed physics it scores {leader} over all values, in plain physics {figure(found.plain[0])}."
     if best == found.leader:
         return f"In changed physics the leader is best: {leader} over all values."
     better = f"In changed physics policy {best} is better than the leader: {figure(found.mean(best))} against {leader}"

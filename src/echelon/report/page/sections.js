@@ -198,7 +198,8 @@ section("robustness", (body, controls) => {
   const run = here.find((one) => one.name === changedRun.name) ?? here[0];
   const { leader, plain, parameters, score, episodes, means, best } = run.robustness;
   controls.replaceChildren(select("Run", here.map((one) => [one.name, one.name]), run.name, (value) => { changedRun.name = value; }));
-  const verdict = best === leader ? `The leader is the most robust policy: ${figure(means[leader])} over all values`
+  const verdict = plain.length === 1 ? `It scores ${figure(means[0])} over all values`
+    : best === leader ? `The leader is the most robust policy: ${figure(means[leader])} over all values`
     : `Policy ${best} is more robust than the leader: ${figures(means[best], means[leader]).join(" against ")} over all values`;
   body.append(el("p", {}, `${verdict}, ${episodes} episodes each; ${figure(plain[best])} in plain physics.`));
   const charts = body.appendChild(el("div", { class: "charts small" }));
