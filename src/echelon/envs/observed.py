@@ -93,13 +93,9 @@ def _columns(env: Env, words: Sequence[str]) -> dict[str, set[int]]:
                 f"choose some of its {spec['policy']} numbers by their places, as in --obs 0:5"
             )
         if group != "image":
-            places = places_of("--obs", word, numbers[group], "numbers of policy") if place else range(numbers[group])
-            unseen = (
-                {at for one in hidden for at in places_of("--obs", one, numbers[group], "numbers of policy")}
-                if word == "policy"
-                else set()
-            )
-            found.setdefault(group, set()).update(set(places) - unseen)
+            named = word if place else ":", *(hidden if word == "policy" else ())
+            chosen, *unseen = (set(places_of("--obs", one, numbers[group], "numbers of policy")) for one in named)
+            found.setdefault(group, set()).update(chosen.difference(*unseen))
     return found
 
 

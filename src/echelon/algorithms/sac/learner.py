@@ -1,7 +1,7 @@
 """The updates of SAC: draw rows, step the critics, every so often the actor and the temperature, move the targets."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from echelon.algorithms import SacTrainConfig
 from echelon.algorithms.sac import losses
 from echelon.algorithms.sac.networks import SacNetworks
-from echelon.algorithms.sac.replay import Replay, ReplayCollector, Rows
+from echelon.algorithms.sac.replay import ReplayCollector, Rows
 from echelon.device.fusion import fused
 from echelon.envs.contract import Env, State
 from echelon.learning.optimizer import Adam
@@ -48,23 +48,21 @@ class SacLearner:
         self.model, self.generator, self.ranks = model, generator, layout.ranks
         self.discount, self.device = config.update.discount, env.device
         self.sac = sac = config.sac.sized(config.num_envs)
+        self.collector = ReplayCollector(env, model, layout, replace(config, sac=sac), generator)
+        self.replay = self.collector.replay
         assert sac.batch is not None
         assert sac.updates is not None
         assert sac.warm_up is not None
         self.updates, self.batch, self.needed = sac.updates, max(1, sac.batch // layout.ranks.size), sac.warm_up
         self.entropy = sac.entropy * env.action_dim
-        whole = config.num_iterations * config.steps_per_iteration
-        capacity = max(min(sac.replay, whole) // config.num_envs, self.needed)
-        self.replay = Replay(capacity, env.num_envs, env.obs_spec, env.action_dim, env.device)
-        self.collector = ReplayCollector(env, model, layout, config, self.replay, generator)
         adam = partial(Adam, rate=sac.learning_rate, fuse=config.fuse, ranks=layout.ranks)
         actor = [*model.actor.parameters(), model.log_alpha]
         self.optimizer = Optimizers(adam(model.critics.parameters()), adam(actor))
+        steps, envs = self.replay.capacity, env.num_envs
         room = sum(x.nbytes for x in self.replay.stored.values()) / 2**30
         self.preface = (
-            f"replay: {capacity * env.num_envs:,} rows, the last {capacity:,} steps of {env.num_envs:,} environments, "
-            f"in {room:.2g} GiB of the {env.device.type}'s memory; per step {self.updates:,} updates of "
-            f"{self.batch:,} rows"
+            f"replay: {steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB of the "
+            f"{env.device.type}'s memory; per step {self.updates:,} updates of {self.batch:,} rows"
         )
         self._judges = shared(model.critics)
         self._moving: list[Tensor] = [*model.target.parameters()]

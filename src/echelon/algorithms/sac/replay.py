@@ -115,18 +115,15 @@ class ReplayCollector(Collector):
     """A rollout is one step, which is stored in the replay; statistics of observations and returns learn from it."""
 
     def __init__(
-        self,
-        env: Env,
-        model: SacNetworks,
-        layout: Layout,
-        config: SacTrainConfig,
-        replay: Replay,
-        generator: torch.Generator,
+        self, env: Env, model: SacNetworks, layout: Layout, config: SacTrainConfig, generator: torch.Generator
     ) -> None:
         one_step, fuse = replace(config.update, horizon=1), fuses(env.device, config.fuse)
         super().__init__(env, model, layout, one_step, generator, fuse=fuse)  # pyright: ignore[reportArgumentType]
-        self.networks, self.sac, self.replay = model, config.sac, replay
-        quietest, loudest = config.sac.ladder
+        self.networks, self.sac = model, config.sac
+        whole = config.num_iterations * config.steps_per_iteration
+        steps = max(min(self.sac.replay, whole) // config.num_envs, self.sac.warm_up or 0)
+        self.replay = Replay(steps, env.num_envs, env.obs_spec, env.action_dim, env.device)
+        quietest, loudest = self.sac.ladder
         rank, size = layout.ranks.rank, layout.ranks.size
         place = torch.linspace(0, 1, size * env.num_envs, device=env.device).chunk(size)[rank]
         self.loudness = (quietest * (loudest / quietest) ** place)[:, None]

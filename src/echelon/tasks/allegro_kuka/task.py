@@ -1,12 +1,5 @@
 """AllegroKuka: pick up a cuboid with an Allegro hand on a KUKA arm, or two, and bring it to one goal after another.
 
-| task | goal | after a success |
-|---|---|---|
-| `AllegroKukaRegrasping` | a point in the air, to be held for 30 steps | the object is back on the table |
-| `AllegroKukaReorientation` | a pose in the air | the next pose, from where the object is |
-| `AllegroKukaThrow` | a bucket out of reach | the object is back on the table, the bucket elsewhere |
-| `AllegroKukaTwoArmsReorientation` | a pose on either arm's side | the next pose |
-
 A reached goal is replaced within the step, and the clock restarts: the observation to act on shows the next goal. Best
 distances, the lifted flag and successes are observed as they were before the step's reward, as in the reference; after
 a change of goal or the start of an episode, the new values are observed. `docs/tasks/allegro_kuka.md` has the tables.
@@ -291,7 +284,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
 
 
 class AllegroKukaRegrasping(AllegroKuka):
-    """Grasp, lift and hold at a point; then again from the table."""
+    """Grasp, lift and hold at a point for 30 steps; then again from the table."""
 
     scene = "kuka_regrasping.xml"
 
