@@ -61,8 +61,8 @@ class SacLearner:
         steps, envs = self.replay.capacity, env.num_envs
         room = sum(x.nbytes for x in self.replay.stored.values()) / 2**30
         self.preface = (
-            f"replay: {steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB of the "
-            f"{env.device.type}'s memory; per step {self.updates:,} updates of {self.batch:,} rows"
+            f"replay: {steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB of "
+            f"the {env.device.type}'s memory; per step {self.updates:,} updates of {self.batch:,} rows"
         )
         self._judges = shared(model.critics)
         self._moving: list[Tensor] = [*model.target.parameters()]
