@@ -96,11 +96,20 @@ def test_heads_and_tables_initialisation() -> None:
     for head in (model.mean_head, model.value_head):
         assert not head.bias.any()
         assert 0.09 < head.weight.abs().max() <= 1 / math.sqrt(100)
+    # The first of stacked networks is the one that the seed gives, so a population of one starts where PPO does.
+    for lstm in (0, 4):
+        models = []
+        for networks in (1, 3):
+            torch.manual_seed(7)
+            config = ModelConfig(hidden=(8, 5), lstm=lstm)
+            models.append(ActorCritic({"policy": 4}, 2, networks, config, networks=networks))
+        assert all(x[:1].equal(y) for y, x in zip(*(model.parameters() for model in models), strict=True))
+        assert not models[1].mean_head.weight[0].equal(models[1].mean_head.weight[1])
 
 
-@pytest.mark.parametrize("policies", [1, 2])
-@pytest.mark.parametrize("lstm", [0, 4])
-@pytest.mark.parametrize("critic", [False, True])
+@pytest.mark.parametrize(
+    ("policies", "lstm", "critic"), [(1, 0, False), (1, 4, True), (2, 0, True), (2, 4, False), (2, 4, True)]
+)
 def test_stacked_networks_compute_what_each_does_alone(policies: int, lstm: int, critic: bool) -> None:
     """Outputs, raw values and gradients of three networks with one or two policies each; and what each merges."""
     alone = [build(policies, lstm, critic, seed) for seed in range(3)]
@@ -138,19 +147,6 @@ def test_stacked_networks_compute_what_each_does_alone(policies: int, lstm: int,
         torch.testing.assert_close([x[i] for x in stacked.buffers()], [x[0] for x in model.buffers()], **TIGHT)
         found = stacked.only(i)(own_obs, within, state, start[:, rows])
         torch.testing.assert_close(found.mean, model(own_obs, within, state, start[:, rows]).mean, **TIGHT)
-
-
-@pytest.mark.parametrize("lstm", [0, 4])
-def test_the_first_of_stacked_networks_is_the_one_that_the_seed_gives(lstm: int) -> None:
-    """So a population of one starts where PPO does; the others differ."""
-    config = ModelConfig(hidden=(8, 5), lstm=lstm)
-    torch.manual_seed(7)
-    expected = ActorCritic({"policy": 4}, 2, 1, config)
-    torch.manual_seed(7)
-    stacked = ActorCritic({"policy": 4}, 2, 3, config, networks=3)
-    for found, wanted in zip(stacked.parameters(), expected.parameters(), strict=True):
-        assert found[:1].equal(wanted)
-    assert not stacked.mean_head.weight[0].equal(stacked.mean_head.weight[1])
 
 
 def near(lstm: int, critic: bool, number: int = 1) -> list[tuple[ActorCritic, Output]]:

@@ -44,7 +44,7 @@ def test_a_lookup_and_its_gradient_equal_plain_indexing() -> None:
     assert gradients[0][1::2].tolist() == [weight[4].tolist(), [0.0, 0.0, 0.0]]
 
 
-def test_what_was_looked_up_stays_when_the_table_is_written_and_one_row_broadcasts() -> None:
+def test_a_lookup_stays_when_the_table_is_written_and_one_row_broadcasts() -> None:
     """The KL that moves the learning rate reads the log sigma from before a step, after it."""
     for policies in (1, 3):
         table = torch.zeros(policies, 2)

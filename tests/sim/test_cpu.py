@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+from itertools import product
 from pathlib import Path
 
 import mujoco
@@ -140,66 +141,61 @@ def test_set_state_touches_only_the_masked_simulations(model: mujoco.MjModel) ->
     assert torch.equal(snapshot(engine), before)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("qpos", torch.nan), ("qpos", 1e12), ("qvel", torch.inf), ("ctrl", torch.nan), ("xfrc_applied", torch.nan)],
-)
 def test_a_bad_simulation_is_marked_and_restarted_alone(
-    model: mujoco.MjModel,
-    field: str,
-    value: float,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    model: mujoco.MjModel, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And MuJoCo neither prints nor logs anything about it."""
     monkeypatch.chdir(tmp_path)
     engine, clean = two(model)
-    actions = controls(20)
-    advance(actions[:10], engine, clean)
-    for one in (engine, clean):
-        one.ctrl.copy_(actions[10])
-    getattr(engine, field)[2][0 if field != "xfrc_applied" else 1] = value
-    for one in (engine, clean):
-        one.step(SUBSTEPS)
-    assert_restarted(engine, 2)
-    assert not clean.bad.any()
-    assert snapshot(engine).isfinite().all()
-    advance(actions[11:], engine, clean)
-    assert not engine.bad.any()
-    assert_same_but_for(2, engine, clean)
+    values = [
+        ("qpos", torch.nan),
+        ("qpos", 1e12),
+        ("qvel", torch.inf),
+        ("ctrl", torch.nan),
+        ("xfrc_applied", torch.nan),
+    ]
+    for number, (field, value) in enumerate(values):
+        actions = controls(9, seed=number)
+        advance(actions[:4], engine, clean)
+        for one in (engine, clean):
+            one.ctrl.copy_(actions[4])
+        getattr(engine, field)[2][0 if field != "xfrc_applied" else 1] = value
+        for one in (engine, clean):
+            one.step(SUBSTEPS)
+        assert_restarted(engine, 2)
+        assert not clean.bad.any()
+        assert snapshot(engine).isfinite().all()
+        advance(actions[5:], engine, clean)
+        assert not engine.bad.any()
+        assert_same_but_for(2, engine, clean)
     assert capfd.readouterr().err == ""
     assert not list(tmp_path.iterdir())
 
 
-def test_a_state_that_explodes_in_the_last_substep_is_marked_at_once(model: mujoco.MjModel) -> None:
-    engine = CpuEngine(model, NUM_SIMS)
+def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco.MjModel) -> None:
+    """Long before MuJoCo warns; what is fast but below the limit continues."""
+    model.opt.gravity[:] = 0  # and the box is above the floor: speeds stay what they are
+    for dof, sign in product((0, 6), (1, -1)):  # a metre per second, and the last one, a radian per second
+        engine, clean = two(model)
+        for one in (engine, clean):
+            qpos = one.qpos.clone()
+            qpos[:, 2] = 5.0
+            one.set_state(mask_of(0, 1, 2, 3), qpos, torch.zeros_like(one.qvel))
+            one.qvel[1, dof] = sign * 0.9 * MAX_SPEED
+        engine.qvel[2, dof] = sign * 1.1 * MAX_SPEED
+        for one in (engine, clean):
+            one.step(1)
+        assert_restarted(engine, 2)
+        assert not clean.bad.any()
+        np.testing.assert_allclose(engine.sensordata[2, :6], [0.25, 0, 0.2, 0, 0, 0])  # the leg's middle, at rest
+        assert_same_but_for(2, engine, clean)
+        assert engine.qvel[1].abs().amax() > 0.8 * MAX_SPEED
+        engine.step(1)
+        assert not engine.bad[2]
+    engine = CpuEngine(model, NUM_SIMS)  # exploding in the last substep, it is marked at once
     engine.qpos[0, 0], engine.qvel[0, 0] = 1e10 - 1, 0.5 * MAX_SPEED  # MuJoCo calls 1e10 huge; the substep passes it
     engine.step(1)
     assert_restarted(engine, 0)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("dof", [0, 6])  # a metre per second, and the last one, a radian per second
-def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco.MjModel, dof: int, sign: int) -> None:
-    """Long before MuJoCo warns; what is fast but below the limit continues."""
-    model.opt.gravity[:] = 0  # and the box is above the floor: speeds stay what they are
-    engine, clean = two(model)
-    for one in (engine, clean):
-        qpos = one.qpos.clone()
-        qpos[:, 2] = 5.0
-        one.set_state(mask_of(0, 1, 2, 3), qpos, torch.zeros_like(one.qvel))
-        one.qvel[1, dof] = sign * 0.9 * MAX_SPEED
-    engine.qvel[2, dof] = sign * 1.1 * MAX_SPEED
-    for one in (engine, clean):
-        one.step(1)
-    assert_restarted(engine, 2)
-    assert not clean.bad.any()
-    np.testing.assert_allclose(engine.sensordata[2, :6], [0.25, 0, 0.2, 0, 0, 0])  # the leg's middle, at rest
-    assert_same_but_for(2, engine, clean)
-    assert engine.qvel[1].abs().amax() > 0.8 * MAX_SPEED
-    engine.step(1)
-    assert not engine.bad[2]
 
 
 def test_a_mujoco_error_marks_its_simulation_alone() -> None:

@@ -3,6 +3,7 @@
 Tiny scenes run on Warp's CPU device too: slow to compile, slow to run, and the same code that runs on a GPU.
 """
 
+from itertools import product
 from typing import Any
 
 import mujoco
@@ -127,22 +128,21 @@ def test_poses_are_current_from_the_first_read_on(monkeypatch: pytest.MonkeyPatc
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize(
-    ("sensor", "expected"),
-    [("<jointpos joint='slide'/>", 2), ("<jointvel joint='slide'/>", 2), ("<accelerometer site='centre'/>", 0)],
-)
-def test_sensors_of_positions_and_velocities_are_readers(
-    monkeypatch: pytest.MonkeyPatch, device: torch.device, sensor: str, expected: int
-) -> None:
+def test_sensors_of_positions_and_velocities_are_readers(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
     """Sensors of accelerations are not: they belong to the last substep."""
-    model = mujoco.MjModel.from_xml_string(SENSORS.format(sensor))
-    engine, here = made(model, device), CpuEngine(model, NUM_SIMS)
-    seen = refreshes(monkeypatch, engine)
-    step_and_set(engine)
-    step_and_set(here)
-    assert len(seen) == expected
-    assert here.sensordata.abs().amax() > 0.1
-    same(engine.sensordata, here.sensordata, rtol=1e-4, atol=1e-4)
+    for sensor, expected in (
+        ("jointpos joint='slide'", 2),
+        ("jointvel joint='slide'", 2),
+        ("accelerometer site='centre'", 0),
+    ):
+        model = mujoco.MjModel.from_xml_string(SENSORS.format(f"<{sensor}/>"))
+        engine, here = made(model, device), CpuEngine(model, NUM_SIMS)
+        seen = refreshes(monkeypatch, engine)
+        step_and_set(engine)
+        step_and_set(here)
+        assert len(seen) == expected, sensor
+        assert here.sensordata.abs().amax() > 0.1
+        same(engine.sensordata, here.sensordata, rtol=1e-4, atol=1e-4)
 
 
 def test_only_masked_simulations_are_set(there) -> None:
@@ -180,11 +180,10 @@ def test_a_saved_state_goes_on_and_a_nan_is_quarantined_alone(there) -> None:
         assert not there.bad.any()
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_both_engines_quarantine_what_runs_away_at_the_same_speed(sign: int, device: torch.device) -> None:
+def test_both_engines_quarantine_what_runs_away_at_the_same_speed(device: torch.device) -> None:
     model = mujoco.MjModel.from_xml_string(SENSORS.format("<jointvel joint='slide'/>"))
     model.jnt_stiffness[:] = 0  # speeds stay what they are, but for gravity
-    for engine in (made(model, device), CpuEngine(model, NUM_SIMS)):
+    for engine, sign in product((made(model, device), CpuEngine(model, NUM_SIMS)), (1, -1)):
         engine.qvel[:, 0] = torch.tensor([1.0, 1.01 * sign * MAX_SPEED, 0.99 * sign * MAX_SPEED]).to(engine.qvel)
         engine.step(SUBSTEPS)
         assert engine.bad.tolist() == [False, True, False]
