@@ -75,34 +75,3 @@ def test_v_trace_of_equal_and_of_impossible_rows() -> None:
     _, returns = v_trace(batch(), columns(VALUE), log_ratio, discount=0.5)
     # v_2 = V_2 = 2, so v_1 = 2 + ½·2 = 3.
     assert returns[:, 0].tolist() == [1.0, 3.0, 2.0, 8.0]
-
-
-def test_off_policy_gae_lies_between_one_step_and_gae() -> None:
-    """All rows as likely, or none: at every kind of end."""
-    for ratio, wanted in ((0.0, expected(2)), (-1e4, expected(3)), (1e4, expected(2))):
-        log_ratio = torch.full((4, len(CASES)), ratio, dtype=torch.float64)
-        found = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize("estimate", [lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: one_step(x, v, 0.5)])
-def test_a_cut_without_a_bootstrap_is_an_end(estimate) -> None:
-    """`timeout_bootstrap` "none" stores a final value of 0."""
-    cut = estimate(batch(bootstrap=0.0), columns(VALUE))
-    given = batch()
-    never = torch.zeros_like(given.truncated)
-    ended = Trajectory(given.reward, given.terminated | given.truncated, never, given.final_value)
-    torch.testing.assert_close(cut, estimate(ended, columns(VALUE)), rtol=0, atol=0)
-
-
-def test_nothing_leaks_from_the_next_episode() -> None:
-    """Rewards and values after an end or a cut do not change the targets before it."""
-    given = batch()
-    reward, value = columns(REWARD).clone(), columns(VALUE).clone()
-    reward[2:], value[2:] = 1e6, -1e6
-    other = Trajectory(reward, given.terminated, given.truncated, given.final_value)
-    for name in ("cut in the middle", "ended in the middle", "both at once is an end"):
-        column = list(CASES).index(name)
-        for estimate in (lambda x, v: gae(x, v, 0.5, 0.5), lambda x, v: v_trace(x, v, 0 * x.reward, 0.5)[0]):
-            before = estimate(given, columns(VALUE))[:2, column]
-            assert estimate(other, value)[:2, column].tolist() == before.tolist()

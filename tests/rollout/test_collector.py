@@ -143,20 +143,3 @@ def test_a_cut_is_worth_the_value_of_the_last_observation_in_its_own_state(
         value = only.raw_value(only(final, own, state, never).value)
         assert rollout.final_value[t, env].item() == pytest.approx(value.item(), abs=1e-5)
         assert abs(rollout.value[t + 1, env].item() - value.item()) > 1e-3  # not that of the next episode
-
-
-@pytest.mark.parametrize("lstm", [0, 5])
-def test_a_collector_goes_on_from_its_saved_state(lstm: int) -> None:
-    """With another environment, model and generator put into the same state."""
-    collector = drifting(lstm)
-    collector.collect()
-    state, env = collector.state_dict(), collector.env.state_dict()
-    generator = collector.generator.get_state()
-    other = drifting(lstm)
-    other.collect()
-    other.collect()
-    other.load_state_dict(state)
-    other.env.load_state_dict(env)
-    other.generator.set_state(generator)
-    found, expected = ((vars(one.collect()), one.episodes.metrics()) for one in (other, collector))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)

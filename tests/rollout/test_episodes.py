@@ -79,18 +79,6 @@ def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader_and_
     assert numbers(episodes)["env/height"] == pytest.approx(8.0)  # the rollout before is forgotten
 
 
-def test_a_saved_score_goes_on() -> None:
-    episodes, other = Episodes(Layout(2, 1)), Episodes(Layout(2, 1))
-    episodes.begin()
-    episodes.record(step([1.0, 2.0], ended="1", episode__successes=[3.0, 4.0]))
-    other.load_state_dict(episodes.state_dict())
-    for one in (episodes, other):
-        one.begin()
-        one.record(step([5.0, 5.0], cut="01", episode__successes=[3.0, 4.0]))
-    assert numbers(other) == numbers(episodes)
-    assert numbers(other)["return/leader"] == pytest.approx((1 + 7) / 2)
-
-
 def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end() -> None:
     """Two policies of two environments. Policy 1 becomes a copy of policy 0 in the middle of its second episode: that
     one ends unnoticed, the next one counts."""
