@@ -51,37 +51,27 @@ def test_a_folder_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert python(Path(echelon.__file__).parents[1], tmp_path, "-c", script) == "False\n"
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "sentence"),
-    [
-        ("settings.py", "", "", "arm_nine is not a task; its folder and its class name it, as in arm_nine:ArmNine"),
-        (
-            "arm_nine.xml",
-            "<geom type",
-            "<gem type",
-            "MuJoCo cannot load {}/arm_nine.xml: XML Error: Schema violation: .*'gem'",
-        ),
-        (
-            "arm_nine.xml",
-            "<worldbody>",
-            '<asset><mesh file="a.stl"/></asset><worldbody>',
-            "Error opening file '.*a.stl'",
-        ),
-        ("task.py", '"policy": 8', '"policy": 7', r"observation policy must have the shape \[24, 7\], not \[24, 8\]"),
-    ],
+FAILURES = (
+    ("settings.py", "", "", "{0} is not a task; its folder and its class name it, as in {0}:{1}"),
+    ("{0}.xml", "<geom type", "<gem type", "MuJoCo cannot load {2}/{0}.xml: XML Error: Schema violation: .*'gem'"),
+    ("{0}.xml", "<worldbody>", '<asset><mesh file="a.stl"/></asset><worldbody>', "Error opening file '.*a.stl'"),
+    ("task.py", '"policy": 8', '"policy": 7', r"observation policy must have the shape \[24, 7\], not \[24, 8\]"),
 )
+
+
 def test_a_start_that_fails_says_why_and_leaves_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str, sentence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before the model is there, or in the first step: the next report would complain about an empty run."""
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["new-task", "ArmNine"]) == 0
-    written = next(tmp_path.rglob(file))
-    written.write_text(written.read_text().replace(old, new, 1))
-    name = "arm_nine" if file == "settings.py" else "arm_nine:ArmNine"
-    words = [sys.executable, "-m", "echelon", "train", "--env", name, *SMALL, "--out", "runs/a"]
-    environment = os.environ | {"PYTHONPATH": str(Path(echelon.__file__).parents[1])}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert re.search(sentence.format(re.escape(str(tmp_path / "arm_nine"))), done.stderr)
-    assert not (tmp_path / "runs" / "a").exists()
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, (file, old, new, sentence) in enumerate(FAILURES, 1):
+        folder, task = f"arm{number}", f"Arm{number}"
+        assert cli.main(["new-task", task]) == 0
+        written = tmp_path / folder / file.format(folder)
+        written.write_text(written.read_text().replace(old, new, 1))
+        name = folder if file == "settings.py" else f"{folder}:{task}"
+        assert cli.main(["train", "--env", name, *SMALL, "--out", "runs/a"]) == 2
+        expected = sentence.format(folder, task, re.escape(str(tmp_path / folder)))
+        assert re.search(expected, capsys.readouterr().err)
+        assert not (tmp_path / "runs" / "a").exists()

@@ -49,7 +49,7 @@ def test_servos_are_led_no_further_than_their_speed_limit() -> None:
 
 def test_starts() -> None:
     """Of one arm, and of two: the other looks the other way, turned by half a turn about z."""
-    env = begun(REGRASPING, 3000)
+    env = begun(REGRASPING, 1500)
     joints, speeds = env.engine.qpos[:, 7:].float(), env.engine.qvel[:, 6:].float()
     low, high = ARM.unbind(1)
     least, most = DEFAULT + 0.1 * (low - DEFAULT), DEFAULT + 0.1 * (high - DEFAULT)
@@ -59,7 +59,7 @@ def test_starts() -> None:
     # The thumb has no zero in its range.
     check_spread(joints[:, 7:], torch.maximum(low, 0.1 * low), torch.maximum(low, 0.1 * high), share=0.02)
     check_spread(speeds, -0.5, 0.5)
-    palm, both = env.arms.palms().centre[:, 0], begun(TWO_ARMS, 2000).arms.palms().centre.unbind(1)
+    palm, both = env.arms.palms().centre[:, 0], begun(TWO_ARMS, 1000).arms.palms().centre.unbind(1)
     for found, mean, std, atol in (  # published for this law
         (palm, (0.116, 0.123, 0.781), (0.136, 0.074, 0.096), 0.008),
         (both[0], (-0.505, 0.104, 0.834), (0.084, 0.130, 0.086), 0.01),

@@ -116,15 +116,15 @@ def test_scripts_stack_the_cubes_and_slide_one_to_its_goal() -> None:
 @pytest.mark.parametrize("task", [PUSH, STACK])
 def test_starts_where_cubes_rest(task: str) -> None:
     """Cube A keeps away from the goal or cube B, which is drawn uniformly: standard deviation 0.25/√3."""
-    env = begun(task, 3000)
+    env = begun(task, 2000)
     qpos = env.engine.qpos.float()
     other, height, least = (env.kept["goal"], 1.05, 0.1414) if task == PUSH else (qpos[:, 7:14], 1.06, 0.1697)
     for pose, z in ((qpos[:, :7], 1.05), (other, height)):  # half of its own edge above the table
-        torch.testing.assert_close(pose[:, 2], torch.full((3000,), z))
+        torch.testing.assert_close(pose[:, 2], torch.full((2000,), z))
         assert (pose[:, :2].mean(dim=0).abs() < 0.02).all()
         check_spread(2 * torch.atan2(pose[:, 6], pose[:, 3]), -0.785, 0.785)
         check_spread(pose[:, :2], -0.25, 0.25)
-        torch.testing.assert_close(pose[:, 3:].norm(dim=1), torch.ones(3000))
+        torch.testing.assert_close(pose[:, 3:].norm(dim=1), torch.ones(2000))
         assert not pose[:, 4:6].any()
     torch.testing.assert_close(other[:, :2].std(dim=0), torch.full((2,), 0.25 / math.sqrt(3)), atol=0.005, rtol=0)
     apart = (qpos[:, :2] - other[:, :2]).norm(dim=1)
