@@ -107,7 +107,10 @@ def test_a_student_is_a_run_like_any_other_and_needs_its_teacher_only_to_train(
     capsys.readouterr()
     resumed = ["train", "--resume", str(parts), "--iterations", "5"]
     assert cli.main(resumed) == 2
-    assert capsys.readouterr().err.startswith(f"echelon: there is no run folder {here}; did you mean ")
+    assert (
+        capsys.readouterr().err
+        == f"echelon: the teacher's run {here} is not there; --teacher.run RUN says where it is\n"
+    )
     assert cli.main([*resumed, "--teacher.run", str(tmp_path / "elsewhere")]) == 0
 
 

@@ -144,7 +144,9 @@ def _environments(
 def as_seen(env: Env, config: TrainConfig) -> Env:
     """The environment as the policy sees it, with its teacher if it has one."""
     if teacher := find(config.algo).teacher(config):
-        shown = Trained.load(teacher.run or "", teacher.checkpoint or "newest")
+        if not (place := Path(teacher.run or "")).is_dir():
+            raise UserError(f"the teacher's run {place} is not there; --teacher.run RUN says where it is")
+        shown = Trained.load(place, teacher.checkpoint or "newest")
         env = Taught(env, shown, teacher.fade * config.update.horizon)
     return observed(env, config.obs, config.history)
 
