@@ -93,7 +93,7 @@ def _dispatch(arguments: list[str]) -> int:
         command = parse(find(name), name, words)
     except UserError as error:  # all processes of torchrun are given the same line: one of them reports its mistakes
         raise (error if os.environ.get("RANK", "0") == "0" else SaidElsewhere(str(error))) from None
-    return command.run()
+    return command.run() or 0
 
 
 if __name__ == "__main__":

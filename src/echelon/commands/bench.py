@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from echelon.commands.lists import task_list
 from echelon.commands.train import OnTask
@@ -10,9 +10,7 @@ from echelon.config.ranges import COUNT
 from echelon.console.wording import show_progress
 from echelon.ranks import join
 from echelon.runs.durable import require_writable, writing
-
-if TYPE_CHECKING:
-    from echelon.training.resolve import Resolved
+from echelon.training.resolve import Resolved
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,8 @@ class Bench(OnTask):
     def more_help(cls) -> str:
         return "\ntasks:\n" + task_list()
 
-    def run(self) -> int:
-        def settings() -> "tuple[Resolved, Path]":
+    def run(self) -> None:
+        def settings() -> tuple[Resolved, Path]:
             resolved = self.resolve(ranks)
             path = Path(self.json or f"bench/{resolved.config.task}-{resolved.config.method}.json")
             if ranks.first:
@@ -49,7 +47,7 @@ class Bench(OnTask):
         found = bench(config, self.repeats, show_progress if ranks.first else lambda text: None, ranks)
         ranks.leave()
         if not ranks.first:
-            return 0
+            return
         show_progress("")
         task = config.source or config.task
         sizes = f"{config.num_policies} policies, {config.num_envs} environments, {found.device}"
@@ -58,4 +56,3 @@ class Bench(OnTask):
         with writing(path, "choose another --json"):
             path.write_text(found.document())
         print(f"Written to {path}")
-        return 0

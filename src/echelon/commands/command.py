@@ -60,8 +60,8 @@ class Command:
     def check(self) -> None:
         """Raise a `UserError` for flags that do not go together."""
 
-    def run(self) -> int:
-        """Run the command; returns the exit code."""
+    def run(self) -> int | None:
+        """Run the command; returns the exit code if that is not 0."""
         raise NotImplementedError
 
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from echelon.algorithms import FROM_SCRATCH, IN_PRESET, find
 from echelon.commands.command import Command, TrainFlags, names_flag
 from echelon.commands.train import configure
+from echelon.config import TrainConfig
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
 from echelon.errors import UserError
 from echelon.runs.durable import writing
+from echelon.runs.folder import CONFIG, RunFolder
+from echelon.training.resolve import resolve
 
 if TYPE_CHECKING:
-    from echelon.config import TrainConfig
     from echelon.grid import Job
     from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
@@ -106,7 +108,7 @@ class Compare(OnGrid):
         write_report(contents, self.folder / "report")
         return code
 
-    def configs(self) -> "Iterator[tuple[str, TrainConfig]]":
+    def configs(self) -> Iterator[tuple[str, TrainConfig]]:
         """The settings of every algorithm and variant on every task: the paper's, for what is built in. With
         `--sweep`, of every value. Each has a name."""
         algos = self.algos or (() if self.variants else FROM_SCRATCH)
@@ -124,7 +126,7 @@ class Compare(OnGrid):
                 yield "-".join([config.task, config.method, *parts]), each
 
 
-def swept_settings(config: "TrainConfig", words: Sequence[str], flag: str) -> dict[str, list[str]]:
+def swept_settings(config: TrainConfig, words: Sequence[str], flag: str) -> dict[str, list[str]]:
     """Values by setting, as flags, of words such as `update.clip 0.1 0.2 model.lstm 0 64`."""
     known, found, values = flags_of(config), dict[str, list[str]](), list[str]()
     for word in words:
@@ -146,8 +148,6 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
     reported before the first one starts, and unless `quiet`, what was adapted. `elsewhere` is the device of a cluster
     that will train them."""
     from echelon.grid import Job
-    from echelon.runs.folder import CONFIG, RunFolder
-    from echelon.training.resolve import resolve
 
     notes: dict[str, list[str]] = {}
     configs: dict[str, TrainConfig] = {}

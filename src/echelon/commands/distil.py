@@ -1,16 +1,13 @@
 """`echelon distil`: train a student that imitates a run and may see less."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from echelon.algorithms import student_of
 from echelon.commands.command import OnRun, names_flag
 from echelon.commands.train import Trains, given_flags, in_classes
 from echelon.config.checks import with_settings
 from echelon.ranks import Ranks
-
-if TYPE_CHECKING:
-    from echelon.training.resolve import Resolved
+from echelon.training.resolve import Resolved, resolve
 
 NOT_HERE = {"--algo": ": a student imitates", "--variant": ": a student has none", "--env": ": it is the teacher's"}
 NOT_HERE |= {"--resume": "; echelon train --resume RUN resumes a student"}
@@ -28,10 +25,8 @@ class Distil(Trains, OnRun):
     def run(self) -> int:
         return self.train()
 
-    def settings(self, ranks: Ranks) -> "Resolved":
+    def settings(self, ranks: Ranks) -> Resolved:
         """Those of the teacher's run, as a student needs them, changed by flags."""
-        from echelon.training.resolve import resolve
-
         folder, iteration = self.folder(), None
         if self.which != "newest":
             from echelon.runs.checkpoint import load  # with torch, which a wrong flag must not wait for

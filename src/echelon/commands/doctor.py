@@ -29,11 +29,10 @@ PARTS = (
 class Doctor(Command):
     """Show what is installed, what it runs on, and how to install what is missing."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         print(f"echelon {__version__}, Python {platform.python_version()} on {platform.platform()}")
         print(machine())
         print(text_table(status(*part) for part in PARTS), end="")
-        return 0
 
 
 def machine() -> str:

@@ -42,7 +42,7 @@ class Evaluate(OnRun):
             other = "--robustness" if self.robustness else "--randomise"
             raise UserError(f"--as-trained and {other} were both given; leave one of them out")
 
-    def run(self) -> int:
+    def run(self) -> None:
         folder = self.folder()
         choose_device(self.device)
         plain = not (self.as_trained or self.randomise.active())
@@ -68,4 +68,3 @@ class Evaluate(OnRun):
         with writing(target, "choose another --json"):
             write_evaluation(evaluation, target)
         print(f"Written to {target}")
-        return 0

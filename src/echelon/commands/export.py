@@ -20,7 +20,7 @@ class Export(OnRun):
     out: str | None = None
     """Where to write it; into the run folder's export/ unless given."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         folder = self.folder()
 
         from echelon.export.files import ENDINGS, Format, export
@@ -35,4 +35,3 @@ class Export(OnRun):
             difference = export(SavedPolicy.load(folder, self.policy, self.which), found, out)
         agreement = f"on 1,000 observations its actions differ from the network's by {difference:.1e} at most"
         print(f"Written to {out}; {agreement}")
-        return 0

@@ -22,7 +22,7 @@ class ImportConfig(Command):
     file: Annotated[tyro.conf.Positional[str], place("FILE")]
     """YAML or JSON of rsl_rl, rl_games, skrl or the zoo of Stable-Baselines3."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         path = Path(self.file)
         library, settings, others = translate(read(path))
         check(with_settings(TrainConfig(), settings))
@@ -30,7 +30,6 @@ class ImportConfig(Command):
         print("echelon train TASK " + " ".join(setting(name, value) for name, value in settings.items()))
         if others:
             print(f"# without a counterpart (docs/coming-from.md): {', '.join(others)}")
-        return 0
 
 
 def read(path: Path) -> dict[str, Any]:

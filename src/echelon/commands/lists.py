@@ -12,9 +12,8 @@ from echelon.tasks import TASKS
 class Tasks(Command):
     """List the tasks that echelon train takes."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         print(task_list(), end="")
-        return 0
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,8 @@ class Variants(Command):
     """List the variants that echelon train TASK --variant and echelon compare --variants take. Several follow one
     another: --variant no_adversary entropy_off, or in a comparison --variants cpo no_adversary+entropy_off"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         print(text_table((name, variant.description) for name, variant in VARIANTS.items()), end="")
-        return 0
 
 
 def task_list() -> str:

@@ -33,7 +33,7 @@ class NewTask(Command):
     folder: Annotated[tyro.conf.Positional[str], place("[FOLDER]")] = "."
     """Where to write the task's folder; here unless given."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         name, folder = self.name, Path(self.folder)
         if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
             raise UserError(f"a task is named like a class, as in echelon new-task ReachArm, not {name}")
@@ -50,4 +50,3 @@ class NewTask(Command):
         print(f"Written: settings.py, task.py and {module}.xml in {task}. Next{where}:")
         print(f"  try it out  echelon env check {module}:{name}")
         print(f"  train it    echelon train --env {module}:{name}")
-        return 0

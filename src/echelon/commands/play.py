@@ -21,7 +21,7 @@ class Play(OnPolicies):
     sampled: bool = False
     """Sample actions instead of acting at the means; the page can change it."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         source = self.source()
         if self.sampled and not self.run_folder:
             raise UserError("an exported policy acts at its means; leave out --sampled")
@@ -31,4 +31,3 @@ class Play(OnPolicies):
         from echelon.viewing.live import play
 
         play(opened(source, self.which), self.shown, self.seed, self.port, self.sampled)
-        return 0

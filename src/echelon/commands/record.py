@@ -32,7 +32,7 @@ class Record(OnPolicies):
     checkpoint: str = "newest"
     """Which checkpoint to show: newest, best, the iteration it was saved after, or in a page all that were kept."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         from echelon.viewing.drawing import MODULES
 
         format, source = _format(self, MODULES["mp4"]), self.source()
@@ -75,7 +75,6 @@ class Record(OnPolicies):
                     with suppress(UserError):  # meshes that are too large for a page can be filmed
                         write_replay(to_replay(trained, self.seed, tapes), stored)
         print(f"Written to {out}")
-        return 0
 
 
 def _end(tape: "Tape") -> str:

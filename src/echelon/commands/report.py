@@ -34,7 +34,7 @@ class Report(Command):
     watch: Annotated[float | None, Range(low=1, high=86_400)] = None
     """Seconds between rewrites of the page while runs are trained."""
 
-    def run(self) -> int:
+    def run(self) -> None:
         width = inches(self.column)
 
         from echelon.report.write import read_contents, write_page, write_report
@@ -56,7 +56,6 @@ class Report(Command):
             except KeyboardInterrupt:
                 print("No longer watching.")
         write_report(contents, out, figures=width if self.figures else None)
-        return 0
 
 
 def inches(text: str) -> float:

@@ -4,18 +4,17 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from echelon.commands.command import names_flag
 from echelon.commands.compare import OnGrid, swept_settings
 from echelon.commands.train import OnTask, configure
+from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, read, spans
 from echelon.errors import UserError, require_package
-
-if TYPE_CHECKING:
-    from echelon.config import TrainConfig
+from echelon.training.resolve import resolve
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,8 @@ class Sweep(OnTask, OnGrid):
             from echelon.console.wording import figure, text_table
             from echelon.grid.local import default_workers
             from echelon.grid.sweep import Sweep as Study
-            from echelon.training.resolve import resolve
 
-            def make(words: tuple[str, ...]) -> "TrainConfig":
+            def make(words: tuple[str, ...]) -> TrainConfig:
                 config = self.configured(words)
                 device = cluster and (cluster.device if config.device == "auto" else config.device)
                 return resolve(config, fit_envs=not names_flag(self.train_flags, "--num-envs"), elsewhere=device).config
@@ -79,11 +77,11 @@ class Sweep(OnTask, OnGrid):
         print(f"All trials on a page:  echelon report {shlex.quote(str(folder))} --open")
         return 1 if failed else 0
 
-    def configured(self, words: tuple[str, ...] = ()) -> "TrainConfig":
+    def configured(self, words: tuple[str, ...] = ()) -> TrainConfig:
         task, stored = self.stored()
         return configure(task, [*self.train_flags, *words], command="sweep", stored=stored)
 
-    def space(self) -> "tuple[dict[str, list[Any]], dict[str, Any], TrainConfig]":
+    def space(self) -> tuple[dict[str, list[Any]], dict[str, Any], TrainConfig]:
         """By flag, the two numbers of a range or the words of a list, and which of them the first trial has; and the
         settings to start from."""
         start, over, first = self.configured(), dict[str, list[Any]](), dict[str, Any]()

@@ -22,12 +22,12 @@ from echelon.config.ranges import COUNT, NOT_NEGATIVE, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
 from echelon.errors import UserError, require_package
 from echelon.ranks import Ranks, join
+from echelon.runs.folder import RunFolder
 from echelon.tasks import TASKS, best_variants, built_in, preset
+from echelon.training.resolve import Resolved, resolve
 
 if TYPE_CHECKING:
-    from echelon.runs.folder import RunFolder
     from echelon.training.callbacks import CheckpointCallback
-    from echelon.training.resolve import Resolved
 
 EVERYDAY = """
 The most common settings; echelon train TASK --help lists all, with that task's defaults:
@@ -83,9 +83,8 @@ class OnTask(Command):
             raise UserError(f"{told}, as in echelon {name} Hopper --config {self.config}")
         return task, stored
 
-    def resolve(self, ranks: Ranks) -> "Resolved":
+    def resolve(self, ranks: Ranks) -> Resolved:
         """The settings. Unless their number is given, the number of environments may be adapted."""
-        from echelon.training.resolve import resolve
 
         def chosen(*names: str) -> bool:
             return any(name in stored or names_flag(self.train_flags, spelling(name)) for name in names)
@@ -118,7 +117,7 @@ class Trains(Command):
         if self.seeds and names_flag(self.train_flags, "--seed"):
             raise UserError("--seed and --seeds were both given; leave one of them out")
 
-    def settings(self, ranks: Ranks) -> "Resolved":
+    def settings(self, ranks: Ranks) -> Resolved:
         """What to train."""
         raise NotImplementedError
 
@@ -199,13 +198,10 @@ class Train(Trains, OnTask):
     def run(self) -> int:
         return self.train(change=self.resume is not None)
 
-    def settings(self, ranks: Ranks) -> "Resolved":
+    def settings(self, ranks: Ranks) -> Resolved:
         """The settings of a new run, or with `--resume` the stored ones, changed by flags."""
         if self.resume is None:
             return self.resolve(ranks)
-        from echelon.runs.folder import RunFolder
-        from echelon.training.resolve import resolve
-
         folder = RunFolder.open(self.resume)
         stored = folder.config
         # A folder is untrusted: what reaches outside it is asked for on this command line, or not at all.
@@ -228,7 +224,7 @@ def in_classes(stored: TrainConfig) -> TrainConfig:
     return from_dict(with_algorithm(preset(stored.source or stored.task), stored.algo), to_dict(stored))
 
 
-def _ending(folders: "list[RunFolder]", spent: str, command: str) -> str:
+def _ending(folders: list[RunFolder], spent: str, command: str) -> str:
     """Where the runs are, and what to type next."""
     paths = [str(folder.path) for folder in folders]
     where = f"The runs are in {paths[0]} to {paths[-1]}" if len(paths) > 1 else f"The run is in {paths[0]}"
