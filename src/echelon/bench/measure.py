@@ -1,7 +1,7 @@
 """Measure an iteration as a whole, then its parts alone, on the data of the last rollout.
 
 A part inside a graph cannot be timed from outside. So physics, the task, the policy, and the pieces of a gradient step
-are run once more by themselves, as graphs of their own; the remainder of a whole is listed as its rest. Parts that run
+run again by themselves, as graphs of their own; the remainder of a whole is listed as its rest. Parts that run
 alone find other data in the caches, so a rest can be slightly off.
 """
 

@@ -1,4 +1,4 @@
-"""`echelon new-task`: the skeleton of a task of one's own."""
+"""`echelon new-task`: write the skeleton of a task of your own."""
 
 import re
 from dataclasses import dataclass

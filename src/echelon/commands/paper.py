@@ -1,4 +1,4 @@
-"""`echelon paper`: a table or figure of the paper from runs of one's own, beside the numbers it prints."""
+"""`echelon paper`: a table or figure of the paper from your own runs, beside the numbers it prints."""
 
 from dataclasses import dataclass
 from typing import Annotated

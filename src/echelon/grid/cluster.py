@@ -80,7 +80,7 @@ def _connect(address: str) -> Any:
     where = address if address.startswith(CLIENT) else None
     asked, options = where or os.environ.get("RAY_ADDRESS", ""), dict[str, Any]()
     if not asked and not Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").exists():
-        # Ray is started here. By default it would listen on every network, and run what anybody sends to it.
+        # Ray is started here. By default it would listen on every network, and run what anyone sends to it.
         where, options["include_dashboard"] = "local", False
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on 127.0.0.1, as it does on those systems
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

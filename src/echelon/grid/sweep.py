@@ -1,5 +1,5 @@
-"""A sweep: jobs whose settings Optuna chooses by what earlier ones came to. Its study is a file in the sweep's folder,
-and what became of a job is read from its run folder, so the same call resumes a sweep that was killed."""
+"""A sweep: jobs whose settings Optuna chooses by the scores of earlier ones. Its study is a file in the sweep's folder,
+and the outcome of a job is read from its run folder, so the same call resumes a sweep that was killed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +20,9 @@ from echelon.runs.folder import CONFIG, PRUNED, RunFolder, hold
 from echelon.runs.metrics import read_columns
 
 RUNGS = 10
-"""Stretches of a run after each of which but the first and the last it is compared with the others."""
+"""A run is compared with the others after each tenth of its iterations, except the first and the last."""
 RANDOM_TRIALS = 5
-"""Trials drawn at random, and trials that are trained to their end, before anything is concluded from them."""
+"""Trials that are drawn at random, and trained to their end, before scores decide."""
 Words = tuple[str, ...]
 
 
@@ -93,7 +93,7 @@ class Sweep:
         return self.jobs.setdefault(trial.number, Job(name, config, evaluate=True))
 
     def more(self, grid: Grid) -> list[Job]:
-        """Record what trials came to so far, prune, and choose new ones as long as there is room for them."""
+        """Record the scores of trials so far, prune, and choose new ones as long as there is room for them."""
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             job, done = self.jobs[trial.number], self.jobs[trial.number].done
             if done or grid.state(job) == "running":
@@ -116,7 +116,7 @@ class Sweep:
         return new
 
     def begun(self) -> list[FrozenTrial]:
-        """All trials but one that waits."""
+        """All trials except one that waits to be started."""
         return [trial for trial in self.study.get_trials(deepcopy=False) if trial.state != TrialState.WAITING]
 
     def _compare(self, trial: FrozenTrial, job: Job, prune: bool) -> None:

@@ -2,7 +2,7 @@
 the same looks in the page, in the figures and in every report.
 
 Neighbouring colours can be told apart with any common colour blindness, on a light and on a dark ground;
-tests/report/test_methods.py states by how much. Beyond eight methods colours come again, with other dashes.
+tests/report/test_methods.py states by how much. From the ninth method on colours repeat, with other dashes.
 """
 
 import re

@@ -147,8 +147,8 @@ class Band:
 
 
 def bands(groups: Mapping[str, Mapping[str, Curve]], min_runs: float = MIN_SEEDS) -> dict[str, Band]:
-    """Average the curves of each group, gaps bridged, on a grid that all share. Curves with less than two points do not
-    count, nor groups of such."""
+    """Average the curves of each group, gaps bridged, on a grid that all share. Curves with fewer than two points are
+    left out, and so are groups without any other."""
     known: dict[str, dict[str, Curve]] = {}
     for name, group in groups.items():
         kept = {run: np.isfinite(x) & np.isfinite(y) for run, (x, y) in group.items()}

@@ -113,7 +113,7 @@ def read_evaluation(run: Path) -> Evaluation | None:
 
 
 def read_robustness(run: Path) -> Robustness | None:
-    """Read `robustness.json`, likewise."""
+    """Read `robustness.json` of a run folder; None if there is none, a `UserError` if it is damaged."""
     return _read(run / "robustness.json", Robustness, "evaluate --robustness")
 
 

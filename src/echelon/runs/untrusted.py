@@ -21,9 +21,9 @@ from echelon.config.checks import typed
 MAX_BYTES = 1 << 26
 """Largest JSON file that is read; replays with meshes are the largest."""
 MAX_ITEMS = 1 << 21
-"""Commas in it: a list of nothing takes twenty times the memory of its text."""
+"""Commas in it: once parsed, a list takes up to twenty times the memory of its text."""
 MAX_UNPACKED_BYTES = 1 << 26
-"""Most that is unpacked from one."""
+"""Most bytes unpacked from it."""
 MAX_LINES_BYTES, MAX_LINES = 1 << 27, 200_000
 """Largest file of JSON lines; a run of a million iterations writes half of that."""
 MAX_LINE_BYTES = 1 << 24
@@ -89,7 +89,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def from_json(value: Any, hint: Any, name: str = "it", null_is_nan: bool = False) -> Any:
-    """Turn JSON data into what an annotation says: dataclasses, tuples and mappings of such."""
+    """Turn JSON data into what an annotation says: a dataclass, a tuple or a mapping of values, or one value."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
         hints = _hints(hint)
@@ -115,7 +115,7 @@ def inflate(data: bytes, size: int) -> bytes:
     except zlib.error as error:
         raise Unreadable(str(error)) from None
     if len(found) != size:
-        raise Unreadable(f"compressed are {len(found):,} bytes or more instead of {size:,}")
+        raise Unreadable(f"it unpacks to {len(found):,} bytes or more instead of {size:,}")
     return found
 
 

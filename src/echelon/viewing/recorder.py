@@ -89,7 +89,7 @@ class Tape(Episode):
 
 
 def record(trained: Trained, policies: str = "all", seed: int = SEED) -> tuple[Tape, ...]:
-    """Record an episode of each chosen policy. All have the same seed, hence the same start."""
+    """Record an episode of each chosen policy. All have the same seed, so the same start."""
     return tuple(record_episode(PolicyRunner(trained, policy, seed)) for policy in trained.chosen(policies))
 
 
