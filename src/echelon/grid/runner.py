@@ -30,6 +30,7 @@ LINE_EVERY_S = 30.0
 PATIENCE_S = 60.0
 """Seconds without a running job after which the user is told."""
 MARKS = {"done": "[green]✓[/]", "running": "[bold cyan]●[/]", "failed": "[red]✗[/]", "left": "[bright_black]·[/]"}
+Finished, More = Callable[[Job], object], Callable[["Grid"], Sequence[Job]]
 LEGEND = "  ".join(f"{mark} {name}" for name, mark in MARKS.items())
 
 
@@ -40,8 +41,8 @@ def run(
     workers: int | None = None,
     cluster: "RayCluster | None" = None,
     view: View | None = None,
-    finished: Callable[[Job], object] = lambda job: None,
-    more: "Callable[[Grid], Sequence[Job]]" = lambda grid: (),
+    finished: Finished = lambda job: None,
+    more: More = lambda grid: (),
     total: int = 0,
 ) -> dict[str, str]:
     """Train every job that is not done yet, `workers` at a time (default: one per GPU, or per two cores), or all
@@ -94,14 +95,7 @@ class Grid:
         """Jobs that are not known yet."""
         return max(0, self._total - len(self.jobs))
 
-    def train(
-        self,
-        pool: "LocalPool | RayCluster",
-        state: Path,
-        view: View,
-        finished: Callable[[Job], object],
-        more: "Callable[[Grid], Sequence[Job]]",
-    ) -> None:
+    def train(self, pool: "LocalPool | RayCluster", state: Path, view: View, finished: Finished, more: More) -> None:
         """Submit the jobs that are left, and `more`, and follow them until none is."""
         futures = {pool.submit(job, state): job for job in [*self.in_state("left"), *self._grow(more)]}
         locked: set[str] = set()
@@ -139,7 +133,7 @@ class Grid:
                 patient_until = math.inf
                 view.message("nothing runs: the cluster has no room for a run; see ray status")
 
-    def _grow(self, more: "Callable[[Grid], Sequence[Job]]") -> Sequence[Job]:
+    def _grow(self, more: More) -> Sequence[Job]:
         before, new = self._steps_left(), more(self)
         self.jobs += new
         self._steps_before += self._steps_left() - before
