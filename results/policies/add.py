@@ -18,8 +18,7 @@ from command import command, options
 from echelon import RunFolder
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import first_episodes
-from echelon.export.exported import open_exported
-from echelon.export.files import export
+from echelon.export.files import export, open_exported
 from echelon.export.policy import SavedPolicy
 from echelon.runs.folder import read_config
 

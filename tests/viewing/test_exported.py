@@ -13,8 +13,7 @@ import torch
 from echelon.cli import main
 from echelon.commands.command import POLICIES
 from echelon.errors import UserError
-from echelon.export.exported import open_exported
-from echelon.export.files import _numbers
+from echelon.export.files import _numbers, open_exported
 from echelon.export.numpy_policy import NumpyPolicy
 from echelon.runs.folder import RunFolder
 from echelon.runs.trained import Trained

@@ -27,7 +27,7 @@ class Play(OnPolicies):
             raise UserError("an exported policy acts at its means; leave out --sampled")
         require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
 
-        from echelon.export.exported import opened
+        from echelon.export.files import opened
         from echelon.viewing.live import play
 
         play(opened(source, self.which), self.shown, self.seed, self.port, self.sampled)

@@ -40,7 +40,7 @@ class Record(OnPolicies):
         for module in MODULES.get(format, ()):
             require_package(module, f"--format {format}, unlike html,", "video")
 
-        from echelon.export.exported import opened
+        from echelon.export.files import opened
         from echelon.runs.checkpoint import saved_iterations
         from echelon.runs.replays import replay_path, write_replay
         from echelon.viewing.recorder import record, to_replay
