@@ -30,7 +30,8 @@ LINE_EVERY_S = 30.0
 PATIENCE_S = 60.0
 """Seconds without a running job after which the user is told."""
 MARKS = {"done": "[green]✓[/]", "running": "[bold cyan]●[/]", "failed": "[red]✗[/]", "left": "[bright_black]·[/]"}
-Finished, More = Callable[[Job], object], Callable[["Grid"], Sequence[Job]]
+Finished = Callable[[Job], object]
+More = Callable[["Grid"], Sequence[Job]]
 LEGEND = "  ".join(f"{mark} {name}" for name, mark in MARKS.items())
 
 
