@@ -113,3 +113,13 @@ def test_commands_on_many_machines_are_understood(tmp_path: Path) -> None:
     assert found >= 4
     named = set(re.findall(r"examples/scale/[\w.]+", page("scale.md")))
     assert named == {f"examples/scale/{path.name}" for path in files}
+
+
+def test_results_are_listed_and_begin_with_their_answer() -> None:
+    folders = [path for path in (ROOT / "results").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    listed = (ROOT / "results" / "README.md").read_text()
+    assert [path.name for path in folders if f"({path.name}/" not in listed and f"`{path.name}`" not in listed] == []
+    for path in (ROOT / "results").glob("*/README.md"):
+        title, answer, *_ = path.read_text().split("\n\n")
+        assert title.startswith("# "), path
+        assert answer[0].isalnum() or answer.startswith("**In short.**"), path

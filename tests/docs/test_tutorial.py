@@ -61,7 +61,7 @@ def test_the_algorithm_on_its_page_trains(tmp_path: Path, monkeypatch: pytest.Mo
         assert line["effort"] < 0 < line["clip_fraction/neighbour"]
 
 
-FOLDERS = (".", "docs", "docs/*", "results/*", "results/*/*")
+FOLDERS = (".", "docs", "docs/*", "results", "results/*", "results/*/*")
 PAGES = [path.relative_to(ROOT) for part in FOLDERS for path in ROOT.glob(f"{part}/*.md")]
 
 
