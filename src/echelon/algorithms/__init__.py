@@ -320,7 +320,7 @@ def read_settings(template: TrainConfig, data: dict[str, Any], kind: type[TrainC
     known = {field.name for field in fields(TrainConfig)}
     shared = from_dict(converted(template, ForeignTrainConfig), {key: x for key, x in data.items() if key in known})
     foreign = untyped({key: value for key, value in data.items() if key not in known})
-    return ForeignTrainConfig(**{name: getattr(shared, name) for name in known}, foreign=foreign)
+    return replace(shared, foreign=foreign)
 
 
 def register(algorithm: "Algorithm[Any]") -> "Algorithm[Any]":

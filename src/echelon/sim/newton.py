@@ -6,12 +6,8 @@ converged makes room for the next. The arithmetic is that of `mujoco_warp.solve`
 tolerances, limits and overflow bits; only sums run in another order. `kernels/newton.cu` begins with the equations and
 with what lies where.
 
-It needs MuJoCo Warp's Model and Data and nothing else of Echelon, so anyone with MuJoCo Warp can use it:
-
-    from echelon.sim import newton
-    newton.unsupported(model, data)   # None, or why this model keeps the stock solver
-    newton.solve(model, data)         # in place of mujoco_warp.solve(model, data)
-    newton.install()                  # or once, before mujoco_warp.step is called or captured
+It needs MuJoCo Warp's Model and Data and nothing else of Echelon. Anyone with MuJoCo Warp can call `solve` in place of
+`mujoco_warp.solve`, or `install` once, before `mujoco_warp.step` is called or captured.
 """
 
 from copy import copy
