@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import torch
-from chaos import checkpoints, flags, folders, ranks, runs
+from chaos import flags, folders, ranks, runs
 
 ATTACKS = {
     "kills": (runs.kills, 200, 2, "SIGKILL while a run starts, resumes, trains or saves"),
@@ -22,8 +22,7 @@ ATTACKS = {
     "disk-real": (runs.failing_disk, 40, 2, "a file system that becomes read-only or fails"),
     "moved": (runs.moved, 60, 3, "the run folder moved, deleted or replaced"),
     "environments": (runs.environments, 150, 4, "an environment with bad numbers, shapes, types or exceptions"),
-    "checkpoints": (checkpoints.harmed, 200, 3, "checkpoints damaged or made up"),
-    "folders": (folders.attack, 1000, 8, "run folders of strangers, every damage with every reader"),
+    "folders": (folders.attack, 1200, 10, "run folders of strangers, every damage with every reader"),
     "flags": (flags.fuzz, 816, 12, "absurd values of flags"),
     "flags-readers": (flags.fuzz_readers, 150, 3, "the same of commands that read a run"),
 }

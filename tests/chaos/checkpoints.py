@@ -1,55 +1,19 @@
-"""Checkpoints that are damaged, mixed up, or forged with valid checksums: one sentence, or a run that resumes from
-another one. Never a traceback, never numbers that are none."""
+"""Checkpoints that are forged with valid checksums."""
 
 import hashlib
 import json
-import os
 import random
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chaos.attack import Child, Outcome, repeat, run_config, whole_run
 from safetensors.torch import load, save
 
-from echelon.evaluation.evaluate import evaluate
 from echelon.runs.checkpoint import STATE, TENSORS, _digest
-from echelon.runs.folder import RunFolder
-from echelon.training.loop import train
 
-Harm = Callable[[Path, random.Random], object]
 Change = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
 """Changes the body, what it says of rank 0, or the tensors; bytes that it returns are the file of tensors."""
-
-
-def _flip(path: Path, rng: random.Random) -> None:
-    file = path / rng.choice((TENSORS, STATE))
-    data = bytearray(file.read_bytes())
-    for _ in range(rng.randrange(1, 50)):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    file.write_bytes(data)
-
-
-def _cut(path: Path, rng: random.Random) -> None:
-    file = path / rng.choice((TENSORS, STATE))
-    os.truncate(file, rng.randrange(file.stat().st_size))
-
-
-def _swap(path: Path, rng: random.Random) -> None:
-    """One file of another checkpoint."""
-    others = [other for other in path.parent.iterdir() if other != path]
-    name = rng.choice((TENSORS, STATE))
-    shutil.copy(rng.choice(others) / name, path / name)
-
-
-def _replace(path: Path, rng: random.Random) -> None:
-    """A folder in the place of a file, or nothing."""
-    file = path / rng.choice((TENSORS, STATE))
-    file.unlink()
-    if rng.random() < 0.5:
-        file.mkdir()
 
 
 def forge(path: Path, change: Change) -> None:
@@ -64,8 +28,9 @@ def forge(path: Path, change: Change) -> None:
     (path / STATE).write_text(json.dumps({"sha256": _digest(body), "body": body}))
 
 
-def _craft(path: Path, rng: random.Random) -> None:
+def craft(seed: int) -> Change:
     """Change something, anything, of its content."""
+    rng = random.Random(seed)
 
     def change(body: Any, first: Any, tensors: dict[str, Any]) -> None:
         if rng.random() >= 0.5:
@@ -75,7 +40,7 @@ def _craft(path: Path, rng: random.Random) -> None:
         if rng.random() < 0.7:
             tensors[name] = rng.choice((x.flatten()[:1].clone(), x[None].contiguous(), x.double(), x.new_empty(0)))
 
-    forge(path, change)
+    return change
 
 
 STRANGE = (None, True, -1, 2**70, 1e308, "", "x", [], {}, [[]])
@@ -95,21 +60,3 @@ def _mutate(body: Any, rng: random.Random) -> None:
             body[key] = rng.choice(STRANGE)
             return
         body = body[key]
-
-
-HARMS: tuple[Harm, ...] = (_flip, _cut, _swap, _replace, _craft, _craft, _craft)
-
-
-@repeat
-def harmed(run: Path, algo: str, rng: random.Random, outcome: Outcome) -> None:
-    harm, how_many = rng.choice(HARMS), rng.choice((1, 2, 9))
-    shutil.copytree(whole_run(run.parent, algo, outcome).path, run)
-    for path in sorted((run / "checkpoints").iterdir(), reverse=True)[:how_many]:
-        harm(path, rng)
-    for name, act in (
-        ("evaluate", lambda: evaluate(RunFolder.open(run), num_envs=1, device="cpu")),
-        ("train", lambda: train(run_config(run, algo, iterations=18))),
-    ):
-        ended = Child(act).wait()
-        what = f"{algo}, {harm.__name__} of {how_many} checkpoints ({run.name}), {name}"
-        outcome.check(ended.in_words, f"{what}: {ended.said}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from chaos.attack import Child, Outcome, run_config
-from chaos.checkpoints import forge
+from chaos.checkpoints import craft, forge
 
 from echelon import cli
 from echelon.training.loop import train
@@ -281,6 +281,7 @@ OF_FOLDERS: dict[tuple[str, ...], dict[str, Harm]] = {
         ),
     },
     (STATE,): {
+        **{f"a checkpoint is crafted, {seed}": _forged(craft(seed)) for seed in range(40)},
         "a checkpoint is of 100,000 ranks": _forged(lambda body, rank, tensors: body.update(ranks=[rank] * 100_000)),
         "a checkpoint has observations of 1e12 numbers": _interface(obs_spec={"policy": 10**12}),
         "a checkpoint has observations of 1e5 numbers": _interface(obs_spec={"policy": 10**5}),

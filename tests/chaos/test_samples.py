@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent.parent
 @pytest.mark.parametrize(
     "attacks",
     [
-        ["kills", "disk", "disk-real", "moved", "environments", "checkpoints", "folders", "flags", "flags-readers"],
+        ["kills", "disk", "disk-real", "moved", "environments", "folders", "flags", "flags-readers"],
         ["kills-ranks"],
     ],
     ids=" ".join,
