@@ -58,16 +58,14 @@ def test_with_a_shared_trunk_the_critic_is_the_actor_but_for_its_last_layer(size
         start = ours.rollout.start[:-1]
         output = ours.model(obs, ours.plan.layout.policy_id, ours.rollout.state[0], start)
     torch.testing.assert_close(ours.model.raw_value(output.value), expected)
-    assert sum(p.numel() for p in ours.model.parameters()) < sum(
-        p.numel() for p in bench.Ours(bench.build(sizes, CPU, bench.NOT_BINDING)).model.parameters()
-    )
-
-
-def test_a_shared_trunk_is_compared_with_a_shared_trunk():
+    apart = bench.Ours(bench.build(sizes, CPU, bench.NOT_BINDING))
+    few, many = (sum(p.numel() for p in one.model.parameters()) for one in (ours, apart))
+    assert few < many
+    # And it is compared with a shared trunk.
     row = bench.Row("rl_games", "fp32", None, shared=True, compiled=True, seconds=[0.006])
-    ours = [bench.Row("echelon", "fp32", None, shared=shared, seconds=[0.004 - 0.002 * shared]) for shared in (0, 1)]
+    rows = [bench.Row("echelon", "fp32", None, shared=shared, seconds=[0.004 - 0.002 * shared]) for shared in (0, 1)]
     assert row.name == "rl_games, shared trunk, compiled"
-    assert [found["times_echelon"] for found in bench.report([*ours, row])] == pytest.approx([1, 1, 3])
+    assert [found["times_echelon"] for found in bench.report([*rows, row])] == pytest.approx([1, 1, 3])
 
 
 def test_a_compiled_loss_is_recorded_once_and_an_update_can_be_repeated(sizes: Any, traced: None):

@@ -40,9 +40,7 @@ def test_a_distance_is_in_units_of_what_moves() -> None:
     assert found["mm_p95"] == pytest.approx(2.0)
     other[0, 0] = np.nan
     assert physics.distance(model, start, one, other)["worlds"] == 2
-
-
-def test_kernels_are_summed_by_name_and_file() -> None:
+    # Kernels are summed by name and file.
     kernels = ("_qfrc_smooth_0a1b2c3d", "_solve_init_dof__locals__kernel_01234567")
     names = [f"{kernel}_cuda_kernel_forward" for kernel in kernels]
     events: list[dict[str, Any]] = [{"name": name, "dur": 1000.0} for name in (*names, names[0], "at::native::copy")]

@@ -33,9 +33,7 @@ def test_ratios_are_of_turns_beside_each_other() -> None:
     assert ratios == [pytest.approx(1.1), pytest.approx(1.5)]
     line = table([{"case": "Task:ppo", "a": A, "b": B}]).splitlines()[-1]
     assert line == "| Task:ppo | 16.50 | 22.55 | 1.300 | 1.100 to 1.500 | collect 0.500 |"
-
-
-def test_the_first_place_that_a_tree_has_is_taken() -> None:
+    # The first place that a tree has is taken.
     assert find("no_such_module:median", "statistics:no_such_name", "statistics:median") is statistics.median
     with pytest.raises(ImportError, match="tell `build`"):
         find("no_such_module:median")

@@ -152,38 +152,18 @@ num_steps_per_env: 24
 max_iterations: 1500
 empirical_normalization: false
 policy: {class_name: ActorCritic, init_noise_std: 0.8, actor_hidden_dims: [512, 256, 128], activation: relu}
-algorithm:
-  value_loss_coef: 1.0
-  use_clipped_value_loss: true
-  clip_param: 0.2
-  entropy_coef: 0.005
-  num_learning_epochs: 5
-  num_mini_batches: 4
-  learning_rate: 1.0e-3
-  schedule: adaptive
-  gamma: 0.99
-  lam: 0.95
-  desired_kl: 0.01
-  max_grad_norm: 1.0
+algorithm: {value_loss_coef: 1.0, use_clipped_value_loss: true, clip_param: 0.2, entropy_coef: 0.005,
+            num_learning_epochs: 5, num_mini_batches: 4, learning_rate: 1.0e-3, schedule: adaptive, gamma: 0.99,
+            lam: 0.95, desired_kl: 0.01, max_grad_norm: 1.0}
 device: !!python/object/apply:torch.device ['cuda:0']
 """,
     "rl_games": """
 params:
   seed: 7
   network: {mlp: {units: [256, 128], activation: elu}, rnn: {name: lstm, units: 64}}
-  config:
-    num_actors: 4096
-    horizon_length: 16
-    seq_length: 8
-    minibatch_size: 16384
-    mini_epochs: 4
-    e_clip: 0.1
-    critic_coef: 4
-    lr_schedule: adaptive
-    kl_threshold: 0.016
-    learning_rate: 5e-4
-    reward_shaper: {scale_value: 0.01}
-    normalize_input: True
+  config: {num_actors: 4096, horizon_length: 16, seq_length: 8, minibatch_size: 16384, mini_epochs: 4, e_clip: 0.1,
+           critic_coef: 4, lr_schedule: adaptive, kl_threshold: 0.016, learning_rate: 5e-4,
+           reward_shaper: {scale_value: 0.01}, normalize_input: True}
 """,
     "skrl": """
 agent: {rollouts: 32, learning_epochs: 8, mini_batches: 8, discount_factor: 0.98, lambda: 0.9, ratio_clip: 0.3,

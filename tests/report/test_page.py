@@ -244,12 +244,18 @@ def test_a_single_run_has_a_page_of_its_own(browser: Browser, tmp_path: Path) ->
         assert f"echelon evaluate {path.name}" in texts(page, "#next code")
         assert page.evaluate("getComputedStyle(document.querySelector('aside')).display") == "none"
     write_evaluation(path := write_run(tmp_path / "runs", "cpo", iterations=12), 155.0, 12)
+    policies = tuple((100.0 + k, 90.0 + k, 10.0 + k) for k in range(6))
+    axes = {name: Axis((0.5, 1.0, 1.5), policies) for name in ("mass", "action_delay")}
+    write_scores(Robustness(12, 0, 8, "return", (90.0,) * 6, axes), path / "robustness.json")
     with show(browser, [path], tmp_path) as page:
-        assert set(texts(page, "#contents a:not([hidden])")) == sections | {"KL maps", "Policies"}
+        assert set(texts(page, "#contents a:not([hidden])")) == sections | {"KL maps", "Policies", "Robustness"}
         said = "evaluated over 64 episodes it scores 155.0 with deterministic and 124.0 with sampled actions"
         assert said in texts(page, "#summary")[0]
         rows = texts(page, "#policies-table tbody tr")
         assert (len(rows), rows[0].startswith("0, the leader"), "139.5" in rows[1]) == (6, True, True)
+        sentence = "Policy 5 is more robust than the leader: 71.7 against 66.7 over all values, 8 episodes each"
+        assert sentence in texts(page, "#robustness p")[-1]
+        assert texts(page, "#robustness figcaption") == ["mass", "action delay"]
 
 
 def test_an_ablation_keeps_its_names_lines_and_settings(browser: Browser, tmp_path: Path) -> None:
@@ -288,14 +294,3 @@ def test_names_that_are_scripts_are_shown_and_not_run(browser: Browser, tmp_path
         assert page.evaluate("typeof hacked") == "undefined"
         assert "No run has finished yet: this is provisional" in texts(page, "#summary")[0]
         assert page.evaluate("document.querySelectorAll('#scores-table td.off').length") == 2
-
-
-def test_robustness_is_drawn_by_parameter_and_names_the_most_robust_policy(browser: Browser, tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    policies = tuple((100.0 + k, 90.0 + k, 10.0 + k) for k in range(6))
-    axes = {name: Axis((0.5, 1.0, 1.5), policies) for name in ("mass", "action_delay")}
-    write_scores(Robustness(40, 0, 8, "return", (90.0,) * 6, axes), run / "robustness.json")
-    with show(browser, [run], tmp_path / "report") as page:
-        sentence = "Policy 5 is more robust than the leader: 71.7 against 66.7 over all values, 8 episodes each"
-        assert sentence in texts(page, "#robustness p")[-1]
-        assert texts(page, "#robustness figcaption") == ["mass", "action delay"]

@@ -25,20 +25,10 @@ from echelon.training.trainer import Iteration, Trainer
 
 def tiny(out: Path, iterations: int) -> TrainConfig:
     """A run of an environment of our own, which has no preset."""
-    return TrainConfig(
-        task="Drift",
-        algo="cpo",
-        policies=3,
-        num_envs=6,
-        iterations=iterations,
-        device="cpu",
-        out=str(out),
-        checkpoint_every=2,
-        keep_checkpoints=5,
-        model=ModelConfig(hidden=(8,), phi_dim=2),
-        update=UpdateConfig(horizon=4, mini_epochs=1),
-        diagnostics=DiagnosticsConfig(every=2, states=8),
-    )
+    config = TrainConfig(task="Drift", algo="cpo", policies=3, num_envs=6, iterations=iterations, device="cpu")
+    update, diagnostics = UpdateConfig(horizon=4, mini_epochs=1), DiagnosticsConfig(every=2, states=8)
+    config = replace(config, model=ModelConfig(hidden=(8,), phi_dim=2), update=update, diagnostics=diagnostics)
+    return replace(config, out=str(out), checkpoint_every=2, keep_checkpoints=5)
 
 
 def drift(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
@@ -127,17 +117,14 @@ def test_a_changed_rate_holds_from_the_checkpoint_on_and_is_written_down(tmp_pat
     assert not [text for text in view.said if text.startswith("changed")]
 
 
-def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path) -> None:
-    config = tiny(tmp_path / "run", 9)
+def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(tmp_path / "diverged", 9)
     config = replace(config, update=replace(config.update, learning_rate=1e6, rate_schedule="fixed"))
     with pytest.raises(UserError, match=r"learning diverged in iteration \d+: loss/\w+ is not finite"):
         train(config, make_env=drift)
     found = checkpoint.find(RunFolder.open(config.out or ""))
     assert found is None or all(x.isfinite().all() for x in found.state["trainer"]["model"].values())
-
-
-def test_another_kind_of_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`auto` is another one on another machine."""
+    # Another kind of device is refused; `auto` is another one on another machine.
     found = checkpoint.load(train(tiny(tmp_path / "run", 2), make_env=drift), "newest")
     assert found.state["device"] == "cpu"
     found.state["device"] = "cuda"

@@ -12,8 +12,7 @@ from learning.iteration import small_config
 from rollout.stub_env import DriftEnv
 from tiny import differing
 
-from echelon import algorithms
-from echelon.algorithms import AdversaryConfig, PullConfig, cpo, sapg
+from echelon.algorithms import AdversaryConfig, PullConfig
 from echelon.config import ModelConfig, TrainConfig, UpdateConfig
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
@@ -53,20 +52,6 @@ def test_without_followers_every_algorithm_is_ppo_to_the_bit(algo: str, lstm: in
         expected, found = ours.iterate().metrics, theirs.iterate().metrics
         assert_same({name: found[name] for name in expected}, expected)
     assert_same(theirs.state_dict(), ours.state_dict())
-
-
-def test_sapg_is_cpos_loss_on_a_plan_without_pull_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With them, they differ."""
-    expected, other = drifting(small_config("sapg", 3)), drifting(small_config("cpo", 3))
-    borrows_only = replace(sapg.SAPG, actor_loss=cpo.actor_loss)
-    monkeypatch.setitem(algorithms.REGISTERED, "sapg", borrows_only)
-    found = drifting(small_config("sapg", 3))
-    assert found.algorithm is borrows_only
-    for _ in range(3):
-        for trainer in (expected, other, found):
-            trainer.iterate()
-    assert not expected.model.actor.observe.weight.equal(other.model.actor.observe.weight)
-    assert_same(found.state_dict(), expected.state_dict())
 
 
 def test_the_seed_decides_everything_to_the_bit_and_the_global_generator_nothing() -> None:

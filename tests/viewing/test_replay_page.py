@@ -96,9 +96,8 @@ def test_a_hand_on_a_phone(browser: Browser, allegro: RunFolder, tmp_path: Path)
         check_poses(page, allegro)
         page.size(400, 640, phone=True)
         assert page.evaluate("document.documentElement.scrollWidth <= 400")
-        assert page.evaluate(
-            "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
-        )
+        inside = "[...document.querySelectorAll('.er-bar > *')].every((e) => e.getBoundingClientRect().right <= 400)"
+        assert page.evaluate(inside)
         page.evaluate("handle.destroy()")
         assert page.evaluate("document.querySelectorAll('canvas, .echelon-replay').length") == 0
         time.sleep(0.1)
@@ -106,7 +105,7 @@ def test_a_hand_on_a_phone(browser: Browser, allegro: RunFolder, tmp_path: Path)
         assert page.errors == []
 
 
-def test_playing_goes_at_the_chosen_speed_and_the_slider_seeks_and_pauses(hopping: Page) -> None:
+def test_playing_goes_at_the_chosen_speed_and_slider_and_keys_seek_and_pause(hopping: Page) -> None:
     """Frames are 0.04 s apart: at a tenth of the speed a second is 2.5 of them. Timers of a busy machine are coarse."""
     turn_to(hopping, "speed", "0.1")
     assert hopping.evaluate(BUTTON) == "play"
@@ -123,6 +122,23 @@ def test_playing_goes_at_the_chosen_speed_and_the_slider_seeks_and_pauses(hoppin
     assert hopping.evaluate("handle.frame()") == 4
     assert hopping.evaluate(BUTTON) == "play"
     assert hopping.evaluate("document.querySelector('.er-clock').textContent") == "0.16 s"
+    # Keys step, choose and play.
+    hopping.evaluate("handle.seek(5); document.querySelector('canvas').focus()")
+    for keys, frame in ((".", 6), (",,", 4)):
+        for key in keys:
+            hopping.press(key)
+        assert hopping.evaluate("handle.frame()") == frame
+    hopping.press("]")
+    assert hopping.evaluate(CAPTION).startswith("follower 1")
+    hopping.press("Home")
+    assert hopping.evaluate("handle.frame()") == 0
+    for label in ("pause", "play"):
+        hopping.press(" ")
+        assert hopping.evaluate(BUTTON) == label
+    hopping.press("?")
+    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
+    hopping.press("?")
+    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
 
 
 def test_the_panel_names_the_policy_and_says_how_it_ended(hopping: Page) -> None:
@@ -154,25 +170,6 @@ def test_the_panel_names_the_policy_and_says_how_it_ended(hopping: Page) -> None
         assert said == f"leader return 1,235{words}"
 
 
-def test_keys_step_choose_and_play(hopping: Page) -> None:
-    hopping.evaluate("handle.seek(5)")
-    for keys, frame in ((".", 6), (",,", 4)):
-        for key in keys:
-            hopping.press(key)
-        assert hopping.evaluate("handle.frame()") == frame
-    hopping.press("]")
-    assert hopping.evaluate(CAPTION).startswith("follower 1")
-    hopping.press("Home")
-    assert hopping.evaluate("handle.frame()") == 0
-    for label in ("pause", "play"):
-        hopping.press(" ")
-        assert hopping.evaluate(BUTTON) == label
-    hopping.press("?")
-    assert "camera follows" in hopping.evaluate("document.querySelector('.er-keys').innerText")
-    hopping.press("?")
-    assert hopping.evaluate("document.querySelector('.er-keys').hidden")
-
-
 def test_all_policies_move_on_one_clock(hopping: Page) -> None:
     """Side by side, in one place, or with the leader as a ghost: every one is where it is alone."""
     alone = []
@@ -187,14 +184,11 @@ def test_all_policies_move_on_one_clock(hopping: Page) -> None:
     labels = hopping.evaluate("[...document.querySelectorAll('.er-labels span')].map((label) => label.textContent)")
     assert [label.rpartition(" ")[0] for label in labels] == ["leader", "follower 1", "follower 2"]
     hopping.evaluate("handle.show('one')")
-
-
-def test_the_time_line_is_linked_to_the_picture(hopping: Page) -> None:
+    # The time line is linked to the picture.
     hopping.press("p")
     hopping.wait_for("document.querySelector('.er-timeline canvas').clientWidth > 100")
-    box = hopping.evaluate(
-        "(b => [b.x, b.y, b.width, b.height])(document.querySelector('.er-timeline canvas').getBoundingClientRect())"
-    )
+    bounds = "document.querySelector('.er-timeline canvas').getBoundingClientRect()"
+    box = hopping.evaluate(f"(b => [b.x, b.y, b.width, b.height])({bounds})")
     middle = box[0] + 74 + (box[2] - 74 - 8) / 2
     for kind in ("mousePressed", "mouseReleased"):
         hopping.mouse(kind, middle, box[1] + box[3] / 2)
@@ -236,9 +230,7 @@ def test_the_mouse_turns_and_zooms_and_the_first_view_comes_back(hopping: Page, 
     hopping.evaluate("document.documentElement.dataset.theme = 'dark'")
     dark = picture(hopping, tmp_path / "dark.png")
     hopping.evaluate("delete document.documentElement.dataset.theme")
-    again = picture(hopping, tmp_path / "again.png")
     assert views[3].mean() - dark.mean() > 80
-    assert abs(views[3].mean() - again.mean()) < 2
 
 
 def test_the_camera_follows_a_robot_that_leaves(hopping: Page, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_policies_stand_side_by_side(film: Path) -> None:
 
 def test_an_mp4_of_one_is_larger(hopper: RunFolder, film: Path, tmp_path: Path) -> None:
     encoder = pytest.importorskip("imageio_ffmpeg", reason="needs pip install -e '.[video]'")
-    tapes = record(Trained.load(hopper), "1")
+    tapes = [replace(tape, qpos=tape.qpos[:4]) for tape in record(Trained.load(hopper), "1")]
     video.draw(tapes, tmp_path / "1.mp4", "mp4")
     reader = encoder.read_frames(str(tmp_path / "1.mp4"))
     about = next(reader)
