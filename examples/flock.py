@@ -1,6 +1,6 @@
 """Flock: an algorithm from outside the package. The leader learns from everybody's rows, and followers keep a distance.
 
-    python examples/flock.py CartpoleSwingup --iterations 50 --formation.ess 0.8
+    python examples/flock.py CartpoleSwingup --num-envs 252 --iterations 50 --formation.ess 0.8
 
 The leader's loss is SAPG's with the rows of all followers. They are worth little where followers are far away, and
 nothing new where they are all alike. So each follower i is held at the distance d*_i that was asked for, by a term on
