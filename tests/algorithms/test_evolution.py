@@ -189,18 +189,8 @@ def test_the_best_member_is_never_overwritten() -> None:
             assert not {t.donor for t in taken} & {t.member for t in taken}
 
 
-def test_the_start_mutates_each_member_apart_and_a_resumed_evolution_goes_on() -> None:
+def test_the_start_mutates_each_member_apart() -> None:
     config = PbtConfig(interval=1, initial_delay=0, wait=2)
-    first = Evolution(6, config, seed=3)
-    begun = first.start([{"clip": 0.2, "discount": 0.99}] * 6)
+    begun, same, other = (Evolution(6, config, seed).start([{"clip": 0.2, "discount": 0.99}] * 6) for seed in (3, 3, 4))
     assert 1 < len({tuple(values.items()) for values in begun}) <= 6
-    assert Evolution(6, config, seed=3).start([{"clip": 0.2, "discount": 0.99}] * 6) == begun
-    assert Evolution(6, config, seed=4).start([{"clip": 0.2, "discount": 0.99}] * 6) != begun
-    for steps in (1, 2):
-        evolve(first, steps, SIX)
-    first.observe([99.0, 98.0, NAN, 1.0, 2.0, 3.0])
-    second = Evolution(6, config, seed=0)
-    second.load_state_dict(first.state_dict())
-    expected = [evolve(first, steps, SIX) for steps in range(3, 30)]
-    assert [evolve(second, steps, SIX) for steps in range(3, 30)] == expected
-    assert any(expected)
+    assert begun == same != other

@@ -250,11 +250,8 @@ def test_state_dict_goes_on_to_the_bit(model: mujoco.MjModel) -> None:
     advance(actions[:30], engine)
     engine.qpos[3] = torch.nan
     advance(actions[30:31], engine)
-    state = engine.state_dict()
-    saved, seen = torch.as_tensor(state["rows"]).clone(), snapshot(engine).clone()
+    state, seen = engine.state_dict(), snapshot(engine).clone()
     advance(actions[31:], engine)
-    assert torch.equal(torch.as_tensor(state["rows"]), saved)  # a copy
-
     # The other engine has a past of its own: other states, other expanded fields, stages already computed.
     other = CpuEngine(model, NUM_SIMS, threads=2)
     other.expand("opt.gravity")[:, 2] = -1.0
