@@ -36,7 +36,7 @@ def log_normal(x: Tensor, mean: float, std: float) -> Tensor:
     return -0.5 * ((x - mean) / std) ** 2 - math.log(std)
 
 
-def test_importance_weights_by_hand() -> None:
+def test_importance_weights_and_kl_by_hand() -> None:
     # w = 1, 2, 1/2: deviation (0 + 1 + 1/2) / 3 = 1/2; ESS rate 3.5² / (3 · 5.25) = 7/9.
     log_w = numbers(1.0, 2.0, 0.5).log()
     assert is_deviation(log_w).item() == pytest.approx(1 / 2)
@@ -50,6 +50,19 @@ def test_importance_weights_by_hand() -> None:
     # With the counts 4² / (2·1 + 2·(1/4 + 1)) = 32/9 effective rows of 4; without them, as in the paper's proof,
     # 4² / (0 + 1/4 + 2) = 64/9, more rows than there are.
     assert 4 * ess_rate(numbers(1.0, 1.0, 1.5, 0.5).log()).item() == pytest.approx(32 / 9)
+    # N(0, 1) against N(1, 2²): ln 2 + (1 + 1)/8 - 1/2 = 0.4431; the second action is the same in both and adds 0.
+    p, q = (numbers(0.0, 3.0), numbers(0.0, -1.0)), (numbers(1.0, 3.0), numbers(math.log(2), -1.0))
+    assert gaussian_kl(*p, *q).item() == pytest.approx(math.log(2) - 0.25)
+    # The other way round: -ln 2 + (4 + 1)/2 - 1/2 = 1.3069.
+    assert gaussian_kl(*q, *p).item() == pytest.approx(2 - math.log(2))
+    # Scales that differ by 1e-3: KL = ½(e^(2Δ) - 1 - 2Δ) ≈ Δ² = 1e-6, lost in float32 if 1 were added and taken away.
+    zero = torch.zeros(1)
+    found = gaussian_kl(zero, zero + 1e-3, zero, zero).item()
+    assert found == pytest.approx(0.5 * (math.expm1(2e-3) - 2e-3), rel=1e-3)
+    # Equal policies: exactly zero. The reference's epsilons give -0.023 at A = 46, σ = 0.1, which moves its rate.
+    for std in (1e-3, 0.1, 1.0):
+        mean, log_std = torch.randn(7, 46, generator=torch.Generator().manual_seed(0)), torch.full((46,), math.log(std))
+        assert torch.equal(gaussian_kl(mean, log_std, mean, log_std), torch.zeros(7))
 
 
 @st.composite
@@ -147,22 +160,6 @@ def test_proposition_2(rows: list[tuple[float, ...]], clip: float) -> None:
     table = torch.tensor(rows, dtype=torch.float64)
     given = table[:, 0], table[:, 1], table[:, 2:]
     assert clip_bias(*given, clip=clip).norm() <= clip_bias_bound(*given, clip=clip) * (1 + 1e-9) + 1e-12
-
-
-def test_kl_by_hand() -> None:
-    # N(0, 1) against N(1, 2²): ln 2 + (1 + 1)/8 - 1/2 = 0.4431; the second action is the same in both and adds 0.
-    p, q = (numbers(0.0, 3.0), numbers(0.0, -1.0)), (numbers(1.0, 3.0), numbers(math.log(2), -1.0))
-    assert gaussian_kl(*p, *q).item() == pytest.approx(math.log(2) - 0.25)
-    # The other way round: -ln 2 + (4 + 1)/2 - 1/2 = 1.3069.
-    assert gaussian_kl(*q, *p).item() == pytest.approx(2 - math.log(2))
-    # Scales that differ by 1e-3: KL = ½(e^(2Δ) - 1 - 2Δ) ≈ Δ² = 1e-6, lost in float32 if 1 were added and taken away.
-    zero = torch.zeros(1)
-    found = gaussian_kl(zero, zero + 1e-3, zero, zero).item()
-    assert found == pytest.approx(0.5 * (math.expm1(2e-3) - 2e-3), rel=1e-3)
-    # Equal policies: exactly zero. The reference's epsilons give -0.023 at A = 46, σ = 0.1, which moves its rate.
-    for std in (1e-3, 0.1, 1.0):
-        mean, log_std = torch.randn(7, 46, generator=torch.Generator().manual_seed(0)), torch.full((46,), math.log(std))
-        assert torch.equal(gaussian_kl(mean, log_std, mean, log_std), torch.zeros(7))
 
 
 def test_matrix_entry_by_entry_and_the_nearest_other_policy() -> None:

@@ -53,7 +53,7 @@ def test_gae_and_one_step_of_all_ends_in_one_batch() -> None:
         torch.testing.assert_close(one, expected(3), rtol=0, atol=1e-15)
 
 
-def test_off_policy_by_hand() -> None:
+def test_off_policy_by_hand_and_for_equal_and_impossible_rows() -> None:
     # Ratios 3, 1, ½, 2 without an end; above 1 they count as 1. Corrections v - V from the back:
     # 6; ½·2 + ½·½·6 = 2.5; 2 + ½·2.5 = 3.25; ½ + ½·3.25 = 2.125. So v = 3.125, 4.25, 4.5, 8.
     # Advantages r + ½ v_{t+1} - V: 1 + 2.125 - 1, 2 + 2.25 - 1, 3 + 4 - 2, 4 + 4 - 2.
@@ -64,10 +64,7 @@ def test_off_policy_by_hand() -> None:
     # GAE with δ = ½, 2, 2, 6 and γτ = ¼: A_3 = 6, A_2 = 2 + ¼·1·6, A_1 = 2 + ¼·½·3.5, A_0 = ½ + ¼·A_1.
     traced = off_policy_gae(batch(), columns(VALUE), log_ratio, 0.5, 0.5)
     assert traced[:, 0].tolist() == pytest.approx([1.109375, 2.4375, 3.5, 6.0], abs=1e-14)
-
-
-def test_v_trace_of_equal_and_of_impossible_rows() -> None:
-    """Ratios of 1 make it the n-step return; a ratio of 0 leaves v = V, and one beyond float64 counts as 1."""
+    # Ratios of 1 make it the n-step return; a ratio of 0 leaves v = V, and one beyond float64 counts as 1.
     advantage, returns = v_trace(batch(), columns(VALUE), torch.zeros(4, len(CASES), dtype=torch.float64), discount=0.5)
     torch.testing.assert_close(advantage, gae(batch(), columns(VALUE), 0.5, 1.0))
     torch.testing.assert_close(returns, advantage + columns(VALUE)[:-1], rtol=0, atol=1e-15)

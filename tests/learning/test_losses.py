@@ -90,7 +90,7 @@ def test_surrogate() -> None:
             assert found == (pytest.approx(loss), pytest.approx(gradient)), (centre, ratio, advantage)
 
 
-def test_value_loss() -> None:
+def test_value_and_bounds_loss() -> None:
     """Value, old value, target, loss, gradient."""
     for value, old, target, loss, gradient in (
         # Within ±0.2 of the old value: (V - G)² and 2(V - G).
@@ -107,9 +107,6 @@ def test_value_loss() -> None:
         before, returns = torch.tensor([[old], [target]], dtype=F64)
         found = slope(value_loss, value, old_value=before, returns=returns, clip=0.2)
         assert found == (pytest.approx(loss), pytest.approx(gradient)), (value, target)
-
-
-def test_bounds_loss() -> None:
     # Beyond ±1.1 by 0.4 and 0.9: 0.16 + 0.81, with slopes 2·0.4 and -2·0.9; within there is neither.
     mean = torch.tensor([[1.5, -2.0, 1.0, -1.1], [1.1, 0.0, -1.0, 1.05]], dtype=F64, requires_grad=True)
     loss = bounds_loss(mean)

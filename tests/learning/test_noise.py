@@ -9,13 +9,10 @@ from echelon.learning.noise import Noise, ladder
 from echelon.learning.targets import explained_variance
 
 
-def test_targets_rise_in_equal_factors_from_the_leader_to_the_loudest() -> None:
+def test_targets_rise_in_equal_factors_from_the_leader_to_the_loudest_and_the_ratios_of_sigmas_stay() -> None:
     assert ladder(NoiseConfig(sigma=0.2, loudest=0.8), 3) == pytest.approx([0.2, 0.4, 0.8])
     assert ladder(NoiseConfig(sigma=0.3), 4) == pytest.approx([0.3] * 4)
     assert ladder(NoiseConfig(sigma=0.3, loudest=0.9), 1) == pytest.approx([0.3])
-
-
-def test_every_policys_mean_is_its_target_and_the_ratios_stay() -> None:
     sigma = torch.tensor([[[1.0, 4.0], [0.5, 0.5]]])  # geometric means 2 and 0.5
     log_sigma = sigma.log()
     Noise(NoiseConfig(sigma=0.2, loudest=1.0), 1.0, log_sigma)

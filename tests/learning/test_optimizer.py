@@ -107,7 +107,7 @@ def test_every_weight_is_aligned_and_keeps_its_values(networks: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_rule(dtype: torch.dtype) -> None:
+def test_the_rule_and_the_kl_that_drives_it_by_hand(dtype: torch.dtype) -> None:
     """κ as a multiple of the threshold; exactly half and exactly twice it, and what is no number, keep the rate."""
     cases = [
         *((6e-4, times, 6e-4 * 1.5) for times in (0.0, -1.0, 0.49)),  # the reference's KL can be negative
@@ -120,9 +120,6 @@ def test_rule(dtype: torch.dtype) -> None:
     before = rates.clone()
     torch.testing.assert_close(adapt(rates, times * 0.016, threshold=0.016), expected, rtol=1e-6, atol=0)
     assert rates.equal(before)  # new numbers; the caller copies them
-
-
-def test_scheduling_kl_by_hand_and_its_direction() -> None:
     # KL(N(0, 1) ‖ N(1, 2²)) = ln 2 + (1 + 1)/8 - ½; the other way round -ln 2 + (4 + 1)/2 - ½. Terms of 1e-5 aside.
     new = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     ref = torch.ones(1, dtype=torch.float64), torch.full((1,), math.log(2), dtype=torch.float64)

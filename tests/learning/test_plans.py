@@ -58,7 +58,7 @@ def test_shuffles_differ_and_mix_environments_and_steps(algo: str) -> None:
     assert all(one != other for k, one in enumerate(orders) for other in orders[:k])
 
 
-def test_minibatch_counts() -> None:
+def test_minibatch_counts_and_sizes_that_do_not_split() -> None:
     """The fact sheet's ⌊rows / 4N⌋ with N = 24,576 and M = 6; and a tenth is a tenth: 3·8 rows in minibatches of 0.1·3
     are 80, though 24 / (0.1·3) is 79.99… in floating point. There is at least one."""
     for (horizon, counts), length in product(((8, (2, 2, 4)), (16, (4, 4, 8))), (1, 4)):
@@ -68,9 +68,6 @@ def test_minibatch_counts() -> None:
     with pytest.raises(UserError, match="into 80 equal minibatches"):
         Case("ppo", 3, 1, 8, minibatches=0.1).plan()
     assert Case("ppo", 4, 1, 2, minibatches=64.0).plan().minibatches == 1
-
-
-def test_a_size_that_does_not_split_is_answered_with_sizes_that_do() -> None:
     for case in (
         *(Case("ppo", 5, 1, 8, 8, 4), Case("ppo", 7, 1, 8, 4, 1.0)),
         *(Case("sapg", 20, 6, 8, 8, 4), Case("sapg", 99, 6, 16, 16, 4.0)),

@@ -104,7 +104,7 @@ def test_stacked_networks_are_each_by_itself_and_a_rollout_is_looked_at_in_parts
         torch.testing.assert_close(outputs(stacked, obs, ids), whole.detach(), **TIGHT)
 
 
-def test_a_module_of_ones_own_by_hand() -> None:
+def test_a_module_of_ones_own_by_hand_and_float_images_as_they_are() -> None:
     model, obs = build(replace(SMALL, encoder="models.test_encoder:make_own")), groups(4)
     assert model.encoder is not None
     assert model.encoder.features == 4
@@ -114,6 +114,11 @@ def test_a_module_of_ones_own_by_hand() -> None:
     seen = {"policy": model.obs_norm["policy"](obs["policy"]), "image": obs["image"].double() / 255}
     torch.testing.assert_close(model.encoder(seen), expected, **TIGHT)
     assert "encoder.shift" not in dict(model.named_parameters())
+    spec = {"image": Image(1, 4, 4, floats=True)}
+    model = ActorCritic(spec, 1, 1, ModelConfig(hidden=(3,), channels=(2,)))
+    image = torch.rand(1, 5, 1, 4, 4)
+    assert model.encoder is not None
+    torch.testing.assert_close(model.project({"image": image}).actor, model.encoder({"image": image}))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +166,3 @@ def test_ensembles_and_populations_see_images_too(algo: str, tmp_path: Path) -> 
     runs += [replace(small, iterations=iterations, out=str(tmp_path / "parts")) for iterations in (2, 4)]
     whole, _, parts = (list(read_metrics(train(run, NullView(), Dots)))[-1] for run in runs)
     assert whole["loss/critic"] == parts["loss/critic"]
-
-
-def test_float_images_are_taken_as_they_are() -> None:
-    spec = {"image": Image(1, 4, 4, floats=True)}
-    model = ActorCritic(spec, 1, 1, ModelConfig(hidden=(3,), channels=(2,)))
-    image = torch.rand(1, 5, 1, 4, 4)
-    assert model.encoder is not None
-    torch.testing.assert_close(model.project({"image": image}).actor, model.encoder({"image": image}))

@@ -30,7 +30,7 @@ def test_a_column_major_weight_is_the_same(device: str, strides: tuple[int, ...]
     assert column_major(weight).stride() == strides
 
 
-def test_a_lookup_and_its_gradient_equal_plain_indexing() -> None:
+def test_a_lookup_and_its_gradient_equal_plain_indexing_and_stay_when_the_table_is_written() -> None:
     ids = torch.tensor([2, 0, 2, 2, 1, 0])  # policy 3 has no row, hence no gradient
     weight = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gradients = []
@@ -42,10 +42,7 @@ def test_a_lookup_and_its_gradient_equal_plain_indexing() -> None:
     torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-15)
     # By hand for policy 1, whose only row is the fifth, and for policy 3.
     assert gradients[0][1::2].tolist() == [weight[4].tolist(), [0.0, 0.0, 0.0]]
-
-
-def test_a_lookup_stays_when_the_table_is_written_and_one_row_broadcasts() -> None:
-    """The KL that moves the learning rate reads the log sigma from before a step, after it."""
+    # The KL that moves the learning rate reads the log sigma from before a step, after it.
     for policies in (1, 3):
         table = torch.zeros(policies, 2)
         rows = lookup(table, torch.zeros(4, dtype=torch.int64))

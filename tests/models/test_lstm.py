@@ -88,7 +88,7 @@ def test_without_gradients_the_same_is_said_and_nothing_kept(
     assert all(a.equal(b) and not a.requires_grad for a, b in zip(found, expected, strict=True))
 
 
-def test_the_gradient_costs_one_product_a_step_and_one_for_the_weight() -> None:
+def test_the_gradient_costs_one_product_a_step_and_has_none_of_its_own() -> None:
     """Autograd's own would take two a step, and a tensor of the whole sequence's size for each of them."""
     steps = 6
     parts, start = tensors(steps, 5, 3), starts("mixed", steps, 5)
@@ -99,10 +99,7 @@ def test_the_gradient_costs_one_product_a_step_and_one_for_the_weight() -> None:
     assert counts["aten::mm"] == steps + 1
     assert counts.get("aten::select_backward", 0) == 0
     assert counts.get("aten::zeros_like", 0) == 1  # the last state's, which the loss did not read
-
-
-def test_a_gradient_of_a_gradient_is_refused() -> None:
-    """What the forward pass kept is constant to autograd, so it would be wrong without a word."""
+    # What the forward pass kept is constant to autograd, so it would be wrong without a word.
     parts, start = tensors(3, 5, 3), starts("mixed", 3, 5)
     (gradient,) = torch.autograd.grad(run(parts, start)[0].sum(), parts["projected"], create_graph=True)
     with pytest.raises(RuntimeError, match="does not require grad"):

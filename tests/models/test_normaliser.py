@@ -43,7 +43,7 @@ def test_many_small_merges_of_float32_far_from_zero_stay_accurate() -> None:
     np.testing.assert_allclose(own(row), exact, atol=1 / 32 / 1.9)
 
 
-def test_normalise_by_hand_and_clipped_both_ways() -> None:
+def test_normalising_and_merging_by_hand() -> None:
     """Statistics stay, and so does the data's type."""
     normaliser = Normaliser(1, clip=3.0).double()
     normaliser.mean.fill_(2.0)
@@ -55,9 +55,6 @@ def test_normalise_by_hand_and_clipped_both_ways() -> None:
     assert back.flatten().tolist() == pytest.approx([5.0, 8.0, -4.0])
     assert [normaliser.mean.item(), normaliser.var.item(), normaliser.count.item()] == [2.0, 4.0 - EPSILON, 1.0]
     assert Normaliser(2)(torch.full((3, 2), 7.0)).dtype == torch.float32
-
-
-def test_one_merge_by_hand() -> None:
     # Rows 1 and 3: mean 2, unbiased variance 2. With the pseudo sample (0, variance 1): 3 samples, mean 4/3,
     # variance (1 + 2·2 + 1·(4/3)² + 2·(2/3)²)/3 = (5 + 8/3)/3 = 23/9.
     # The unbiased variance of a single row 6 does not exist; it moves the mean to (0 + 6)/2 and counts. Pseudo sample:

@@ -55,7 +55,9 @@ def test_returns_and_lengths_by_hand() -> None:
     assert numbers(episodes)["return/policy_1"] == pytest.approx((59 + 12) / 2)
 
 
-def test_an_episodes_own_figures_count_when_it_ends() -> None:
+def test_an_episodes_own_figures_count_when_it_ends_and_those_of_every_step_are_averaged_and_troubles_are_totals() -> (
+    None
+):
     episodes = Episodes(Layout(2, 1))
     episodes.begin()
     episodes.record(step([0.0, 0.0], episode__successes=[5.0, 6.0]))
@@ -64,9 +66,6 @@ def test_an_episodes_own_figures_count_when_it_ends() -> None:
     assert numbers(episodes)["successes/leader"] == pytest.approx(7.0)
     episodes.record(step([0.0, 0.0], cut="01", episode__successes=[1.0, 9.0]))
     assert numbers(episodes)["successes/leader"] == pytest.approx((7 + 9) / 2)
-
-
-def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader_and_troubles_are_totals_of_all() -> None:
     episodes, none = Episodes(Layout(4, 2)), {name: [0.0] * 4 for name in ("quarantined", "overflow")}
     first, second = [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 2.0]
     episodes.begin()
@@ -79,7 +78,7 @@ def test_figures_of_every_step_are_averaged_over_the_rollout_and_the_leader_and_
     assert numbers(episodes)["env/height"] == pytest.approx(8.0)  # the rollout before is forgotten
 
 
-def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end() -> None:
+def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end_and_only_finished_objectives_are_known() -> None:
     """Two policies of two environments. Policy 1 becomes a copy of policy 0 in the middle of its second episode: that
     one ends unnoticed, the next one counts."""
     episodes = Episodes(Layout(4, 2))
@@ -93,10 +92,7 @@ def test_a_copy_has_its_donors_scores_until_episodes_of_its_own_end() -> None:
     assert episodes.mixed.tolist() == [False, False, False, True]
     episodes.record(step([7.0, 0.0, 8.0, 0.0], ended="001"))
     assert episodes.last[0].tolist() == [6.0, 2.0, 8.0, 2.0]
-
-
-def test_who_leads_and_whose_objective_is_known() -> None:
-    """Known is what every environment has finished an episode of; one policy is reported as the leader only."""
+    # Known is what every environment has finished an episode of; one policy is reported as the leader only.
     episodes = Episodes(Layout(4, 2))
     episodes.record(step([1.0, 2.0, 3.0, 4.0], ended="111"))
     objective = episodes.objective("return")

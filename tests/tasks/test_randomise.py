@@ -102,7 +102,7 @@ def test_an_environment_is_mujoco_with_the_drawn_numbers(name: str) -> None:
         np.testing.assert_allclose(env.engine.qvel[i].numpy(), data.qvel, rtol=1e-6, atol=1e-8)
 
 
-def test_values_lie_in_their_ranges_and_last_for_an_episode() -> None:
+def test_values_lie_in_their_ranges_unless_pinned_and_last_for_an_episode() -> None:
     env = puck(200, episode_length=3, mass=(0.5, 1.5), gravity=(2.0, 2.0))
     mass = env.engine.expand("body_mass")
     first = mass.clone()
@@ -116,6 +116,13 @@ def test_values_lie_in_their_ranges_and_last_for_an_episode() -> None:
         assert mass.equal(first) != ended
         assert bool(step.truncated.all()) == ended
     torch.testing.assert_close(env.engine.expand("body_subtreemass")[:, 1], mass[:, 1:].sum(1))
+    env = puck(3, friction=(0.5, 1.5), mass=(0.5, 1.5))
+    assert env.randomiser is not None
+    env.randomiser.pin({"mass": torch.tensor([0.5, 1.0, 2.0]), "friction": torch.ones(3)})
+    env.reset()
+    assert env.engine.expand("body_mass")[:, 1].tolist() == [1.5, 3.0, 6.0]
+    with pytest.raises(UserError, match=r"write --randomise.action-delay 0 0\.02$"):  # the lowest value first
+        puck(action_delay=(0.02, 0.0))
 
 
 def test_controls_arrive_late() -> None:
@@ -136,7 +143,7 @@ def test_controls_arrive_late() -> None:
     assert clocks[3].final_obs["policy"][0, 0].item() == pytest.approx(2.5)
 
 
-def test_noise_has_the_deviation_that_was_drawn() -> None:
+def test_noise_has_the_deviation_that_was_drawn_and_a_push_its_speed() -> None:
     """Controls in shares of half a range, which is 4 for one motor, and of 1 for the other, which has none."""
     env = puck(1000, action_noise=(0.1, 0.1), observation_noise=(0.0, 0.2))
     step = env.step(torch.zeros(1000, 2))
@@ -149,9 +156,6 @@ def test_noise_has_the_deviation_that_was_drawn() -> None:
     again = puck(1000, observation_noise=(0.0, 0.2), episode_length=1)
     first = again.step(torch.zeros(1000, 2)).obs["policy"][:, 0]  # of the next episode, whose clock is 0
     assert first[again.randomiser.state["drawn"][:, 0] < 0.02].abs().max() < 0.1
-
-
-def test_a_push_gives_its_speed_in_one_step_and_leaves_no_force() -> None:
     env = puck(1000, push=(0.5, 0.5), push_seconds=0.08)
     env.step(torch.zeros(1000, 2))
     speed = env.engine.qvel.norm(dim=1)
@@ -160,16 +164,6 @@ def test_a_push_gives_its_speed_in_one_step_and_leaves_no_force() -> None:
     assert 0.2 < pushed.float().mean() < 0.3  # 0.02 s of every 0.08 s
     assert not env.engine.xfrc_applied.any()
     assert env.engine.qvel[pushed].mean(0).abs().max() < 0.1
-
-
-def test_pinned_values_are_not_drawn() -> None:
-    env = puck(3, friction=(0.5, 1.5), mass=(0.5, 1.5))
-    assert env.randomiser is not None
-    env.randomiser.pin({"mass": torch.tensor([0.5, 1.0, 2.0]), "friction": torch.ones(3)})
-    env.reset()
-    assert env.engine.expand("body_mass")[:, 1].tolist() == [1.5, 3.0, 6.0]
-    with pytest.raises(UserError, match=r"write --randomise.action-delay 0 0\.02$"):  # the lowest value first
-        puck(action_delay=(0.02, 0.0))
 
 
 def test_both_engines_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_each_seeds_environments_are_its_own(name: str, settings: dict[str, Any]
     assert_together(other, alone, 5)
 
 
-def test_a_curriculum_is_each_seeds_own() -> None:
+def test_curricula_and_faults_are_each_seeds_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the second seed succeeds, so only its tolerance shrinks."""
     whole, _ = both("AllegroKukaReorientation", tolerance_interval=1)
     assert isinstance(whole, AllegroKuka)
@@ -72,9 +72,6 @@ def test_a_curriculum_is_each_seeds_own() -> None:
     step = whole.step(torch.zeros(whole.num_envs, whole.action_dim))
     assert step.log["tolerance"].tolist() == pytest.approx([0.075] * ENVS + [0.0675] * ENVS)
     assert [part.state_dict()["kept"]["tolerance"].item() for part in whole.slices()] == pytest.approx([0.075, 0.0675])
-
-
-def test_a_fault_is_told_to_the_seed_that_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = both("CartpoleSwingup")
     faults = [{"environment": 4, "qpos": [0.0]}, {"environment": 1, "qpos": [1.0]}]
     monkeypatch.setattr(whole, "take_faults", lambda: [faults.pop(0)] if faults else [])

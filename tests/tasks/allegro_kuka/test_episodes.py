@@ -112,7 +112,7 @@ def test_regrasping_puts_the_object_back_on_the_table() -> None:
     assert (env.engine.qpos[0, :3] - before).norm() < 5e-3  # and the simulation does, from there
 
 
-def test_a_bucket_catches_what_falls_into_it() -> None:
+def test_a_bucket_catches_what_falls_into_it_and_forces_turn_with_the_object() -> None:
     """Dropped from above the rim, not too long: near within 0.1125 m of the point 5 cm above the underside."""
     env = begun(THROW, 24)
     small = [i for i in range(24) if env.scales[i].amax() <= 2.0]
@@ -137,9 +137,6 @@ def test_a_bucket_catches_what_falls_into_it() -> None:
         env.step(idle(env))
     assert env.kept["successes"][small].eq(1).all()
     assert (env.engine.qpos[small, 0].abs() <= 0.1).all()  # back on the table
-
-
-def test_forces_turn_with_the_object() -> None:
     env = begun(REORIENTATION, 2)
     put_object(env, AIR, QUARTER)
     env.pushes.force[:], env.pushes.chance[:] = torch.tensor([0.3, 0.0, 0.1]), 0.0

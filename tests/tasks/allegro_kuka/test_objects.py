@@ -18,7 +18,7 @@ SAMPLE = [(1.0, 1.0, 1.0), (3.0, 2.0, 2.5), (1.0, 1.0, 6.0), (0.5, 5.0, 1.0)]
 SAMPLE += [(2.5, 0.5, 1.0), (3.5, 1.25, 1.25), (0.66, 1.75, 2.0), (1.0, 2.0, 3.0)]
 
 
-def test_counts_masses_and_order() -> None:
+def test_counts_masses_order_and_shapes_by_exact_arithmetic() -> None:
     """50 g for the cube of 5 cm. Published: 0.05 to 0.75 kg, 0.159 in the mean, no side above 30 cm, the first six."""
     assert [len(kind) for kind in ALL] == [654, 248, 45]
     together = [scales for kind in ALL for scales in kind]
@@ -36,10 +36,7 @@ def test_counts_masses_and_order() -> None:
     assert ordered[:6] == first
     assert sorted(ordered) == sorted(together)
 
-
-def test_sticks_and_big_ones_by_exact_arithmetic() -> None:
-    """The rules once more, over fractions."""
-
+    # The rules once more, over fractions.
     def shapes(sides: str, least: str, most: str, long: bool) -> set[tuple[float, ...]]:
         triples = product([Fraction(side) for side in sides.split()], repeat=3)
         found = [t for t in triples if Fraction(least) <= t[0] * t[1] * t[2] <= Fraction(most)]

@@ -17,7 +17,7 @@ def test_soles_of_the_default_pose_are_543_mm_below_the_base_and_touch_the_floor
     assert touching(MODEL) == pairs(*(f"{name}, floor" for name in ("left_trunk", "right_trunk", "lidar", *legs)))
 
 
-def test_touch_sensors_tell_what_touches() -> None:
+def test_touch_sensors_tell_what_touches_and_servos_hold_the_default_pose() -> None:
     folded, legs_up, side = 1.8 * STANCE, np.array([0, np.pi, 0] * 4), 0.5**0.5
     for height, quat, joints, expected in (
         (0.3, (1, 0, 0, 0), folded, set()),  # on its feet
@@ -30,9 +30,6 @@ def test_touch_sensors_tell_what_touches() -> None:
         assert data.ncon > 0
         touched = {name for name in ("base", *(f"{leg}_THIGH" for leg in LEGS)) if data.sensor(name).data[0] > 1.0}
         assert touched == expected
-
-
-def test_servos_hold_the_default_pose() -> None:
     data = posed(MODEL, STANCE, 7)
     data.ctrl[:] = STANCE
     step(MODEL, data, 600)

@@ -49,7 +49,7 @@ def test_observation_reward_and_upright() -> None:
     assert env.figures()["upright"].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_upright_late_is_the_share_of_the_second_half() -> None:
+def test_upright_late_starts_rail_and_force() -> None:
     """One pole is up in the first half, the other in the second but for a step."""
     env = begun("CartpoleSwingup", 2, episode_length=8)
     for clock in range(1, 9):
@@ -59,10 +59,7 @@ def test_upright_late_is_the_share_of_the_second_half() -> None:
     assert step.truncated.all()
     assert step.log["episode/upright_late"].tolist() == [0.0, 0.75]
     assert not any(total.any() for total in env.totals.values())
-
-
-def test_starts_rail_and_force() -> None:
-    """It starts hanging near the centre."""
+    # It starts hanging near the centre.
     position, angle = begun("CartpoleSwingup", 500).engine.qpos.unbind(1)
     check_spread(position, -0.5, 0.5, share=0.02)
     check_spread(angle - math.pi, -0.3, 0.3, share=0.02)

@@ -33,7 +33,7 @@ def random_actions(steps: int, num_envs: int) -> Tensor:
     return torch.randn(steps, num_envs, 2, generator=torch.Generator().manual_seed(3))
 
 
-def test_one_step_in_the_open() -> None:
+def test_one_step_in_the_open_and_against_walls() -> None:
     """v = 0.95·(0.04, 0) + 0.01·(1, -0.5) = (0.048, -0.005); p = (-0.6, 0.1) + v = (-0.552, 0.095).
 
     Distance to (0.7, 0): √(1.252² + 0.095²) = 1.2555991; reward 0.1·(1 - 0.62779955) = 0.03722005. Top speed 0.2.
@@ -44,6 +44,13 @@ def test_one_step_in_the_open() -> None:
     torch.testing.assert_close(step.obs["policy"], torch.tensor([[-0.552, 0.095, 0.24, -0.025]]), **NEAR)
     torch.testing.assert_close(step.reward, torch.tensor([0.03722005]), **NEAR)
     assert not step.terminated | step.truncated
+    for name, (at, moves, ends) in COLLISIONS.items():
+        env = make()
+        place(env, at, moves)
+        coast(env)
+        torch.testing.assert_close(env.position[:, 0], torch.tensor(ends), **NEAR, msg=name)
+        kept = [m if abs(a + m - e) <= 1e-6 else 0.0 for a, m, e in zip(at, moves, ends, strict=True)]
+        torch.testing.assert_close(env.velocity[:, 0], torch.tensor(kept), **NEAR, msg=name)
 
 
 # The wall of length 1.1 is the box [0.2, 0.3] x [-0.55, 0.55]. Where from, by how much, and where to.
@@ -63,16 +70,6 @@ COLLISIONS = {
 }
 
 
-def test_walls_stop_what_hits_them_and_nothing_else() -> None:
-    for name, (at, moves, ends) in COLLISIONS.items():
-        env = make()
-        place(env, at, moves)
-        coast(env)
-        torch.testing.assert_close(env.position[:, 0], torch.tensor(ends), **NEAR, msg=name)
-        kept = [m if abs(a + m - e) <= 1e-6 else 0.0 for a, m, e in zip(at, moves, ends, strict=True)]
-        torch.testing.assert_close(env.velocity[:, 0], torch.tensor(kept), **NEAR, msg=name)
-
-
 def test_no_point_is_ever_inside_the_wall_or_outside_the_arena() -> None:
     env = make(256, episode_length=1000)
     env.position.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
@@ -85,7 +82,7 @@ def test_no_point_is_ever_inside_the_wall_or_outside_the_arena() -> None:
         assert env.position.abs().max() <= 1.0
 
 
-def test_reaching_the_goal_pays_the_bonus_terminates_and_starts_again() -> None:
+def test_reaching_the_goal_pays_terminates_and_starts_again_with_figures_of_the_episode() -> None:
     """(0.4, 0) + (0.12, 0) = (0.52, 0): distance 0.18, within the radius of 0.2. 0.1·(1 - 0.09) + 50 = 50.091.
 
     On the last step of the clock too that is no truncation. (0.499, 0) is just outside.
@@ -105,10 +102,7 @@ def test_reaching_the_goal_pays_the_bonus_terminates_and_starts_again() -> None:
     assert (step.obs["policy"][0] - torch.tensor((*env.start, 0.0, 0.0))).abs().max() <= 0.1
     assert env.clock.tolist() == [0, 1, 1]
     assert torch.equal(env.position[:, 1:], before[:, 1:])  # at rest, and not reset
-
-
-def test_episode_figures() -> None:
-    """Two steps in the trap, one out of it, then the goal: the totals grow, and start again with the next episode."""
+    # Two steps in the trap, one out of it, then the goal: the totals grow, and start again with the next episode.
     env = make()
     seen = []
     for at in ((0.2, 0.0), (0.01, 0.5), (-0.01, 0.5), (0.6, 0.0)):

@@ -10,7 +10,7 @@ AWAY = torch.tensor((-0.2, -0.3, 1.06))
 LOW, HIGH = torch.tensor(FAR), torch.tensor((FAR[0], FAR[1], 1.4))
 
 
-def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
+def test_an_episode_remembers_that_the_cube_was_lifted_or_moved() -> None:
     env = begun(STACK, 2)
     first = put(env, torch.stack((HIGH, LOW)), AWAY).step(torch.zeros(2, 7))
     assert first.log["episode/lifted"].tolist() == first.log["lifted"].tolist() == [1, 0]
@@ -21,9 +21,22 @@ def test_an_episode_remembers_that_the_cube_was_lifted() -> None:
     assert last.log["episode/lifted"].tolist() == [1, 0]
     assert last.truncated.all()
     assert not env.totals["lifted"].any()
+    env = begun(PUSH, 4)
+    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
+    env.engine.qpos[0, 0] += 0.0051
+    env.engine.qpos[1, 1] -= 0.0049
+    env.engine.qpos[2, 2] += 0.03  # raised, which is no push
+    env.engine.qpos[3, :2] += 0.2
+    env.engine.bad[3] = True
+    assert env.log()["episode/moved"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    env.engine.qpos[0, 0] -= 0.0051
+    assert env.log()["episode/moved"][0].item() == 1.0  # it was, within the episode
+    env.engine.bad[3] = False
+    env._begin(torch.tensor([True, False, False, True]))
+    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
-def test_cubes_rest_on_each_other_and_fall_over_the_tables_edge_to_the_floor() -> None:
+def test_cubes_rest_on_each_other_or_fall_to_the_floor_and_a_bad_simulation_is_no_success() -> None:
     """A stack is one if the height of a resting pair is right to within the tolerance."""
     env = put(begun(STACK, 1), BASE + torch.tensor((0.01, 0.0, 0.0605)), BASE)
     env.engine.step(20 * env.substeps)
@@ -34,9 +47,6 @@ def test_cubes_rest_on_each_other_and_fall_over_the_tables_edge_to_the_floor() -
     for _ in range(90):
         env.step(torch.zeros(2, 7))
     assert env.engine.qpos[:, 2].tolist() == pytest.approx([1.05, 0.025], abs=2e-3)
-
-
-def test_a_bad_simulation_is_no_success() -> None:
     env = put(begun(PUSH, 2), FAR, FAR)
     env.reward(torch.zeros(2, 7))
     env.engine.bad[0] = True
@@ -57,19 +67,3 @@ def test_the_goal_is_shown_and_lasts_an_episode() -> None:
     # The observation before the reset still has the old goal.
     seen = step.final_obs["policy"][:, 7:10] + step.final_obs["policy"][:, 4:7]
     torch.testing.assert_close(seen, first[:, :3], atol=1e-5, rtol=1e-5)
-
-
-def test_a_cube_counts_as_moved_from_where_its_episode_began() -> None:
-    env = begun(PUSH, 4)
-    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]
-    env.engine.qpos[0, 0] += 0.0051
-    env.engine.qpos[1, 1] -= 0.0049
-    env.engine.qpos[2, 2] += 0.03  # raised, which is no push
-    env.engine.qpos[3, :2] += 0.2
-    env.engine.bad[3] = True
-    assert env.log()["episode/moved"].tolist() == [1.0, 0.0, 0.0, 0.0]
-    env.engine.qpos[0, 0] -= 0.0051
-    assert env.log()["episode/moved"][0].item() == 1.0  # it was, within the episode
-    env.engine.bad[3] = False
-    env._begin(torch.tensor([True, False, False, True]))
-    assert env.log()["episode/moved"].tolist() == [0.0, 0.0, 0.0, 0.0]

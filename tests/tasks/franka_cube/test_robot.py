@@ -10,7 +10,7 @@ from tasks.robots import load, pairs, posed, step, touching
 DEFAULT = np.array([*HOME, 0.035, 0.035])
 
 
-def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_speed() -> None:
+def test_drag_stand_table_and_cubes() -> None:
     model = load("panda")
     data = posed(model, DEFAULT)
     speed, torque = np.array([2.175] * 4 + [2.61] * 3), np.array([87.0] * 4 + [12.0] * 3)
@@ -19,10 +19,7 @@ def test_drag_takes_the_whole_torque_at_two_and_a_half_times_the_datasheets_spee
         mujoco.mj_forward(model, data)
         np.testing.assert_allclose(data.qfrc_damper[:7], -share * torque, rtol=1e-3)
     assert not data.qfrc_damper[7:].any()
-
-
-def test_stand_table_and_cubes() -> None:
-    """The default pose on its stand has the grip point over the table."""
+    # The default pose on its stand has the grip point over the table.
     model = load("franka_stack")
     data = posed(model, DEFAULT, 14)
     np.testing.assert_allclose(data.body("panda/hand").xpos, (-0.005, 0, 1.320), atol=1e-3)

@@ -25,7 +25,7 @@ def test_collision_pairs() -> None:
     assert not any(collides(name, "torso") for name in ("right_upper_arm", "head", "lower_waist"))
 
 
-def test_stops_stop_a_leg_that_is_flung() -> None:
+def test_stops_stop_a_flung_leg_and_the_weight_is_on_the_feet() -> None:
     """A knee at 20 rad/s passes its stop by what it moves in a physics step, about 0.12 rad, and comes back."""
     data = mujoco.MjData(MODEL)
     data.qpos[2] = 3.0
@@ -37,9 +37,6 @@ def test_stops_stop_a_leg_that_is_flung() -> None:
         beyond.append(data.joint("right_knee").qpos[0] - 0.03491)
     assert 0.0 < max(beyond) < 0.13
     assert max(beyond[20:]) < 0.01
-
-
-def test_soles_are_1285_mm_below_the_torso_and_the_weight_is_on_the_feet() -> None:
     data = posed(MODEL, [])
     assert data.qpos[2] - (data.site("right_foot").xpos[2] - 0.027) == pytest.approx(1.285, abs=1e-3)
     data.qpos[2] = 1.285

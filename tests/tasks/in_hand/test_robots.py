@@ -23,15 +23,12 @@ def test_last_links_carry_their_tips() -> None:
         np.testing.assert_allclose(inertia_of(ALLEGRO, body), total, rtol=1e-4, atol=1e-11)
 
 
-def test_allegro_touches_with_a_box_and_capsules() -> None:
+def test_allegro_touches_with_a_box_and_capsules_and_keeps_to_its_motors_speed() -> None:
     assert set(ALLEGRO.geom_type) == {BOX, CAPSULE}
     solid = ALLEGRO.geom_contype != 0
     assert solid.sum() == 17
     assert (ALLEGRO.geom_type[solid] == BOX).sum() == 1  # the palm
     assert not touching(ALLEGRO)  # of the hand, only the listed pairs meet
-
-
-def test_allegros_motors_do_not_exceed_their_speed_limit() -> None:
     data = posed(ALLEGRO, [0.5], 12)
     data.ctrl[:] = data.qpos
     data.ctrl[1] = 1.7  # far away: the servo saturates at 0.5 N m

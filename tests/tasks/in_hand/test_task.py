@@ -86,17 +86,14 @@ def test_starts(hand: Hand) -> None:
     assert (cube[:, 3:] * env.kept["goal"]).sum(dim=1).abs().mean() < 0.6  # independent draws
 
 
-def test_torques_of_allegro_can_be_left_out_as_in_the_reference() -> None:
+def test_torques_can_be_left_out_and_weights_are_settings_and_scales_of_single_environments() -> None:
     env, blind = begun(ALLEGRO.task, 3), begun(ALLEGRO.task, 3, observe_torques=False)
     action = torch.rand(3, 16, generator=torch.Generator().manual_seed(0))
     seen, zeros = env.step(action).obs["policy"], blind.step(action).obs["policy"]
     assert seen[:, 32:48].abs().amax(dim=1).gt(0.1).all()
     seen[:, 32:48] = 0.0
     assert torch.equal(seen, zeros)
-
-
-def test_weights_are_settings_and_scales_of_single_environments() -> None:
-    """What a population may mutate: twice the weights in the second environment make twice each of these terms."""
+    # What a population may mutate: twice the weights in the second environment make twice each of these terms.
     weights = {"distance_weight": -1.0, "rotation_weight": 2.0, "rotation_softening": 0.5, "action_weight": -1.0}
     env = begun(ALLEGRO.task, 1, **weights, drop_reward=-7)
     put_object(env, ALLEGRO.goal[None] + torch.tensor([0.0, 0.0, -0.25]), turn((0.0, 1.0, 0.0), 1.0))
@@ -116,7 +113,7 @@ def test_weights_are_settings_and_scales_of_single_environments() -> None:
         assert second[name][1].item() == pytest.approx(2 * first[name][1].item(), rel=1e-6)
 
 
-def test_allegro_starts_with_its_thumb_at_the_stop_and_little_overlap() -> None:
+def test_allegro_starts_with_its_thumb_at_the_stop_and_a_resting_cube_hardly_sinks_in() -> None:
     """0.2 U(0.279, 1.571) lies below the lower stop in 86 % of the draws; there it is held at the stop."""
     env = begun(ALLEGRO.task, 600)
     at_stop = (env.engine.qpos[:, 7 + 12] - 0.27924).abs() < 1e-6
@@ -126,9 +123,6 @@ def test_allegro_starts_with_its_thumb_at_the_stop_and_little_overlap() -> None:
     assert step.obs["policy"].isfinite().all()
     speed = env.engine.qvel[:, :3].norm(dim=1)
     assert (speed < 1.5).float().mean() > 0.97  # nothing is shot out of the hand
-
-
-def test_a_cube_resting_on_allegro_hardly_sinks_in() -> None:
     env = begun(ALLEGRO.task, 4)
     pose = torch.tensor([0.05, 0.45, 0.55, 0.35, 0.0, 0.4, 0.55, 0.35, -0.05, 0.45, 0.55, 0.35, 0.9, 0.75, 0.35, 0.45])
     qpos = torch.cat((torch.tensor([-0.005, -0.165, 0.585, 1.0, 0.0, 0.0, 0.0]), pose)).repeat(4, 1)
