@@ -136,7 +136,7 @@ def test_the_seed_decides_the_episodes_and_a_wrong_name_or_argument_is_one_sente
     for (name, argument), sentence in wrong.items():
         with pytest.raises(UserError, match=sentence):
             maker(TrainConfig(source=f"gymnasium:{name}", env_arg=(argument,)))(1, CPU, 0)
-    with pytest.raises(UserError, match="made one environment, not num_envs of them"):
+    with pytest.raises(UserError, match="made one environment, not num_envs; return"):
         as_env(gymnasium.make("Pendulum-v1"), "x:make")
 
 

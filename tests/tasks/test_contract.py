@@ -170,7 +170,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("AllegroKukaReorientation", {"max_successes": 0}, "--env.max-successes must be at least 1, not 0"),
     ("AllegroKukaReorientation", {"tolerance_interval": -1}, "--env.tolerance-interval must be at least 1, not -1"),
     ("AllegroKukaReorientation", {"target_tolerance": 0.0}, "--env.target-tolerance must be above 0, not 0.0"),
-    ("AllegroKukaReorientation", {"tolerance": 0.005}, "--env.target-tolerance is at most --env.tolerance, 0.005, not"),
+    ("AllegroKukaReorientation", {"tolerance": 0.005}, "--env.target-tolerance 0.01 is above --env.tolerance 0.005"),
 ]
 
 

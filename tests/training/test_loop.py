@@ -130,7 +130,7 @@ def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path, monkeypat
     found.state["device"] = "cuda"
     monkeypatch.setattr(checkpoint, "find", lambda *_: found)
     sentence = refused(tiny(tmp_path / "run", 3))
-    assert "was trained on cuda, not cpu, where it cannot continue; use --device cuda" in sentence
+    assert "was trained on cuda and cannot continue on cpu; use --device cuda" in sentence
 
 
 def test_a_checkpoint_is_saved_every_few_minutes_at_the_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,9 +248,7 @@ class SacTrainConfig(TrainConfig):
         super().check()
         filling = (self.sac.sized(self.num_envs).warm_up or 0) * self.num_envs
         if self.algo == "sac" and self.num_iterations * self.steps_per_iteration < filling:
-            raise UserError(
-                f"sac learns after {filling:,} environment steps (--sac.warm-up), so --env-steps must be more"
-            )
+            raise UserError(f"sac learns after {filling:,} steps (--sac.warm-up), so --env-steps must be more")
 
     @classmethod
     def ignores(cls, name: str) -> bool:

@@ -241,8 +241,6 @@ def as_env(made: Any, source: str) -> "Env":
 
         return GymnasiumEnv(made, torch.device("cpu"))
     if has("action_space", "observation_space"):
-        raise UserError(
-            f"{source} made one environment, not num_envs of them; return gymnasium.vector.SyncVectorEnv of many"
-        )
+        raise UserError(f"{source} made one environment, not num_envs; return gymnasium.vector.SyncVectorEnv of many")
     missing = ", ".join(name for name in MEMBERS if not has(name))
     raise UserError(f"{source} made a {type(made).__name__}, which lacks {missing}; see echelon env check")

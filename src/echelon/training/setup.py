@@ -102,15 +102,9 @@ def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
         raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
     for seed in seeds:
         check(replace(config, seed=seed))
-    if find(config.algo).selection is not None:  # it decides on the host between iterations
-        raise UserError(
-            f"{config.algo} chooses between its members by itself, so its seeds cannot train side by side; train "
-            "them one after another, as echelon compare does"
-        )
-    if find(config.algo).off_policy is not None:
-        raise UserError(
-            f"{config.algo} trains one seed per process; train the seeds one after another, as echelon compare does"
-        )
+    algorithm = find(config.algo)
+    if algorithm.selection or algorithm.off_policy:  # a selection decides on the host between iterations
+        raise UserError(f"{config.algo} trains one seed per process; echelon compare trains several in turn")
     if resolved.ranks.size > 1:
         raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
 
@@ -229,9 +223,7 @@ def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None
         )
     here = trainer.env.device.type
     if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
-        raise UserError(
-            f"{folder.path} was trained on {there}, not {here}, where it cannot continue; use --device {there}"
-        )
+        raise UserError(f"{folder.path} was trained on {there} and cannot continue on {here}; use --device {there}")
     return found
 
 

@@ -68,9 +68,7 @@ class AllegroKukaConfig(MujocoTaskConfig):
 
     def check(self) -> None:
         if self.target_tolerance > self.tolerance:
-            raise UserError(
-                f"--env.target-tolerance is at most --env.tolerance, {self.tolerance}, not {self.target_tolerance}"
-            )
+            raise UserError(f"--env.target-tolerance {self.target_tolerance} is above --env.tolerance {self.tolerance}")
 
 
 KUKA = replace(
