@@ -15,18 +15,9 @@ ROWS, COLUMNS, SIZE = 12, 16, (2.0, 1.5, 0.3, 0.1)
 """Of the height field."""
 
 
-def gear(teeth: int = 9, outer: float = 0.1, inner: float = 0.07, width: float = 0.04) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and faces of a toothed wheel around y."""
-    angles = np.linspace(0, 2 * np.pi, 2 * teeth, endpoint=False)
-    radii = np.where(np.arange(2 * teeth) % 2, inner, outer)
-    rim = np.stack((radii * np.cos(angles), np.zeros_like(angles), radii * np.sin(angles)), axis=1)
-    sides = [rim + np.array([0, y, 0]) for y in (-width / 2, width / 2)]
-    vertices = np.concatenate((*sides, [(0, -width / 2, 0), (0, width / 2, 0)]))
-    n, faces = 2 * teeth, []
-    for i in range(n):
-        j = (i + 1) % n
-        faces += [(i, n + i, j), (j, n + i, n + j), (2 * n, i, j), (2 * n + 1, n + j, n + i)]
-    return vertices, np.array(faces)
+VERTICES = np.array([(0.2, 0.0, 0.0), (-0.1, 0.08, 0.15), (-0.12, -0.1, 0.05), (0.0, 0.03, -0.18)])
+FACES = np.array([(0, 1, 2), (0, 3, 1), (0, 2, 3), (1, 3, 2)])
+"""Of a wheel, which is rather a caltrop."""
 
 
 def heights() -> np.ndarray:
@@ -39,8 +30,7 @@ def heights() -> np.ndarray:
 def build() -> mujoco.MjModel:
     """The scene."""
     spec = mujoco.MjSpec()
-    vertices, faces = gear()
-    spec.add_mesh(name="wheel", uservert=vertices.ravel(), userface=faces.ravel())
+    spec.add_mesh(name="wheel", uservert=VERTICES.ravel(), userface=FACES.ravel())
     spec.add_hfield(name="ground", nrow=ROWS, ncol=COLUMNS, size=SIZE, userdata=heights().ravel())
     spec.add_material(name="orange", rgba=(0.95, 0.45, 0.1, 1.0))
     checks = mujoco.mjtBuiltin.mjBUILTIN_CHECKER

@@ -288,7 +288,6 @@ def test_vertices_are_where_the_model_has_them() -> None:
     assert shown[0].rgba == pytest.approx((0.3, 0.5, 0.3, 1.0), abs=0.01)  # the mean of its texture's two colours
     found = meshes(model, shown)
     assert list(found) == ["hfield 0", "mesh 0"]
-    vertices, faces = crawler.gear()
     matrix = np.zeros(9)
     mujoco.mju_quat2Mat(matrix, np.array(shown[-1].quat))
     turned = found["mesh 0"].vertices @ matrix.reshape(3, 3).T + shown[-1].pos
@@ -296,7 +295,7 @@ def test_vertices_are_where_the_model_has_them() -> None:
     def triangles(corners: np.ndarray, order: np.ndarray) -> set[frozenset[tuple[float, ...]]]:
         return {frozenset(tuple(np.round(corner, 4) + 0.0) for corner in corners[face]) for face in order}
 
-    assert triangles(turned, found["mesh 0"].faces) == triangles(vertices, faces)
+    assert triangles(turned, found["mesh 0"].faces) == triangles(crawler.VERTICES, crawler.FACES)
     data, hit = mujoco.MjData(model), np.zeros(1, np.int32)
     mujoco.mj_forward(model, data)
     ground = found["hfield 0"]
@@ -311,7 +310,7 @@ def test_vertices_are_where_the_model_has_them() -> None:
 def test_meshes_are_drawn_in_the_browser(crawled: RunFolder, browser: Browser, tmp_path: Path) -> None:  # noqa: F811
     """Bodies are in place; orange wheels, green ground and a goal of its own bright green are to be seen."""
     replay = read_replay(replay_path(crawled.path))
-    assert [len(mesh.faces) for mesh in replay.meshes.values()] == [330, 72]  # once, though there are four wheels
+    assert [len(mesh.faces) for mesh in replay.meshes.values()] == [330, 4]  # once, though there are four wheels
     with browser.page(crawled.path / "replay" / "all.html", 480, 400) as page:
         page.wait_for("window.handle")
         check_poses(page, crawled)
@@ -329,12 +328,12 @@ def test_meshes_are_filmed_and_reported(
     """A film needs no replay: meshes that are too large for a page can be filmed."""
     assert main(["report", str(crawled.path), "--out", str(tmp_path / "report")]) == 0
     assert '"mesh 0":{' in (tmp_path / "report" / "index.html").read_text()
-    monkeypatch.setattr("echelon.runs.replays.MAX_TRIANGLES", 400)
+    monkeypatch.setattr("echelon.runs.replays.MAX_TRIANGLES", 300)
     replay_path(crawled.path).unlink()
     capsys.readouterr()
     assert main(["record", str(crawled.path), "--out", str(tmp_path / "page.html")]) == 2
     said = capsys.readouterr().err
-    assert "have 402 triangles, more than the 400 that a page can hold; record a film with --format mp4" in said
+    assert "have 334 triangles, more than the 300 that a page can hold; record a film with --format mp4" in said
     film = pytest.importorskip("PIL.Image"), tmp_path / "film.gif"
     code = main(["record", str(crawled.path), "--out", str(film[1])])
     if code == 2 and "cannot draw without a display" in capsys.readouterr().err:
