@@ -33,13 +33,6 @@ STORE = 80_000_000
 """Bytes of a node's object store, the least that Ray allows; nothing is kept there."""
 
 
-def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("echelon.errors.find_spec", lambda name: None)
-    assert cli.main(["compare", "--tasks", "CartpoleSwingup", "--on", "ray"]) == 2
-    sentence = "--on needs the package ray, which is not installed; pip install -e '.[ray]' in Echelon's clone\n"
-    assert capsys.readouterr().err.endswith(sentence)
-
-
 @needs_ray
 def test_an_address_where_nothing_answers_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -58,13 +51,19 @@ def test_an_address_where_nothing_answers_is_one_sentence(
         RayCluster("ray://head:port")
 
 
-def test_a_node_that_cannot_train_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_train_says_why_and_without_ray_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(cluster, "SHARED_WAIT_S", -1.0)
     require_fit(tmp_path, __version__)
     with pytest.raises(UserError, match=r"cannot train: it has echelon .*, not 9\.9; install the same version on all"):
         require_fit(tmp_path, "9.9")
     with pytest.raises(UserError, match=f"does not see the files in {tmp_path}; pass --out with a folder that all"):
         require_fit(tmp_path / ".grid-1", __version__)
+    monkeypatch.setattr("echelon.errors.find_spec", lambda name: None)
+    assert cli.main(["compare", "--tasks", "CartpoleSwingup", "--on", "ray"]) == 2
+    sentence = "--on needs the package ray, which is not installed; pip install -e '.[ray]' in Echelon's clone\n"
+    assert capsys.readouterr().err.endswith(sentence)
 
 
 def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,15 +72,13 @@ def test_runs_that_share_a_gpu_reserve_a_part_of_it(tmp_path: Path, monkeypatch:
     asked: list[dict[str, Any]] = []
     ended: Future[int] = Future()
     ended.set_result(0)
-    reference = Mock(future=lambda: ended)
-    task = SimpleNamespace(remote=lambda *job: reference)
-    fake = SimpleNamespace(
-        cluster_resources=lambda: {"GPU": 4.0},
-        nodes=lambda: [{"Alive": True, "Resources": {"CPU": 8.0}}],
-        remote=lambda **options: (
-            lambda function: SimpleNamespace(options=lambda **more: asked.append(options | more) or task)
-        ),
-    )
+    task = SimpleNamespace(remote=lambda *job: Mock(future=lambda: ended))
+
+    def remote(**options: Any) -> Callable[..., Any]:
+        return lambda function: SimpleNamespace(options=lambda **more: asked.append(options | more) or task)
+
+    nodes = [{"Alive": True, "Resources": {"CPU": 8.0}}]
+    fake = SimpleNamespace(cluster_resources=lambda: {"GPU": 4.0}, nodes=lambda: nodes, remote=remote)
     monkeypatch.setattr(cluster, "_connect", lambda address: fake)
     monkeypatch.setattr(cluster, "require_address", lambda address: None)
     config = replace(tiny("CartpoleSwingup", tmp_path / "a"), device="cuda")
@@ -108,10 +105,8 @@ def test_a_cluster_of_our_own_listens_on_this_machine_alone_and_wants_a_token() 
     own = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS"}
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as place:  # its sockets need a short path
         env = {name: value for name, value in os.environ.items() if name not in own} | {"RAY_TMPDIR": place}
-        words = [sys.executable, "-c", PORTS]
-        done = patiently(
-            lambda: subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=120)
-        )
+        given: dict[str, Any] = {"env": env, "capture_output": True, "text": True, "check": True, "timeout": 120}
+        done = patiently(lambda: subprocess.run([sys.executable, "-c", PORTS], **given))
     assert done.stdout == "True {'127.0.0.1'}\n"
     assert "Token authentication is disabled" not in done.stderr
 

@@ -133,14 +133,6 @@ def test_holm_by_hand() -> None:
     assert math.isnan(missing)
 
 
-def test_thinning_averages_equal_shares() -> None:
-    column = np.array([1.0, 3.0, 5.0, math.nan, math.nan, math.nan, 2.0])
-    np.testing.assert_allclose(thin(column, 7), column)
-    # Seven lines in three shares: 1 3 5 | - - | - 2.
-    np.testing.assert_allclose(thin(column, 3), [3.0, math.nan, 2.0])
-    np.testing.assert_allclose(thin(column, 1), [11 / 4])
-
-
 def test_a_band_of_two_runs() -> None:
     x = np.array([0.0, 10.0])
     curves = {"a": {"0": (x, np.array([0.0, 10.0])), "1": (x, np.array([4.0, 14.0]))}}
@@ -189,3 +181,9 @@ def test_a_score_at_a_step_averages_the_last_twentieth_before_it() -> None:
     y[9] = math.nan
     assert at_step(x, y, 10.5) == 9.0  # nothing in the last twentieth: the last before
     assert math.isnan(at_step(x, y, 0.5))
+    # Thinning averages equal shares.
+    column = np.array([1.0, 3.0, 5.0, math.nan, math.nan, math.nan, 2.0])
+    np.testing.assert_allclose(thin(column, 7), column)
+    # Seven lines in three shares: 1 3 5 | - - | - 2.
+    np.testing.assert_allclose(thin(column, 3), [3.0, math.nan, 2.0])
+    np.testing.assert_allclose(thin(column, 1), [11 / 4])

@@ -4,6 +4,7 @@ trained by one process at a time."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -69,7 +70,7 @@ def test_a_run_is_named_after_task_seed_and_algorithm_or_variant() -> None:
     assert RunFolder.open("runs/Pendulum-no_pull+entropy_off-s7").config == config
 
 
-def test_config_json_is_complete_and_every_start_is_recorded() -> None:
+def test_config_json_is_complete_or_absent_and_every_start_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder.create_or_resume(PRESET)
     document = json.loads((folder.path / "config.json").read_text())
     assert document["config"] == json.loads(json.dumps(to_dict(PRESET)))
@@ -85,10 +86,8 @@ def test_config_json_is_complete_and_every_start_is_recorded() -> None:
     resumed = json.loads((again.path / "config.json").read_text())
     assert len(resumed["sessions"]) == 2
     assert resumed["created"] == document["created"]
-
-
-def test_the_config_is_whole_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed while writing config.json, the folder is as good as new."""
+    # Killed while writing config.json, the folder is as good as new.
+    shutil.rmtree(folder.path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -122,6 +121,13 @@ def test_what_may_change_on_resume_is_taken_over_and_so_is_another_place() -> No
         folder = RunFolder.create_or_resume(changed)
         assert folder.path == Path("elsewhere")
         assert folder.config == RunFolder.open(folder.path).config == changed
+    # Settings found out later are stored, and do not hinder resuming.
+    given = replace(PRESET, env=PendulumConfig(), out="run")
+    folder = RunFolder.create_or_resume(given)
+    found = replace(given, env=PendulumConfig(contacts=11))
+    assert folder.with_config(found).config == found
+    assert RunFolder.open("run").config == found
+    assert RunFolder.create_or_resume(given).config == given
 
 
 DIFFERENT: list[tuple[dict[str, Any], list[str]]] = [
@@ -144,17 +150,17 @@ def test_any_other_difference_names_field_values_and_cure() -> None:
     assert RunFolder.open("run").config == before  # and nothing was written
 
 
-@pytest.mark.parametrize("what", ["metrics", "checkpoints"])
-def test_a_run_that_never_began_takes_other_settings(what: str) -> None:
+def test_a_run_that_never_began_takes_other_settings() -> None:
     """As after too many environments for the device's memory."""
-    before, after = replace(PRESET, out="run"), replace(PRESET, out="run", num_envs=64)
-    RunFolder.create_or_resume(before)
-    folder = RunFolder.create_or_resume(after)
-    assert RunFolder.open("run").config == after
-    folder.require_same(before)
-    folder.checkpoints.mkdir() if what == "checkpoints" else folder.metrics.write_text('{"iteration": 1}\n')
-    assert "num_envs is 64" in refusal(folder.require_same, before)
-    assert "num_envs is 64" in refusal(RunFolder.create_or_resume, before)
+    for out in ("metrics", "checkpoints"):
+        before, after = replace(PRESET, out=out), replace(PRESET, out=out, num_envs=64)
+        RunFolder.create_or_resume(before)
+        folder = RunFolder.create_or_resume(after)
+        assert RunFolder.open(out).config == after
+        folder.require_same(before)
+        folder.checkpoints.mkdir() if out == "checkpoints" else folder.metrics.write_text('{"iteration": 1}\n')
+        assert "num_envs is 64" in refusal(folder.require_same, before)
+        assert "num_envs is 64" in refusal(RunFolder.create_or_resume, before)
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone() -> None:
@@ -165,17 +171,14 @@ def test_a_folder_with_other_files_is_refused_and_left_alone() -> None:
     Path("file").write_text("")
     assert "file is a file" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file"))
     assert "cannot be written" in refusal(RunFolder.create_or_resume, replace(PRESET, out="file/below"))
-
-
-def test_opening_a_missing_run_suggests_the_one_beside_it() -> None:
+    # Opening a missing run suggests the one beside it.
     RunFolder.create_or_resume(PRESET)
     Path("runs/Pendulum-cpo-s00").mkdir()  # nearer, but no run
     assert refusal(RunFolder.open, "runs/Pendulum-cp-s0").endswith("did you mean runs/Pendulum-cpo-s0?")
     assert refusal(RunFolder.open, "nowhere/at/all") == "there is no run folder nowhere/at/all"
     assert refusal(RunFolder.open, "9" * 400) == f"there is no run folder {'9' * 400}"
-    assert refusal(RunFolder.open, "runs").endswith(
-        "not a run folder: it has no config.json; did you mean runs/Pendulum-cpo-s0?"
-    )
+    sentence = "not a run folder: it has no config.json; did you mean runs/Pendulum-cpo-s0?"
+    assert refusal(RunFolder.open, "runs").endswith(sentence)
 
 
 BROKEN = {
@@ -198,15 +201,6 @@ def test_a_broken_config_is_told_by_file_and_fault() -> None:
         for action, argument in ((RunFolder.open, "run"), (RunFolder.create_or_resume, replace(PRESET, out="run"))):
             sentence = refusal(action, argument)
             assert ("run/config.json" in sentence, word in sentence) == (True, True), (text, sentence)
-
-
-def test_settings_found_out_later_are_stored_and_do_not_hinder_resuming() -> None:
-    given = replace(PRESET, env=PendulumConfig(), out="run")
-    folder = RunFolder.create_or_resume(given)
-    found = replace(given, env=PendulumConfig(contacts=11))
-    assert folder.with_config(found).config == found
-    assert RunFolder.open("run").config == found
-    assert RunFolder.create_or_resume(given).config == given
 
 
 LOCK = "import sys; from pathlib import Path; from echelon.runs.folder import {0}; print({0}(Path(sys.argv[1])))"
