@@ -9,7 +9,7 @@ from tasks.states import check_spread
 
 from echelon import tasks
 from echelon.tasks.allegro_kuka import objects
-from echelon.tasks.allegro_kuka.draws import Draws, Pushes
+from echelon.tasks.allegro_kuka.objects import Draws, Pushes
 from echelon.tasks.allegro_kuka.reward import Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import Rng

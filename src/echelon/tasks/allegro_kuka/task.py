@@ -16,8 +16,8 @@ from echelon.envs.contract import Groups, State
 from echelon.tasks import rotations
 from echelon.tasks.allegro_kuka import objects, scene
 from echelon.tasks.allegro_kuka.arms import START_SPEED, Arms, Hands
-from echelon.tasks.allegro_kuka.draws import Draws, Pushes, Volume
 from echelon.tasks.allegro_kuka.grips import Grips
+from echelon.tasks.allegro_kuka.objects import Draws, Pushes, Volume
 from echelon.tasks.allegro_kuka.reward import HELD_HEIGHT, NEAR, TERMS, Progress, Seen, Tolerance
 from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.tasks.mujoco_task import MujocoTask, StartState
