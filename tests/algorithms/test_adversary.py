@@ -111,7 +111,9 @@ def test_reward_is_the_log_probability_of_the_truth_for_followers_only() -> None
     assert reward[:, 10:].lt(0).all()
 
 
-def test_scoring_changes_nothing_and_one_pass_sees_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scoring_changes_nothing_one_pass_sees_every_row_once_and_networks_have_discriminators_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     adversary, model = build()
     inputs = adversary.inputs(random_rollout(1, adversary.layout.policy_id), model)
     before = {name: x.clone() for name, x in adversary.network.state_dict().items()}
@@ -126,10 +128,7 @@ def test_scoring_changes_nothing_and_one_pass_sees_every_row_once(monkeypatch: p
     one_pass(adversary, model, rollout)
     assert sorted(seen) == list(range(HORIZON * ENVS))
     assert seen != sorted(seen)
-
-
-def test_networks_have_discriminators_of_their_own() -> None:
-    """Two networks of three policies: only the second's can be told apart, none is compared across networks."""
+    # Two networks of three policies: only the second's can be told apart, none is compared across networks.
     adversary, model = build(networks=2)
     layout = adversary.layout
     seen = torch.where(layout.policy_id < 3, 0, layout.policy_id)

@@ -171,7 +171,7 @@ def test_takeovers_say_who_copied_whom_and_what_changed() -> None:
     assert all(t.source == t.member and t.after != t.before for t in takeovers)
 
 
-def test_the_best_member_is_never_overwritten() -> None:
+def test_the_best_member_is_never_overwritten_and_the_start_mutates_each_apart() -> None:
     """Whatever the others do: random objectives, every fraction, checks at every step."""
     numbers = random.Random(0)
     for trial in range(200):
@@ -187,9 +187,6 @@ def test_the_best_member_is_never_overwritten() -> None:
             best = ranked(objectives)[0]
             assert best not in [t.member for t in taken]
             assert not {t.donor for t in taken} & {t.member for t in taken}
-
-
-def test_the_start_mutates_each_member_apart() -> None:
     config = PbtConfig(interval=1, initial_delay=0, wait=2)
     begun, same, other = (Evolution(6, config, seed).start([{"clip": 0.2, "discount": 0.99}] * 6) for seed in (3, 3, 4))
     assert 1 < len({tuple(values.items()) for values in begun}) <= 6

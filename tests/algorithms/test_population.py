@@ -262,7 +262,7 @@ def spoil(trainer: Trainer, *members: int) -> None:
             weights.data[member] = math.nan
 
 
-def test_a_member_of_nan_does_not_become_the_donor_where_returns_are_negative() -> None:
+def test_a_member_that_is_not_finite_never_leads_and_when_none_is_finite_the_run_stops() -> None:
     """Its return of 0 would be the highest. It never leads, and after one iteration it is a copy of a healthy one."""
     one = population(4, replace(LIVELY, interval=STEPS, initial_delay=0, wait=0), env=CostlyEnv(4 * ENVS))
     for _ in range(6):
@@ -275,10 +275,7 @@ def test_a_member_of_nan_does_not_become_the_donor_where_returns_are_negative() 
         result = one.iterate()
         assert one.update.finite().all()
         assert all(t.donor_objective < -1.0 for t in result.takeovers)
-
-
-def test_statistics_and_moments_count_as_well_and_when_no_member_is_finite_the_run_stops() -> None:
-    """One infinite reward makes no member the best: its objective is unknown."""
+    # One infinite reward makes no member the best: its objective is unknown.
     one = population(3, STILL, env=CostlyEnv(3 * ENVS))
     one.iterate()
     one.collector.episodes.finished.fill_(True)

@@ -55,7 +55,7 @@ def normal(x: float) -> float:
     return 0.5 * (1 + math.erf(x / math.sqrt(2)))
 
 
-def test_log_prob_of_a_squashed_gaussian() -> None:
+def test_log_prob_of_a_squashed_gaussian_and_bins_that_hold_the_shares_of_a_normal_one() -> None:
     """By the change of variables, where tanh is not flat; and finite where it is."""
     generator = torch.Generator().manual_seed(0)
     mean, log_std, noise = torch.randn(3, 40, 2, generator=generator, dtype=torch.float64).unbind()
@@ -71,9 +71,6 @@ def test_log_prob_of_a_squashed_gaussian() -> None:
         assert float(found[row]) == pytest.approx(expected, abs=1e-9)
     flat = losses.squashed_log_prob(torch.tensor([[40.0]]), torch.tensor([[40.0]]), torch.tensor([[0.0]]))
     assert float(flat) == pytest.approx(-0.9189385 - 2 * (math.log(2) - 40.0), rel=1e-6)
-
-
-def test_bins_hold_the_shares_of_a_normal_distribution() -> None:
     config = small(replace(SMALL, bins=11, reach=2.0))
     model = SacNetworks({"policy": 3}, 1, config).double()
     width, sigma = 0.4, 0.3
@@ -312,7 +309,7 @@ def test_rewards_are_scaled_by_returns_that_were_observed() -> None:
     assert float(trainer.model.return_norm.mean) == pytest.approx(sum(seen) / (len(seen) + 1), rel=1e-5)
 
 
-def test_persistences_and_rises_from_environment_to_environment() -> None:
+def test_noise_persists_and_rises_and_updates_follow_the_number_of_environments() -> None:
     sac = replace(SMALL, persistence=0.75, ladder=(0.5, 8.0))
     collector = make_trainer(DriftEnv(5), small(sac, num_envs=5)).collector
     generator = torch.Generator().manual_seed(0)
@@ -320,9 +317,6 @@ def test_persistences_and_rises_from_environment_to_environment() -> None:
     same = (drawn[1:] == drawn[:-1]).all(-1).float().mean()
     assert float(same) == pytest.approx(0.75, abs=0.02)
     assert drawn.std((0, 2)).tolist() == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0], rel=0.1)
-
-
-def test_updates_follow_the_number_of_environments() -> None:
     for envs, *expected in (
         *((1, 1, 256, 5000), (32, 32, 256, 157), (384, 32, 256, 14)),
         *((4096, 7, 4096, 8), (24_576, 40, 4096, 8)),

@@ -84,10 +84,7 @@ def test_variants_follow_what_they_find() -> None:
     for policies, scale in ((2, 4 / 3), (6, 12 / 7), (12, 24 / 13)):
         config = VARIANTS["cpo_sapg_scale"](Preset(policies=policies))
         assert config.ensemble.loss_scale == pytest.approx(scale)
-
-
-def test_steps_are_multiples_of_what_the_algorithm_takes() -> None:
-    """By horizon and given minibatches: SAPG with CPO's steps, PPO with four times its own, CPO centred."""
+    # By horizon and given minibatches: SAPG with CPO's steps, PPO with four times its own, CPO centred.
     expected = {
         (8, None): [4, 8, 8],  # 2·8/4, then 4·(8/4) and 2·(2·8/4)
         (16, None): [8, 16, 16],

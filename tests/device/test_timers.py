@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def test_blocks_add_up_by_name_over_an_iteration_and_over_the_run() -> None:
+def test_blocks_add_up_by_name_and_one_that_raises_is_closed() -> None:
     clock = Clock()
     timers = Timers(clock)
     assert timers.table() == ""
@@ -30,10 +30,7 @@ def test_blocks_add_up_by_name_over_an_iteration_and_over_the_run() -> None:
         ["update", "12.000", "s", "66.7%", "4", "×"],
         ["collect", "6.000", "s", "33.3%", "2", "×"],
     ]
-
-
-def test_a_block_that_raises_is_closed_and_moments_are_compared_only_when_asked_for() -> None:
-    """As on CUDA, where a moment is an event that has not happened yet when it is taken."""
+    # As on CUDA, where a moment is an event that has not happened yet when it is taken.
     clock, compared = Clock(), []
     timers = Timers(clock, lambda start, end: compared.append((start, end)) or end - start)
     with contextlib.suppress(ValueError), timers("update"):

@@ -112,7 +112,7 @@ def test_gaussians_of_equal_covariance() -> None:
         assert ess_rate(log_w).item() == pytest.approx(rate, abs=0.01)
 
 
-def test_clip_bias_of_one_row_and_its_mean_over_rows() -> None:
+def test_clip_bias_by_hand_and_as_the_difference_of_the_two_gradients() -> None:
     for ratio, advantage, bias, bound in (
         # |1-r| + 1 = r for r ≥ 1: one clipped row meets the bound.
         (1.5, 2.0, 3.0, 3.0),
@@ -134,10 +134,7 @@ def test_clip_bias_of_one_row_and_its_mean_over_rows() -> None:
     score = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]).double()
     torch.testing.assert_close(clip_bias(log_ratio, advantage, score, CLIP), numbers(0.75, 0.75))
     assert clip_bias_bound(log_ratio, advantage, score, CLIP).item() == pytest.approx((18 / 4) ** 0.5)
-
-
-def test_clip_bias_is_the_difference_of_the_two_gradients() -> None:
-    """For mean and log σ of a Gaussian leader, on actions of a follower, by autograd through both surrogates."""
+    # For mean and log σ of a Gaussian leader, on actions of a follower, by autograd through both surrogates.
     generator = torch.Generator().manual_seed(0)
     action = torch.randn(500, 3, generator=generator, dtype=torch.float64)
     advantage = torch.randn(500, generator=generator, dtype=torch.float64)

@@ -147,12 +147,17 @@ def run_slowly(config: TrainConfig) -> list[int]:
         return checkpoint.saved_iterations(train(resolve(config, ranks=Together()), NullView(), drift))
 
 
-def test_ranks_save_together(tmp_path: Path, world: World) -> None:
+def test_ranks_save_together_and_a_bench_shows_every_rank(tmp_path: Path, world: World) -> None:
     """If one is told to leave, it takes all with it; rank 0 decides when it is time."""
     assert world(train_and_end, config(tmp_path / "run"), evicted) == ["preempted", "preempted"]
     assert (newest(tmp_path / "run").iteration, newest(tmp_path / "run").ranks) == (1, 2)
     slow = config(tmp_path / "slow", checkpoint_every=100, checkpoint_minutes=2.0)
     assert world(run_slowly, slow) == [[2, 4]] * 2
+    # Each has half of the environments, and both take as long: they wait for each other.
+    tables, silence = world(benched)
+    assert "rank 0: " in tables
+    assert "rank 1: " in tables
+    assert silence == ""
 
 
 def benched() -> str:
@@ -162,14 +167,6 @@ def benched() -> str:
     found = bench(resolve(config, ranks=ranks).config, 1, lambda text: None, ranks)
     assert len(found.ranks) == 2
     return found.table() if ranks.first else ""
-
-
-def test_a_bench_shows_every_rank(world: World) -> None:
-    """Each has half of the environments, and both take as long: they wait for each other."""
-    tables, silence = world(benched)
-    assert "rank 0: " in tables
-    assert "rank 1: " in tables
-    assert silence == ""
 
 
 def one_mistake() -> list[str]:
@@ -222,7 +219,7 @@ def test_one_mistake_is_told_once(world: World, tmp_path: Path) -> None:
     assert "is not there for rank 1" in said
 
 
-def test_what_ranks_may_differ_in() -> None:
+def test_what_ranks_may_differ_in_and_how_environments_divide_between_them(tmp_path: Path) -> None:
     """In nothing but their machine and their GPU, which each has for itself."""
     first = {"host": "a", "gpu": "gpu-0", "the device": "cuda", "the version of torch": "2.13", "update.clip": 0.2}
     for changes, sentence in (
@@ -234,15 +231,6 @@ def test_what_ranks_may_differ_in() -> None:
     ):
         found = agreement.difference([first, first | changes])
         assert (found or "").startswith(sentence) if sentence else found is None
-
-
-class Four(Ranks):
-    """Only in name."""
-
-    size = 4
-
-
-def test_environments_and_minibatches_divide_between_ranks(tmp_path: Path) -> None:
     assert resolve(config(tmp_path), ranks=Four()).plan.layout.num_envs == 6
     with pytest.raises(UserError, match=r"27 environments of 3 policies do not divide between 4 ranks.*24 or 36 would"):
         resolve(config(tmp_path, num_envs=27), ranks=Four())
@@ -251,6 +239,12 @@ def test_environments_and_minibatches_divide_between_ranks(tmp_path: Path) -> No
     odd = config(tmp_path, update=replace(config(tmp_path).update, minibatches=16))
     with pytest.raises(UserError, match="24 environments of 3 policies do not split into 16 equal minibatches on each"):
         resolve(odd, ranks=Four())
+
+
+class Four(Ranks):
+    """Only in name."""
+
+    size = 4
 
 
 def tolerances(successes: Tensor, mean_of_ranks: Any = None) -> list[float]:
@@ -265,7 +259,7 @@ def tolerances(successes: Tensor, mean_of_ranks: Any = None) -> list[float]:
     return seen
 
 
-def test_all_ranks_have_one_tolerance(world: World) -> None:
+def test_all_ranks_have_one_tolerance_exchanges_can_be_compiled_and_moments_do_not_cancel(world: World) -> None:
     """Rank 0 alone would shrink it at once, rank 1 never."""
     slow = torch.tensor([-1.0, -1, -1, 0, 0, 0, 0, 0])[:, None].expand(8, 3)
     successes = torch.stack((torch.full((8, 3), 6.0), slow))
@@ -273,6 +267,11 @@ def test_all_ranks_have_one_tolerance(world: World) -> None:
     assert world(tolerances, successes) == [expected, expected]
     assert expected[2] == pytest.approx(0.075)
     assert expected[3] == pytest.approx(0.0675)
+    # x · mean(2, 3) + max(2, 3) at 2 and at 3. For 0 to 19: variance 20·21/12 = 35, mean 9.5.
+    assert world(compiled) == [(8.0, 2.5), (10.5, 2.5)]
+    for var, mean in world(moments):
+        assert var.item() == pytest.approx(35.0, rel=1e-12)
+        assert mean.item() == pytest.approx(1e6 + 9.5, rel=1e-15)
 
 
 def compiled() -> tuple[float, float]:
@@ -294,14 +293,6 @@ def moments() -> tuple[Tensor, Tensor]:
     ranks = Together()
     x = 1e6 + 10.0 * ranks.rank + torch.arange(10.0, dtype=torch.float64)
     return ranks.var_mean(x[:, None], (0,))
-
-
-def test_an_exchange_can_be_compiled_and_moments_of_large_numbers_do_not_cancel(world: World) -> None:
-    """x · mean(2, 3) + max(2, 3) at 2 and at 3. For 0 to 19: variance 20·21/12 = 35, mean 9.5."""
-    assert world(compiled) == [(8.0, 2.5), (10.5, 2.5)]
-    for var, mean in world(moments):
-        assert var.item() == pytest.approx(35.0, rel=1e-12)
-        assert mean.item() == pytest.approx(1e6 + 9.5, rel=1e-15)
 
 
 def test_ranks_that_are_started_again_agree_on_another_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_timeout_bootstrap(how: str, cut: float) -> None:
     assert bootstrapped[:, 1].tolist() == pytest.approx([2.0, 4.0, 6.0, 8.0])
 
 
-def test_rows_are_stored_as_they_came() -> None:
+def test_rows_are_stored_as_they_came_and_actions_as_drawn_though_clamped_for_the_environment() -> None:
     env = scripted()
     collector = known_collector(env, UpdateConfig(horizon=4, reward_scale=0.5))
     rollout = collector.collect()
@@ -70,9 +70,6 @@ def test_rows_are_stored_as_they_came() -> None:
     assert rollout.start.tolist() == [[YES, YES], [NO, YES], [YES, NO], [NO, YES], [NO, NO]]
     assert rollout.mean[..., 0].tolist() == (3 * env.obs[:4]).tolist()
     assert rollout.log_std.tolist() == [[-1.0]]
-
-
-def test_actions_are_stored_as_drawn_and_clamped_for_the_environment() -> None:
     env = scripted()
     rollout = known_collector(env, UpdateConfig(horizon=4)).collect()
     assert rollout.action.max() > 1  # means lie between 3 and 24

@@ -55,9 +55,7 @@ def test_returns_and_lengths_by_hand() -> None:
     assert numbers(episodes)["return/policy_1"] == pytest.approx((59 + 12) / 2)
 
 
-def test_an_episodes_own_figures_count_when_it_ends_and_those_of_every_step_are_averaged_and_troubles_are_totals() -> (
-    None
-):
+def test_an_episodes_own_figures_count_when_it_ends_others_are_averaged_and_troubles_are_totals() -> None:
     episodes = Episodes(Layout(2, 1))
     episodes.begin()
     episodes.record(step([0.0, 0.0], episode__successes=[5.0, 6.0]))

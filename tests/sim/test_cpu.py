@@ -198,7 +198,7 @@ def test_a_simulation_that_runs_away_is_marked_and_restarted_alone(model: mujoco
     assert_restarted(engine, 0)
 
 
-def test_a_mujoco_error_marks_its_simulation_alone() -> None:
+def test_a_mujoco_error_marks_its_simulation_alone_and_overflow_counts_constraints() -> None:
     xml = XML.replace("</worldbody>", '</worldbody><equality><weld body1="target" body2="leg"/></equality>')
     engine, clean = two(mujoco.MjModel.from_xml_string(xml))
     kinds, _ = engine.expand("eq_type"), clean.expand("eq_type")
@@ -211,9 +211,6 @@ def test_a_mujoco_error_marks_its_simulation_alone() -> None:
     advance(actions[4:], engine, clean)
     assert not engine.bad.any()
     assert_same_but_for(3, engine, clean)
-
-
-def test_overflow_counts_constraints_that_do_not_fit() -> None:
     tight = mujoco.MjModel.from_xml_string(XML.replace("<worldbody>", '<size memory="4K"/><worldbody>', 1))
     engine = CpuEngine(tight, NUM_SIMS)
     qpos = engine.qpos.clone()

@@ -411,7 +411,7 @@ def test_every_kind_of_row(cone: str, condim: int, pendulums: int, few: int, mon
     assert_solved_alike(m, d)
 
 
-def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
+def test_rows_that_do_not_fit_are_left_out_and_a_world_whose_forces_are_nan_stays_alone() -> None:
     model = contact_scene("pyramidal", 3)
     m, d = ready(model, still(model), njmax=9)
     full = d.nefc.numpy().copy()
@@ -421,9 +421,6 @@ def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
     assert d.contact.efc_address.numpy()[: d.nacon.numpy()[0]].max() <= 8
     newton.solve(m, d)
     assert np.isfinite(d.qacc.numpy()).all()
-
-
-def test_a_world_whose_forces_are_nan_stays_alone() -> None:
     model = contact_scene("elliptic", 3)
     answers = []
     for broken in (False, True):

@@ -58,7 +58,7 @@ def test_what_meets_what(task: str) -> None:
     assert model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)
 
 
-def test_a_hand_does_not_reach_through_the_buckets_wall() -> None:
+def test_hands_do_not_reach_through_walls_and_few_objects_start_in_them() -> None:
     """The bucket stands beside the palm, its wall 2 cm inside it: the arm gives way."""
     env = begun(THROW, 1)
     put_object(env, torch.tensor([0.0, -1.0, 0.9]))
@@ -68,10 +68,7 @@ def test_a_hand_does_not_reach_through_the_buckets_wall() -> None:
     env.engine.step(10)
     assert env.engine.read("ncon")[0] > 0
     assert (env.arms.palms().centre[0, 0] - palm).norm() > 0.005
-
-
-def test_balls_of_a_hand_meet_what_its_shapes_meet_so_that_few_objects_start_in_it() -> None:
-    """A cube of 10 cm around the palm's centre, one 5 cm away from all balls, one that just holds a tip."""
+    # A cube of 10 cm around the palm's centre, one 5 cm away from all balls, one that just holds a tip.
     env = begun(REORIENTATION, 3)
     env.scales[:] = 2.0
     balls = env.hands.balls()

@@ -9,7 +9,7 @@ FORE, HIND = (0.4, -0.8), (-0.4, 0.8)
 STANCE = torch.tensor((0.03, *FORE, 0.03, *HIND, -0.03, *FORE, -0.03, *HIND))
 
 
-def test_the_torques_are_those_of_the_servos_and_a_touch_of_one_newton_is_allowed() -> None:
+def test_torques_are_those_of_the_servos_a_touch_is_allowed_and_commands_last_an_episode() -> None:
     """One substep: 85 N·m/rad times half a radian at full action."""
     env = begun("Anymal", 4)
     put(env, torch.cat((torch.tensor((0.0, 0.0, 0.62, 1.0, 0.0, 0.0, 0.0)), STANCE)).double().repeat(4, 1))
@@ -20,9 +20,6 @@ def test_the_torques_are_those_of_the_servos_and_a_touch_of_one_newton_is_allowe
     sensors = env.engine.sensordata.zero_()
     sensors[0, :5], sensors[1, 0], sensors[2, 4], sensors[3, 5:] = 1.0, 1.01, 1.01, 80.0
     assert env.failed().tolist() == [False, True, True, False]
-
-
-def test_commands_last_an_episode() -> None:
     env = begun("Anymal", 4)
     first = env.kept["command"].clone()
     env.clock[:] = torch.tensor((0, 2498, 2499, 0))

@@ -158,7 +158,7 @@ def test_what_trap_and_goal_are_worth() -> None:
     assert 50 < walks < 53
 
 
-def test_starts_and_settings() -> None:
+def test_starts_settings_and_the_drawing_that_follows_the_points() -> None:
     obs = make(1000).reset()["policy"]
     check_spread(obs[:, :2] - torch.tensor((-0.6, 0.0)), -0.1, 0.1)
     assert (obs[:, 2:] == 0).all()
@@ -168,9 +168,6 @@ def test_starts_and_settings() -> None:
     torch.testing.assert_close(env.reset()["policy"], torch.tensor([[-0.6, 0.0, 0.0, 0.0]]), **NEAR)
     place(env, (0.7, 0.0))
     torch.testing.assert_close(coast(env).reward, torch.tensor([3.2]), **NEAR)
-
-
-def test_the_drawing_follows_the_points_and_has_the_walls_length() -> None:
     env = make(3, wall_length=0.8)
     drawing = env.drawing()
     assert drawing is env.drawing()

@@ -32,7 +32,7 @@ def test_observation_and_reward() -> None:
     torch.testing.assert_close(in_state(standing(3), qvel).reward(action), expected)
 
 
-def test_a_fall_terminates_and_starts_again() -> None:
+def test_a_fall_terminates_and_starts_on_its_foot_again() -> None:
     """Too low or tilted."""
     qpos = standing(5)
     qpos[1, 1], qpos[2, 1], qpos[3, 2], qpos[4, 2] = 0.69 - TORSO, 0.71 - TORSO, 0.61, -0.61
@@ -49,9 +49,6 @@ def test_a_fall_terminates_and_starts_again() -> None:
     assert (env.engine.qpos[:, 0] > 1).tolist() == [True, False, False]
     assert step.final_obs["policy"][1, 1] > 0.5  # the pitch before the reset
     assert step.obs["policy"][1, 1].abs() < 0.1
-
-
-def test_starts_on_its_foot_and_falls_without_torque_but_not_at_once() -> None:
     env = begun("Hopper", 1, start_noise=0.0)
     env.step(torch.zeros(1, 3))
     # The capsule's axis lies one radius (0.05 m) above its lowest point; standing means the sole is near the floor.

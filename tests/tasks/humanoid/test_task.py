@@ -24,7 +24,7 @@ def in_state(qpos: Tensor) -> Humanoid:
     return env
 
 
-def test_progress_is_exact_far_from_the_start_and_counts_the_way_to_the_target() -> None:
+def test_progress_counts_the_way_to_the_target_and_falls_terminate() -> None:
     qpos = standing(2)
     qpos[:, 0], qpos[:, 1] = 100.0, 300.0
     env = in_state(qpos)
@@ -34,9 +34,6 @@ def test_progress_is_exact_far_from_the_start_and_counts_the_way_to_the_target()
     distance = math.hypot(900.0, 300.0)
     expected = torch.tensor([0.01 * 900.0 / distance, -2.0 * 300.0 / distance])
     torch.testing.assert_close(env.progress(), expected, atol=1e-4, rtol=0)
-
-
-def test_falls_terminate_and_the_clock_truncates() -> None:
     qpos = standing(3)
     qpos[1, 2], qpos[1, 3:7] = 0.7, torch.tensor((0.5**0.5, 0.0, 0.5**0.5, 0.0))  # lying in the air, face down
     qpos[:, 0] = 4.0
