@@ -130,6 +130,24 @@ def test_what_may_change_on_resume_is_taken_over_and_so_is_another_place() -> No
     assert RunFolder.create_or_resume(given).config == given
 
 
+def test_another_robots_run_is_not_resumed_because_its_class_has_the_same_name() -> None:
+    """A copy of a task's folder, changed, is another task; code that was moved is resumed where the user says so."""
+    config = replace(PRESET, source="robot:Pendulum")
+    folder = begun(config)
+    stored = (folder.path / "config.json").read_bytes()
+    copy = replace(config, source="robot_copy:Pendulum")
+    said = refusal(RunFolder.create_or_resume, copy)
+    assert said == (
+        f"{folder.path} holds a run of robot:Pendulum, not of robot_copy:Pendulum; choose another folder with --out, "
+        f"or resume it there with --out {folder.path}"
+    )
+    assert (folder.path / "config.json").read_bytes() == stored
+    moved = RunFolder.create_or_resume(replace(copy, out=str(folder.path)))
+    assert RunFolder.open(folder.path).config.source == "robot_copy:Pendulum"
+    moved.discard()  # its code could not be started
+    assert (folder.path / "config.json").read_bytes() == stored
+
+
 DIFFERENT: list[tuple[dict[str, Any], list[str]]] = [
     ({"task": "Hopper"}, ["holds a run of Pendulum, not of Hopper", "--out"]),
     ({"num_envs": 512}, ["num_envs is 256 in run but 512 here", "--num-envs 256", "--out"]),

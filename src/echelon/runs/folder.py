@@ -58,6 +58,8 @@ class RunFolder:
     config: TrainConfig
     shown: bool = field(default=True, compare=False)
     """Whether its policies can be watched, as far as is known."""
+    before: bytes | None = field(default=None, compare=False, repr=False)
+    """What `config.json` held before this process resumed the run."""
 
     @property
     def name(self) -> str:
@@ -104,20 +106,29 @@ class RunFolder:
                     file.unlink(missing_ok=True)
             session = describe_session()
             document: dict[str, Any] = {"created": session["started"], "config": None, "saved": False, "sessions": []}
+            held = (path / CONFIG).read_bytes() if exists else None
             if exists:
                 before, document = read_config(path)
+                if config.out is None and None not in (config.source, before.source) and config.source != before.source:
+                    raise UserError(
+                        f"{path} holds a run of {before.source}, not of {config.source}; choose another folder with "
+                        f"--out, or resume it there with --out {path}"
+                    )
                 document["changes"] += RunFolder(path, before).require_same(config, change=change)
             document["config"], document["colour"] = to_dict(config), colour
             document["sessions"].append(session)
             replace_durably(path / CONFIG, json.dumps(document, indent=2).encode())
-        return RunFolder(path, config)
+        return RunFolder(path, config, before=held)
 
     def discard(self) -> None:
-        """Remove the folder after a start that failed, if nothing but that start is in it: no iteration was logged."""
+        """Undo a start that failed: remove the folder if nothing but that start is in it, so that no iteration was
+        logged, or else restore its settings."""
         with suppress(OSError):
             started = {CONFIG, ".lock", self.metrics.name, "diagnostics", "tensorboard"}
             if {file.name for file in self.path.iterdir()} <= started and not self._has_metrics:
                 shutil.rmtree(self.path)
+            elif self.before is not None:
+                replace_durably(self.path / CONFIG, self.before)
 
     def with_config(self, config: TrainConfig) -> "RunFolder":
         """Store settings that were completed while the run was built."""
