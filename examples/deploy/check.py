@@ -20,6 +20,8 @@ import mujoco
 import numpy as np
 import torch
 
+from echelon.config import RandomiseConfig
+from echelon.errors import UserError
 from echelon.evaluation.evaluate import one_after_another
 from echelon.export.files import export
 from echelon.export.policy import SavedPolicy
@@ -50,7 +52,7 @@ def runners(place: Path) -> dict[str, list[str]]:
 
 def compare(run: str, episodes: int) -> dict[str, np.ndarray]:
     """Returns of the episodes as `echelon evaluate` finds them, and by runner."""
-    trained, cpu = Trained.load(run), torch.device("cpu")
+    trained, cpu = Trained.load(run).randomised(RandomiseConfig()), torch.device("cpu")  # in plain physics
     evaluated = one_after_another(trained, episodes, cpu, SEED)[trained.leader, "deterministic"]
     found = {"evaluate": evaluated["return"].numpy()}
     with tempfile.TemporaryDirectory() as name:
@@ -75,7 +77,10 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=16)
     parser.add_argument("--tolerance", type=float, default=5e-3, help="of the returns' mean")
     given = parser.parse_args()
-    found = compare(given.run, given.episodes)
+    try:
+        found = compare(given.run, given.episodes)
+    except UserError as error:
+        sys.exit(f"check.py: {error}")
     expected, differs = found["evaluate"], False
     for runner, returns in found.items():
         difference = np.abs(returns - expected) / np.abs(expected).mean()
