@@ -47,10 +47,10 @@ def selection(trainer: Trainer) -> Population:
 @pytest.mark.parametrize("lstm", [0, 8])
 def test_resuming_continues_as_if_never_stopped(lstm: int, tmp_path: Path) -> None:
     """Takeovers and mutations included, on both sides of the checkpoint."""
-    results = check_resume(lambda: population(3, LIVELY, lstm), tmp_path, iterations=16, saved=7)
+    results = check_resume(lambda: population(3, LIVELY, lstm), tmp_path, iterations=11, saved=6)
     copied = [any(t.copied for t in result.takeovers) for result in results]
-    assert any(copied[:7])
-    assert any(copied[7:])
+    assert any(copied[:6])
+    assert any(copied[6:])
 
 
 def test_a_member_that_does_not_learn_is_replaced_and_the_best_one_never() -> None:
@@ -219,7 +219,7 @@ def run_config(out: Path, iterations: int) -> TrainConfig:
 
 
 def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) -> None:
-    whole = train(run_config(tmp_path / "whole", 16), make_env=make_env)
+    whole = train(run_config(tmp_path / "whole", 12), make_env=make_env)
     lines = read_lines(whole.path / GENEALOGY)
     begun, takeovers = lines[:3], lines[3:]
     assert [(line["iteration"], line["member"]) for line in begun] == [(0, 0), (0, 1), (0, 2)]
@@ -232,17 +232,17 @@ def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) ->
         now, then = line["before"], current[line["member"]]
         assert now | {"learning_rate": 0.0} == then | {"learning_rate": 0.0}  # which the KL rule moves too
         current[line["member"]] = line["after"]
-    last = metrics[16]
+    last = metrics[12]
     for member, values in current.items():
         for name in ("clip", "discount", "mini_epochs"):
-            if max(line["iteration"] for line in takeovers) < 16:
+            if max(line["iteration"] for line in takeovers) < 12:
                 assert last[f"pbt/{name}/policy_{member}"] == pytest.approx(values[name], rel=1e-6)
     evaluation = evaluate(whole, num_envs=4, make_env=make_env)
     assert len(evaluation.scores) == 6
     assert evaluation.leader == int(last["pbt/best"])
     # Stopped after an iteration that is not saved, and resumed: nothing is told twice.
-    train(run_config(tmp_path / "parts", 9), make_env=make_env)
-    parts = train(run_config(tmp_path / "parts", 16), make_env=make_env)
+    train(run_config(tmp_path / "parts", 7), make_env=make_env)
+    parts = train(run_config(tmp_path / "parts", 12), make_env=make_env)
     assert read_lines(parts.path / GENEALOGY) == lines
 
 
