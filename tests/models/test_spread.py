@@ -77,10 +77,7 @@ def inputs(how: Sharing, steps: int, width: int) -> tuple[Tensor, Tensor, Tensor
         return torch.randn(shape, generator=generator).bfloat16().double()
 
     blocks = how.blocks
-    units, cond = (
-        normal(steps, blocks.networks * blocks.own, width),
-        normal(blocks.networks * blocks.policies, width),
-    )
+    units, cond = (normal(steps, blocks.networks * blocks.own, width), normal(blocks.networks * blocks.policies, width))
     weight = normal(steps, blocks.networks * blocks.evaluations, width)
     return units.requires_grad_(), cond.requires_grad_(), weight
 

@@ -18,10 +18,7 @@ from echelon.ranks.together import Together
 pytestmark = MARKS
 CASES = {
     "ppo": {},
-    "sapg": {
-        "ensemble": EnsembleConfig(borrow_from="all", advantage_scope="policy"),
-        "num_envs": 210,
-    },
+    "sapg": {"ensemble": EnsembleConfig(borrow_from="all", advantage_scope="policy"), "num_envs": 210},
     "cpo": {"pull": PullConfig(normalise=True), "adversary": AdversaryConfig(coef=0.01, hidden=(32,))},
     "pbt": {},
 }
