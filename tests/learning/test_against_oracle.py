@@ -121,17 +121,3 @@ def check_update(given, **settings):
     close(metrics["lr"].item(), float(learned.rate))
     ours = oracle_names({name: p.detach() for name, p in bridge.model.named_parameters()})
     close(ours, {name: value.detach() for name, value in learned.params.items()})
-
-
-def test_what_a_time_limit_cut_off_a_borrowed_row_is_worth_what_its_collector_thought():
-    """One more there is γ more for the borrower, on that row and on no other."""
-    given = problem("sapg", 2, [4, 4], 0, discount=0.9)
-    bridge = Bridge(given)
-    before = bridge.targets().returns
-    t, env = next(row for row in given.truncated.nonzero().tolist() if row[1] >= 4 and not given.terminated[*row])
-    given.final_value[t, env] += 1.0
-    change = (bridge.targets().returns - before)[0, 0]
-    column = [(e.t, e.env, e.group) for e in bridge.evaluations()[0]].index((t, env, "leader_borrows"))
-    close(change[column], torch.tensor(0.9, dtype=torch.float64))
-    borrowed = change[bridge.plan.sizes[0] :]
-    assert borrowed.count_nonzero() == 1

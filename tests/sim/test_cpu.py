@@ -223,22 +223,6 @@ def test_a_mujoco_error_marks_its_simulation_alone_and_overflow_counts_constrain
     assert not engine.bad.any()
 
 
-def test_expanded_mass_changes_its_simulation_alone(model: mujoco.MjModel) -> None:
-    engine, plain = two(model)
-    leg, actions = model.body("leg").id, controls(10)
-    engine.expand("body_mass")[1, leg] = 2.0
-    engine.set_const()
-    advance(actions, engine, plain)
-    assert_same_but_for(1, engine, plain)
-    heavy = mujoco.MjModel.from_xml_string(XML)
-    heavy.body_mass[leg] = 2.0
-    mujoco.mj_setConst(heavy, mujoco.MjData(heavy))
-    reference = CpuEngine(heavy, NUM_SIMS)
-    advance(actions, reference)
-    assert torch.equal(engine.qpos[1], reference.qpos[1])
-    assert not torch.equal(engine.qpos[1], plain.qpos[1])
-
-
 def test_state_dict_goes_on_to_the_bit(model: mujoco.MjModel) -> None:
     engine = CpuEngine(model, NUM_SIMS, threads=1)
     engine.expand("body_mass")[0, 1] = 1.5
