@@ -26,8 +26,18 @@ from echelon.runs.folder import git_revision
 
 HERE = Path(__file__).parent
 TASK, LEGS, SEEDS, EPISODES = "AllegroKukaRegrasping", (200_000_000, 400_000_000), (101, 102, 103), 1024
-PUBLISHED = ("--preset", "paper")
-QUIET = (*PUBLISHED, "--noise.sigma", "0.4", "--update.clip", "0.2", "--update.kl-rows", "own")
+PUBLISHED = ("--preset", "paper", "--precision", "bf16")
+QUIET = (
+    *PUBLISHED,
+    "--noise.sigma",
+    "0.4",
+    "--noise.actions",
+    "7:23",
+    "--update.clip",
+    "0.2",
+    "--update.kl-rows",
+    "own",
+)
 ARMS = {  # CPO's minibatches are twice as large, so that all make 16 or 32 optimizer steps per iteration
     "ppo": (*PUBLISHED, "--algo", "ppo", "--update.minibatches", "8"),
     "sapg": (*PUBLISHED, "--algo", "sapg", "--update.minibatches", "8"),

@@ -15,8 +15,10 @@ RUNS = {  # of curves.csv and published.csv: what they are called in the picture
     "ppo_x2": ("PPO, as published", "#9498a0"),
     "rg_ppo_s0.4": ("PPO, σ held at 0.4", "#efb118"),
     "rg_ppo_grip_free": ("PPO, half of the episodes begin gripped", "#6cc5b0"),
-    "long_ppo_m16_seed1": ("PPO, both, seed 1", "#ff725c"),
-    "long_ppo_m16_seed2": ("PPO, both, seed 2", "#ffb5a8"),
+    "long_ppo_m16_seed1": ("PPO, both, seed 1", "#ffb5a8"),
+    "long_ppo_m16_seed2": ("PPO, both, seed 2", "#ffd9d2"),
+    "fingers_seed1": ("PPO, both, fingers alone held, seed 1", "#ff725c"),
+    "fingers_seed2": ("PPO, both, fingers alone held, seed 2", "#c2371f"),
 }
 PANELS = {
     "sigma/policy_0": "σ of the leader",
@@ -31,7 +33,7 @@ def main() -> None:
         with (HERE / file).open(newline="") as lines:
             for row in csv.DictReader(lines):
                 curves.setdefault(row[name], []).append(row)
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6))
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4.4))
     for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
         for run, (label, colour) in RUNS.items():
             rows = [row for row in curves[run] if row[metric]]
@@ -43,8 +45,8 @@ def main() -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[2].set_yscale("symlog", linthresh=0.1)
     axes[2].set_ylim(0)
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.2, 1, 1))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=3, frameon=False, fontsize=9)
     figure.savefig(HERE.parents[1] / "docs" / "images" / "noise.png", dpi=120)
 
 
