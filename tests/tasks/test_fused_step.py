@@ -28,7 +28,8 @@ def distance(task: str, device: str, num_envs: int, **env: object) -> float:
     worst = 0.0
     with torch.inference_mode():
         first, second = plain.reset(), compiled.reset()
-        torch.testing.assert_close(first, second, rtol=0, atol=0)  # nothing is left of the steps that compiled it
+        # Nothing is left of the steps that compiled it; what is drawn of physics is rounded differently on CUDA.
+        torch.testing.assert_close(first, second, rtol=0, atol=1e-4 if device == "cuda" else 0)
         torch._dynamo.utils.counters.clear()  # a reset on CUDA compiles for tensors that are made outside of rollouts
         for _ in range(STEPS):
             action = torch.randn(num_envs, plain.action_dim, generator=generator, device=device)

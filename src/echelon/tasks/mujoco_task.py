@@ -360,6 +360,8 @@ class MujocoTask(ABC, Generic[C]):
         with torch.inference_mode(), announced(cache_folder(), "for this task"):
             action = self.zeros(self.action_dim)
             self._draws = self.rng.noting(lambda: self.step(action))
+            if self.randomiser is not None:
+                self.randomiser.fuse()
             for name in ("_command", "_conclude", "_restart"):
                 setattr(self, name, fused(getattr(self, name), self.device))
             self.step(action)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from echelon.config.schema import RandomiseConfig
+from echelon.device.fusion import fused
 from echelon.envs.contract import Groups
 from echelon.sim.contract import Engine
 from echelon.tasks.mujoco_task import Rng
@@ -37,6 +38,7 @@ class Randomiser:
         """`observed`: numbers in the policy's observation."""
         model, count, device = engine.model, engine.num_sims, engine.device
         self._engine, self._rng = engine, rng
+        self._fixed_shapes = device.type == "cuda"
         self._control_step = substeps * model.opt.timestep
         self._push_chance = min(1.0, self._control_step / config.push_seconds)
         widths = {"mass": model.nbody, "damping": model.nv, "armature": model.nv, "gain": model.nu}
@@ -87,19 +89,26 @@ class Randomiser:
             low[:, self._columns[name]] = value[:, None]
         self._low = self._high = low
 
+    def fuse(self) -> None:
+        """Compile what `begin` writes, at its next call. All else is a part of the task's functions."""
+        self._fixed_shapes, self._adopt = True, fused(self._adopt, self._engine.device)
+
     def begin(self, mask: Tensor) -> None:
         """Draw for the episodes that start in `mask [N]`, before their states are set."""
+        self._adopt(mask, self._rng.uniform(0.0, 1.0, self.state["drawn"].shape[1]))
+
+    def _adopt(self, mask: Tensor, share: Tensor) -> None:
+        """Give the episodes that start values at `share [N, W]` of their ranges."""
         drawn = self.state["drawn"]
-        share = self._rng.uniform(0.0, 1.0, drawn.shape[1])
         drawn.copy_(torch.where(mask[:, None], torch.lerp(self._low, self._high, share), drawn))
         self.state["age"].masked_fill_(mask[:, None], 0.0)
         if "action_delay" in self._columns:
             self.state["action_delay"].masked_fill_(mask[:, None, None], 0.0)  # or NaN would last
-        if mask.device.type == "cpu" and not mask.any():
+        if not self._fixed_shapes and not mask.any():
             return
         for name, live, plain in self._fields:
             factor = drawn[:, self._columns[name]]
-            torch.mul(plain, factor.view(*factor.shape, *[1] * (live.dim() - 2)), out=live)
+            live.copy_(plain * factor.view(*factor.shape, *[1] * (live.dim() - 2)))
         if "mass" in self._columns:
             self._subtree.copy_(self._mass.double() @ self._inside)  # in float64, which knows no TF32
 
