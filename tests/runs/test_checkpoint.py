@@ -71,7 +71,8 @@ def test_states_of_every_kind_round_trip_to_the_bit(folder: RunFolder) -> None:
         "same alias": shared,
         "part of it": shared[1:],
         "parameter": torch.nn.Parameter(torch.randn(2)),
-        "keys": {"": 1, "/": 2, "a/b": {"a": {"b": 3}}, "$map": [[1, 2]], "$float": "inf", 5: {"ü": torch.ones(1)}},
+        "keys": {"": 1, "/": 2, "a/b": {"a": {"b": 3}}, 5: {"ü": torch.ones(1)}},
+        "keys of the format": [{"$map": [[1, 2]]}, {"$float": "inf"}, {"$tuple": []}, {"$tensor": "int64"}],
         "nested": [None, (True, [(), {}, []], {0: ()}), 'a"\n\\$/'],
         "numbers": [2**70, -(2**70), 1e-320, 1e300 / 3, -0.0, math.inf, -math.inf, math.nan],
     }
