@@ -61,7 +61,7 @@ class Child:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `wait`
         self._process = multiprocessing.get_context("fork").Process(target=self._run, args=(act,))
         self._process.start()
-        self.kill = self._process.kill
+        self.kill, self.pid = self._process.kill, self._process.pid
 
     def _run(self, act: Callable[[], object]) -> None:
         os.setsid()
@@ -72,6 +72,10 @@ class Child:
         except UserError as error:
             print(f"echelon: {error}", file=sys.stderr)
             sys.exit(2)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
 
     def wait(self, seconds: float = SECONDS) -> Ended:
         self._process.join(seconds)

@@ -6,13 +6,12 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from chaos.attack import Child, Outcome, differences
+from chaos.attack import Child, Ended, Outcome, differences
 from tiny import PATIENCE
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from echelon import cli
 from echelon.runs import checkpoint
@@ -36,9 +35,9 @@ def storm(place: Path, tries: int, rng: random.Random) -> Outcome:
         run, what = place / f"killed-{number}", f"{KILLS[number % len(KILLS)]}, kill {number}"
         ended = _killed(run, KILLS[number % len(KILLS)], rng)
         outcome.tries += 1
-        for said, code in ended:
-            outcome.check(code == 0, f"{what}: torchrun ended with {code}: {said}")
-        if all(code == 0 for _, code in ended):
+        for one in ended:
+            outcome.check(one.code == 0, f"{what}: torchrun ended with {one.code}: {one.said}")
+        if all(one.code == 0 for one in ended):
             starts = len(json.loads((run / "config.json").read_text())["sessions"])
             outcome.check(starts == 2, f"{what}: started {starts} times")
             pair = (RunFolder.open(run), RunFolder.open(whole))
@@ -56,15 +55,15 @@ def _rank(rank: int, meet: str, out: Path) -> None:
     raise SystemExit(cli.main([*TRAIN, str(out)]))
 
 
-def _killed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | None]]:
-    """What each torchrun said, and its exit code."""
+def _killed(run: Path, what: str, rng: random.Random) -> list[Ended]:
+    """How each agent ended."""
     nodes, meet, kill_at = 1 if what == "rank of one node" else 2, _meeting(), rng.randint(1, 12)
     agents = [_start(run, nodes, number, meet) for number in range(nodes)]
-    metrics, deadline = run / "metrics.jsonl", PATIENCE
+    metrics, deadline = run / "metrics.jsonl", time.monotonic() + PATIENCE
     try:
         while not metrics.exists() or metrics.read_bytes().count(b"\n") < kill_at:
-            assert [agent.poll() for agent in agents] == [None] * nodes, [agent.communicate() for agent in agents]
-            assert (deadline := deadline - 0.005) > 0
+            assert all(agent.alive for agent in agents), [agent.wait() for agent in agents]
+            assert time.monotonic() < deadline
             time.sleep(0.005)
         lost = agents[1] if what == "node" else rng.choice(agents)  # the first has what nodes meet at
         workers = Path(f"/proc/{lost.pid}/task/{lost.pid}/children").read_text().split()
@@ -73,10 +72,10 @@ def _killed(run: Path, what: str, rng: random.Random) -> list[tuple[str, int | N
             lost.kill()
         os.kill(int(rng.choice(workers)), signal.SIGKILL)
         if what == "node":
-            lost.communicate()
+            lost.wait()
             agents[1] = _start(run, nodes, 1, meet)
     finally:
-        ended = [_wait(agent) for agent in agents]
+        ended = [agent.wait() for agent in agents]
     return ended
 
 
@@ -86,20 +85,19 @@ def _meeting() -> str:
         return f"localhost:{server.getsockname()[1]}"
 
 
-def _start(out: Path, nodes: int, number: int, meet: str) -> "subprocess.Popen[str]":
-    words = ["-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", str(RANKS // nodes)]
-    words += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", meet]
-    words += ["--rdzv-conf", f"is_host={int(number == 0)},keep_alive_interval=1"]
-    command = [sys.executable, *words, "-m", "echelon", *TRAIN, str(out)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": str(int(nodes > 1))}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+def _start(out: Path, nodes: int, number: int, meet: str) -> Child:
+    """The agent that torchrun is, whose workers are forked: they need not import torch."""
+
+    def act() -> None:
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(nodes > 1))
+        host = {"is_host": str(int(number == 0)), "keep_alive_interval": "1"}
+        config = LaunchConfig(nodes, nodes, RANKS // nodes, rdzv_backend="c10d", rdzv_endpoint=meet, rdzv_configs=host)
+        config.run_id, config.start_method = "chaos", "fork"
+        elastic_launch(config, _work)(str(out))
+
+    return Child(act)
 
 
-def _wait(process: "subprocess.Popen[str]") -> tuple[str, int | None]:
-    try:
-        said, _ = process.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # which ends the workers too
-        said, _ = process.communicate()
-        return f"it hangs: {said}", None
-    return said, process.returncode
+def _work(out: str) -> None:
+    if code := cli.main([*TRAIN, out]):
+        raise RuntimeError(f"it ended with {code}")
