@@ -149,8 +149,6 @@ def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> N
     assert any("two environments of the same seed differ" in note for note in noisy["note"])
     assert cli.main(["env", "check", "envs.test_contract:make_wrong", "--device", "cpu"]) == 1
     assert "does not keep the contract" in capsys.readouterr().out
-    assert cli.main(["env", "chek"]) == 2
-    assert "env takes check and a source" in capsys.readouterr().err
 
 
 def test_an_environment_that_does_not_fit_is_refused_before_its_first_step(tmp_path: Path) -> None:
