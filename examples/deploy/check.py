@@ -19,6 +19,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import torch
+from run import REWARDS
 
 from echelon.config import RandomiseConfig
 from echelon.errors import UserError
@@ -53,6 +54,9 @@ def runners(place: Path) -> dict[str, list[str]]:
 def compare(run: str, episodes: int) -> dict[str, np.ndarray]:
     """Returns of the episodes as `echelon evaluate` finds them, and by runner."""
     trained, cpu = Trained.load(run).randomised(RandomiseConfig()), torch.device("cpu")  # in plain physics
+    if trained.config.task not in REWARDS:
+        known = ", ".join(REWARDS)
+        raise UserError(f"run.py has the rewards of {known}, not of {trained.config.task}; add it to REWARDS there")
     evaluated = one_after_another(trained, episodes, cpu, SEED)[trained.leader, "deterministic"]
     found = {"evaluate": evaluated["return"].numpy()}
     with tempfile.TemporaryDirectory() as name:

@@ -51,7 +51,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a policy adds its folder
     yield lambda name: SimpleNamespace(**runpy.run_path(str(DEPLOY / name)))
-    for name in ("policy", "numpy_policy"):
+    for name in ("run", "policy", "numpy_policy"):
         sys.modules.pop(name, None)
 
 
@@ -116,6 +116,18 @@ def test_returns_are_those_of_evaluate(task: str, exported: dict[str, Path], dep
     assert len(found) == 4 or shutil.which("g++") is None
     for returns in found.values():
         np.testing.assert_allclose(returns, found["evaluate"], rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, deploy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = train(tiny("DeceptiveReach", tmp_path / "reach", iterations=1)).path
+    sentences = {
+        tmp_path / "nothing": "there is no run folder",
+        other: "run.py has the rewards of Cartpole.*, not of Dec",
+    }
+    for run, sentence in sentences.items():
+        monkeypatch.setattr(sys, "argv", ["check.py", str(run)])
+        with pytest.raises(SystemExit, match=f"check.py: {sentence}"):
+            deploy("check.py").main()
 
 
 class Clock:
