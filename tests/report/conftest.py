@@ -52,4 +52,4 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     (root / "broken" / "config.json").write_text("{")
     write_replay(replay("Hopper-cpo-s1"), replay_path(root / "Hopper-cpo-s1"))
     contents = read_contents([root, root / "more" / "Hopper-ppo-s3", odd], "return")
-    return Written(contents, write_report(contents, root / "report", lambda text: None))
+    return Written(contents, write_report(contents, root / "report"))

@@ -37,12 +37,13 @@ def rows(written: Written, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_it_is_three_files_unless_figures_are_asked_for(written: Written, tmp_path: Path) -> None:
+def test_it_is_three_files_unless_figures_are_asked_for(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And it says what is missing, and where the page is, before what takes long. The table compiles where LaTeX is."""
     assert {path.name for path in written.page.parent.iterdir()} == {"index.html", "runs.csv", "scores.csv"}
-    said: list[str] = []
-    page = write_report(written.contents, tmp_path, said.append, figures=5.5)
-    missing, address, drawing, _ = said
+    page = write_report(written.contents, tmp_path, figures=5.5)
+    missing, address, drawing, _ = capsys.readouterr().out.splitlines()
     assert "broken: its config.json cannot be read" in missing
     assert address == f"The report is {page.resolve().as_uri()}"
     assert "drawing figures/" in drawing

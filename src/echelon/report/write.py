@@ -3,7 +3,7 @@
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +48,23 @@ def read_contents(paths: Sequence[str | Path], score: str, failures: Mapping[Pat
     return contents
 
 
-def write_report(
-    contents: Contents, out: Path, say: Callable[[str], None] = print, figures: float | None = None
-) -> Path:
+def write_report(contents: Contents, out: Path, figures: float | None = None) -> Path:
     """Write `index.html`, `runs.csv` and `scores.csv` into `out`, and with `figures`, a width in inches, what papers
     print into `out/figures`; returns the page's path."""
     for path, sentence in contents.problems.items():
-        say(f"not in the report: {path}: {sentence}")
+        print(f"not in the report: {path}: {sentence}")
     written = write_page(contents, out)
-    say(f"The report is {written.resolve().as_uri()}")
+    print(f"The report is {written.resolve().as_uri()}")
     with writing(out, "choose another --out"):
         _write_csv(out / "runs.csv", _runs(contents))
         _write_csv(out / "scores.csv", _scores(contents))
         if figures is not None:
             from echelon.report.figures import write_figures
 
-            say("drawing figures/ ...")
+            print("drawing figures/ ...")
             drawn = write_figures(contents, out / "figures", figures)
             write_table(score_rows(contents), out / "figures" / "scores.tex")
-            say(f"{drawn} figures, each as PDF and PNG, and scores.tex")
+            print(f"{drawn} figures, each as PDF and PNG, and scores.tex")
     return written
 
 

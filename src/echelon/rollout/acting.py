@@ -29,14 +29,14 @@ class Actor:
 
     def decide(self, obs: Groups, state: Tensor, noise: Tensor | None) -> Decision:
         """Act by the policies' Gaussians, `noise` standard deviations from the mean; at the mean without it."""
-        output = self._evaluate(obs, state, self.policy_id, self._never)
+        output = self.evaluate(obs, state)
         action, log_prob = output.sample(noise)
         value = self.model.raw_value(output.value[0])
         return Decision(action[0], output.mode[0], log_prob[0], value, output.state)
 
     def value(self, obs: Groups, state: Tensor) -> Tensor:
         """`[N]` in units of scaled reward."""
-        return self.model.raw_value(self._evaluate(obs, state, self.policy_id, self._never).value[0])
+        return self.model.raw_value(self.evaluate(obs, state).value[0])
 
     def value_of_some(self, obs: Groups, state: Tensor, rows: Tensor) -> Tensor:
         """`value` of some environments `rows` `[n]`, in any order. Every network evaluates all of them, and each row
@@ -50,8 +50,11 @@ class Actor:
         values = self.model.raw_value(output.value[0]).view(networks, -1)
         return values[policy // each, torch.arange(len(rows), device=rows.device)]
 
-    def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor, start: Tensor) -> Output:
+    def evaluate(self, obs: Groups, state: Tensor) -> Output:
         """One step of the networks; `state` is already zero where an episode begins."""
+        return self._evaluate(obs, state, self.policy_id, self._never)
+
+    def _evaluate(self, obs: Groups, state: Tensor, policy_id: Tensor, start: Tensor) -> Output:
         kind = state.dtype  # what NumPy people observe is float64
         groups = {name: x[None].to(kind) if x.is_floating_point() else x[None] for name, x in obs.items()}
         return self.model(groups, policy_id, state, start)

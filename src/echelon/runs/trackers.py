@@ -10,6 +10,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,8 @@ class WeightsAndBiases:
         """Add a film, or a page in 3D."""
         import wandb
 
-        def send(run: Any) -> None:
-            shown = wandb.Video(str(path), format="mp4") if path.suffix == ".mp4" else wandb.Html(str(path))
-            run.log({"film": shown, "env_steps": env_steps})
-
-        self._attempt(send)
+        shown = partial(wandb.Video, format="mp4") if path.suffix == ".mp4" else wandb.Html
+        self._attempt(lambda run: run.log({"film": shown(str(path)), "env_steps": env_steps}))
 
     def close(self) -> None:
         """Wait until everything is stored or sent."""

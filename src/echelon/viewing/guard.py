@@ -62,10 +62,20 @@ class Guard:
             lines = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
             return Response(403, "Forbidden", Headers(lines), text)
 
-        def seal(connection: Any, request: Request, response: Response) -> None:  # of pages and of sockets
+        def seal(connection: Any, request: Request, response: Response) -> None:
+            """Let this origin alone read an answer, and remember that its browser has the token."""
             process_response(connection, request, response)
-            if self.refusal(request.path, request.headers) is None:  # who was refused learns no token
-                self._seal(response.headers, request.headers["Host"])
+            headers = response.headers
+            for name in ("Access-Control-Allow-Origin", "Cross-Origin-Resource-Policy"):
+                if name in headers:
+                    del headers[name]
+            headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers["Content-Security-Policy"] = "frame-ancestors 'none'"
+            headers["Referrer-Policy"] = "no-referrer"  # the token is in the address
+            if self.refusal(request.path, request.headers) is None:  # whoever was refused learns no token
+                cookie = f"{_cookie(request.headers['Host'])}={self.token}"
+                headers["Set-Cookie"] = f"{cookie}; Path=/; HttpOnly; SameSite=Strict"
 
         options["max_size"] = MAX_MESSAGE_BYTES
         return serve(handler, process_request=answer, process_response=seal, **options)
@@ -78,17 +88,6 @@ class Guard:
             except CookieError:
                 continue
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
-
-    def _seal(self, headers: Headers, host: str) -> None:
-        """Let this origin alone read an answer, and remember that its browser has the token."""
-        for name in ("Access-Control-Allow-Origin", "Cross-Origin-Resource-Policy"):
-            if name in headers:
-                del headers[name]
-        headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        headers["X-Content-Type-Options"] = "nosniff"
-        headers["Content-Security-Policy"] = "frame-ancestors 'none'"
-        headers["Referrer-Policy"] = "no-referrer"  # the token is in the address
-        headers["Set-Cookie"] = f"{_cookie(host)}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
 
 def _cookie(host: str) -> str:

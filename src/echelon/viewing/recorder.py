@@ -10,8 +10,7 @@ from torch import Tensor
 from echelon.diagnostics import gaussian_kl
 from echelon.envs.contract import Simulated, Step
 from echelon.errors import UserError
-from echelon.models.actor_critic import Output
-from echelon.rollout.acting import Actor, Player
+from echelon.rollout.acting import Player
 from echelon.runs.replays import Episode, Outcome, Replay
 from echelon.runs.trained import Trained
 from echelon.viewing.scene import camera, geoms, meshes, shown_model
@@ -55,15 +54,11 @@ class PolicyRunner:
     def choice(self) -> tuple[Tensor, float]:
         """The next action at the policy's mean, `[A]`, and the KL divergence from the policy to the leader in this
         state. Call it once before every step, because it advances the leader's memory."""
-        own = self._output(self._player.actor, self._player.state)
-        leader = self._output(self._leader, self._leader_state)
+        own = self._player.actor.evaluate(self._player.obs, self._player.state)
+        leader = self._leader.evaluate(self._player.obs, self._leader_state)
         self._leader_state = leader.state
         kl = gaussian_kl(own.mean[0], own.log_std, leader.mean[0], leader.log_std)
         return own.mode[0, 0].clamp(-1, 1), float(kl)
-
-    def _output(self, actor: Actor, state: Tensor) -> Output:
-        start = torch.zeros(1, 1, dtype=torch.bool)
-        return actor.model({name: x[None] for name, x in self._player.obs.items()}, actor.policy_id, state, start)
 
     def step(self) -> Step:
         """One control step. If it ends the episode, the environment has already started the next."""
