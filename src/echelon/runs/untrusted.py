@@ -93,7 +93,8 @@ def from_json(value: Any, hint: Any, name: str = "it", null_is_nan: bool = False
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
         hints = _hints(hint)
-        return hint(**{key: from_json(item, hints[key], key, null_is_nan) for key, item in value.items()})
+        known = {key: item for key, item in value.items() if key in hints}  # a later version may write more
+        return hint(**{key: from_json(item, hints[key], key, null_is_nan) for key, item in known.items()})
     if origin is dict and isinstance(value, dict):
         return {key: from_json(item, args[1], key, null_is_nan) for key, item in value.items()}
     if origin is tuple and isinstance(value, list):
