@@ -9,40 +9,20 @@ from echelon.config.checks import setting, settings_of
 from echelon.errors import UserError
 
 MAY_CHANGE = (
-    "source",  # where its code lies; the task has the same name
-    "until",
-    "start_from",
-    "iterations",
-    "env_steps",
-    "out",
-    "device",
-    "threads",
-    "capture",
-    "fuse",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "keep_checkpoints",
-    "preset",
-    "envs_per_policy",
-    "wandb",
-    "diagnostics",
-    "env.contacts",
-    "env.constraints",
-    "env.physics",
+    *("source", "out", "preset"),  # source: where the code of a task lies, whose name is the same
+    *("until", "start_from", "iterations", "env_steps", "envs_per_policy"),
+    *("device", "threads", "capture", "fuse", "env.contacts", "env.constraints", "env.physics"),
+    *("checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "wandb", "diagnostics"),
 )
 """Settings and groups that may differ on resume: none of them affects what was learned so far. Environments that
 `envs_per_policy` gives to another policy continue where they are; a checkpoint says which `device` it needs."""
 CHANGEABLE = ("update", "ensemble", "noise", "model.max_sigma", "model.obs_clip", "precision")
 """Settings and groups that can be changed during a run."""
 FIXED = {
-    "update.horizon": "environment steps are counted by it",
-    "num_envs": "environment steps are counted by it",
+    **dict.fromkeys(("num_envs", "update.horizon"), "environment steps are counted by it"),
+    **dict.fromkeys(("model", "obs", "history"), "it sets the shape of the networks"),
+    **dict.fromkeys(("env", "env_arg"), "it would be another task"),
     "update.reward_scale": "values were learned in its units",
-    "model": "it sets the shape of the networks",
-    "env": "it would be another task",
-    "env_arg": "it would be another task",
-    "obs": "it sets the shape of the networks",
-    "history": "it sets the shape of the networks",
     "seed": "its random numbers are drawn already",
 }
 """Why other settings cannot be changed, by setting or group."""
