@@ -62,12 +62,8 @@ class Sweep:
             pruner=pruners[pruner],
             load_if_exists=True,
         )
-        about = {
-            "over": {flag: [*values] for flag, values in sorted(over.items())},
-            "task": start.task,
-            "iterations": start.num_iterations,
-            "score": score,
-        }
+        about: dict[str, Any] = {"task": start.task, "iterations": start.num_iterations, "score": score}
+        about["over"] = {flag: [*values] for flag, values in sorted(over.items())}
         if self.study.user_attrs.setdefault("about", about) != about:
             raise UserError(f"{folder} holds another sweep: {self.study.user_attrs['about']}; choose another --out")
         self.study.set_user_attr("about", about)
