@@ -31,7 +31,7 @@ class NewTask(Command):
     name: Annotated[tyro.conf.Positional[str], place("NAME")]
     """Name of the task, like a class: ReachArm."""
     folder: Annotated[tyro.conf.Positional[str], place("[FOLDER]")] = "."
-    """Where to write the task's folder; here unless given."""
+    """Where to write the task's folder; by default here."""
 
     def run(self) -> None:
         name, folder = self.name, Path(self.folder)
