@@ -22,7 +22,7 @@ class Bench(OnTask):
     repeats: Annotated[int, COUNT] = 20
     """Iterations to time."""
     json: str | None = None
-    """Where to write the figures; by default bench/TASK-ALGO.json, or with the variant for ALGO."""
+    """Where to write the figures; if unset, bench/TASK-ALGO.json, or with the variant for ALGO."""
 
     @classmethod
     def more_help(cls) -> str:

@@ -31,13 +31,13 @@ class OnGrid(Command):
     """A command that trains a grid, on this machine or on a Ray cluster."""
 
     workers: Annotated[int | None, COUNT] = None
-    """Runs at a time; by default one per GPU, or on a CPU one per two cores."""
+    """Runs at a time; if unset, one per GPU, or on a CPU one per two cores."""
     on: str | None = None
     """Ray cluster: ray for this machine's, or ray://head:10001. When a node leaves, its runs resume elsewhere."""
     per_gpu: Annotated[int | None, COUNT] = None
-    """Runs that share a GPU of the cluster, whose memory must hold them; by default 1."""
+    """Runs that share a GPU of the cluster, whose memory must hold them; if unset, 1."""
     cpus: Annotated[int | None, COUNT] = None
-    """CPUs that each run reserves in the cluster; by default 1 beside a GPU, else all of a node."""
+    """CPUs that each run reserves in the cluster; if unset, 1 beside a GPU, else all of a node."""
 
     def check(self) -> None:
         super().check()

@@ -18,7 +18,7 @@ class Export(OnRun):
     format: Literal["auto", "onnx", "numpy"] = "auto"
     """What to write; auto: as --out ends (.onnx, .npz), else onnx."""
     out: str | None = None
-    """Where to write it; by default into the run folder's export/."""
+    """Where to write it; if unset, into the run folder's export/."""
 
     def run(self) -> None:
         folder = self.folder()

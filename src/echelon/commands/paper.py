@@ -41,7 +41,7 @@ class Paper(Command):
     out: str = "runs/paper"
     """Folder of the run folders."""
     workers: Annotated[int | None, COUNT] = None
-    """Runs at a time; by default one per GPU, or on a CPU one per two cores."""
+    """Runs at a time; if unset, one per GPU, or on a CPU one per two cores."""
     column: str = "5.5in"
     """Width of figures in print."""
     train_flags: TrainFlags = ()

@@ -26,7 +26,7 @@ class Record(OnPolicies):
     format: Literal["auto", "mp4", "gif", "html"] = "auto"
     """A film, or a page in 3D; auto: as --out ends, else mp4 if the video extra is installed, html if not."""
     out: str | None = None
-    """Where to write it; by default into the run folder's replay/, or here if there is no run."""
+    """Where to write it; if unset, into the run folder's replay/, or here if there is no run."""
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episode. Every policy starts in the same state."""
     checkpoint: str = "newest"

@@ -22,7 +22,7 @@ class Report(Command):
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], place("RUN ...")]
     """The runs, or folders of runs."""
     out: str | None = None
-    """Folder to write to; by default report/ in the run, or beside several runs."""
+    """Folder to write to; if unset, report/ in the run, or beside several runs."""
     score: str = "return"
     """What decides which method is better: return, successes, or whatever else the task logs of an episode."""
     figures: bool = False

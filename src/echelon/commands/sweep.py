@@ -35,7 +35,7 @@ class Sweep(OnTask, OnGrid):
     score: str = "return"
     """What to maximise: return, successes, or whatever else the task logs of an episode."""
     out: str | None = None
-    """Folder of the run folders; by default named after task and method. With --on, all machines must share it."""
+    """Folder of the run folders; if unset, named after task and method. With --on, all machines must share it."""
 
     def check(self) -> None:
         super().check()
