@@ -137,16 +137,16 @@ def stride(iteration: int) -> int:
 
 def jsonable(value: Any, digits: int = 17) -> Any:
     """Plain JSON data, of dataclasses and arrays too; numbers are rounded to `digits`, null where not finite."""
-    if dataclasses.is_dataclass(value):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        return {name: jsonable(item, digits) for name, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [jsonable(item, digits) for item in value]
+    if isinstance(value, float):  # first, because a page has millions
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if value is None or isinstance(value, int | str):
         return value
-    number = float(value)
-    return float(f"{number:.{digits}g}") if math.isfinite(number) else None
+    if isinstance(value, list | tuple):
+        return [jsonable(item, digits) for item in value]
+    if isinstance(value, Mapping) or dataclasses.is_dataclass(value):
+        fields = value if isinstance(value, Mapping) else vars(value)
+        return {name: jsonable(item, digits) for name, item in fields.items()}
+    return jsonable(value.tolist() if isinstance(value, np.ndarray) else float(value), digits)
 
 
 def read_metrics(folder: RunFolder | str | Path) -> list[dict[str, float]]:
