@@ -103,19 +103,13 @@ def _inspect_episodes(player: _RandomPlayer) -> Iterator[Finding]:
     seconds = max(time.perf_counter() - began, 1e-9)
     yield "fact", f"{steps * env.num_envs / seconds:,.0f} steps per second with random actions"
     if bool(waiting.any()) and steps == longest:
-        yield (
-            "problem",
-            f"after {steps} steps, its episode_length, {int(waiting.sum())} environments have not ended an episode; "
-            "set truncated at the time limit, or longest_episode if some last longer",
-        )
+        late = f"after {steps} steps, its episode_length, {int(waiting.sum())} environments have not ended an episode"
+        yield "problem", f"{late}; set truncated at the time limit, or longest_episode if some last longer"
     if lacks:
         yield "note", "it has no final_obs: where a time limit ends an episode, V(s_t) is used instead"
     elif not (waiting.all() or differ_at_ends):
-        yield (
-            "problem",
-            "final_obs equals obs where episodes ended, so it is the observation after the reset, and the critic would "
-            "learn from it; return the one before, or leave it out",
-        )
+        same = "final_obs equals obs where episodes ended, so it is the observation after the reset"
+        yield "problem", f"{same}, and the critic would learn from it; return the one before, or leave it out"
     if differ_elsewhere:
         yield "problem", "final_obs differs from obs where no episode ended; there it must be the same"
 
@@ -135,11 +129,8 @@ def _inspect_state(player: _RandomPlayer) -> Iterator[Finding]:
         raise UserError(f"load_state_dict failed with {type(error).__name__}: {first_line(error)}") from error
     player.generator.set_state(random_state)
     if not all(map(torch.equal, first, player.steps())):
-        yield (
-            "problem",
-            "after load_state_dict it does not continue as it did before: something that changes is not in state_dict, "
-            "such as a random generator",
-        )
+        differs = "after load_state_dict it does not continue as it did before"
+        yield "problem", f"{differs}: something that changes is not in state_dict, such as a random generator"
 
 
 def _copied(value: Any, where: str = "") -> Any:
