@@ -348,14 +348,13 @@ def _load(point: EntryPoint) -> "Algorithm[Any]":
     """Load an installed algorithm. Its package is untrusted: any error in it becomes one sentence."""
     from echelon.algorithms.algorithm import Algorithm
 
+    place = f"--algo {point.name} is installed as {point.value}"
     try:
         found = point.load()
     except Exception as error:
-        raise UserError(
-            f"--algo {point.name} is installed as {point.value}, which cannot be imported: {first_line(error)}"
-        ) from error
+        raise UserError(f"{place}, which cannot be imported: {first_line(error)}") from error
     if not isinstance(found, Algorithm) or found.name != point.name:
-        raise UserError(f"--algo {point.name} is installed as {point.value}, which is not an Algorithm of that name")
+        raise UserError(f"{place}, which is not an Algorithm of that name")
     return found
 
 

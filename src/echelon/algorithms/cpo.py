@@ -74,10 +74,8 @@ def extra_reward(env: Env, layout: Layout, config: CpoTrainConfig) -> Adversary 
         return None
     width = env.obs_spec.get("policy")
     if not isinstance(width, int):
-        raise UserError(
-            "the adversary needs the observation group policy, and this environment has images only; "
-            "--adversary.coef 0 leaves it out"
-        )
+        lacks = "the adversary needs the observation group policy, and this environment has images only"
+        raise UserError(f"{lacks}; --adversary.coef 0 leaves it out")
     return Adversary(width, env.action_dim, layout, config)
 
 

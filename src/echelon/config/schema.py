@@ -285,10 +285,8 @@ class TrainConfig:
         """
         model, update, noise = self.model, self.update, self.noise
         if model.lstm and update.horizon % update.sequence:
-            raise UserError(
-                f"--update.sequence {update.sequence} does not divide --update.horizon {update.horizon}, "
-                "which training an LSTM needs; change one of them"
-            )
+            odd = f"--update.sequence {update.sequence} does not divide --update.horizon {update.horizon}"
+            raise UserError(f"{odd}, which training an LSTM needs; change one of them")
         if noise.sigma is None and (noise.loudest is not None or noise.anneal):
             raise UserError("--noise.loudest and --noise.anneal need --noise.sigma, the leader's target")
         loud = max(noise.sigma or 0.0, noise.loudest or 0.0)

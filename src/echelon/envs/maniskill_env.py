@@ -54,10 +54,8 @@ def make_maniskill(
         ) from None
     except (gymnasium.error.Error, *MISTAKES) as error:
         if any(words in str(error) for words in NO_RENDERER):
-            raise UserError(
-                f"ManiSkill finds no suitable Vulkan driver, which it needs even for states ({first_line(error)}); "
-                "without a GPU, lavapipe of Mesa 25 does (mesa-vulkan-drivers)"
-            ) from None
+            lacks = f"ManiSkill finds no suitable Vulkan driver, which it needs even for states ({first_line(error)})"
+            raise UserError(f"{lacks}; without a GPU, lavapipe of Mesa 25 does (mesa-vulkan-drivers)") from None
         raise UserError(f"ManiSkill cannot make {name}: {reason(error)}") from None
 
 

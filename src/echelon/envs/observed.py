@@ -88,10 +88,8 @@ def _columns(env: Env, words: Sequence[str]) -> dict[str, set[int]]:
             groups = " and ".join(f"{name} ({size})" for name, size in spec.items())
             raise UserError(f"--obs takes groups of observations, or places as in 0:5, not {word!r}; there is {groups}")
         if word == "policy" and not hidden and len(spec) == 1:
-            raise UserError(
-                "the environment calls none of its observations privileged, so --obs policy would be all of them; "
-                f"choose some of its {spec['policy']} numbers by their places, as in --obs 0:5"
-            )
+            plain = "the environment calls none of its observations privileged, so --obs policy would be all of them"
+            raise UserError(f"{plain}; choose some of its {spec['policy']} numbers by their places, as in --obs 0:5")
         if group != "image":
             named = word if place else ":", *(hidden if word == "policy" else ())
             chosen, *unseen = (set(places_of("--obs", one, numbers[group], "numbers of policy")) for one in named)

@@ -169,10 +169,8 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
     """The function that builds the environments of a run from its source."""
     source, args = config.source, env_args(config)
     if source is None:
-        raise UserError(
-            f"{config.task} is not a built-in task, and its run does not say how to make it; "
-            "pass make_env from Python, or train it with --env module:function"
-        )
+        unknown = f"{config.task} is not a built-in task, and its run does not say how to make it"
+        raise UserError(f"{unknown}; pass make_env from Python, or train it with --env module:function")
     library, _, name = source.partition(":")
     if library in LIBRARIES:
         if not name:

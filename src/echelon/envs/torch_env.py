@@ -74,10 +74,8 @@ def groups_of(obs: Any, chosen: Mapping[str, Sequence[str]] | None = None) -> Gr
     parts = {group: [obs[name].float() for name in names] for group, names in (first | dict(chosen or {})).items()}
     found = {group: x[0] if len(x) == 1 else torch.cat(x, dim=-1) for group, x in parts.items() if x}
     if "policy" not in found:
-        raise UserError(
-            f"no observations for the policy among {', '.join(map(str, given))}; "
-            f"call them one of {', '.join(NAMES['policy'])}"
-        )
+        lacks = f"no observations for the policy among {', '.join(map(str, given))}"
+        raise UserError(f"{lacks}; call them one of {', '.join(NAMES['policy'])}")
     for group, x in found.items():
         if x.ndim != 2:
             raise UserError(f"observations of {group} are [N, D], not {list(x.shape)}")

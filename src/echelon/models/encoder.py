@@ -127,10 +127,8 @@ def make_encoder(obs_spec: Mapping[str, Size], config: ModelConfig) -> Encoder |
     """The encoder of the actor's observations; None if they are plain vectors, which the trunk takes directly."""
     sizes = {name: obs_spec[name] for name in ("policy", "image") if name in obs_spec}
     if not sizes or any(isinstance(size, int) == (name == "image") for name, size in obs_spec.items()):
-        raise UserError(
-            f"obs_spec is {dict(obs_spec)}; the policy needs a group policy with a number of values, a group image "
-            "(C, H, W), or both, and no other group may be an image"
-        )
+        needs = "the policy needs a group policy with a number of values, a group image (C, H, W), or both"
+        raise UserError(f"obs_spec is {dict(obs_spec)}; {needs}, and no other group may be an image")
     if config.encoder is not None:
         return Custom(code(config.encoder), sizes, config.encoder)
     return Convolutions(sizes, config.channels) if "image" in sizes else None

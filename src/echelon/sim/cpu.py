@@ -115,11 +115,9 @@ class CpuEngine:
         """The continuation is bit-identical, whatever this engine did before."""
         saved = cast(Mapping[str, Any], state)
         rows = torch.from_numpy(self._batch.state)
-        if saved["rows"].shape != rows.shape:
-            raise UserError(
-                f"the saved state holds {saved['rows'].shape[0]} simulations of {saved['rows'].shape[1]} numbers and "
-                f"this engine {rows.shape[0]} of {rows.shape[1]}; use the task settings and num_envs it was saved with"
-            )
+        if (there := saved["rows"].shape) != (here := rows.shape):
+            sizes = f"{there[0]} simulations of {there[1]} numbers and this engine {here[0]} of {here[1]}"
+            raise UserError(f"the saved state holds {sizes}; use the task settings and num_envs it was saved with")
         for name in MODEL_FIELDS:
             if name in saved["model"]:
                 self.expand(name).copy_(saved["model"][name])

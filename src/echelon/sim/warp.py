@@ -209,10 +209,9 @@ class WarpEngine:
         """On CUDA the continuation agrees up to rounding."""
         saved = cast(Mapping[str, Any], state)
         if saved["state"]["qpos"].shape != self.qpos.shape:
-            raise UserError(
-                f"the saved state holds {tuple(saved['state']['qpos'].shape)} positions and this engine "
-                f"{tuple(self.qpos.shape)}; use the task settings and num_envs it was saved with"
-            )
+            there, here = tuple(saved["state"]["qpos"].shape), tuple(self.qpos.shape)
+            sizes = f"the saved state holds {there} positions and this engine {here}"
+            raise UserError(f"{sizes}; use the task settings and num_envs it was saved with")
         for name in self._expanded | saved["model"]:
             self.expand(name).copy_(saved["model"].get(name, self._shared.get(name)))
         for name, x in self._state.items():

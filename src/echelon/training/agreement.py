@@ -48,10 +48,8 @@ def difference(facts: Sequence[Mapping[str, Any]]) -> str | None:
         whose = f"rank {rank} (on {found['host']})"
         for name in {**first, **found}:
             if name not in ("host", "gpu") and (ours := first.get(name)) != (theirs := found.get(name)):
-                return (
-                    f"{name} is {theirs} on {whose} but {ours} on rank 0 (on {first['host']}); start the same command "
-                    "everywhere, with the same versions and kind of device"
-                )
+                differs = f"{name} is {theirs} on {whose} but {ours} on rank 0 (on {first['host']})"
+                return f"{differs}; start the same command everywhere, with the same versions and kind of device"
         if found["gpu"] is not None and found["gpu"] in gpus[:rank]:
             twin = gpus.index(found["gpu"])
             return f"{whose} has no GPU of its own: rank {twin} has the same; start one process for each GPU"
@@ -65,11 +63,9 @@ def require_seen(ranks: Ranks, folder: RunFolder) -> None:
     seen = ranks.gather((_appears(path, written), socket.gethostname()))
     for rank, (there, host) in enumerate(seen):
         if not there:
-            problem = (
-                f"{folder.path} of rank 0 (on {seen[0][1]}) is not there for rank {rank} (on {host}); "
-                "pass --out with a folder on a file system that all of them share"
-            )
-            raise ranks.said_once(UserError(problem))
+            lacks = f"{folder.path} of rank 0 (on {seen[0][1]}) is not there for rank {rank} (on {host})"
+            advice = "pass --out with a folder on a file system that all of them share"
+            raise ranks.said_once(UserError(f"{lacks}; {advice}"))
 
 
 def _appears(path: Path, data: bytes) -> bool:

@@ -159,10 +159,8 @@ class Loop:
         metrics = _mean([run.metrics for run in self.runs])
         self.view.update(metrics)
         if self.trainer.iteration == self.first and self.trainer.collector.lacks_final_obs:
-            self.view.message(
-                "the environment gives no final_obs: where its time limit ends an episode, the value of the state "
-                "before the last step is used instead"
-            )
+            lacks = "the environment gives no final_obs: where its time limit ends an episode"
+            self.view.message(f"{lacks}, the value of the state before the last step is used instead")
         stop = interrupt.asked or self.view.closed  # read once: a signal that comes later is for the next iteration
         answers, overdue = [], False
         if self.ranks.first and not any(run.infinite_loss for run in self.runs):

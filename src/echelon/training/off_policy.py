@@ -64,8 +64,6 @@ class OffPolicyTrainer(Trainer):
     def missing(self) -> str:
         if self._missing <= 0:
             return ""
-        rows = self._missing * self.config.num_envs
-        return (
-            f"the replay was not saved (--sac.save-replay), so {rows:,} environment steps fill it first: "
-            "learning continues, but not to the bit"
-        )
+        rows = f"{self._missing * self.config.num_envs:,} environment steps"
+        first = f"the replay was not saved (--sac.save-replay), so {rows} fill it first"
+        return f"{first}: learning continues, but not to the bit"

@@ -103,8 +103,6 @@ def explain_full_memory(config: TrainConfig) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in OUT_OF_MEMORY):
             raise
-        hidden = " ".join(map(str, config.model.hidden))
-        raise UserError(
-            f"{config.num_envs:,} environments, a horizon of {config.update.horizon} and networks of {hidden} do not "
-            f"fit into the memory of the {config.device}; try --num-envs {max(1, config.num_envs // 2)}"
-        ) from None
+        hidden, fewer = " ".join(map(str, config.model.hidden)), max(1, config.num_envs // 2)
+        sizes = f"{config.num_envs:,} environments, a horizon of {config.update.horizon} and networks of {hidden}"
+        raise UserError(f"{sizes} do not fit into the memory of the {config.device}; try --num-envs {fewer}") from None

@@ -83,10 +83,9 @@ class Run:
         if self.writer is None:
             return
         if not still_ours(self.folder.path):
-            raise UserError(
-                f"{self.folder.path} was moved or deleted while it was trained, so the run stops; if it was moved, "
-                "the same command with --out and its new place resumes it from its last checkpoint"
-            )
+            gone = f"{self.folder.path} was moved or deleted while it was trained, so the run stops"
+            again = "the same command with --out and its new place resumes it from its last checkpoint"
+            raise UserError(f"{gone}; if it was moved, {again}")
         self.writer.write(self.metrics)
         iteration, env_steps = self.trainer.iteration, int(self.metrics["env_steps"])
         if self._result.kl_matrix is not None:
@@ -224,18 +223,16 @@ class TroubleWatch:
         if self._quarantined:
             since = f"in iterations {self._first:.0f} to {iteration:.0f}" if self._first < iteration else now
             number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
+            wrong = f"{since}, {number} went wrong numerically or became impossibly fast and restarted, with reward 0"
             found["quarantined"] = (
-                f"{since}, {number} went wrong numerically or became impossibly fast and restarted, with reward 0 for "
-                "that step; a few do no harm, many mean that the physics is unstable: the first are in "
+                f"{wrong} for that step; a few do no harm, many mean that the physics is unstable: the first are in "
                 "diagnostics/fault-*.npz"
             )
         # Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0.
         weight = metrics.get("pull/weight", 1.0)
         if weight < WEAK_PULL and config.ensemble.advantage_scope != "global":
-            found["pull"] = (
-                f"{now} the pull's mean weight was {figure(weight)}, which centred advantages cannot give: something "
-                "is wrong with them; please report it"
-            )
+            low = f"{now} the pull's mean weight was {figure(weight)}, which centred advantages cannot give"
+            found["pull"] = f"{low}: something is wrong with them; please report it"
         bound = config.model.max_sigma
         if bound is not None and metrics.get("sigma/policy_0", 0.0) >= 0.99 * bound:
             found["noise"] = (

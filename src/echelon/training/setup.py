@@ -182,10 +182,8 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
     for folder, iterations in zip(folders, saved, strict=True):
         if sum(iteration > common for iteration in iterations) > 1:
             behind = min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
-            raise UserError(
-                f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side; train each alone, "
-                "with --seed and --out, or start again with another --out"
-            )
+            apart = f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side"
+            raise UserError(f"{apart}; train each alone, with --seed and --out, or start again with another --out")
     return common
 
 
@@ -211,10 +209,8 @@ def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None
         if checkpoint.saved_iterations(folder):
             raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start again with --out")
         if folder.lost_checkpoints:
-            raise UserError(
-                f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite "
-                "them; put its checkpoints back, or choose another folder with --out"
-            )
+            lost = f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite"
+            raise UserError(f"{lost} them; put its checkpoints back, or choose another folder with --out")
         return None
     if found.iteration > trainer.config.num_iterations:
         raise UserError(
@@ -234,10 +230,9 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
             try:
                 trainer.model.load_state_dict(found.state["trainer"]["model"])
             except RuntimeError:
-                raise UserError(
-                    f"the networks of {run} have other sizes, so they cannot be started from; it needs the same "
-                    "observations, actions, --model, --policies and kind of algorithm"
-                ) from None
+                needs = "it needs the same observations, actions, --model, --policies and kind of algorithm"
+                other = f"the networks of {run} have other sizes, so they cannot be started from"
+                raise UserError(f"{other}; {needs}") from None
             view.message(f"started from the networks of {run} after iteration {found.iteration}")
         return 0.0
     found, size = found or checkpoint.load(folder, chosen), trainer.ranks.size

@@ -105,10 +105,8 @@ class StackedTrainer(Trainer):
             return {name: self._joined([state[name] for state in states]) for name in first}
         if isinstance(first, Tensor) and first.dim():
             return torch.cat(list(states))
-        raise UserError(
-            f"the extra reward of {self.config.algo} has a state that is not of its networks, so its seeds cannot "
-            "train side by side; train them one after another, as echelon compare does"
-        )
+        odd = f"the extra reward of {self.config.algo} has a state that is not of its networks"
+        raise UserError(f"{odd}, so its seeds cannot train side by side; echelon compare trains them in turn")
 
     def _split(self, state: Any, index: int) -> Any:
         """One run's part of it."""

@@ -60,10 +60,9 @@ class SacLearner:
         self.optimizer = Optimizers(adam(model.critics.parameters()), adam(actor))
         steps, envs = self.replay.capacity, env.num_envs
         room = sum(x.nbytes for x in self.replay.stored.values()) / 2**30
-        self.preface = (
-            f"replay: {steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB of "
-            f"the {env.device.type}'s memory; per step {self.updates:,} updates of {self.batch:,} rows"
-        )
+        rows = f"{steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB"
+        learns = f"per step {self.updates:,} updates of {self.batch:,} rows"
+        self.preface = f"replay: {rows} of the {env.device.type}'s memory; {learns}"
         self._judges = shared(model.critics)
         self._moving: list[Tensor] = [*model.target.parameters()]
         self._leading: list[Tensor] = [*model.critics.parameters()]

@@ -54,10 +54,8 @@ class Replay:
             self.stored |= {"action": empty(action_dim), "reward": empty()}
             self.stored |= {name: empty(dtype=torch.bool) for name in ("ended", "final")}
         except RuntimeError as error:
-            raise UserError(
-                f"a replay of {capacity * num_envs:,} rows does not fit into the memory of the {device.type}; give "
-                "--sac.replay a smaller number"
-            ) from error
+            large = f"a replay of {capacity * num_envs:,} rows does not fit into the memory of the {device.type}"
+            raise UserError(f"{large}; give --sac.replay a smaller number") from error
         self.head = torch.zeros(1, dtype=torch.long, device=device)
         self.filled = torch.zeros_like(self.head)
         """Steps that are stored, at most C."""
