@@ -355,7 +355,7 @@ def test_a_run_resumes_to_the_bit_with_its_replay_and_fills_it_again_without(tmp
     assert steps == [2, 10, 18, 20, 28]  # of four steps, one learns after the warm-up
 
 
-def test_every_command_opens_it(tmp_path: Path) -> None:
+def test_every_command_opens_it_and_what_it_refuses_is_one_sentence(tmp_path: Path) -> None:
     """The exported policy is tanh of the actor's mean, in NumPy too, and evaluation acts by it."""
     folder = train(tiny_run(tmp_path / "run", 2), NullView())
     policy = SavedPolicy.load(folder)
@@ -369,9 +369,6 @@ def test_every_command_opens_it(tmp_path: Path) -> None:
     scores = evaluate(folder, num_envs=2, device="cpu")
     assert [score.mode for score in scores.scores] == ["deterministic", "sampled"]
     assert scores.scores[0].return_mean != scores.scores[1].return_mean
-
-
-def test_what_it_refuses(tmp_path: Path) -> None:
     config: TrainConfig = tiny_run(tmp_path, 1)
     with pytest.raises(UserError, match=r"without memory; --model\.lstm 0"):
         replace(config, model=replace(config.model, lstm=8)).check()

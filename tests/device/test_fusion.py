@@ -64,7 +64,9 @@ def test_training_is_the_same(algo: str, lstm: int, device: str, traced: None) -
             assert after[name] == pytest.approx(before[name], rel=1e-3, abs=1e-5), name
 
 
-def test_nothing_is_fused_on_a_cpu_or_if_not_wanted_and_the_cache_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_fused_on_a_cpu_without_a_compiler_or_if_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     assert fusion.fused(abs, torch.device("cpu")) is abs
     monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
     assert fusion.fused(abs, torch.device("cpu"), enabled=False) is abs
@@ -72,18 +74,6 @@ def test_nothing_is_fused_on_a_cpu_or_if_not_wanted_and_the_cache_lasts(monkeypa
     assert fusion.cache_folder() == Path("/elsewhere")
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     assert fusion.cache_folder() == Path.home() / ".cache" / "echelon" / "kernels"
-
-
-def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
-    """They are private: another version may have renamed them, and then starts are slower again."""
-    fusion.fused(abs, torch.device("cpu"))
-    assert torch._dynamo.config.recompile_limit == fusion.MAX_SHAPES
-    assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
-
-
-def test_without_a_compiler_it_says_so_and_continues(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
     monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
     monkeypatch.setattr(fusion.shutil, "which", lambda name: None)
     monkeypatch.setattr(fusion.importlib.util, "find_spec", lambda name: None)
@@ -95,6 +85,13 @@ def test_without_a_compiler_it_says_so_and_continues(
         fusion._can_compile.cache_clear()
     said = "GPU kernels are not fused, so training is slower: Triton and a C compiler cannot be found\n"
     assert capsys.readouterr().err == said
+
+
+def test_this_version_of_torch_has_the_compilers_settings(traced: None) -> None:
+    """They are private: another version may have renamed them, and then starts are slower again."""
+    fusion.fused(abs, torch.device("cpu"))
+    assert torch._dynamo.config.recompile_limit == fusion.MAX_SHAPES
+    assert fusion.autograd_settings.autograd_cache_allow_custom_autograd_functions
 
 
 def compile_something(cache: Path, seconds: float) -> None:

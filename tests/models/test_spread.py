@@ -90,23 +90,14 @@ def expected(how: Sharing, x: Tensor, cond: Tensor, weight: Tensor, activate: bo
     return outputs.detach(), *torch.autograd.grad((outputs * weight).sum(), (x, cond))
 
 
-def test_the_eager_formulation() -> None:
+def test_the_eager_formulation_by_plain_indexing_and_by_hand() -> None:
     for (units, pairs), networks, activate in product(CASES, (1, 2), (True, False)):
         how = sharing(units, pairs, networks)
         x, cond, weight = inputs(how, 2, 4)
         found = spread(x, cond, torch.tensor(table(how)[1]), how, activate=activate)
         gradients = torch.autograd.grad((found * weight).sum(), (x, cond))
         compare((found, *gradients), expected(how, x, cond, weight, activate), how.blocks, rtol=1e-12, atol=1e-12)
-
-
-def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], case: Any, rtol: float, atol: float) -> None:
-    """What fails names its case."""
-    found = [x.cpu().double() for x in found]
-    torch.testing.assert_close(found, [*wanted], rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
-
-
-def test_by_hand() -> None:
-    """Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies; without sharing, or a condition."""
+    # Two policies, a unit each: 1 and -1, with 2 and -3 added for the policies; without sharing, or a condition.
     how = sharing((1, 1), (BORROW, (1, 0)), drawn=1)
     x, cond, ids = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[2.0], [-3.0]]), torch.tensor([1, 0])
     found = spread(x, cond, torch.tensor([0, 1, 0, 1]), how, activate=False)
@@ -115,6 +106,12 @@ def test_by_hand() -> None:
     assert spread(x, None, ids, None, activate=False).equal(x)
     assert spread(x, cond, ids, None, activate=False).flatten().tolist() == [-2.0, 1.0]
     assert spread(x, None, ids, how, activate=False).flatten().tolist() == [1.0, -1.0, -1.0, 1.0]
+
+
+def compare(found: Sequence[Tensor], wanted: Sequence[Tensor], case: Any, rtol: float, atol: float) -> None:
+    """What fails names its case."""
+    found = [x.cpu().double() for x in found]
+    torch.testing.assert_close(found, [*wanted], rtol=rtol, atol=atol, msg=lambda text: f"{case}: {text}")
 
 
 def in_one(

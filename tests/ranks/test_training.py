@@ -87,7 +87,9 @@ def train_and_end(config: TrainConfig, make_env: MakeEnv = drift) -> str:
     return ended(lambda: train(resolve(config, ranks=Together()), NullView(), make_env))
 
 
-def test_a_resumed_run_continues_to_the_bit_on_every_rank(tmp_path: Path, world: World) -> None:
+def test_a_resumed_run_continues_to_the_bit_on_every_rank_unless_their_number_is_another(
+    tmp_path: Path, world: World
+) -> None:
     """Unless a part of one rank is damaged or missing, which makes the whole checkpoint damaged."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     world(run, config(whole))
@@ -114,9 +116,6 @@ def test_a_resumed_run_continues_to_the_bit_on_every_rank(tmp_path: Path, world:
     path.unlink()
     said, _ = world(run, config(parts, iterations=5))
     assert "rank-0001.safetensors is missing" in said[0]
-
-
-def test_another_number_of_ranks_continues_learning_and_says_so(tmp_path: Path, world: World) -> None:
     world(run, config(tmp_path / "run", iterations=2))
     said, _ = world(run, config(tmp_path / "run"), ALONE)
     assert "2 ranks saved it and one process will train it now, so new episodes start" in said[1]

@@ -63,13 +63,6 @@ def puck(num_envs: int = 3, episode_length: int = 100, **ranges: Any) -> Puck:
     return env
 
 
-def test_off_draws_nothing_and_expands_nothing() -> None:
-    env = begun("Hopper", 4, randomise=RandomiseConfig(push_seconds=1.0))
-    assert env.randomiser is None
-    assert not [name for name in env.state_dict()["kept"] if name.startswith("randomise")]
-    assert env.engine.state_dict()["model"] == {}
-
-
 @pytest.mark.parametrize("name", ["Hopper", "Anymal", "AllegroHand", "AllegroKukaRegrasping"])
 def test_an_environment_is_mujoco_with_the_drawn_numbers(name: str) -> None:
     """Each simulation against one of MuJoCo's own whose model was changed by hand. The object of AllegroKuka differs
@@ -102,7 +95,7 @@ def test_an_environment_is_mujoco_with_the_drawn_numbers(name: str) -> None:
         np.testing.assert_allclose(env.engine.qvel[i].numpy(), data.qvel, rtol=1e-6, atol=1e-8)
 
 
-def test_values_lie_in_their_ranges_unless_pinned_and_last_for_an_episode() -> None:
+def test_values_lie_in_their_ranges_unless_pinned_or_off_and_last_for_an_episode() -> None:
     env = puck(200, episode_length=3, mass=(0.5, 1.5), gravity=(2.0, 2.0))
     mass = env.engine.expand("body_mass")
     first = mass.clone()
@@ -123,6 +116,10 @@ def test_values_lie_in_their_ranges_unless_pinned_and_last_for_an_episode() -> N
     assert env.engine.expand("body_mass")[:, 1].tolist() == [1.5, 3.0, 6.0]
     with pytest.raises(UserError, match=r"write --randomise.action-delay 0 0\.02$"):  # the lowest value first
         puck(action_delay=(0.02, 0.0))
+    env = begun("Hopper", 4, randomise=RandomiseConfig(push_seconds=1.0))
+    assert env.randomiser is None
+    assert not [name for name in env.state_dict()["kept"] if name.startswith("randomise")]
+    assert env.engine.state_dict()["model"] == {}
 
 
 def test_controls_arrive_late() -> None:

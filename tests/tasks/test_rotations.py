@@ -1,4 +1,4 @@
-"""Angles at the edges of their ranges. `originals` compares every other rotation, row by row."""
+"""Angles at the edges of their ranges, and matrices. `originals` compares every other rotation, row by row."""
 
 import math
 
@@ -13,3 +13,9 @@ def test_angles_past_rounding_and_wrapped() -> None:
     angles = torch.tensor((0.0, 3.0, 4.0, -4.0, 2 * math.pi, -math.pi))
     expected = torch.tensor((0.0, 3.0, 4.0 - 2 * math.pi, 2 * math.pi - 4.0, 0.0, -math.pi))
     assert_close(rotations.wrapped(angles), expected, atol=1e-6, rtol=0)
+
+
+def test_a_matrix_turns_as_its_quaternion_does() -> None:
+    quats, vectors = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).double().split((4, 3), dim=1)
+    quats = quats / quats.norm(dim=1, keepdim=True)
+    assert_close((rotations.matrix(quats) @ vectors[:, :, None])[:, :, 0], rotations.to_world(quats, vectors))

@@ -57,16 +57,13 @@ def test_a_robot_that_leaves_its_tile_walks_on_at_its_other_edge() -> None:
     assert env.engine.qpos[1, 1] > 3
 
 
-def test_evaluations_have_all_levels_and_training_begins_on_flat_ground() -> None:
+def test_evaluations_have_all_levels_and_in_training_they_rise_with_success_and_fall_with_the_robot() -> None:
     """The roughest first, for a film of one robot; and the same for every policy that is compared."""
     steps = [LEVELS - 1 - i % LEVELS for i in range(10)]
     assert begun("Anymal", 10, **ROUGH).engine.qpos[:, 0].tolist() == [PITCH * level for level in steps]
     assert begun("Anymal", 20, blocks=2, **ROUGH).kept["level"].tolist() == steps * 2
     assert not begun("Anymal", 10, spread_clocks=True, **ROUGH).engine.qpos[:, 0].any()
-
-
-def test_levels_rise_with_success_and_fall_with_the_robot() -> None:
-    """Passed; passed at the top; too far from the command; fell; fell on flat ground; still walking."""
+    # Passed; passed at the top; too far from the command; fell; fell on flat ground; still walking.
     env = begun("Anymal", 6, spread_clocks=True, **ROUGH)
     level = env.kept["level"]
     level.copy_(torch.tensor([2, LEVELS - 1, 2, 2, 0, 2]))
