@@ -63,7 +63,7 @@ web:
 	cd $(WEB) && npm ci --no-fund --no-audit && npm run build
 
 site: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 release: $(VENV)/.installed
