@@ -216,10 +216,11 @@ class TroubleWatch:
         if (lost := metrics.get("env/overflow", 0.0) / config.steps_per_iteration) > LOST_CONTACTS_LIMIT:
             sizes = {name: getattr(config.env, name, None) for name in ("contacts", "constraints")}
             flags = " ".join(setting(f"env.{name}", 2 * size) for name, size in sizes.items() if size)
+            share = f"in {figure(100 * lost)} % of the environment steps of iteration {iteration:.0f}"
+            advice = f"; stop, and resume with {flags}" if flags else ""
             found["lost"] = (
-                f"in {figure(100 * lost)} % of the environment steps of iteration {iteration:.0f}, contacts or "
-                "constraints did not fit and were lost: physics is wrong there"
-            ) + (f"; stop, and resume with {flags}" if flags else "")
+                f"{share}, contacts or constraints did not fit and were lost: physics is wrong there{advice}"
+            )
         if self._quarantined:
             since = f"in iterations {self._first:.0f} to {iteration:.0f}" if self._first < iteration else now
             number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
@@ -235,10 +236,9 @@ class TroubleWatch:
             found["pull"] = f"{low}: something is wrong with them; please report it"
         bound = config.model.max_sigma
         if bound is not None and metrics.get("sigma/policy_0", 0.0) >= 0.99 * bound:
-            found["noise"] = (
-                f"{now} the leader's sigma has reached its bound of {bound:g} (--model.max-sigma): it is paid for "
-                "noise more than for what it learns; lower --update.entropy-coef or entropy-scale"
-            )
+            loud = f"{now} the leader's sigma has reached its bound of {bound:g} (--model.max-sigma)"
+            cause = "it is paid for noise more than for what it learns"
+            found["noise"] = f"{loud}: {cause}; lower --update.entropy-coef or entropy-scale"
         for kind in ("observations", "returns"):
             if metrics.get(f"clipped/{kind}", 0.0) and f"clipped/{kind}" not in self._next:
                 found[f"clipped/{kind}"] = (
@@ -249,11 +249,9 @@ class TroubleWatch:
         if self._at_bound >= LONG_AT_BOUND:
             found["rate"] = self._why_at_bound(metrics)
         if broken := next((one for one in takeovers if math.isnan(one.objective)), None):
-            found["broken"] = (
-                f"after iteration {iteration:.0f}, member {broken.member} was not finite and was replaced by a copy of "
-                f"member {broken.donor}; the cause is a reward or an observation that is not finite, or a learning "
-                "rate too high"
-            )
+            copied = f"member {broken.member} was not finite and was replaced by a copy of member {broken.donor}"
+            cause = "the cause is a reward or an observation that is not finite, or a learning rate too high"
+            found["broken"] = f"after iteration {iteration:.0f}, {copied}; {cause}"
         return found
 
     def _why_at_bound(self, metrics: Mapping[str, float]) -> str:

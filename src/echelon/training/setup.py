@@ -212,11 +212,9 @@ def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None
             lost = f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite"
             raise UserError(f"{lost} them; put its checkpoints back, or choose another folder with --out")
         return None
-    if found.iteration > trainer.config.num_iterations:
-        raise UserError(
-            f"{folder.path} is at iteration {found.iteration} already, beyond the {trainer.config.num_iterations} "
-            "that were asked for; ask for more, or choose another folder with --out"
-        )
+    if found.iteration > (asked := trainer.config.num_iterations):
+        beyond = f"{folder.path} is at iteration {found.iteration} already, beyond the {asked} that were asked for"
+        raise UserError(f"{beyond}; ask for more, or choose another folder with --out")
     here = trainer.env.device.type
     if (there := found.state.get("device", here)) != here:  # engines and random numbers differ
         raise UserError(f"{folder.path} was trained on {there} and cannot continue on {here}; use --device {there}")
@@ -254,10 +252,9 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
     except UserError:
         raise
     except Exception as error:  # the file is untrusted
-        raise UserError(
-            f"checkpoint {found.path} does not fit this run ({first_line(error)}): it is of another task or network, "
-            "or no version of Echelon wrote it; remove it, or choose another folder with --out"
-        ) from None
+        unfit = f"checkpoint {found.path} does not fit this run ({first_line(error)})"
+        cause = "it is of another task or network, or no version of Echelon wrote it"
+        raise UserError(f"{unfit}: {cause}; remove it, or choose another folder with --out") from None
     if trainer.iteration != found.iteration or not 0 <= seconds < math.inf:
         raise UserError(f"checkpoint {found.path} contradicts itself; remove it, or choose another folder with --out")
     view.message(f"resumed {folder.path} after iteration {trainer.iteration}")
