@@ -216,11 +216,10 @@ class TroubleWatch:
         if (lost := metrics.get("env/overflow", 0.0) / config.steps_per_iteration) > LOST_CONTACTS_LIMIT:
             sizes = {name: getattr(config.env, name, None) for name in ("contacts", "constraints")}
             flags = " ".join(setting(f"env.{name}", 2 * size) for name, size in sizes.items() if size)
-            share = f"in {figure(100 * lost)} % of the environment steps of iteration {iteration:.0f}"
+            steps = f"in {figure(100 * lost)} % of the environment steps of iteration {iteration:.0f}"
+            gone = "contacts or constraints did not fit and were lost: physics is wrong there"
             advice = f"; stop, and resume with {flags}" if flags else ""
-            found["lost"] = (
-                f"{share}, contacts or constraints did not fit and were lost: physics is wrong there{advice}"
-            )
+            found["lost"] = f"{steps}, {gone}{advice}"
         if self._quarantined:
             since = f"in iterations {self._first:.0f} to {iteration:.0f}" if self._first < iteration else now
             number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
