@@ -206,6 +206,7 @@ BROKEN = {
     '{"config": {"task": "Pendulum", "env": {"mas": 1}}}': "env.mas is not",
     '{"config": {"task": "Pendulum", "seed": "1"}}': "seed takes a whole number",
     '{"config": {"task": "Pendulum", "threads": 10000000}}': "--threads must be",
+    '{"config": {"task": "Pendulum", "num_envs": ' + "9" * 400 + "}}": "must be at most 4,000,000, not a number of 400",
     '{"config": {"task": "Own", "policies": null}}': "it has no number of policies",
     '{"config": {"task": "\\ud800"}}': "cannot be read",
     '{"config": {"task": "Pendulum", "env": ' + 70 * "[" + 70 * "]" + "}}": "nested too deeply",
