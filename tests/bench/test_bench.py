@@ -114,14 +114,9 @@ def test_a_task_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture) -> No
     assert not (tmp_path / "runs").exists()
 
 
-def test_help_lists_the_tasks_and_figures_that_cannot_be_written_are_not_measured(
+def test_figures_that_cannot_be_written_are_not_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for words in (["--help"], ["Hopper", "-h"]):
-        assert main(["bench", *words]) == 0
-        out = capsys.readouterr().out
-        assert "--repeats INT" in out
-        assert "AllegroHand" in out
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     monkeypatch.setattr("echelon.bench.measure.bench", lambda *arguments: pytest.fail("measured"))

@@ -6,13 +6,11 @@ Isaac Lab itself needs Isaac Sim and an RTX card; a stand-in has the signatures 
 import dataclasses
 import sys
 import types
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from envs.life import live
 from torch import Tensor
 
 from echelon.envs import torch_env
@@ -61,13 +59,8 @@ class Managed(Walkers):
         return obs, reward, done.bool() & ~cut, cut, extras
 
 
-def make(num_envs: int, device: torch.device, seed: int) -> Walkers:
-    return Walkers(num_envs)
-
-
-def test_a_walk_by_hand(tmp_path: Path) -> None:
-    """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four. And a
-    run from the first iteration to the report."""
+def test_a_walk_by_hand() -> None:
+    """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four."""
     for kind in (Walkers, Managed):
         env = as_env(kind(), "x:make")
         assert isinstance(env, TorchEnv)
@@ -80,7 +73,6 @@ def test_a_walk_by_hand(tmp_path: Path) -> None:
         assert steps[3].truncated.tolist() == [False, True, False, True]
         assert steps[3].obs["critic"].tolist() == [[0.0, 0.0]] * 4
         assert all(step.final_obs is None and step.terminated.dtype == torch.bool for step in steps)
-    live("envs.test_torch_env:make", tmp_path / "run", "--num-envs", "48", "--update.bounds-coef", "0")
 
 
 def test_a_figure_that_is_logged_now_and_then_is_held() -> None:

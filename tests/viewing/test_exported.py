@@ -88,9 +88,6 @@ def test_a_policy_is_added_with_its_card(
     low, high = card["score"]["return"]["interval"]
     assert low < card["score"]["return"]["mean"] < high
     assert card["score"]["length"] == {"mean": 24.0, "interval": [24.0, 24.0]}
-    file = tmp_path / "Hop" / "policy.npz"
-    (there,), (here,) = (record(one, "leader", 5) for one in (Trained.load(hopper), open_exported(file)))
-    assert here.qpos == pytest.approx(there.qpos, abs=1e-4)
 
 
 def test_weights_of_eight_bits_change_actions_by_little(
