@@ -24,10 +24,9 @@ from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
 from echelon.export.files import export
 from echelon.export.policy import SavedPolicy
-from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.tasks import make, preset
-from echelon.training.loop import train
+from echelon.training.loop import train, train_seeds
 from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.setup import make_trainer
 
@@ -374,11 +373,14 @@ def test_every_command_opens_it_and_what_it_refuses_is_one_sentence(tmp_path: Pa
         replace(config, model=replace(config.model, lstm=8)).check()
     with pytest.raises(UserError, match="numbers only"):
         SacNetworks({"policy": 3, "image": (3, 8, 8)}, 1, small())
-    from echelon.training.loop import train_seeds
 
-    with pytest.raises(UserError, match="sac trains one seed per process"):
-        train_seeds(config, [0, 1], NullView())
-    assert not RunFolder(tmp_path, config).path.joinpath("seed_0").exists()
+
+def test_seeds_take_turns_and_each_is_what_it_is_alone(tmp_path: Path) -> None:
+    config = tiny_run(tmp_path / "both", 3)
+    for folder, seed in zip(train_seeds(config, (2, 0), NullView()), (2, 0), strict=True):
+        alone = train(replace(config, seed=seed, out=str(tmp_path / f"alone_{seed}")), NullView())
+        assert timeless(folder.path) == timeless(alone.path)
+        assert read_metrics(folder)[-1]["loss/critic"] > 0
 
 
 def test_everything_is_traced_once(traced: None) -> None:

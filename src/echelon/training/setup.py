@@ -34,14 +34,14 @@ from echelon.tasks import built_in, make, maker, several_seeds
 from echelon.training.agreement import require_alike, require_seen
 from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.resolve import Resolved, explain_full_memory
-from echelon.training.stacked import StackedTrainer
+from echelon.training.stacked import InTurn, StackedTrainer
 from echelon.training.teacher import Taught
 from echelon.training.trainer import Trainer
 
 
 def start(
     resolved: Resolved, seeds: Sequence[int] | None, make_env: MakeEnv | None, view: View, change: bool
-) -> tuple[Trainer, list[RunFolder], list[float]]:
+) -> tuple[Trainer | InTurn, list[RunFolder], list[float]]:
     """A trainer that is ready to iterate, and for each of its runs the folder and the seconds that earlier starts took.
 
     Without `seeds` it is the one run that the settings describe.
@@ -51,7 +51,7 @@ def start(
         config = replace(config, source=source_of(make_env))
     configs = [config]
     if seeds is not None:
-        _require_stackable(resolved, seeds)
+        _require_seeds(resolved, seeds)
         outs = [str(Path(config.out) / f"seed_{seed}") if config.out else None for seed in seeds]
         configs = [replace(config, seed=seed, out=out) for seed, out in zip(seeds, outs, strict=True)]
     set_up_torch(config)
@@ -61,12 +61,13 @@ def start(
     if change and algorithm.selection is not None:
         raise UserError("settings of a population cannot be changed in its run: members have values of their own")
 
-    def build() -> Trainer:
+    def build() -> Trainer | InTurn:
         whole, each = envs or _environments(resolved, configs, make_env)
         with explain_full_memory(config):
-            if len(configs) == 1:
-                return make_trainer(whole, configs[0], resolved.plan)
-            return StackedTrainer(each, configs, resolved.plan, whole)
+            if len(configs) > 1 and _stacks(config):
+                return StackedTrainer(each, configs, resolved.plan, whole)
+            runs = [make_trainer(env, one, resolved.plan) for env, one in zip(each, configs, strict=True)]
+            return InTurn(runs) if len(runs) > 1 else runs[0]
 
     opened = partial(RunFolder.create_or_resume, colour=algorithm.colour, change=change)
     folders = ranks.broadcast(ranks.attempt(lambda: [opened(one) for one in configs] if ranks.first else []))
@@ -94,7 +95,13 @@ def make_trainer(env: Env, config: TrainConfig, plan: Plan | None = None, ranks:
     return (OffPolicyTrainer if find(config.algo).off_policy else Trainer)(env, config, plan, ranks=ranks)
 
 
-def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
+def _stacks(config: TrainConfig) -> bool:
+    """Whether several seeds train as one: not those of a selection, which decides on the host between iterations."""
+    algorithm = find(config.algo)
+    return algorithm.selection is None and algorithm.off_policy is None
+
+
+def _require_seeds(resolved: Resolved, seeds: Sequence[int]) -> None:
     """Raise a `UserError` for what several seeds in one process cannot have."""
     config = resolved.config
     require("seeds", len(seeds), SEEDS)
@@ -102,9 +109,6 @@ def _require_stackable(resolved: Resolved, seeds: Sequence[int]) -> None:
         raise UserError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
     for seed in seeds:
         check(replace(config, seed=seed))
-    algorithm = find(config.algo)
-    if algorithm.selection or algorithm.off_policy:  # a selection decides on the host between iterations
-        raise UserError(f"{config.algo} trains one seed per process; echelon compare trains several in turn")
     if resolved.ranks.size > 1:
         raise UserError("--seeds trains in one process, so not under torchrun; give each process a --seed of its own")
 
@@ -124,7 +128,7 @@ def _environments(
     seeds = [resolved.ranks.seed(one.seed) for one in configs]
     as_it_is = find(config.algo).teacher(config) is None and not config.obs and config.history == 1
     with explain_full_memory(config):
-        if make_env is None and len(seeds) > 1 and several_seeds(config) and as_it_is:
+        if make_env is None and len(seeds) > 1 and _stacks(config) and several_seeds(config) and as_it_is:
             task: Any = make(config.task, config.env, len(seeds) * count, device, seeds, spread_clocks=True)
             return task, task.slices()
         one = make_env or maker(config, spread_clocks=True)

@@ -26,6 +26,28 @@ from echelon.training.trainer import Iteration, Trainer, make_plan
 SCORES = ("current", "last", "finished", "mixed")
 
 
+class InTurn:
+    """Runs that cannot be stacked, one trainer each, which iterate in turn: each is to the bit what it is alone."""
+
+    def __init__(self, runs: Sequence[Trainer]) -> None:
+        self.runs, first = runs, runs[0]
+        self.env, self.collector, self.timers, self.preface = first.env, first.collector, first.timers, first.preface
+
+    @property
+    def iteration(self) -> int:
+        return self.runs[0].iteration
+
+    def iterate_each(self) -> list[Iteration]:
+        return [run.iterate() for run in self.runs]
+
+    def take_in(self) -> None:
+        """Do nothing: what was loaded into the runs is theirs."""
+
+    def sync_learned(self) -> None:
+        for run in self.runs:
+            run.sync_learned()
+
+
 class StackedTrainer(Trainer):
     """Trains several runs at once.
 
