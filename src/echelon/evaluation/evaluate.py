@@ -224,10 +224,8 @@ def score_table(evaluation: Evaluation) -> Table:
 
 def headline(evaluation: Evaluation) -> str:
     """Task, algorithm and length of training in one line."""
-    return (
-        f"{evaluation.task}, {evaluation.algo}, after {evaluation.iteration:,} iterations "
-        f"({count(evaluation.env_steps)} steps), {evaluation.scores[0].episodes} episodes each"
-    )
+    trained = f"{evaluation.iteration:,} iterations ({count(evaluation.env_steps)} steps)"
+    return f"{evaluation.task}, {evaluation.algo}, after {trained}, {evaluation.scores[0].episodes} episodes each"
 
 
 def robustness_table(found: Robustness) -> Table:

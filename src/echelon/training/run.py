@@ -223,11 +223,9 @@ class TroubleWatch:
         if self._quarantined:
             since = f"in iterations {self._first:.0f} to {iteration:.0f}" if self._first < iteration else now
             number = "1 simulation" if self._quarantined == 1 else f"{self._quarantined:,.0f} simulations"
-            wrong = f"{since}, {number} went wrong numerically or became impossibly fast and restarted, with reward 0"
-            found["quarantined"] = (
-                f"{wrong} for that step; a few do no harm, many mean that the physics is unstable: the first are in "
-                "diagnostics/fault-*.npz"
-            )
+            wrong = "went wrong numerically or became impossibly fast and restarted, with reward 0 for that step"
+            harm = "a few do no harm, many mean that the physics is unstable"
+            found["quarantined"] = f"{since}, {number} {wrong}; {harm}: the first are in diagnostics/fault-*.npz"
         # Normalised together with all others, as the paper's are, advantages of pull rows need not have mean 0.
         weight = metrics.get("pull/weight", 1.0)
         if weight < WEAK_PULL and config.ensemble.advantage_scope != "global":
@@ -260,8 +258,6 @@ class TroubleWatch:
         if rate > LOWEST * 1.001:
             return said + f"policies move by a KL of {figure(kl)} only; widen --update.clip, or take more minibatches"
         if own < 0.5 * kl:
-            return said + (
-                f"the KL rule sees {figure(kl)}, of which own rows have {figure(own)}; it takes the distance between "
-                "policies for a step, and --update.kl-rows own does not"
-            )
+            said += f"the KL rule sees {figure(kl)}, of which own rows have {figure(own)}"
+            return f"{said}; it takes the distance between policies for a step, and --update.kl-rows own does not"
         return said + f"policies move by a KL of {figure(kl)}; raise --update.kl-threshold, or try fewer minibatches"
