@@ -161,10 +161,8 @@ class InHand(MujocoTask[InHandConfig]):
         ]
         for tip in self.tips:
             parts += [ObsPart(f"{tip} position", "xyz", "m"), ObsPart(f"{tip} orientation", xyzw, "1")]
-            parts += [
-                ObsPart(f"{tip} linear velocity", "xyz", "m/s"),
-                ObsPart(f"{tip} angular velocity", "xyz", "rad/s"),
-            ]
+            velocities = {"linear": "m/s", "angular": "rad/s"}
+            parts += [ObsPart(f"{tip} {kind} velocity", "xyz", unit) for kind, unit in velocities.items()]
         parts += [ObsPart(f"{tip} force and torque", wrench, "N, N m", FORCE_SCALE) for tip in self.tips]
         model = self.engine.model
         actuators = [model.actuator(i).name for i in range(model.nu)]
