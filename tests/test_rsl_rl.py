@@ -64,6 +64,7 @@ def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(algo: str, policies: int
     runner = OnPolicyRunner(env, cfg, log_dir=str(tmp_path), device="cpu")
     runner.add_git_repo_to_log(__file__)
     assert "critic.hidden_dims" in runner.without_counterpart
+    assert not {"algorithm.class_name", "obs_groups.actor", "obs_groups.critic"} & {*runner.without_counterpart}  # read
     runner.learn(3, init_at_random_ep_len=True, view=NullView())
     runner.learn(2, view=NullView())
     folder = RunFolder.open(tmp_path / "echelon")
@@ -94,7 +95,11 @@ def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Pa
             lambda: OnPolicyRunner(env, settings("TD3")),
             "--algo takes one of ppo, pbt, sapg, cpo, sac, distil, not 'td3",
         ),
-        (lambda: OnPolicyRunner(env, settings("PPO", echelon={"pull.beta": 1.0})), "a setting that ppo lacks"),
+        (lambda: OnPolicyRunner(env, settings("PPO", echelon={"pull.beta": 1.0})), "pull.beta is not a setting of ppo"),
+        (
+            lambda: OnPolicyRunner(env, settings("PPO", echelon={"polcies": 1})),
+            "polcies is not .*; did you mean policies",
+        ),
         (lambda: OnPolicyRunner(env, settings("PPO", obs_groups={"actor": ["p"]})).learn(1), "obs_groups names p, and"),
         (lambda: runner.load(str(tmp_path / "bad.pt")), "bad.pt holds no policy of Echelon"),
         (lambda: runner.load(str(tmp_path / "part.pt")), "part.pt holds no policy of Echelon ('infos')"),

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from echelon.algorithms import with_algorithm
 from echelon.config import to_dict
-from echelon.config.checks import check, with_settings
+from echelon.config.checks import check, settings_of, with_settings
 from echelon.config.peers import translate
 from echelon.console.view import View
 from echelon.envs.contract import Groups, MakeEnv
 from echelon.envs.sources import ON_DEVICE
 from echelon.envs.torch_env import TorchEnv, groups_of
-from echelon.errors import UserError, first_line
+from echelon.errors import UserError, first_line, nearest
 from echelon.export.files import export
 from echelon.export.policy import Policy, SavedPolicy
 from echelon.runs import checkpoint
@@ -44,16 +44,18 @@ class OnPolicyRunner:
         name = str(train_cfg.get("algorithm", {}).get("class_name", "PPO"))
         algo = name.rpartition(":")[2].rpartition(".")[2].lower()
         start = with_algorithm(replace(ON_DEVICE, task=str(train_cfg.get("experiment_name") or "VecEnv")), algo)
-        settings |= {"algo": algo, "device": torch.device(device).type, **train_cfg.get("echelon", {})}
+        known, own = settings_of(start), train_cfg.get("echelon", {})
+        for name in own:
+            if name not in known:
+                raise UserError(f'train_cfg["echelon"]: {name} is not a setting of {algo}{nearest(name, known)}')
+        settings |= {"algo": algo, "device": torch.device(device).type, **own}
         settings["num_envs"] = env.num_envs * int(os.environ.get("WORLD_SIZE", "1"))
         if train_cfg.get("logger") == "wandb":
             settings.setdefault("wandb", "online")
-        try:
-            self.config = with_settings(start, settings)
-        except (AttributeError, TypeError) as error:
-            raise UserError(f'train_cfg["echelon"] has a setting that {algo} lacks: {first_line(error)}') from None
+        self.config = with_settings(start, settings)
         check(self.config)
-        self.without_counterpart = others
+        read = {"algorithm.class_name", "obs_groups.actor", "obs_groups.policy", "obs_groups.critic", "logger"}
+        self.without_counterpart = [name for name in others if name not in read]
         """Names in `train_cfg` that mean nothing here."""
         names = {"actor": "policy", "policy": "policy", "critic": "critic"}
         groups = (train_cfg.get("obs_groups") or {}).items()
