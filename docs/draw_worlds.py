@@ -23,6 +23,8 @@ SHOWN = {"friction": "friction", "gravity": "gravity", "action_delay": "delay"}
 def main() -> None:
     trained = Trained.load(sys.argv[1])
     env = trained.make_env(WORLDS, torch.device("cpu"), 1000)
+    if not getattr(env, "randomiser", None):
+        sys.exit(f"{sys.argv[1]} was trained in plain physics; train with --variant robust")
     engine, control_step = env.engine, env.substeps * env.engine.model.opt.timestep
     player = Player(env, trained.actor(trained.leader, WORLDS))
     player.reset()
