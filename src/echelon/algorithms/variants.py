@@ -83,6 +83,13 @@ def _robust(config: TrainConfig) -> Mapping[str, Any]:
     return {"env.randomise": ROBUST}
 
 
+def _quiet_fingers(config: TrainConfig) -> Mapping[str, Any]:
+    if not hasattr(config.env, "gripped_starts"):
+        raise UserError(f"quiet_fingers is for the AllegroKuka tasks, and {config.task} is none of them")
+    hands = ("7:23", "30:46") if "TwoArms" in config.task else ("7:23",)
+    return {"env.gripped_starts": 0.5, "noise.actions": hands}
+
+
 NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
 CENTRED = {"update.kl_rows": "own", "ensemble.advantage_scope": "centred"}
 NORMALISED_PULL = {"pull.normalise": True, "pull.beta": 0.005, "pull.temperature": 1.0}
@@ -118,6 +125,12 @@ VARIANTS: dict[str, Variant] = {
         {},
         _robust,
         of_task=True,
+    ),
+    "quiet_fingers": Variant(
+        "PPO whose fingers act with σ 0.4, and half of whose episodes begin in a grasp (results/noise)",
+        {"algo": "ppo", "noise.sigma": 0.4}
+        | {"update.minibatches": 16, "update.clip": 0.2, "update.kl_rows": "own", "update.entropy_scale": 0.0},
+        _quiet_fingers,
     ),
     # Controls.
     "sapg_cpo_steps": Variant(
