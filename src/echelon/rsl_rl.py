@@ -40,6 +40,8 @@ class OnPolicyRunner:
     def __init__(self, env: Any, train_cfg: dict[str, Any], log_dir: str | None = None, device: str = "cpu") -> None:
         self.env, self.cfg, self.log_dir, self.device = env, train_cfg, log_dir, device
         self.current_learning_iteration = 0
+        if torch.device(env.device).type != torch.device(device).type:
+            raise UserError(f"the environment is on {env.device}, and the runner was asked to train on {device}")
         _, settings, others = translate({name: x for name, x in train_cfg.items() if name != "echelon"})
         name = str(train_cfg.get("algorithm", {}).get("class_name", "PPO"))
         algo = name.rpartition(":")[2].rpartition(".")[2].lower()
