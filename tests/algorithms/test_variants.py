@@ -56,28 +56,27 @@ CHANGES: dict[str, dict[str, Any]] = {
     | {"env.randomise.gravity": (0.95, 1.05), "env.randomise.push": (0.0, 0.5)},
 }
 """Every variant's effect on AllegroHand, typed from the ablations it stands for."""
-FOR_KUKA = "quiet_fingers"
 
 
 def test_variants_do_what_they_say_and_nothing_else() -> None:
     config = preset("AllegroHand")
     before = settings_of(config)
-    found = {name: settings_of(variant(config)) for name, variant in VARIANTS.items() if name != FOR_KUKA}
+    found = {name: settings_of(variant(config)) for name, variant in VARIANTS.items() if variant.fits(config)}
     assert {name for name, after in found.items() if after != before | CHANGES[name]} == set()
     assert {name for name, after in found.items() if after == before} == {"entropy_off"}  # it has no bonus anyway
 
     # Those of every preset are valid, and the best are variants.
     for task, info in TASKS.items():
         assert set(info.best) <= set(VARIANTS)
-        for name, variant in VARIANTS.items():
-            if name == FOR_KUKA and not task.startswith("AllegroKuka"):
-                with pytest.raises(UserError, match=f"is for the AllegroKuka tasks, and {task} is none of them"):
-                    variant(preset(task))
-            elif task != "DeceptiveReach" or not variant.of_task:  # it has no physics to change
-                check(variant(preset(task)))
+        for variant in (variant for variant in VARIANTS.values() if variant.fits(info.preset)):
+            check(variant(preset(task)))
+    for task, flag in (("Hopper", "gripped-starts"), ("DeceptiveReach", "randomise")):
+        (unfit,) = (variant for variant in VARIANTS.values() if variant.needs == flag.replace("-", "_"))
+        with pytest.raises(UserError, match=f"not for {task}: it changes --env.{flag}, which the task lacks"):
+            unfit(preset(task))
 
     for task, hands in (("AllegroKukaRegrasping", ("7:23",)), ("AllegroKukaTwoArmsReorientation", ("7:23", "30:46"))):
-        before, after = settings_of(preset(task)), settings_of(VARIANTS[FOR_KUKA](preset(task)))
+        before, after = settings_of(preset(task)), settings_of(VARIANTS["quiet_fingers"](preset(task)))
         quiet = {"algo": "ppo", "noise.sigma": 0.4, "noise.actions": hands, "env.gripped_starts": 0.5}
         steps = {"update.minibatches": 16, "update.clip": 0.2, "update.kl_rows": "own", "update.entropy_scale": 0.0}
         assert after == before | quiet | steps

@@ -30,7 +30,17 @@ class Variant:
     of_task: bool = False
     """Whether it changes the task and not the method, so that it adds to the task's best settings."""
 
+    needs: str = ""
+    """The setting of a task that it changes, if it is not for every task."""
+
+    def fits(self, config: TrainConfig) -> bool:
+        """Whether the task has what it changes."""
+        return not self.needs or hasattr(config.env, self.needs)
+
     def __call__(self, config: TrainConfig) -> TrainConfig:
+        if not self.fits(config):
+            flag = self.needs.replace("_", "-")
+            raise UserError(f"this variant is not for {config.task}: it changes --env.{flag}, which the task lacks")
         config = _changed(config, self.settings)
         return _changed(config, self.change(config)) if self.change else config
 
@@ -77,17 +87,9 @@ def _short_pbt(config: TrainConfig) -> Mapping[str, Any]:
     }
 
 
-def _robust(config: TrainConfig) -> Mapping[str, Any]:
-    if not hasattr(config.env, "randomise"):
-        raise UserError(f"robust randomises the physics of MuJoCo tasks, and {config.task} is none")
-    return {"env.randomise": ROBUST}
-
-
-def _quiet_fingers(config: TrainConfig) -> Mapping[str, Any]:
-    if not hasattr(config.env, "gripped_starts"):
-        raise UserError(f"quiet_fingers is for the AllegroKuka tasks, and {config.task} is none of them")
-    hands = ("7:23", "30:46") if "TwoArms" in config.task else ("7:23",)
-    return {"env.gripped_starts": 0.5, "noise.actions": hands}
+def _hands(config: TrainConfig) -> Mapping[str, Any]:
+    """Places of the fingers among the actions."""
+    return {"noise.actions": ("7:23", "30:46") if "TwoArms" in config.task else ("7:23",)}
 
 
 NO_ADVERSARY = {"algo": "cpo", "adversary.coef": 0.0}
@@ -122,15 +124,16 @@ VARIANTS: dict[str, Variant] = {
     "pbt_short": Variant("PBT with checks and mutations scaled to the length of the run", {"algo": "pbt"}, _short_pbt),
     "robust": Variant(
         "every episode has other masses, friction, joints, gains, delays, noise and pushes (docs/randomise.md)",
-        {},
-        _robust,
+        {"env.randomise": ROBUST},
         of_task=True,
+        needs="randomise",
     ),
     "quiet_fingers": Variant(
         "PPO whose fingers act with σ 0.4, and half of whose episodes begin in a grasp (results/noise)",
-        {"algo": "ppo", "noise.sigma": 0.4}
+        {"algo": "ppo", "noise.sigma": 0.4, "env.gripped_starts": 0.5}
         | {"update.minibatches": 16, "update.clip": 0.2, "update.kl_rows": "own", "update.entropy_scale": 0.0},
-        _quiet_fingers,
+        _hands,
+        needs="gripped_starts",
     ),
     # Controls.
     "sapg_cpo_steps": Variant(
