@@ -9,6 +9,7 @@ from gpu import needs_gpu
 from echelon.config.schema import ROBUST
 from echelon.device import fusion
 from echelon.tasks import maker, preset
+from echelon.tasks.hopper.task import Hopper
 
 STEPS = 12
 
@@ -50,6 +51,26 @@ def distance(task: str, device: str, num_envs: int, **env: object) -> float:
 def test_a_compiled_step_is_the_plain_one(traced: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "BACKEND", "eager")
     assert distance("Hopper", "cpu", 16, randomise=ROBUST) == 0
+
+
+def test_a_step_that_cannot_be_compiled_stays_plain_and_says_so(
+    traced: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As tasks of one's own may: this one draws by its generator and looks at what it drew."""
+
+    def draws(task: Hopper) -> None:
+        if torch.rand(1, generator=task.generator).item() < 2:
+            task.clock += 0
+
+    monkeypatch.setattr(Hopper, "proceed", draws)
+    config = preset("Hopper")
+    plain, tried = (maker(config, spread_clocks=True)(4, torch.device("cpu"), 3) for _ in range(2))
+    tried.fuse()
+    assert "Hopper's step is not compiled, so it is slower: " in capsys.readouterr().err
+    for env in (plain, tried):
+        env.reset()
+    steps = [env.step(torch.zeros(4, env.action_dim)) for env in (plain, tried)]
+    assert steps[0].obs["policy"].equal(steps[1].obs["policy"])
 
 
 @needs_gpu

@@ -8,6 +8,7 @@ step and used where an episode ended. That makes a step capturable as a CUDA gra
 """
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +26,7 @@ from echelon.device.capture import Source, draw, generators_of
 from echelon.device.compile_progress import announced
 from echelon.device.fusion import cache_folder, fused
 from echelon.envs.contract import Groups, State, Step, onto
-from echelon.errors import UserError
+from echelon.errors import UserError, first_line
 from echelon.sim import make_engine, probe
 from echelon.sim.contract import Engine
 from echelon.sim.faults import FaultLog
@@ -56,6 +57,8 @@ class ObsPart(NamedTuple):
     clip: float | None = None
 
 
+COMPILED = ("_command", "_conclude", "_restart")
+"""Functions of a step that `MujocoTask.fuse` compiles."""
 Fill = Callable[[Tensor, torch.Generator], Tensor]
 Draw = tuple[tuple[int, ...], Fill]
 """Columns of random numbers, and what fills them."""
@@ -99,6 +102,10 @@ class Rng:
         """Draw now what a step will ask for, in that order: compiled code cannot use a generator."""
         assert self._used == len(self._ready), "a step has drawn less than was noted"
         self._ready, self._used = [self._now(*each) for each in draws], 0
+
+    def forget(self) -> None:
+        """Drop what was drawn ahead."""
+        self._ready, self._used = [], 0
 
     def _draw(self, columns: tuple[int, ...], fill: Fill) -> Tensor:
         if self._used < len(self._ready):
@@ -353,6 +360,8 @@ class MujocoTask(ABC, Generic[C]):
 
     def fuse(self) -> None:
         """Compile what a step computes outside physics into a few kernels, by two steps whose effects are undone."""
+        from torch._dynamo.exc import TorchDynamoException
+
         before, states = self.state_dict(), [generator.get_state() for generator in generators_of(self.generator)]
         self.fixed_shapes = True
         self.engine.fuse()
@@ -362,9 +371,17 @@ class MujocoTask(ABC, Generic[C]):
             self._draws = self.rng.noting(lambda: self.step(action))
             if self.randomiser is not None:
                 self.randomiser.fuse()
-            for name in ("_command", "_conclude", "_restart"):
+            for name in COMPILED:
                 setattr(self, name, fused(getattr(self, name), self.device))
-            self.step(action)
+            try:
+                self.step(action)
+            except TorchDynamoException as error:  # a task of one's own may be any Python
+                why = f"{type(self).__name__}'s step is not compiled, so it is slower: {first_line(error)}"
+                print(why, file=sys.stderr, flush=True)
+                for name in COMPILED:
+                    delattr(self, name)
+                self._draws = []
+                self.rng.forget()
         self.load_state_dict(before)
         for generator, state in zip(generators_of(self.generator), states, strict=True):
             generator.set_state(state)
