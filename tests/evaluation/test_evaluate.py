@@ -209,6 +209,27 @@ def test_best_and_newest_checkpoints_are_told_apart_and_mistakes_are_told(tmp_pa
         evaluate(RunFolder(tmp_path, folder.config))
 
 
+def test_scores_of_another_checkpoint_lie_beside_those_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reports and comparisons read the newest checkpoint's; that checkpoint given by its number is the newest, too."""
+    run = train(tiny("Hopper", tmp_path / "run", env={"episode_length": 5}))
+    changed, pulled = ["--robustness", "--randomise.gravity", "0.5", "1"], ["--randomise.gravity", "0.5", "0.5"]
+    for name, flags in {"evaluation": [], "robustness": changed, "evaluation-randomised": pulled}.items():
+        iterations = {}
+        for which in ("newest", "1", "2"):
+            assert cli.main(["evaluate", str(run.path), "--num-envs", "1", "--checkpoint", which, *flags]) == 0
+            last = capsys.readouterr().out.splitlines()[-1]
+            own, other = run.path / f"{name}.json", run.path / f"{name}-iteration-1.json"
+            aside = f"{other}; {own.name} is for the newest checkpoint, of iteration 2"
+            assert last == f"Written to {aside if which == '1' else own}"
+            iterations[which] = [json.loads(file.read_text())["iteration"] for file in (own, other) if file.exists()]
+        assert iterations == {"newest": [2], "1": [2, 1], "2": [2, 1]}
+    found = read_evaluation(run.path)
+    assert found is not None
+    assert found.iteration == 2
+
+
 def test_scores_as_people_and_programs_read_them(tmp_path: Path) -> None:
     """The table marks the leader and fits a terminal; the file has every figure and no NaN, and comes back."""
     scores = (

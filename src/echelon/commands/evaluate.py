@@ -27,7 +27,8 @@ class Evaluate(OnRun):
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episodes; other than in training, so that they are new ones."""
     json: str | None = None
-    """Where to write the scores; by default evaluation.json in the run folder, or evaluation-randomised.json."""
+    """Where to write the scores; by default evaluation.json in the run folder, or evaluation-randomised.json; those of
+    another checkpoint than the newest have its iteration in their name."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to simulate; auto is CUDA if there is a GPU."""
     as_trained: bool = False
@@ -53,6 +54,7 @@ class Evaluate(OnRun):
         from rich.console import Console
 
         from echelon.evaluation.evaluate import evaluate, headline, robustness, robustness_table, score_table, verdict
+        from echelon.runs.checkpoint import saved_iterations
         from echelon.runs.evaluations import write_evaluation
 
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
@@ -65,6 +67,11 @@ class Evaluate(OnRun):
             evaluation = evaluate(folder, *how, randomise=None if self.as_trained else self.randomise)
             print(headline(evaluation))
             console.print(score_table(evaluation))
+        newest, aside = max(saved_iterations(folder), default=evaluation.iteration), ""
+        if self.json is None and self.which != "newest" and evaluation.iteration != newest:
+            # The run's own scores, which reports read, stay as they are.
+            aside = f"; {target.name} is for the newest checkpoint, of iteration {newest}"
+            target = target.with_stem(f"{name}-iteration-{evaluation.iteration}")
         with writing(target, "choose another --json"):
             write_evaluation(evaluation, target)
-        print(f"Written to {target}")
+        print(f"Written to {target}{aside}")

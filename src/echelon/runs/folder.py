@@ -8,7 +8,7 @@ population/      who copied whom, in a run of PBT
 tensorboard/
 wandb/           with --wandb
 replay/          recorded episodes, and films of them
-evaluation.json  what `echelon evaluate` found last
+evaluation.json  what `echelon evaluate` found last, of the newest checkpoint; evaluation-iteration-50.json of another
 evaluations.jsonl, films/  what --evaluate-every and --film-every found and showed
 pruned.txt       why a sweep stopped it early
 """
