@@ -27,17 +27,8 @@ from echelon.runs.folder import git_revision
 HERE = Path(__file__).parent
 TASK, LEGS, SEEDS, EPISODES = "AllegroKukaRegrasping", (200_000_000, 400_000_000), (101, 102, 103), 1024
 PUBLISHED = ("--preset", "paper", "--precision", "bf16")
-QUIET = (
-    *PUBLISHED,
-    "--noise.sigma",
-    "0.4",
-    "--noise.actions",
-    "7:23",
-    "--update.clip",
-    "0.2",
-    "--update.kl-rows",
-    "own",
-)
+NOISE = ("--noise.sigma", "0.4", "--noise.actions", "7:23")
+QUIET = (*PUBLISHED, *NOISE, "--update.clip", "0.2", "--update.kl-rows", "own")
 ARMS = {  # CPO's minibatches are twice as large, so that all make 16 or 32 optimizer steps per iteration
     "ppo": (*PUBLISHED, "--algo", "ppo", "--update.minibatches", "8"),
     "sapg": (*PUBLISHED, "--algo", "sapg", "--update.minibatches", "8"),
@@ -88,7 +79,8 @@ def train(seed: int, arm: str, runs: Path, until: float, expected: float) -> Non
 def work(args: argparse.Namespace) -> None:
     """Train `--together` runs at a time, in the plan's order."""
     args.out.mkdir(parents=True, exist_ok=True)
-    until, waiting = time.monotonic() + 60 * args.minutes, [run for run in RUNS if missing(*run)]
+    until = time.monotonic() + 60 * args.minutes
+    waiting = [run for run in RUNS if missing(*run) and run[1] in args.arms]
 
     def next_run() -> tuple[int, str] | None:
         with lock:
@@ -126,6 +118,7 @@ def table() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print what is known instead of training")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), help="arms to work on; all by default")
     parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--together", type=int, default=3, help="trainings at a time; CUDA's MPS lets them share")
     parser.add_argument("--expected", type=float, default=400, help="seconds of a leg, with the others beside it")
