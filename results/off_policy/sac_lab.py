@@ -2,7 +2,7 @@
 
 Twin HL-Gauss critics, n-step targets, replay on the device, large batches, rewards scaled by what returns were seen, noise that
 repeats. Ensemble: policy k is told apart by a learned vector; all share one replay, and as a Q-critic needs no ratio, any policy
-learns from anybody's rows: a sampled row is learned from by the one that collected it, or (--borrow) by the leader.
+learns from anybody's rows: a sampled row is learned from by the one that collected it, or (--borrow) by the leader. --kl-bound holds followers near it.
 
     PYTHONPATH=src python sac_lab.py --task Hopper --num-envs 1024 --updates 4 --env-steps 1000000 --device cpu
 
@@ -71,7 +71,14 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--mean-q", type=int, default=0, help="mean of the two critics instead of the smaller one")
     p.add_argument("--ent-start", type=float, default=0.01)
     p.add_argument("--ent-target", type=float, default=-0.48, help="a dimension; -0.48 is sigma 0.15")
-    p.add_argument("--repeat", type=float, default=0.5, help="chance that a step's noise is the last step's")
+    p.add_argument(
+        "--repeat",
+        type=float,
+        nargs="+",
+        default=[0.5],
+        metavar="CHANCE",
+        help="chance that a step's noise is the last step's; of the first and the last environment, or policy",
+    )
     p.add_argument(
         "--ladder",
         type=float,
@@ -89,6 +96,7 @@ def arguments() -> argparse.Namespace:
         help="share of sampled rows that the leader learns from, whoever collected them",
     )
     p.add_argument("--ent-spread", type=float, default=0.6, help="the last follower's entropy target is higher by this")
+    p.add_argument("--kl-bound", type=float, default=None, help="followers stay this near to the leader, by a dual")
     add_arguments(p)
     return p.parse_args()
 
@@ -200,6 +208,7 @@ class Lab:
             torch.linspace(0, o.ent_spread, o.policies, device=dev) if o.policies > 1 else torch.zeros(1, device=dev)
         )
         self.ent_target = act * (o.ent_target + spread)
+        self.log_beta = nn.Parameter(torch.full((o.policies,), 1e-3, device=dev).log())  # of the bound on the KL
         cuda = dev.type == "cuda"
         extra = {"fused": True, "capturable": True} if cuda else {}
 
@@ -211,7 +220,7 @@ class Lab:
             self.critic_params, lr=lr(o.critic_lr or o.lr), weight_decay=o.weight_decay, **extra
         )
         self.actor_opt = torch.optim.AdamW(
-            [{"params": self.actor_params}, {"params": [self.log_alpha], "lr": lr(o.dual_lr), "weight_decay": 0.0}],
+            [{"params": self.actor_params}, {"params": self._duals(), "lr": lr(o.dual_lr), "weight_decay": 0.0}],
             lr=lr(o.lr),
             weight_decay=o.weight_decay,
             **extra,
@@ -229,6 +238,8 @@ class Lab:
         place = torch.cat([torch.linspace(0, 1, size, **f) for size in self.layout.sizes])
         low, high = o.ladder
         self.loudness = (low * (high / low) ** place)[:, None]
+        rank = self.layout.policy_id / (o.policies - 1) if o.policies > 1 else place
+        self.repeat = torch.lerp(*(torch.full_like(place, x) for x in (o.repeat[0], o.repeat[-1])), rank)[:, None]
         self.running = torch.zeros(n, **f)  # discounted return so far, of every environment
         self.moments = torch.zeros(3, dtype=torch.float64, **f)  # count, sum, sum of squares of it
         self.largest = torch.zeros((), **f)
@@ -251,6 +262,9 @@ class Lab:
         self.iterate = Recorded(
             lambda: self._iterate(True), dev, [self.generator], env=env, enabled=bool(o.capture), compiles=compiles
         )
+
+    def _duals(self) -> list[nn.Parameter]:
+        return [self.log_alpha] if self.o.kl_bound is None else [self.log_alpha, self.log_beta]
 
     def _randn(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.device)
@@ -275,8 +289,8 @@ class Lab:
 
     @torch.inference_mode()
     def _act(self) -> None:
-        o, n, act = self.o, self.o.num_envs, self.env.action_dim
-        again = self._rand(n, 1) < o.repeat
+        n, act = self.o.num_envs, self.env.action_dim
+        again = self._rand(n, 1) < self.repeat
         self.noise.copy_(torch.where(again, self.noise, self._randn(n, act)))
         action = self._decide(self.now["policy"], self.noise * self.loudness)
         step = self.env.step(action)
@@ -302,7 +316,7 @@ class Lab:
         self.largest.copy_(torch.maximum(self.largest, top))
         mean = self.moments[1] / self.moments[0]
         std = (self.moments[2] / self.moments[0] - mean.square()).clamp(min=1e-12).sqrt().float()
-        self.scale.copy_(torch.maximum(std, self.largest / o.gmax).clamp(min=1e-6))
+        self.scale.copy_(torch.maximum(std, self.largest / self.o.gmax).clamp(min=1e-6))
         self.running.masked_fill_(done, 0.0)
 
     # learning
@@ -365,6 +379,13 @@ class Lab:
         lp = log_prob(u, mean, log_std)
         alpha = self.log_alpha.exp()[k]
         loss = (alpha.detach() * lp - q).mean() + (alpha * (-lp - self.ent_target[k]).detach()).mean()
+        if self.o.kl_bound is not None:  # before the tanh, which changes no KL
+            with torch.no_grad():
+                led, led_log_std = self.actor(x, torch.zeros_like(k))
+            apart = (mean - led).square() / (2 * (2 * led_log_std).exp()) - 0.5 - log_std + led_log_std
+            kl = (apart + 0.5 * (2 * (log_std - led_log_std)).exp()).sum(-1)
+            beta = self.log_beta.exp()[k] * (k > 0)
+            loss = loss + (beta.detach() * kl + beta * (self.o.kl_bound - kl).detach()).mean()
         return loss, -lp.mean().detach(), log_std.mean().detach(), q.mean().detach()
 
     def _update(self, actor_too: bool) -> None:
@@ -379,7 +400,7 @@ class Lab:
         self.sums[3].add_(1)
         if actor_too:
             loss, *stats = self._actor_loss(x, xc, k, self._randn(n, act))
-            params = [*self.actor_params, self.log_alpha]
+            params = [*self.actor_params, *self._duals()]
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=False):
                 p.grad = g
             self.actor_opt.step()
@@ -457,6 +478,7 @@ class Lab:
             "q": s[6] / a,
             "scale": self.scale.item(),
             "alpha": self.log_alpha.exp().tolist(),
+            "beta": self.log_beta.exp().tolist(),
         } | metrics
         return {name: (float(f"{x:.5g}") if isinstance(x, float) else x) for name, x in line.items()}
 
