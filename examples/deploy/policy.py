@@ -15,15 +15,17 @@ class Policy:
 
     def __init__(self, file):
         file = Path(file)
+        needed = [file, *([file.with_name("numpy_policy.py")] if file.suffix == ".npz" else [])]
+        for missing in (path for path in needed if not path.is_file()):
+            sys.exit(f"there is no {missing}; `echelon export RUN --out {file}` writes it")
         if file.suffix == ".npz":
             sys.path.insert(0, str(file.parent.resolve()))
             from numpy_policy import NumpyPolicy
 
             self.network = NumpyPolicy(file)
-            self.facts = self.network.metadata
         else:
             self.network = OnnxPolicy(file)
-            self.facts = self.network.metadata
+        self.facts = self.network.metadata
         if not self.facts.get("observation") or self.facts["actuators"][0]["scale"] is None:
             sys.exit(f"{file} does not say what the policy observes, or what its actions do; see docs/export.md")
         self.rate, self.layout = self.facts["control_rate"], self.facts["observation"]

@@ -10,6 +10,7 @@ robot's driver and nothing else changes; `ros2_node.py` does that.
 
 import argparse
 import json
+import sys
 import time
 
 import mujoco
@@ -22,7 +23,10 @@ class Simulation:
 
     def __init__(self, path, policy):
         load = mujoco.MjModel.from_binary_path if path.endswith(".mjb") else mujoco.MjModel.from_xml_path
-        self.model, self.command = load(path), np.zeros(3)
+        try:
+            self.model, self.command = load(path), np.zeros(3)
+        except ValueError as error:  # MuJoCo names the file and what is wrong
+            sys.exit(f"{path} is no model that MuJoCo can load: {error}")
         self.data = mujoco.MjData(self.model)
         self.actuators = [self.model.actuator(name).id for name in policy.actuators]
         self.substeps = round(1 / (policy.rate * self.model.opt.timestep))

@@ -130,6 +130,18 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, deploy: Any, mo
             deploy("check.py").main()
 
 
+def test_a_file_that_is_missing_is_one_sentence(exported: dict[str, Path], deploy: Any, tmp_path: Path) -> None:
+    policy, alone = deploy("policy.py").Policy, tmp_path / "policy.npz"
+    shutil.copy(exported["Hopper"], alone)
+    for file in (tmp_path / "nothing.npz", tmp_path / "nothing.onnx"):
+        with pytest.raises(SystemExit, match=f"there is no {file}; `echelon export RUN --out {file}` writes it"):
+            policy(file)
+    with pytest.raises(SystemExit, match="there is no .*numpy_policy.py; .* writes it"):
+        policy(alone)
+    with pytest.raises(SystemExit, match="nothing.xml is no model that MuJoCo can load: .*nothing.xml"):
+        deploy("run.py").Simulation(str(tmp_path / "nothing.xml"), policy(exported["Hopper"]))
+
+
 class Clock:
     """A time of ROS 2 in nanoseconds."""
 
