@@ -136,9 +136,9 @@ def test_a_file_that_is_missing_is_one_sentence(exported: dict[str, Path], deplo
     for file in (tmp_path / "nothing.npz", tmp_path / "nothing.onnx"):
         with pytest.raises(SystemExit, match=f"there is no {file}; `echelon export RUN --out {file}` writes it"):
             policy(file)
-    with pytest.raises(SystemExit, match="there is no .*numpy_policy.py; .* writes it"):
+    with pytest.raises(SystemExit, match=r"there is no .*numpy_policy\.py; .* writes it"):
         policy(alone)
-    with pytest.raises(SystemExit, match="nothing.xml is no model that MuJoCo can load: .*nothing.xml"):
+    with pytest.raises(SystemExit, match=r"nothing\.xml is no model that MuJoCo can load: .*nothing\.xml"):
         deploy("run.py").Simulation(str(tmp_path / "nothing.xml"), policy(exported["Hopper"]))
 
 
