@@ -11,7 +11,7 @@ from rollout.stub_env import DriftEnv
 from tiny import differing, timeless
 
 from echelon.algorithms import complete
-from echelon.config import DiagnosticsConfig, ModelConfig, TrainConfig, UpdateConfig
+from echelon.config import DiagnosticsConfig, ModelConfig, NoiseConfig, TrainConfig, UpdateConfig
 from echelon.console.view import NullView
 from echelon.errors import UserError
 from echelon.report.reading import read_run
@@ -115,6 +115,22 @@ def test_a_changed_rate_holds_from_the_checkpoint_on_and_is_written_down(tmp_pat
     view = Remember()
     train(replace(longer, iterations=6), view, drift)
     assert not [text for text in view.said if text.startswith("changed")]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_new_target_of_the_noise_holds_from_the_first_rollout_on(tmp_path: Path, resumed: bool) -> None:
+    """If sigma fell from 1 to 0.2 within the update, its second pass would be ln 5 + 0.02 - 0.5 = 1.13 per action from
+    the first. At this rate nothing else moves."""
+    config = replace(tiny(tmp_path / "run", 2), algo="ppo", policies=1)
+    slow = replace(config.update, mini_epochs=2, minibatches=1, learning_rate=1e-9, rate_schedule="fixed")
+    config = replace(config, update=slow)
+    train(config, make_env=drift)
+    other = {"iterations": 3} if resumed else {"start_from": config.out, "out": str(tmp_path / "next")}
+    config = replace(config, noise=NoiseConfig(sigma=0.2), **other)
+    lines = read_metrics(train(config, make_env=drift, change=resumed))
+    line = lines[2 if resumed else 0]
+    assert line["sigma/policy_0"] == pytest.approx(0.2)
+    assert line["kl/own"] == pytest.approx(0.0, abs=1e-3)
 
 
 def test_learning_that_diverged_stops_and_saves_no_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

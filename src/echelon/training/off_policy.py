@@ -61,6 +61,9 @@ class OffPolicyTrainer(Trainer):
         super().load_own_state(state)
         self._missing = self.learner.missing()
 
+    def hold_sigma(self) -> None:
+        """Do nothing: sigma is the actor's, in every state another."""
+
     def missing(self) -> str:
         if self._missing <= 0:
             return ""

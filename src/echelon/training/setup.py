@@ -159,13 +159,15 @@ def _settled(folder: RunFolder, env: Env) -> RunFolder:
 
 def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
     """Report settings that were changed on resume. A new learning rate is written into the optimizer, because the
-    checkpoint has the one that the KL rule had reached."""
+    checkpoint has the one that the KL rule had reached, and a new sigma into the networks, which act next."""
     ranks = trainer.ranks
     changes = ranks.attempt(lambda: folder.take_changes(trainer.iteration) if ranks.first else [])
     for changed in ranks.broadcast(changes):
         if changed["iteration"] >= trainer.iteration:
             if changed["setting"] == "update.learning_rate" and not trainer.algorithm.off_policy:
                 trainer.update.optimizer.rate.fill_(trainer.config.update.learning_rate)
+            if changed["setting"].startswith(("noise.", "model.max_sigma")):
+                trainer.hold_sigma()
             view.message(f"changed: {described(changed)}")
 
 
@@ -235,6 +237,7 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
                 needs = "it needs the same observations, actions, --model, --policies and kind of algorithm"
                 other = f"the networks of {run} have other sizes, so they cannot be started from"
                 raise UserError(f"{other}; {needs}") from None
+            trainer.hold_sigma()
             view.message(f"started from the networks of {run} after iteration {found.iteration}")
         return 0.0
     found, size = found or checkpoint.load(folder, chosen), trainer.ranks.size

@@ -275,6 +275,12 @@ class Trainer:
         moments = [x for _, x in tensors_of(self.update.optimizer.state_dict())]
         return [*self.model.parameters(), *self.model.buffers(), *moments]
 
+    def hold_sigma(self) -> None:
+        """Move sigma to where new settings want it, before it acts: a jump within an update would spoil its ratios."""
+        self.update.noise.advance(self.iteration * self.config.steps_per_iteration)
+        self.update.noise.hold(self.model.log_sigma.data)
+        self.model.bound_sigma()
+
     def sync_learned(self) -> None:
         """Copy what rank 0 has learned to all ranks, since unlike machines may round differently, and to `runs`. Call
         it before one is saved."""
