@@ -4,13 +4,14 @@ import io
 import math
 import os
 import re
+import signal
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from echelon.config import TrainConfig
-from echelon.console.view import LiveView, NullView, PlainView, RunProgress, choose_view
+from echelon.console.view import Interrupt, LiveView, NullView, PlainView, RunProgress, choose_view
 from echelon.console.wording import count, duration, figure, sparkline, text_table
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import RunWriter
@@ -122,6 +123,18 @@ def test_every_view_may_be_told_anything_at_any_time(folder: RunFolder, capsys: 
         view.stop()
         said = capsys.readouterr().out
         assert isinstance(view, NullView) or {"before [bold]start[/bold]", "during [red]"} <= {*said.splitlines()}
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_under_nohup_a_run_outlives_its_terminal(ignored: bool) -> None:
+    """nohup has the signal of a terminal that hangs up ignored, and so it stays; without nohup it ends the run."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupt.asked != ignored
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_terminal_gets_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,8 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python delivers no signals
-            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            heard = [number for number in SIGNALS if not _is_nohup(number)]
+            self._before = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -62,6 +63,11 @@ class Interrupt:
         if not self.asked:
             self.requeue = number in REQUEUE
         self.asked = True
+
+
+def _is_nohup(number: int) -> bool:
+    """Whether this is the hang-up of a terminal that nohup told the process to outlive."""
+    return signal.Signals(number).name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN
 
 
 class Progress(Protocol):
