@@ -103,6 +103,7 @@ def test_every_section_is_there_and_shows_what_was_computed(page: Page, written:
     for one in improvements(written.contents):
         assert f"{one.probability:.2f}too few seeds" in rows[one.method]
     said = [page.evaluate(f"Report.pair({mean}, {deviation})") for mean, deviation in ((79374, 0.843), (0.5, 0.0123))]
+    assert page.evaluate("[9.4, 59.7, 3599.6].map(Report.duration)") == ["9 s", "1 min 0 s", "1 h 0 min"]
     assert said == ["79,374 ± 1", "0.500 ± 0.012"] == [pair(79374, 0.843), pair(0.5, 0.0123)]
 
 

@@ -43,7 +43,8 @@ const figure = (number) => figures(number)[0];
 const pair = (mean, deviation) => (known(deviation) ? figures(mean, deviation).join(" ± ") : figure(mean));
 const duration = (seconds) => {
   if (!known(seconds)) return "–";
-  const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, Math.round(seconds) % 60];
+  const whole = Math.round(seconds);
+  const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
   if (hours >= 48) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
   return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${rest} s` : `${rest} s`;
 };
@@ -112,7 +113,7 @@ const step = () => {
   else [running, window.Report.ready] = [false, true];
 };
 const listeners = [];
-window.Report = { data, choice, changed, pair, tickText, ready: false };
+window.Report = { data, choice, changed, pair, tickText, duration, ready: false };
 
 const within = (event) => event.target.closest("section").id;
 /** Controls that set a choice: buttons of which one is pressed, a list, a box to tick. */
