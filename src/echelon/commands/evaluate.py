@@ -27,8 +27,7 @@ class Evaluate(OnRun):
     seed: Annotated[int, NOT_NEGATIVE] = 1000
     """Seed of the episodes; other than in training, so that they are new ones."""
     json: str | None = None
-    """Where to write the scores; by default evaluation.json in the run folder, or evaluation-randomised.json; those of
-    another checkpoint than the newest have its iteration in their name."""
+    """Where to write the scores; unset, evaluation.json in the run, or a name that says what differs."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to simulate; auto is CUDA if there is a GPU."""
     as_trained: bool = False
