@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tasks.allegro_kuka.states import REGRASPING, TWO_ARMS
-from tasks.states import begun
+from tasks.allegro_kuka.states import REGRASPING, THROW, TWO_ARMS
+from tasks.states import begun, put_object
 
 from echelon.tasks.allegro_kuka import grips
 from echelon.tasks.allegro_kuka.task import AllegroKuka
@@ -43,6 +43,16 @@ def test_a_scripted_grasp_holds_until_the_hand_opens(task: str, monkeypatch: pyt
     assert (dropped & gripped).sum() >= 0.6 * gripped.sum()  # the episode ends with the drop; some lie on the hand
     still = env.kept["gripped"] & gripped & ~dropped
     assert (env.engine.qpos[still, 2] > grips.DROPPED_HEIGHT).all()
+
+
+def test_what_is_thrown_into_a_low_bucket_was_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0.3 m, 0.7 m aside, it is as low as no object on the table, which ends 0.2375 m aside at a height of 0.53."""
+    monkeypatch.setattr(grips, "ATTEMPTS", 1)
+    env = made(THROW)
+    env.kept["gripped"].fill_(True)
+    aside = torch.arange(24) % 2 == 0
+    put_object(env, torch.where(aside[:, None], torch.tensor([0.7, 0.0, 0.3]), torch.tensor([0.2, 0.0, 0.6])))
+    assert env.step(torch.zeros(24, 23)).terminated.equal(~aside)
 
 
 def test_a_share_of_the_episodes_and_the_state_survives_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

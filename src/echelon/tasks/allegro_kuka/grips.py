@@ -30,7 +30,7 @@ part of the object is there, as a share of its height."""
 SLOW = 0.2
 """m/s; a faster object is not at rest in the hand."""
 DROPPED_HEIGHT = 0.65
-"""Metres; a gripped object whose centre is lower is back on the table, since goals are higher."""
+"""Metres; a gripped object whose centre is lower is back on the table: goals are higher, but for buckets."""
 
 
 class Grips:
@@ -73,7 +73,7 @@ class Grips:
         return gripped
 
     def dropped(self, height: Tensor) -> Tensor:
-        """`[N]`: gripped objects at `height [N]` that are back on the table."""
+        """`[N]`: gripped objects at `height [N]` that are as low as on the table."""
         return self.kept["gripped"] & (height < DROPPED_HEIGHT)
 
 

@@ -160,7 +160,11 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         failed = self._fallen() | (self.kept["successes"] >= self.config.max_successes)
         if self.config.hand_distance is not None:
             failed |= self._seen.reach.amax(dim=1) > self.config.hand_distance
-        return failed if self.grips is None else failed | self.grips.dropped(self._seen.height)
+        return failed if self.grips is None else failed | self.dropped(self.grips)
+
+    def dropped(self, grips: Grips) -> Tensor:
+        """`[N]`: objects that were gripped from the start and are back on the table."""
+        return grips.dropped(self._seen.height)
 
     def reward(self, action: Tensor) -> Tensor:
         return self.kept["reward"]
@@ -301,6 +305,14 @@ class AllegroKukaThrow(AllegroKuka):
     scene = "kuka_throw.xml"
     goal_places = Volume((-0.2, -1.0, 0.0), (0.2, 0.7, 1.0), side=0.7)
     above_marker = 0.05  # the marker's origin is the bucket's underside
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._table = self.constant(self.engine.model.geom("table").size[:2])
+
+    def dropped(self, grips: Grips) -> Tensor:
+        """Beside the table an object as low as one on it may be on its way into a bucket."""
+        return super().dropped(grips) & (self._pose()[0][:, :2].abs() < self._table).all(dim=1)
 
 
 class AllegroKukaTwoArmsReorientation(AllegroKuka):
