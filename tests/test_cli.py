@@ -149,7 +149,7 @@ def test_the_end_of_training_says_what_to_type_next(line: Line) -> None:
 
 def test_a_run_is_resumed_with_its_settings_or_by_its_folder_with_others(line: Line) -> None:
     """What a refusal says to type works: what `setting` spells is parsed back to that value, for every setting."""
-    values = settings_of(PRESET)
+    values = settings_of(COMPLETE)
     del values["task"], values["source"]
     line.says(*T, *(word for name, value in values.items() for word in setting(name, value).split()))
     assert line.trained == [COMPLETE]

@@ -135,6 +135,7 @@ def test_what_is_trained_by_default() -> None:
         ("AllegroHand", ["--variant", "no_pull", "robust"], ("cpo", ("no_pull", "robust"), None, 0.001)),
         ("AllegroKukaThrow", [], ("cpo", (), None, 0.0)),
         ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
+        ("AllegroHand", ["--algo", "cpo", "--adversary.coef", "0.1"], ("cpo", (), None, 0.1)),
     ):
         config = configure(task, flags)
         found = (config.algo, config.variant, config.update.minibatches, config.adversary.coef)
@@ -157,6 +158,15 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert (config.update.clip, config.model.hidden, config.update.horizon) == (0.1, (8, 4), 16)
     run.write_text(json.dumps({"created": "now", "config": to_dict(replace(config, out="runs/a"))}))
     assert resolved("--config", str(run)) == config
+    run.write_text(json.dumps(to_dict(resolved("DeceptiveReach"))))
+    ppo = resolved("--config", str(run), "--algo", "ppo")
+    assert (ppo.method, ppo.policies) == ("ppo", 1)  # no longer the file's variant, cpo_all, and its six policies
+    run.write_text(json.dumps(to_dict(ppo)))
+    assert resolved("--config", str(run), "--algo", "cpo").policies == 6
+    sac = resolved("Hopper", "--algo", "sac", "--iterations", "900")
+    run.write_text(json.dumps(to_dict(sac)))  # with settings that SAC ignores
+    assert resolved("--config", str(run)) == sac
+    assert resolved("--config", str(run), "--env-steps", "1e6").num_iterations == 123  # 1e6 / (512 · 16)
     for written in (
         "{env_steps: 2e5, update: {learning_rate: 3e-5}}",
         '{"env_steps": 2.0E+5, "update": {"learning_rate": 3e-05}}',

@@ -252,7 +252,7 @@ class SacTrainConfig(TrainConfig):
 
     @classmethod
     def ignores(cls, name: str) -> bool:
-        shared = ("update.", "model.", "ensemble.", "noise.", "diagnostics.", "pull.", "adversary.", "pbt.")
+        shared = ("update.", "model.", "ensemble.", "noise.", "diagnostics.")
         return name.startswith(shared) and name not in READ_BY_SAC
 
     @classmethod

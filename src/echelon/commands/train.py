@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from echelon.algorithms import IN_PRESET, settings_class, with_algorithm
+from echelon.algorithms import IN_PRESET, find as find_algorithm, settings_class, with_algorithm
 from echelon.algorithms.variants import VARIANTS, apply_variants
 from echelon.commands import INTERRUPTED, PREEMPTED
 from echelon.commands.command import Command, TrainFlags, find, names_flag, place
@@ -83,16 +83,17 @@ class OnTask(Command):
             raise UserError(f"{told}, as in echelon {name} Hopper --config {self.config}")
         return task, stored
 
+    def chooses(self, *names: str, more: Sequence[str] = ()) -> bool:
+        """Whether one of these settings is in the file, among the flags, or among `more` flags."""
+        stored, flags = self.stored()[1], (*self.train_flags, *more)
+        return any(name in stored or names_flag(flags, spelling(name)) for name in names)
+
     def resolve(self, ranks: Ranks) -> Resolved:
         """The settings. Unless their number is given, the number of environments may be adapted."""
-
-        def chosen(*names: str) -> bool:
-            return any(name in stored or names_flag(self.train_flags, spelling(name)) for name in names)
-
         task, stored = self.stored()
         config = configure(task, self.train_flags, command=self.line.split()[1], stored=stored)
-        resolved = resolve(config, fit_envs=not chosen("num_envs"), ranks=ranks)
-        if chosen("algo", "variant") or resolved.config.source is None or resolved.config.algo != "ppo":
+        resolved = resolve(config, fit_envs=not self.chooses("num_envs"), ranks=ranks)
+        if self.chooses("algo", "variant") or resolved.config.source is None or resolved.config.algo != "ppo":
             return resolved
         note = "PPO, the default outside the built-in tasks; --algo cpo trains an ensemble, which may explore further"
         return replace(resolved, notes=(*resolved.notes, note))
@@ -191,7 +192,7 @@ class Train(Trains, OnTask):
             return
         if given := self.task or self.env or self.config:
             raise UserError(f"--resume takes task and settings from the run; leave out {given}")
-        for flag in ("--out", "--from", "--start-from", "--variant", "--algo", "--seeds"):
+        for flag in ("--out", "--from", "--start-from", "--variant", "--preset", "--algo", "--seeds"):
             if names_flag(self.train_flags, flag) or (flag == "--seeds" and self.seeds):
                 raise UserError(f"{flag} would be another run; leave it out, or start one without --resume")
 
@@ -248,7 +249,15 @@ def given_flags(start: TrainConfig, flags: Sequence[str], command: str, descript
     """What the flags say, by dotted name; or the help of all settings."""
     if {"-h", "--help"} & set(flags):
         show_help(start, f"echelon {command}", description)
-    return read(start, flags, f"echelon {command}", also=flags_of(find(command.split()[0])))
+    found = read(start, flags, f"echelon {command}", also=flags_of(find(command.split()[0])))
+    if found.get("iterations") is not None and "env_steps" in found:
+        raise UserError("--iterations and --env-steps were both given; leave one of them out")
+    return found | ({"iterations": None} if "env_steps" in found else {})  # those of a file or a run would win
+
+
+def _of_task(variant: str) -> bool:
+    """Whether a variant changes the task alone."""
+    return variant in VARIANTS and VARIANTS[variant].of_task
 
 
 def configure(
@@ -258,8 +267,10 @@ def configure(
     *,
     command: str = "train",
     stored: Mapping[str, Any] | None = None,
+    shared: bool = False,
 ) -> TrainConfig:
-    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`."""
+    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`, of
+    which some may be for other algorithms if they are `shared`."""
     start, stored = preset(task), dict(stored or {})
     if isinstance(algo := stored.get("algo"), str) and algo not in IN_PRESET:
         start = with_algorithm(start, algo)
@@ -268,25 +279,40 @@ def configure(
             start = with_algorithm(start, span[1])
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
+    typed = given_flags(start, flags, f"{command} {task}", description)
     named = {name: value for name, value in stored.items() if name not in ("task", "source")}
     written = settings_of(from_dict(start, named))
     given = {name: written[name] for name in settings_of(named)}
-    given |= given_flags(start, flags, f"{command} {task}", description)
+    if stored and "algo" in typed:  # a file's variants and number of policies may be those of another algorithm
+        given["variant"] = tuple(filter(_of_task, written["variant"]))
+        if given.get("policies") == 1 or find_algorithm(typed["algo"]).one_policy:
+            given.pop("policies", None)
+    given |= typed
     config = with_settings(start, given)
-    for name in filter(settings_class(config.algo).ignores, given):
-        raise UserError(f"{config.algo} does not read {spelling(name)}; leave it out")
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     variants = variants or config.variant
-    methods = [name for name in variants if name not in VARIANTS or not VARIANTS[name].of_task]
+    methods = [name for name in variants if not _of_task(name)]
     if config.preset == "best" and not methods:
         # The paper's rule takes followers that are far from the leader for a policy that moved too far.
         config = with_settings(config, {"update.kl_rows": "own"} | given)
-    names = (*(() if methods else best_variants(config, algo_chosen="algo" in given)), *variants)
-    if not names:
-        return config
-    # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
-    varied = apply_variants(config, names)
-    final = with_settings(varied, given)
-    as_published = {"preset": "paper"} if methods and "preset" not in stored else {}
-    return replace(final, variant=varied.variant, **as_published)
+    best = () if methods else best_variants(config, algo_chosen="algo" in given)
+    if "adversary.coef" in given and best == ("no_adversary",):  # a name that would not be true
+        best = ()
+    if names := (*best, *variants):
+        # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
+        varied = apply_variants(config, names)
+        config = replace(with_settings(varied, given), variant=varied.variant)
+        if config.algo != varied.algo:
+            told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
+            raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
+    if methods and "preset" not in stored:
+        if typed.get("preset") == "best":
+            raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
+        config = replace(config, preset="paper")
+    kind = settings_class(config.algo)
+    for name in typed:
+        elsewhere = name.partition(".")[0] not in kind.__dataclass_fields__
+        if kind.ignores(name) or (elsewhere and not shared):
+            raise UserError(f"{config.algo} does not read {spelling(name)}; leave it out")
+    return config

@@ -287,8 +287,8 @@ class TrainConfig:
         if model.lstm and update.horizon % update.sequence:
             odd = f"--update.sequence {update.sequence} does not divide --update.horizon {update.horizon}"
             raise UserError(f"{odd}, which training an LSTM needs; change one of them")
-        if noise.sigma is None and (noise.loudest is not None or noise.anneal):
-            raise UserError("--noise.loudest and --noise.anneal need --noise.sigma, the leader's target")
+        if noise.sigma is None and (noise.loudest is not None or noise.anneal or noise.actions):
+            raise UserError("--noise.loudest, anneal and actions need --noise.sigma, the leader's target")
         loud = max(noise.sigma or 0.0, noise.loudest or 0.0)
         for name, sigma in {"--model.initial-sigma": model.initial_sigma, "the noise's target": loud}.items():
             if model.max_sigma is not None and sigma > model.max_sigma:
@@ -325,7 +325,7 @@ class TrainConfig:
 
     @classmethod
     def ignores(cls, name: str) -> bool:
-        """Whether the algorithm reads nothing of a setting, so that a user who gives it is mistaken."""
+        """Whether the algorithm reads nothing of a setting that all have, so that a user who gives it is mistaken."""
         return False
 
 
