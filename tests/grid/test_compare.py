@@ -57,8 +57,9 @@ def test_the_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert named.config.num_envs == many
 
 
-def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
-    """Alone they stand for the algorithms; flags win over them; an algorithm that is named twice is trained once."""
+def test_variants_are_columns_of_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone they stand for the algorithms; flags win over them; an algorithm that is named twice is trained once. Runs
+    that would be mixed up are refused."""
     words = ["--tasks", "Hopper", "--seeds", "1", "--out", str(tmp_path), *TINY]
     names = ["cpo", "no_pull", "sapg+entropy_on"]
     jobs = jobs_of([*words, "--variants", *names])
@@ -74,8 +75,20 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path) -> None:
     (job,) = jobs_of(words)
     RunFolder.create_or_resume(job.config).metrics.write_text("{}\n")  # the run has begun
     assert jobs_of([*words, "--env-steps", "999"])[0].config.env_steps == 999
-    with pytest.raises(UserError, match=r"update.clip is 0.2 in .* but 0.3 here"):
-        jobs_of([*words, "--update.clip", "0.3"])
+    (job.path / "checkpoints" / "00000009").mkdir(parents=True)
+    for package in ("own", "other"):
+        (tmp_path / f"{package}.py").write_text("def Reach(num_envs, device, seed): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for flags, sentence in (
+        ([*words, "--update.clip", "0.3"], r"update.clip is 0.2 in .* but 0.3 here"),
+        ([*words, "--iterations", "8"], r"is at iteration 9 already, beyond the 8 that were asked for"),
+        ([*words, "--algos", "ppo", "--pull.beta", "1"], "ppo does not read --pull.beta"),
+        ([*words, "--tasks", "own:Reach", "other:Reach"], "two runs would be called Reach-ppo; leave one out"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            jobs_of(flags)
+    both = jobs_of([*words, "--algos", "ppo", "cpo", "--pull.beta", "1"])  # cpo reads it
+    assert vars(both[1].config)["pull"].beta == 1
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,3 +195,26 @@ def test_a_comparison_of_listed_values(tmp_path: Path) -> None:
     found = [(job.config.update.learning_rate, job.config.model.lstm) for job in jobs]
     assert found == [(1e-4, 0), (1e-4, 16), (1e-3, 0), (1e-3, 16)]
     assert jobs[1].name == "Hopper-ppo-learning-rate-1e-4-lstm-16-s0"
+
+
+def test_a_number_of_environments_to_try_is_not_adapted_to_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one of a file, whose limit for a single run means nothing to a sweep."""
+    words = ["--tasks", "Hopper", "--algos", "ppo", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path)]
+    jobs = make_jobs(parse(Compare, "compare", [*words, "--sweep", "num-envs", "512", "2048"]))
+    assert [job.config.num_envs for job in jobs] == [512, 2048]
+
+    made: list[TrainConfig] = []
+
+    class Stop(Exception): ...
+
+    def study(folder: Path, over: object, first: object, start: object, make: Any, **given: object) -> None:
+        made.extend(map(make, ((), ("--num-envs", "4096"))))
+        raise Stop
+
+    monkeypatch.setattr("echelon.grid.sweep.Sweep", study)
+    (path := tmp_path / "mine.yaml").write_text("task: Hopper\nnum_envs: 2048\nuntil: return>=5\n")
+    with pytest.raises(Stop):
+        parse(SweepCommand, "sweep", ["--config", str(path), "--over", "update.clip", "0.1", "0.2"]).run()
+    assert [(config.num_envs, config.until) for config in made] == [(2048, None), (4096, None)]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from echelon.grid import Job
     from echelon.grid.cluster import RayCluster
     from echelon.report.contents import Contents
+
+
+UNEVEN = {"--until": ": runs that end at different times cannot be compared"}
+"""A flag of `echelon train` that no grid takes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,9 @@ class Compare(OnGrid):
     write the report. The same command resumes where it stopped; what is done is not done again, and what failed is
     tried again. All other flags are those of echelon train, for every run: --env-steps 5e6 --num-envs 512"""
 
-    refused: ClassVar = {name: f"; did you mean {name}s?" for name in ("--algo", "--seed", "--task", "--variant")}
+    refused: ClassVar = UNEVEN | {
+        name: f"; did you mean {name}s?" for name in ("--algo", "--seed", "--task", "--variant")
+    }
 
     tasks: tuple[str, ...] = ()
     """What to train."""
@@ -112,17 +119,19 @@ class Compare(OnGrid):
         """The settings of every algorithm and variant on every task: the paper's, for what is built in. With
         `--sweep`, of every value. Each has a name."""
         algos = self.algos or (() if self.variants else FROM_SCRATCH)
-        for task, name in itertools.product(dict.fromkeys(self.tasks), dict.fromkeys((*algos, *self.variants))):
+        methods = dict.fromkeys((*algos, *self.variants))
+        make = partial(configure, command="compare --tasks", shared=len(methods) > 1)
+        for task, name in itertools.product(dict.fromkeys(self.tasks), methods):
             foreign = name in algos and name not in IN_PRESET  # registered, or none
             flags = [*self.train_flags, "--algo", name] if foreign else self.train_flags
-            given, command = () if foreign else name.split("+"), "compare --tasks"
-            config = configure(task, flags, given, command=command)
+            given = () if foreign else name.split("+")
+            config = make(task, flags, given)
             swept = swept_settings(config, self.sweep, "--sweep")
             for values in itertools.product(*swept.values()):
                 chosen = [*zip(swept, values, strict=True)]
                 parts = [f"{flag.strip('-').rpartition('.')[2]}-{value.replace('/', '_')}" for flag, value in chosen]
                 words = [word for setting in chosen for word in setting]
-                each = configure(task, [*flags, *words], given, command=command) if words else config
+                each = make(task, [*flags, *words], given) if words else config
                 yield "-".join([config.task, config.method, *parts]), each
 
 
@@ -151,8 +160,10 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
 
     notes: dict[str, list[str]] = {}
     configs: dict[str, TrainConfig] = {}
-    fit_envs = not names_flag(order.train_flags, "--num-envs")
+    fit_envs = not names_flag([*order.train_flags, *(f"--{word}" for word in order.sweep)], "--num-envs")
     for name, config in order.configs():
+        if name in configs:
+            raise UserError(f"two runs would be called {name}; leave one out, or compare it in another --out")
         if elsewhere == "cpu" and config.device == "cuda":
             raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
         if find(config.algo).one_policy:  # --policies is meant for the others
@@ -170,6 +181,9 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
     for job in jobs:
         if (job.path / CONFIG).exists():
             RunFolder.open(job.path).require_same(job.config)
+        if job.saved > (asked := job.config.num_iterations):
+            beyond = f"{job.path} is at iteration {job.saved} already, beyond the {asked} that were asked for"
+            raise UserError(f"{beyond}; ask for more, or choose another folder with --out")
     for note, names in () if quiet else notes.items():
         print(note if len(names) == len(configs) else f"{', '.join(names)}: {note}")
     return jobs

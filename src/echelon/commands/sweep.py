@@ -2,12 +2,12 @@
 
 import itertools
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from echelon.commands.command import names_flag
-from echelon.commands.compare import OnGrid, swept_settings
+from echelon.commands.compare import UNEVEN, OnGrid, swept_settings
 from echelon.commands.train import OnTask, configure
 from echelon.config import TrainConfig
 from echelon.config.checks import settings_of
@@ -24,7 +24,7 @@ class Sweep(OnTask, OnGrid):
     is a run folder, evaluated at its end. The same command resumes where it stopped. All other flags are those of
     echelon train, for every trial."""
 
-    refused: ClassVar = {"--seeds": "; a trial has one --seed", "--resume": "; the same command resumes"}
+    refused: ClassVar = {"--seeds": "; a trial has one --seed", "--resume": "; the same command resumes"} | UNEVEN
 
     over: tuple[str, ...] = ()
     """A setting and its range, or more than two values: --over update.clip 0.1 0.3 --over model.lstm 0 64 128"""
@@ -54,7 +54,7 @@ class Sweep(OnTask, OnGrid):
             def make(words: tuple[str, ...]) -> TrainConfig:
                 config = self.configured(words)
                 device = cluster and (cluster.device if config.device == "auto" else config.device)
-                return resolve(config, fit_envs=not names_flag(self.train_flags, "--num-envs"), elsewhere=device).config
+                return resolve(config, fit_envs=not self.chooses("num_envs", more=words), elsewhere=device).config
 
             for end in (0, -1):  # what cannot work is reported before the first trial
                 complete = make(tuple(word for flag, values in over.items() for word in (flag, str(values[end]))))
@@ -79,7 +79,7 @@ class Sweep(OnTask, OnGrid):
 
     def configured(self, words: tuple[str, ...] = ()) -> TrainConfig:
         task, stored = self.stored()
-        return configure(task, [*self.train_flags, *words], command="sweep", stored=stored)
+        return replace(configure(task, [*self.train_flags, *words], command="sweep", stored=stored), until=None)
 
     def space(self) -> tuple[dict[str, list[Any]], dict[str, Any], TrainConfig]:
         """By flag, the two numbers of a range or the words of a list, and which of them the first trial has; and the

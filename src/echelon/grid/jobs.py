@@ -32,10 +32,15 @@ class Job:
         return Path(self.config.out)
 
     @property
+    def saved(self) -> int:
+        """The last iteration whose state is saved; 0 if none is."""
+        names = (path.name for path in self.path.glob("checkpoints/*"))
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    @property
     def trained(self) -> bool:
         """Whether the state after the last iteration is saved."""
-        names = [path.name for path in self.path.glob("checkpoints/*") if path.name.isdigit()]
-        return any(int(name) >= self.config.num_iterations for name in names)
+        return self.saved >= self.config.num_iterations
 
     @property
     def pruned(self) -> str:
