@@ -262,12 +262,16 @@ def test_a_ring_gives_the_returns_that_loops_give() -> None:
 
 
 def test_what_is_stored_is_what_happened() -> None:
-    """Where an episode ends, what follows is its last observation; without one, the observation before."""
+    """Where an episode ends, what follows is its last observation; without one, the observation before. What an
+    environment calls the last observation of an episode that goes on, as where a goal was replaced, is not read."""
     for final, bootstrap in ((True, "final_obs"), (False, "final_obs"), (True, "none")):
         steps = []
 
         def note(_: int, step: Step, steps: list[Step] = steps, final: bool = final) -> Step:
-            steps.append(step if final else replace(step, final_obs=None))
+            assert step.final_obs is not None
+            goes_on = ~(step.terminated | step.truncated)[:, None]
+            last = {name: x + 1000 * goes_on for name, x in step.final_obs.items()}
+            steps.append(replace(step, final_obs=last if final else None))
             return steps[-1]
 
         env = disturbed(DriftEnv(6, end_rate=0.2), note)

@@ -154,17 +154,16 @@ class ReplayCollector(Collector):
         return self.noise * self.loudness
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list[Cut]) -> None:
-        """Store the step. Where the time limit cut an episode, what follows is its last observation, or without one the
-        observation before."""
+        """Store the step. Where an episode ends, what follows is its last observation, or without one the observation
+        before. Elsewhere it is the next, which `final_obs` need not be where a goal was replaced."""
         rollout, how = self.rollout, self.config.timeout_bootstrap
         done = step.terminated | step.truncated
-        now, following = {name: x[t] for name, x in rollout.obs.items()}, step.final_obs
-        if following is None or how != "final_obs":
-            self.lacks_final_obs = how == "final_obs"
-            following = {name: torch.where(done[:, None], x, step.obs[name].to(x.dtype)) for name, x in now.items()}
+        now, last = {name: x[t] for name, x in rollout.obs.items()}, step.final_obs
+        if last is None or how != "final_obs":
+            last, self.lacks_final_obs = now, how == "final_obs"
         self.replay.store(
             obs=now,
-            following={name: following[name] for name in now},
+            following={name: torch.where(done[:, None], last[name], x) for name, x in step.obs.items() if name in now},
             action=rollout.action[t],
             reward=rollout.reward[t],
             ended=done if how == "none" else step.terminated,
