@@ -15,6 +15,7 @@ from echelon.report.page import best_runs
 from echelon.report.reading import read_run
 from echelon.report.statistics import student_p
 from echelon.report.write import read_contents
+from echelon.runs.metrics import read_lines
 
 Given = dict[tuple[str, str], list[float]]
 
@@ -198,6 +199,9 @@ def test_the_headline_gives_p_and_n(tmp_path: Path) -> None:
     for algo, slope, value in (("ppo", 1.0, 50.0), ("cpo", 2.0, 40.0)):
         write_evaluation(straight(tmp_path / "ranks", algo, 0, 100, slope), value, 100)
     assert headline(read_contents([tmp_path / "ranks"], "return")).endswith("In training CPO ends highest.")
+    for path in (tmp_path / "ranks").iterdir():  # no episode ended, so no training return is known
+        write_lines(path, [line | {"return/leader": None} for line in read_lines(path / "metrics.jsonl")])
+    assert headline(read_contents([tmp_path / "ranks"], "return")).endswith("single runs prove nothing.")
 
 
 def test_the_best_run_of_each_method_and_winners_first(tmp_path: Path) -> None:

@@ -126,9 +126,12 @@ def _ends_higher(contents: Contents, best: Cell) -> str | None:
     by_method = {
         m.name: [run.final(contents.score) for run in m.counted(best.task) if run.finished] for m in contents.methods
     }
-    trained = {name: statistics.sample(values).mean for name, values in by_method.items()}
-    top = max(trained, key=lambda name: (math.isfinite(trained[name]), trained[name]))
-    return top if top != best.method and contents.basis(best.task).evaluated else None
+    means = {name: statistics.sample(values).mean for name, values in by_method.items()}
+    trained = {name: mean for name, mean in means.items() if math.isfinite(mean)}  # some logged none at their end
+    if best.method not in trained or not contents.basis(best.task).evaluated:
+        return None
+    top = max(trained, key=lambda name: (trained[name], name == best.method))
+    return top if top != best.method else None
 
 
 def _told(contents: Contents, best: Cell, second: Cell) -> str:
