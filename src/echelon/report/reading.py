@@ -2,6 +2,7 @@
 runs of unknown tasks can be read."""
 
 import math
+import os
 import re
 import warnings
 from collections import Counter
@@ -26,6 +27,8 @@ REPORT = "index.html"
 """The page. A folder that holds one is a report, not a run."""
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last share of its iterations, at least one."""
+SLOW = 3.0
+"""Times the median of all iterations beyond which one is not a usual one."""
 MAX_KL_MAPS = 61
 """KL maps of a run in the report: an odd number, so that the first, the middle and the last are among them."""
 
@@ -84,9 +87,13 @@ class Run:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Mean seconds of each part of an iteration, since diagnostics take no time in most."""
-        parts = [name for name in self.columns if name.startswith("time/") and len(self.known(name))]
-        return {name.removeprefix("time/"): float(self.known(name).mean()) for name in parts}
+        """Mean seconds of each part of an iteration, since diagnostics take no time in most. The first iterations of
+        every start, which compile and so take many times as long, do not count."""
+        parts = {name.removeprefix("time/"): x for name, x in self.columns.items() if name.startswith("time/")}
+        busy = sum(np.nan_to_num(x) for part, x in parts.items() if part != "diagnostics")
+        usual = busy <= SLOW * np.median(busy)
+        known = {part: x[usual & np.isfinite(x)] for part, x in parts.items()}
+        return {part: float(x.mean()) for part, x in known.items() if len(x)}
 
     def known(self, metric: str) -> Column:
         """The finite values of a metric; none if it was not logged."""
@@ -113,7 +120,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Folders to read: each path itself, or if it is a folder of runs, the runs directly inside it."""
     found: list[Path] = []
     for path in map(Path, paths):
-        if not path.exists():
+        if not os.path.exists(path):  # unlike `path.exists`, it takes a name that is too long
             RunFolder.open(path)  # raises a `UserError` that suggests the nearest name
         inside = []
         if path.is_dir() and not (path / CONFIG).exists():
