@@ -28,6 +28,7 @@ from echelon.report.page import page, payload
 from echelon.report.paper import EXHIBITS, beside_the_paper
 from echelon.report.write import read_contents, write_report, write_table
 from echelon.runs.metrics import jsonable
+from echelon.runs.replays import replay_path
 from echelon.tasks import preset
 from echelon.training.loop import train
 
@@ -154,6 +155,8 @@ def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -
     with pytest.raises(UserError, match=r"there is no run to report on \(.*empty: it is empty\)"):
         read_contents([tmp_path / "empty"], "return")
     path = write_run(tmp_path, "ppo", iterations=3)
+    with pytest.raises(UserError, match="there is no run folder xxx"):
+        read_contents(["x" * 300], "return")
     with pytest.raises(UserError, match="no run logged retrun of its leader; did you mean return"):
         read_contents([path], "retrun")
     (tmp_path / "file").write_text("")
@@ -162,6 +165,29 @@ def test_mistakes_are_one_sentence_and_known_failures_are_told(tmp_path: Path) -
     contents = read_contents([path, tmp_path / "never"], "return", {path: "it broke", tmp_path / "never": "why"})
     assert contents.runs[0].notes == ["it broke"]
     assert contents.problems == {str(tmp_path / "never"): "why"}
+
+
+def test_a_note_about_a_damaged_replay_is_written_once(tmp_path: Path) -> None:
+    """However often the page is written, as with --open and --watch."""
+    path = write_run(tmp_path, "ppo", iterations=3)
+    (path / "replay").mkdir()
+    replay_path(path).write_text("{")
+    contents = read_contents([path], "return")
+    for _ in range(2):
+        (run,) = data_of(write_report(contents, tmp_path / "out"))["runs"]
+        assert [note.count("not a whole replay") for note in run["notes"]] == [1]
+
+
+def test_it_watches_runs_that_have_logged_nothing_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU may compile for minutes before the first iteration."""
+    write_run(tmp_path, "ppo", iterations=2)
+    late = write_run(tmp_path, "ppo", seed=1, iterations=2)
+    metrics = (late / "metrics.jsonl").read_bytes()
+    (late / "metrics.jsonl").unlink()
+    monkeypatch.setattr("echelon.commands.report.is_held", late.__eq__)
+    monkeypatch.setattr(time, "sleep", lambda _: (late / "metrics.jsonl").write_bytes(metrics))
+    assert main(["report", str(tmp_path), "--watch", "2", "--out", str(tmp_path / "out")]) == 0
+    assert len(data_of(tmp_path / "out" / "index.html")["runs"]) == 2
 
 
 def test_it_opens_and_watches_until_all_runs_have_finished(

@@ -4,13 +4,17 @@ import time
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from echelon.commands.command import Command, place
 from echelon.config.ranges import Range
 from echelon.errors import UserError
+from echelon.runs.folder import is_held
+
+if TYPE_CHECKING:
+    from echelon.report.contents import Contents
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,18 @@ class Report(Command):
         if self.watch:
             print(f"The page is {address}, written again every {self.watch:g} s until all runs have finished")
             try:
-                while not all(run.finished for run in contents.runs):
+                while is_training(contents):
                     time.sleep(self.watch)
                     contents = read_contents(self.runs, self.score)
                     write_page(contents, out, self.watch)
             except KeyboardInterrupt:
                 print("No longer watching.")
         write_report(contents, out, figures=width if self.figures else None)
+
+
+def is_training(contents: "Contents") -> bool:
+    """Whether a run has not finished, or is being trained and has logged nothing yet."""
+    return not all(run.finished for run in contents.runs) or any(is_held(Path(path)) for path in contents.problems)
 
 
 def inches(text: str) -> float:

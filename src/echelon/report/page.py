@@ -208,7 +208,7 @@ def find_replays(contents: Contents) -> dict[str, str]:
         try:
             text = replay_json(read_replay(replay_path(run.path)))
         except UserError as error:
-            run.notes.append(str(error))
+            run.notes += [str(error)] if str(error) not in run.notes else []  # a page may be written again
             continue
         if len(found) < MAX_REPLAYS and sum(map(len, found.values())) + len(text) <= MAX_REPLAY_BYTES:
             found[run.name] = text
