@@ -2,7 +2,8 @@
 
 Equations become MathML, which browsers draw without a script. Links to files outside docs/ (source, results) lead to
 the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse. Where a page
-says `<!-- replay: Hopper -->`, the policy of that name in results/policies is recorded and shown in 3D.
+says `<!-- replay: Hopper -->`, the policy of that name in results/policies is recorded and shown in 3D; a number after
+the name is the episode's seed.
 """
 
 import html
@@ -30,11 +31,11 @@ LOOKS = (
     (r"<mi>(log|min|max)</mi>(?!<mo)", r'<mi>\1</mi><mspace width="0.17em"/>'),
     (r"</mi></mrow><mi>", r'</mi></mrow><mspace width="0.17em"/><mi>'),
 )
-REPLAY = re.compile(r"<!-- replay: (\w+) -->")
+REPLAY = re.compile(r"<!-- replay: (\w+)(?: (\d+))? -->")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)(#[^)]*)?\)")
 
-recorded: set[str] = set()
-"""Policies that pages show."""
+recorded: dict[str, list[str]] = {}
+"""Policies that pages show, and flags of the episode."""
 
 
 def on_config(config: Any) -> None:
@@ -56,7 +57,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         )
 
     def replay(match: re.Match[str]) -> str:
-        recorded.add(match[1])
+        recorded[match[1]] = ["--seed", match[2]] if match[2] else []
         up = "../" * page.url.count("/")
         return f'<iframe class="replay" src="{up}replays/{match[1]}.html" title="{match[1]}" loading="lazy"></iframe>'
 
@@ -65,10 +66,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    for name in sorted(recorded):
+    for name, flags in recorded.items():
         file = Path(config.site_dir) / "replays" / f"{name}.html"
         file.parent.mkdir(exist_ok=True)
-        words = ["record", "--policy", name, "--format", "html", "--out", str(file)]
+        words = ["record", "--policy", name, *flags, "--format", "html", "--out", str(file)]
         subprocess.run([sys.executable, "-m", "echelon", *words], check=True, stdout=subprocess.DEVNULL)
 
 

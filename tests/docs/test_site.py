@@ -34,9 +34,10 @@ def test_a_trained_policy_is_shown_in_3d(site: Any) -> None:
     at = SimpleNamespace(file=SimpleNamespace(src_uri="tasks/hand.md"), url="tasks/hand/")
     said = site.on_page_markdown("<!-- replay: Hopper -->", at, SimpleNamespace(repo_url=None), None)
     assert 'src="../../replays/Hopper.html"' in said
-    assert site.recorded == {"Hopper"}
+    site.on_page_markdown("<!-- replay: Hand 1008 -->", at, SimpleNamespace(repo_url=None), None)
+    assert site.recorded == {"Hopper": [], "Hand": ["--seed", "1008"]}
     pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
-    named = re.findall(r"<!-- replay: (\w+) -->", pages)
+    named = re.findall(r"<!-- replay: (\w+)", pages)
     assert named
     assert all((DOCS.parent / "results" / "policies" / name / "policy.npz").is_file() for name in named)
 
