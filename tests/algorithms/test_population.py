@@ -242,7 +242,10 @@ def test_a_run_keeps_its_genealogy_and_evaluates_every_member(tmp_path: Path) ->
     assert evaluation.leader == int(last["pbt/best"])
     # Stopped after an iteration that is not saved, and resumed: nothing is told twice.
     train(run_config(tmp_path / "parts", 7), make_env=make_env)
-    parts = train(run_config(tmp_path / "parts", 12), make_env=make_env)
+    parts = train(run_config(tmp_path / "parts", 12), make_env=make_env, change=True)  # as with --resume
+    changed = replace(parts.config, update=replace(parts.config.update, clip=0.3))
+    with pytest.raises(UserError, match=r"clip cannot be changed in .*: the members of a population have values of"):
+        train(changed, make_env=make_env, change=True)
     assert read_lines(parts.path / GENEALOGY) == lines
 
 

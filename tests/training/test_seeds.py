@@ -171,6 +171,16 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
     assert len(read_metrics(parts[0])) == 10
 
 
+def test_a_seed_that_is_added_does_not_start_the_others_over(tmp_path: Path) -> None:
+    """Though they have one checkpoint each, as after a kill while the first was saved."""
+    done = train_seeds(short(tmp_path / "all", 2, "ppo"), PAIR)
+    written = [folder.metrics.read_text() for folder in done]
+    with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_9, so they cannot continue side by side"):
+        train_seeds(short(tmp_path / "all", 2, "ppo"), [*PAIR, 9])
+    assert [folder.metrics.read_text() for folder in done] == written
+    assert not (tmp_path / "all" / "seed_9").exists()
+
+
 def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

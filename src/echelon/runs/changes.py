@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from echelon.algorithms import find
 from echelon.config import TrainConfig
 from echelon.config.checks import setting, settings_of
 from echelon.errors import UserError
@@ -43,20 +44,22 @@ def differences(path: Path, stored: TrainConfig, given: TrainConfig, change: boo
             advice = f"; echelon train --resume {path} {setting(name, new)} resumes with the new value"
             raise UserError(
                 f"{name} is {was} in {path} but {wanted} here; pass {setting(name, old)} to resume it, or "
-                f"--out with another folder to start again{advice if _why_fixed(type(given), name) is None else ''}"
+                f"--out with another folder to start again{advice if _why_fixed(given, name) is None else ''}"
             )
-        if reason := _why_fixed(type(given), name, old, new):
+        if reason := _why_fixed(given, name, old, new):
             told = f"{name} cannot be changed in {path}: {reason}"
             raise UserError(f"{told}; --from {path} begins a new run with its networks")
         changes.append({"setting": name, "before": was, "after": wanted, "iteration": None})
     return changes
 
 
-def _why_fixed(kind: type[TrainConfig], name: str, before: Any = None, now: Any = None) -> str | None:
-    """Why a setting cannot change during a run; None if it can. An algorithm's class, `kind`, decides about its own."""
+def _why_fixed(config: TrainConfig, name: str, before: Any = None, now: Any = None) -> str | None:
+    """Why a setting cannot change during a run; None if it can. The class of `config` decides about its own."""
     group = name.split(".")[0]
+    if find(config.algo).selection is not None:
+        return "the members of a population have values of their own"
     if group not in {field.name for field in fields(TrainConfig)}:
-        return kind.why_fixed(name, before, now)
+        return config.why_fixed(name, before, now)
     if name not in FIXED and (name in CHANGEABLE or group in CHANGEABLE):
         return None
     return FIXED.get(name) or FIXED.get(group) or "it would be another run"

@@ -125,7 +125,7 @@ class RunFolder:
         logged, or else restore its settings."""
         with suppress(OSError):
             started = {CONFIG, ".lock", self.metrics.name, "diagnostics", "tensorboard"}
-            if {file.name for file in self.path.iterdir()} <= started and not self._has_metrics:
+            if {file.name for file in self.path.iterdir()} <= started and not self.has_metrics:
                 shutil.rmtree(self.path)
             elif self.before is not None:
                 replace_durably(self.path / CONFIG, self.before)
@@ -147,7 +147,7 @@ class RunFolder:
     @property
     def lost_checkpoints(self) -> bool:
         """Whether iterations were logged and a checkpoint was saved. A run killed before that has lost none."""
-        return self._has_metrics and read_config(self.path)[1].get("saved") is not False
+        return self.has_metrics and read_config(self.path)[1].get("saved") is not False
 
     def _store(self, **changes: Any) -> None:
         """Change parts of `config.json`."""
@@ -158,7 +158,7 @@ class RunFolder:
     def require_same(self, config: TrainConfig, *, change: bool = False) -> list[dict[str, Any]]:
         """Raise a `UserError` where `config` describes another run than this one, if anything was learned in it; with
         `change`, what it changes. A run that could not be built may be started with other settings."""
-        begun = self._has_metrics or self.checkpoints.exists()
+        begun = self.has_metrics or self.checkpoints.exists()
         return differences(self.path, self.config, config, change) if begun else []
 
     def take_changes(self, iteration: int) -> list[dict[str, Any]]:
@@ -170,7 +170,8 @@ class RunFolder:
         return changes
 
     @property
-    def _has_metrics(self) -> bool:
+    def has_metrics(self) -> bool:
+        """Whether an iteration was logged."""
         return self.metrics.exists() and self.metrics.stat().st_size > 0
 
     @staticmethod

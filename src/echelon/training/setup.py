@@ -58,8 +58,6 @@ def start(
     if ranks.size > 1:
         require_alike(ranks, config, resolved.device)
     ranks.connect(resolved.device)
-    if change and algorithm.selection is not None:
-        raise UserError("settings of a population cannot be changed in its run: members have values of their own")
 
     def build() -> Trainer | InTurn:
         whole, each = envs or _environments(resolved, configs, make_env)
@@ -175,7 +173,8 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
     """The newest iteration that every seed has a valid checkpoint of; 0 if they have none in common, None if none was
     ever saved.
 
-    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more.
+    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more: all have
+    logged what they were saved after.
     """
     saved = [checkpoint.saved_iterations(folder) for folder in folders]
     if not any(saved):
@@ -185,11 +184,12 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
         return all(checkpoint.find(folder, iteration, view.message) for folder in folders)
 
     common = next(filter(valid, sorted(set.intersection(*map(set, saved)), reverse=True)), 0)
+    new = next((folder for folder in folders if not folder.has_metrics), None)
     for folder, iterations in zip(folders, saved, strict=True):
-        if sum(iteration > common for iteration in iterations) > 1:
-            behind = min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
+        if sum(iteration > common for iteration in iterations) > (0 if new else 1):
+            behind = new or min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
             apart = f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side"
-            raise UserError(f"{apart}; train each alone, with --seed and --out, or start again with another --out")
+            raise UserError(f"{apart}; train those together that are equally far, or each alone with --seed and --out")
     return common
 
 
