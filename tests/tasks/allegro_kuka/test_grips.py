@@ -1,12 +1,17 @@
 """Training episodes that begin with the object in the hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tasks.allegro_kuka.states import REGRASPING, THROW, TWO_ARMS
 from tasks.states import begun, put_object
 
+from echelon.tasks import make, preset
 from echelon.tasks.allegro_kuka import grips
 from echelon.tasks.allegro_kuka.task import AllegroKuka
+
+CPU = torch.device("cpu")
 
 
 def made(task: str, *, share: float = 1.0, training: bool = True) -> AllegroKuka:
@@ -53,6 +58,14 @@ def test_what_is_thrown_into_a_low_bucket_was_not_dropped(monkeypatch: pytest.Mo
     aside = torch.arange(24) % 2 == 0
     put_object(env, torch.where(aside[:, None], torch.tensor([0.7, 0.0, 0.3]), torch.tensor([0.2, 0.0, 0.6])))
     assert env.step(torch.zeros(24, 23)).terminated.equal(~aside)
+
+
+def test_each_seeds_grasps_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an odd number of environments, too: both arms take turns in those of each seed."""
+    monkeypatch.setattr(grips, "ATTEMPTS", 1)
+    config = replace(preset(TWO_ARMS).env, gripped_starts=1.0)
+    both, alone = (make(TWO_ARMS, config, *how, spread_clocks=True) for how in ((6, CPU, (4, 5)), (3, CPU, 5)))
+    assert both.kept["grip_qpos"][3:].equal(alone.kept["grip_qpos"])
 
 
 def test_a_share_of_the_episodes_and_the_state_survives_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

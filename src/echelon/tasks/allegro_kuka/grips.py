@@ -81,7 +81,7 @@ def _attempt(arms: Arms, scales: Tensor, rng: Rng, substeps: int, start: Tensor)
     """Grasp once in every environment; with two arms, by the first in one environment and by the second in the next."""
     engine, device, count = arms.engine, scales.device, len(scales)
     rows = torch.arange(count, device=device)
-    arm = rows % arms.count
+    arm = rows % rng.each % arms.count  # as with each seed alone
 
     def between(low: tuple[float, ...], high: tuple[float, ...]) -> Tensor:
         bounds = torch.tensor((low, high), device=device)
