@@ -66,7 +66,7 @@ class Contents:
     score: str
     """The metric that decides who is better, `NAME/leader`."""
 
-    @property
+    @cached_property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(run.task for run in self.runs))
 
