@@ -78,7 +78,7 @@ def _line(config: TrainConfig, i: int, generator: np.random.Generator, level: fl
     grown = level * (1 - math.exp(-4 * i / config.num_iterations))
     returns = grown * (1 - 0.08 * np.arange(config.num_policies)) + generator.normal(0, 3, config.num_policies)
     line: dict[str, Any] = {"iteration": i, "env_steps": i * 96 * config.update.horizon, "wall_s": i * 0.25}
-    line["gradient_steps"] = i * (10 if config.algo == "cpo" else 5)
+    line["gradient_steps"], line["evaluated/leader"] = i * (10 if config.algo == "cpo" else 5), grown
     line |= {"fps/total": 6000 + 50 * generator.normal(), "return/leader": None if i == 1 else returns[0]}
     line |= {"upright_late/leader": min(1.0, grown / 150), "time/collect": 0.06, "time/update": 0.15 + 0.01 * (i % 3)}
     line |= {"time/targets": 0.01, "time/diagnostics": 0.02 * (i % 10 == 1), "loss/actor": generator.normal()}

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -69,6 +70,14 @@ def test_it_is_three_files_unless_figures_are_asked_for(
         assert done.returncode == 0, done.stdout[-500:]
 
 
+def test_a_map_circles_the_nearest_policy_that_is_known() -> None:
+    """The KL to a member of a population that broke is NaN."""
+    with rc_context(figures.STYLE):
+        axes = figures.Figure().subplots()
+        figures._draw_map(axes, np.array([[0, math.nan, 0.3], [0.2, 0, 0.1], [0.4, 0.5, 0]]), figures.LogNorm(0.1, 1))
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [2, 2, 0])
+
+
 def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
     """Twelve variants of two settings in a narrow column."""
     paths = []
@@ -106,6 +115,7 @@ def test_csv_files_hold_what_was_computed(written: Written) -> None:
     assert len(runs) == 20
     assert [row["run"] for row in runs if row["finished"] == "no"] == ["Hopper-ppo-s3"]
     assert ODD in {row["run"] for row in runs}
+    assert "evaluated/leader" not in runs[0]  # what --evaluate-every logs: its end is evaluated_return
     first = next(row for row in runs if row["run"] == "CartpoleSwingup-cpo-s1")
     assert float(first["evaluated_return"]) == pytest.approx(150 + 7 * 22 + 1)
     # An interrupted comparison writes the same bytes, so there is no clock time in them.

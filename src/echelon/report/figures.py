@@ -146,7 +146,7 @@ def kl_maps(contents: Contents, task: str, width: float) -> Figure | None:
 
 def _draw_map(axes: Any, matrix: np.ndarray, norm: LogNorm) -> Any:
     axes.grid(visible=False)
-    others = np.where(np.eye(len(matrix), dtype=bool), np.inf, matrix)
+    others = np.where(np.eye(len(matrix), dtype=bool) | np.isnan(matrix), np.inf, matrix)
     image = axes.imshow(np.where(matrix > 0, matrix, np.nan), cmap="viridis", norm=norm)
     axes.plot(others.argmin(axis=1), range(len(matrix)), "o", ms=30 / len(matrix), mfc="none", mec="white", mew=0.8)
     step = max(1, len(matrix) // 6)

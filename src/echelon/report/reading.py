@@ -82,8 +82,9 @@ class Run:
 
     @property
     def leader_metrics(self) -> list[str]:
-        """Logged metrics of the leader's episodes, the return first."""
-        return sorted((n for n in self.columns if n.endswith("/leader")), key=lambda name: name != "return/leader")
+        """Logged metrics of the leader's episodes in training, the return first."""
+        names = (name for name in self.columns if name.endswith("/leader") and name != "evaluated/leader")
+        return sorted(names, key=lambda name: name != "return/leader")
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -73,11 +73,8 @@ class RunWriter(AbstractContextManager["RunWriter"]):
             self._wandb.film(path, env_steps)  # pyright: ignore[reportOptionalMemberAccess]
 
     def write_distances(self, iteration: int, env_steps: int, matrix: list[list[float]]) -> None:
-        """Append a KL matrix. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i; the line
-        also holds each policy's nearest."""
-        nearest = [min((kl, j) for j, kl in enumerate(row) if j != i)[1] for i, row in enumerate(matrix)]
-        line = {"iteration": iteration, "env_steps": env_steps, "kl": matrix, "nearest": nearest}
-        self._append(DISTANCES, [line])
+        """Append a KL matrix. `matrix[i][j]` is the mean KL from policy i to policy j on states of policy i."""
+        self._append(DISTANCES, [{"iteration": iteration, "env_steps": env_steps, "kl": matrix}])
 
     def write_takeovers(self, iteration: int, env_steps: int, takeovers: Sequence[Mapping[str, Any]]) -> None:
         """Append a line per takeover in a population; those of iteration 0 are the members' first hyperparameters."""
