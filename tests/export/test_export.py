@@ -94,6 +94,10 @@ def test_a_policy_in_one_line(folder: RunFolder) -> None:
         np.testing.assert_allclose(np.stack([act(row[0]) for row in obs]), wanted[:, 0], atol=1e-5)
         act.reset()
         torch.testing.assert_close(act(torch.from_numpy(obs[0])), torch.from_numpy(wanted[0]), atol=1e-5, rtol=0)
+    act.reset()
+    np.testing.assert_allclose(act({"critic": np.zeros((7, 9)), "policy": obs[0]}), wanted[0], atol=1e-5)
+    with pytest.raises(UserError, match="this policy sees policy: give it that, alone or in a dict"):
+        act({"critic": obs[0]})
     with pytest.raises(UserError, match=rf"observations are \[{obs.shape[2]}\] or \[N, {obs.shape[2]}\], not \[3\]"):
         act(np.zeros(3))
 
@@ -112,6 +116,19 @@ def test_a_file_does_what_the_run_does(
     assert export(SavedPolicy.load(folder, policy), format, out) < 1e-5
     act = (files.OnnxPolicy if format == "onnx" else NumpyPolicy)(out)
     np.testing.assert_allclose(np.stack([act(row) for row in obs]), expected(folder, policy, obs), atol=1e-5)
+
+
+def test_large_actions_may_differ_by_as_much_as_float32_rounds_them(
+    runs: Callable[[str], RunFolder], tmp_path: Path
+) -> None:
+    """Torques in N m, say."""
+    trained = Trained.load(runs("bounds"))
+    limits = {"low": [-300.0, 2900.0], "high": [300.0, 3000.0]}
+    policy = SavedPolicy(replace(trained, interface=trained.interface | {"bounds": limits}), 0).eval()
+    export(policy, "numpy", tmp_path / "policy.npz")
+    act = NumpyPolicy(tmp_path / "policy.npz")
+    assert 1e-6 < largest_difference(policy, lambda obs: act(obs) + np.array([0.0, 0.01], np.float32)) < 1e-5
+    assert largest_difference(policy, lambda obs: act(obs) + np.array([0.01, 0.0], np.float32)) > 1e-5
 
 
 def test_a_file_that_differs_is_not_written(
@@ -152,6 +169,7 @@ def test_what_the_file_says_of_itself(runs: Callable[[str], RunFolder], capsys: 
     for words, sentence in (
         (["--policy", "3"], "--policy is leader or a number from 0 to 2, not 3"),
         (["--out", "x.txt"], "--out must end in .onnx or .npz"),
+        (["--out", "x.npz", "--format", "onnx"], "--out ends in .npz but --format is onnx; leave out one of them"),
         (["--out", "/proc/x.npz"], "/proc/x.npz cannot be written"),
     ):
         assert cli.main(["export", str(run.path), *words]) == 2

@@ -33,6 +33,7 @@ ENDINGS: dict[Format, str] = {"onnx": ".onnx", "numpy": ".npz"}
 COMPARED_OBSERVATIONS = 1000
 """Observations on which the file must agree with the network."""
 TOLERANCE = 1e-5
+"""Largest difference, where the largest action is 1."""
 NO_NOISE = -20.0
 """Log sigma of a policy that always acts at its mean."""
 COMPARED_STEPS = 10
@@ -90,14 +91,16 @@ def _numbers(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def largest_difference(policy: SavedPolicy, act: Act) -> float:
-    """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips."""
+    """Compare a file with the run's own network, on observations as far from their mean as the normaliser clips. A
+    difference counts by its share of the largest action, if that is above 1: so does the rounding of float32."""
     model = policy.trained.model
     steps = COMPARED_STEPS if policy.state_dim else 1
     rows = COMPARED_OBSERVATIONS // steps
     actor = policy.trained.actor(policy.number, rows)
     state, worst = torch.zeros(rows, model.state_dim), 0.0
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
-    within = onto(policy.weights["action_low"], policy.weights["action_high"])
+    low, high = policy.weights["action_low"], policy.weights["action_high"]
+    within, largest = onto(low, high), torch.maximum(low.abs(), high.abs()).masked_fill(policy.unlimited, 1.0).clamp(1)
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
         given = _draw(policy, rows, generator)
@@ -105,8 +108,8 @@ def largest_difference(policy: SavedPolicy, act: Act) -> float:
             seen = {"policy" if name == "obs" else name: x for name, x in given.items()}
             decision = actor.decide(unseen | seen, state, None)
         state = decision.state
-        found = act(*(x.numpy() for x in given.values()))
-        worst = max(worst, float(np.abs(found - within(decision.action).numpy()).max()))
+        found, wanted = torch.as_tensor(act(*(x.numpy() for x in given.values()))), within(decision.action)
+        worst = max(worst, float(((found - wanted).abs() / wanted.abs().maximum(largest)).max()))
     return worst
 
 

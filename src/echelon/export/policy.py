@@ -117,7 +117,7 @@ class Policy:
     """A policy as a function of observations, NumPy or torch, `[D]` or `[N, D]`; it acts at its mean.
 
     One that sees images takes them, `[C, H, W]` or `[N, C, H, W]`, as the environment gives them; one that sees numbers
-    too takes a dict of `policy` and `image`.
+    too takes a dict of `policy` and `image`. In a dict, groups that the policy does not see are ignored.
 
     With an LSTM it keeps its memory between calls: call `reset()` where an episode begins.
     """
@@ -136,8 +136,10 @@ class Policy:
         width = shapes.pop("state", (0,))[0]
         groups: dict[str, Any] = dict(obs) if isinstance(obs, Mapping) else {next(iter(shapes)): obs}
         groups = {"obs" if name == "policy" else name: x for name, x in groups.items()}
-        if set(groups) != set(shapes):
-            raise UserError("this policy sees policy and image: give it a dict of both")
+        if not set(shapes) <= set(groups):
+            sees = ["policy" if name == "obs" else name for name in shapes]
+            how = "a dict of both" if len(sees) > 1 else "that, alone or in a dict"
+            raise UserError(f"this policy sees {' and '.join(sees)}: give it {how}")
         found = [_tensor(name, groups[name], shape) for name, shape in shapes.items()]
         several = found[0].ndim > len(next(iter(shapes.values())))
         inputs = [x if several else x[None] for x in found]
@@ -149,7 +151,7 @@ class Policy:
         else:
             action = network(*inputs)
         action = action if several else action[0]
-        return action if isinstance(next(iter(groups.values())), Tensor) else action.numpy()
+        return action if isinstance(groups[next(iter(shapes))], Tensor) else action.numpy()
 
 
 def _tensor(name: str, x: Any, shape: tuple[int, ...]) -> Tensor:
