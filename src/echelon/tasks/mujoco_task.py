@@ -412,10 +412,9 @@ class MujocoTask(ABC, Generic[C]):
         saved = cast(Mapping[str, Any], state)
         self.engine.load_state_dict(saved["engine"])
         self.clock.copy_(saved["clock"])
-        for name, total in self.totals.items():
-            total.copy_(saved["totals"].get(name, total))  # a metric may be younger than the run
-        for name, value in self.kept.items():
-            value.copy_(saved["kept"][name])
+        for kind, tensors in (("totals", self.totals), ("kept", self.kept)):
+            for name, value in tensors.items():
+                value.copy_(saved[kind].get(name, value))  # it may be younger than the run
         if isinstance(self.generator, torch.Generator):
             self.generator.set_state(saved["generator"].cpu())
 

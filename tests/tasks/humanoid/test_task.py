@@ -7,6 +7,7 @@ from tasks.originals.locomotion import DT, EFFORT
 from tasks.states import begun, check_spread, put
 from torch import Tensor
 
+from echelon.config import RandomiseConfig
 from echelon.tasks.humanoid.task import Humanoid
 
 
@@ -51,6 +52,15 @@ def test_progress_counts_the_way_to_the_target_and_falls_terminate() -> None:
     torch.testing.assert_close(step.obs["policy"][1:, 0], torch.full((2,), 1.34))
     # Coming back to the start is no progress of the new episode.
     assert env.step(torch.zeros(3, 21)).log["reward/progress"].abs().max() < 1.0
+
+
+def test_the_observed_action_is_the_one_sent() -> None:
+    """Not what reaches the motors, which is late and noisy; torques are those of the motors."""
+    env = begun("Humanoid", 3, randomise=RandomiseConfig(action_delay=(0.05, 0.05), action_noise=(0.1, 0.1)))
+    for value in (0.1, 0.2, 0.3):
+        seen = env.step(torch.full((3, 21), value)).obs["policy"]
+    assert (seen[:, 87:] == 0.3).all()
+    assert (env.engine.ctrl < 0.25).float().mean() > 0.8  # about 0.1 with a deviation of 0.1
 
 
 def test_starts_control_rate_and_torques() -> None:

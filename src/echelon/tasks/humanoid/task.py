@@ -41,6 +41,8 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         self._ahead = constant((1.0, 0.0, 0.0)).expand(self.num_envs, 3)
         self._before = self.engine.qpos[:, :2].clone()
         """`[N, 2]`: x and y before the step, which progress is measured from."""
+        self.kept = {"action": self.zeros(self.action_dim)}
+        """The last action, before randomisation delays it and adds noise; zero at the start."""
         first = int(model.sensor("right_foot_force").adr[0])
         self._wrenches = slice(first, first + 12)
 
@@ -50,8 +52,12 @@ class Humanoid(MujocoTask[HumanoidConfig]):
         speeds = self.uniform(-velocity, velocity, 21)
         return StartState(torch.cat((self._root, joints), dim=1), torch.cat((self.zeros(6), speeds), dim=1))
 
+    def begin(self, mask: Tensor) -> None:
+        self.kept["action"].masked_fill_(mask[:, None], 0.0)
+
     def control(self, action: Tensor) -> Tensor:
         self._before.copy_(self.engine.qpos[:, :2])
+        self.kept["action"].copy_(action.nan_to_num())
         return action
 
     def height(self) -> Tensor:
@@ -105,7 +111,7 @@ class Humanoid(MujocoTask[HumanoidConfig]):
             self.joint_velocity_scale * velocity[:, 6:],
             self.force_scale * forces,
             self.force_scale * self.engine.sensordata[:, self._wrenches].float(),
-            self.engine.ctrl.float(),
+            self.kept["action"],
         )
         return {"policy": torch.cat(parts, dim=1)}
 
