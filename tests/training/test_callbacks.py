@@ -63,8 +63,11 @@ def test_conditions() -> None:
     assert [ask(metrics) is not None for metrics in found] == [False, False, False, True]
     assert until("return>=5")({"return/leader": 6.0}) == Stop("return/leader is 6")
     ask = no_better_for(2, "x")
-    answers = [ask({"x": value}) for value in (1.0, 3.0, nan, 2.0)]
-    assert answers == [None, None, None, Stop("x has not risen above 3 for 2 iterations")]
+    answers = [ask({"x": value}) for value in (nan, nan, nan, 1.0, 3.0, nan, 2.0)]
+    assert answers == [*[None] * 6, Stop("x has not risen above 3 for 2 iterations")]
+    assert no_better_for(1, "evaluated/leader")({"x": 1.0}) is None  # before the first evaluation
+    with pytest.raises(UserError, match="no_better_for: y is not a metric of this run"):
+        no_better_for(1, "y")({"x": 1.0})
 
 
 def test_a_warm_start_begins_with_the_networks_of_another_run(

@@ -83,10 +83,7 @@ def until(condition: str) -> Callback:
         raise UserError(f"--until takes a metric and a limit, as in return>=500, not {condition!r}") from None
 
     def ask(metrics: Mapping[str, float]) -> Stop | None:
-        names = name, f"{name}/leader"
-        found = next((one for one in names if one in metrics), None)
-        if found is None and not set(names) & set(OCCASIONAL):
-            raise UserError(f"--until {condition}: {name} is not a metric of this run{nearest(name, metrics)}")
+        found = _full_name(name, metrics, f"--until {condition}")
         if found is None or not COMPARISONS[comparison](value := metrics[found], limit) or not math.isfinite(value):
             return None
         return Stop(f"{found} is {value:.6g}")
@@ -94,14 +91,24 @@ def until(condition: str) -> Callback:
     return ask
 
 
+def _full_name(name: str, metrics: Mapping[str, float], who: str) -> str | None:
+    """A metric's name, which may lack `/leader`; None if other iterations may have it, a `UserError` if none has."""
+    names = name, f"{name}/leader"
+    found = next((one for one in names if one in metrics), None)
+    if found is None and not set(names) & OCCASIONAL:
+        raise UserError(f"{who}: {name} is not a metric of this run{nearest(name, metrics)}")
+    return found
+
+
 def no_better_for(iterations: int, metric: str = "return/leader") -> Callback:
-    """Stop when the highest value of a metric is this many iterations old."""
+    """Stop when the highest value of a metric is this many iterations old; not before it has one."""
     best, since = -math.inf, 0
 
     def ask(metrics: Mapping[str, float]) -> Stop | None:
         nonlocal best, since
-        value = metrics[metric]
-        best, since = (value, 0) if value > best else (best, since + 1)
+        found = _full_name(metric, metrics, "no_better_for")
+        value = math.nan if found is None else metrics[found]
+        best, since = (value, 0) if value > best else (best, since + (best > -math.inf))
         return Stop(f"{metric} has not risen above {best:.6g} for {since} iterations") if since >= iterations else None
 
     return ask
