@@ -27,9 +27,12 @@ class Export(OnRun):
         from echelon.export.policy import SavedPolicy
 
         by_ending: dict[str, Format] = {known: name for name, known in ENDINGS.items()}
-        found = by_ending.get(Path(self.out or "policy.onnx").suffix) if self.format == "auto" else self.format
+        ending = Path(self.out or "policy.onnx").suffix
+        found = by_ending.get(ending) if self.format == "auto" else self.format
         if found is None:
             raise UserError(f"--out must end in .onnx or .npz, or give --format; {self.out} does not")
+        if self.out and by_ending.get(ending, found) != found:
+            raise UserError(f"--out ends in {ending} but --format is {found}; leave out one of them")
         out = Path(self.out) if self.out else folder.path / "export" / f"{self.policy}{ENDINGS[found]}"
         with writing(out, "choose another --out"):
             difference = export(SavedPolicy.load(folder, self.policy, self.which), found, out)
