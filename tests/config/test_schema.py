@@ -194,6 +194,7 @@ def test_files_of_other_libraries_as_they_write_them(tmp_path: Path, capsys: pyt
         if library == "rsl_rl":
             names = "empirical_normalization, policy.class_name, algorithm.use_clipped_value_loss, device"
             assert others == [f"# without a counterpart (docs/coming-from.md): {names}"]
+        assert "size" not in "".join(others)  # of a minibatch, which is read
     assert {row[0][0] for row in ROWS} <= set(settings_of(TrainConfig()))
     assert all(len(row) == 1 + len(LIBRARIES) for row in ROWS)
 
@@ -203,6 +204,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     for text, sentence in {
         '{"lr": 1}': "none of params.config.e_clip (rl_games), num_steps_per_env",
         '{"n_steps": 8, "learning_rate": "lin_3e-4"}': "learning_rate is 'lin_3e-4', which cannot be read as update.",
+        "{n_steps: 8, n_timesteps: .inf}": "n_timesteps is inf, which cannot be read as env_steps; change it",
         '{"num_steps_per_env": 8, "activation": "gelu"}': "model.activation takes one of elu, relu, silu, tanh,",
         "{": "is neither YAML nor JSON",
         "[]": "holds no settings",

@@ -70,12 +70,13 @@ def translate(data: Mapping[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
         elif value is not None:
             try:
                 settings[name] = _convert(library, name, value)
-            except (TypeError, ValueError):
+            except (ArithmeticError, TypeError, ValueError):
                 raise UserError(f"{full} is {value!r}, which cannot be read as {name}; change it") from None
-    size = given.get("params.config.minibatch_size", given.get("batch_size"))
     envs, horizon = settings.get("num_envs"), settings.get("update.horizon")
-    if isinstance(size, int) and envs and horizon:
-        settings["update.minibatches"] = max(1, envs * horizon // size)
+    for rows in {"params.config.minibatch_size", "batch_size"} & {*others}:
+        if isinstance(size := given[rows], int) and size > 0 and envs and horizon:
+            settings["update.minibatches"] = max(1, envs * horizon // size)
+            others.remove(rows)
     if settings.get("model.lstm"):
         settings.setdefault("update.sequence", horizon)
     return library, settings, others
