@@ -60,7 +60,7 @@ def settings(algo: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("algo", "policies"), [("PPO", 1), ("rsl_rl.algorithms:CPO", 3)])
 def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(algo: str, policies: int, tmp_path: Path) -> None:
-    env, cfg = Pushed(), settings(algo, echelon={"policies": policies, "model.phi_dim": 4})
+    env, cfg = Pushed(), settings(algo, echelon={"policies": policies, "model.hidden": [8, 4]})
     runner = OnPolicyRunner(env, cfg, log_dir=str(tmp_path), device="cpu")
     runner.add_git_repo_to_log(__file__)
     assert "critic.hidden_dims" in runner.without_counterpart

@@ -54,8 +54,7 @@ class OnPolicyRunner:
         settings["num_envs"] = env.num_envs * int(os.environ.get("WORLD_SIZE", "1"))
         if train_cfg.get("logger") == "wandb":
             settings.setdefault("wandb", "online")
-        self.config = with_settings(start, settings)
-        check(self.config)
+        self.config = check(with_settings(start, settings))
         read = {"algorithm.class_name", "obs_groups.actor", "obs_groups.policy", "obs_groups.critic", "logger"}
         self.without_counterpart = [name for name in others if name not in read]
         """Names in `train_cfg` that mean nothing here."""

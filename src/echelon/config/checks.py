@@ -45,11 +45,12 @@ def require(name: str, value: float, allowed: Range) -> None:
         raise UserError(f"{spelling(name)} must be {unmet}, not {text}")
 
 
-def check(config: Any, group: str = "") -> None:
-    """Raise a `UserError` for a wrong type, a value out of range, or what the dataclass's own `check` refuses.
-    `group` is how users spell its settings: a task's are in `env.`"""
-    from_dict(config, to_dict(config), group)
-    config.check()
+def check(config: T, group: str = "") -> T:
+    """Raise a `UserError` for a wrong type, a value out of range, or what the dataclass's own `check` refuses; returns
+    the config, whose lists are tuples. `group` is how users spell its settings: a task's are in `env.`"""
+    checked: Any = from_dict(config, to_dict(config), group)
+    checked.check()
+    return checked
 
 
 def choose_device(name: str) -> "torch.device":

@@ -57,7 +57,7 @@ def resolve(
     `fit_envs` allows another number of environments than the preset's, where the device or the algorithm needs one.
     `elsewhere` is the device, `cpu` or `cuda`, if another machine will train; this one may have no GPU.
     """
-    check(config)
+    config = check(config)
     device = elsewhere or choose_device(config.device).type
     config = replace(config, device=device)  # pyright: ignore[reportArgumentType]  # cpu or cuda
     if config.precision == "bf16" and device == "cpu":
