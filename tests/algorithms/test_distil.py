@@ -17,6 +17,7 @@ from echelon import cli
 from echelon.algorithms import student_of
 from echelon.algorithms.distil import actor_loss
 from echelon.console.view import NullView
+from echelon.envs.contract import State
 from echelon.envs.observed import Observed
 from echelon.errors import UserError
 from echelon.export.files import describe
@@ -123,10 +124,15 @@ def test_an_exported_policy_says_which_observations_it_takes(tmp_path: Path) -> 
 
 
 def test_a_student_learns_what_its_teacher_does(tmp_path: Path) -> None:
-    """Any network can teach. A student that misses half of the numbers cannot be as near."""
+    """Any network can teach. A student that misses half of the numbers cannot be as near. Resumed, it is still beyond
+    the iterations in which its teacher acts, though the environment saves no state."""
+
+    class Forgets(DriftEnv):
+        def state_dict(self) -> State:
+            return {}
 
     def env(num_envs: int, device: torch.device, seed: int) -> DriftEnv:
-        return DriftEnv(num_envs, seed)
+        return Forgets(num_envs, seed)
 
     config = replace(tiny("Hopper", tmp_path / "teacher", "ppo", iterations=1), task="Drift")
     taught = train(config, NullView(), env)
@@ -139,6 +145,8 @@ def test_a_student_learns_what_its_teacher_does(tmp_path: Path) -> None:
         found.append(lines[-1]["distil/error"] / lines[0]["distil/error"])
     assert found[0] < 0.1
     assert found[0] < 0.5 * found[1]
+    resumed = train(replace(student, iterations=26, out=str(tmp_path / "student0")), NullView(), env)
+    assert [line["env/taught"] for line in read_metrics(resumed)[-6:]] == [0.0] * 6
     other = make("Hopper", preset("Hopper").env, 2, CPU, 0)
     with pytest.raises(UserError, match="has other observations or actions than these, so it cannot teach"):
         as_seen(other, student)

@@ -255,6 +255,8 @@ def _load(trainer: Trainer, folder: RunFolder, found: Checkpoint | None, chosen:
             trainer.collector.reset()
             before, now = ("one process" if count == 1 else f"{count} ranks" for count in (found.ranks, size))
             note = f"{before} saved it and {now} will train it now, {new_episodes}"
+        if (clock := getattr(trainer.env, "teacher_clock", None)) is not None:
+            clock.fill_(trainer.iteration * trainer.config.update.horizon)
         seconds = float(found.state["seconds"])
     except UserError:
         raise

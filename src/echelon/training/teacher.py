@@ -28,19 +28,19 @@ class Taught(Wrapped):
         widths = env.action_dim, self.actor.model.state_dim
         self.target, self.memory = (torch.zeros(env.num_envs, width, device=env.device) for width in widths)
         """The teacher's means in the current state, and its recurrent state after it."""
-        self.clock = torch.zeros((), device=env.device)
-        kept = {"target": self.target, "memory": self.memory, "clock": self.clock}
-        super().__init__(env, kept | self.observer.last)
+        self.teacher_clock = torch.zeros((), device=env.device)
+        """Steps since training began: not saved, since not every environment can be."""
+        super().__init__(env, {"target": self.target, "memory": self.memory} | self.observer.last)
         self._places = (torch.arange(env.num_envs, device=env.device) + 0.5) / env.num_envs
 
     def reset(self) -> Groups:
         return self._shown(self.env.reset(), self._places > 0)
 
     def step(self, action: Tensor) -> Step:
-        share = (1 - self.clock / self._fade).clamp(min=0) if self._fade else 0.0
+        share = (1 - self.teacher_clock / self._fade).clamp(min=0) if self._fade else 0.0
         if self._fade:
             action = torch.where((self._places < share)[:, None], self._bounded(self.target), action)
-        self.clock += 1
+        self.teacher_clock += 1
         step = self.env.step(action)
         obs = self._shown(step.obs, step.terminated | step.truncated)
         final_obs = None if step.final_obs is None else step.final_obs | {TARGET: obs[TARGET]}
