@@ -12,7 +12,7 @@ from tiny import disturbed, tiny
 
 from echelon import cli, evaluate, train
 from echelon.config import ModelConfig, UpdateConfig
-from echelon.envs.contract import Bounded, Groups, MakeEnv, Step, bounded
+from echelon.envs.contract import Bounded, Groups, MakeEnv, Step, bounded, require_step
 from echelon.envs.inspection import inspect_env
 from echelon.errors import UserError
 from echelon.models.actor_critic import ActorCritic
@@ -120,6 +120,10 @@ def test_a_sound_environment_has_neither_problems_nor_notes_and_a_wrong_one_a_se
         "device is a str, not a torch.device": {"device": "cpu"},
         "num_envs is 4, though 8 environments were asked for": {"num_envs": 4},
         "obs_spec has no group called policy": {"obs_spec": {"obs": 4}},
+        "obs_spec has no group called policy, which": {"obs_spec": 4},
+        "obs_spec has '4' for policy, not a whole number": {"obs_spec": {"policy": "4"}},
+        "action_dim is 2.0, not a whole number": {"action_dim": 2.0},
+        "action_dim is None": {"action_dim": None},
         "episode_length is a whole number": {"episode_length": 9.0},
         "action_low is not below action_high": {"action_low": torch.ones(2), "action_high": torch.ones(2)},
         "state_dict has a numpy.ndarray at x": {"state_dict": lambda: {"x": np.zeros(3)}},
@@ -131,6 +135,9 @@ def test_a_sound_environment_has_neither_problems_nor_notes_and_a_wrong_one_a_se
         problems = inspected(lambda _, device, seed, changes=changes: changed(seed=seed, **changes))["problem"]
         assert sentence in problems[0]
         assert len(problems) == 1 or sentence.startswith(("1 environments", "final_obs differs")), problems
+    plain: Any = (0, 1)
+    with pytest.raises(UserError, match=r"step must return an echelon\.Step, not a tuple"):
+        require_step(changed(8), plain)
 
 
 def make_wrong(num_envs: int, device: torch.device, seed: int) -> Any:

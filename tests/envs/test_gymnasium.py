@@ -1,6 +1,7 @@
 """Gymnasium's environments as ours: resets, last observations, dict and discrete spaces, and whole runs."""
 
 import json
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ def test_dict_and_discrete_parts_lie_side_by_side() -> None:
     assert [int(one.unwrapped.seen[0]) for one in env.env.envs] == [6, 7]
     groups = {"policy": spaces.Box(-1, 1, (2,)), "critic": spaces.Box(-1, 1, (3,))}
     blank = {"policy": np.zeros(2, np.float32), "critic": np.ones(3, np.float32)}
-    assert as_env(two_of(spaces.Dict(groups), lambda steps: blank).env, "x:make").obs_spec == {"policy": 2, "critic": 3}
+    both = as_env(two_of(spaces.Dict(groups), lambda steps: blank).env, "x:make", CPU, 0)
+    assert both.obs_spec == {"policy": 2, "critic": 3}
 
 
 def test_images_are_a_group_with_channels_first() -> None:
@@ -137,7 +139,28 @@ def test_the_seed_decides_the_episodes_and_a_wrong_name_or_argument_is_one_sente
         with pytest.raises(UserError, match=sentence):
             maker(TrainConfig(source=f"gymnasium:{name}", env_arg=(argument,)))(1, CPU, 0)
     with pytest.raises(UserError, match="made one environment, not num_envs; return"):
-        as_env(gymnasium.make("Pendulum-v1"), "x:make")
+        as_env(gymnasium.make("Pendulum-v1"), "x:make", CPU, 0)
+    vectors = [gymnasium.make_vec("Pendulum-v1", 2, "sync") for _ in range(3)]
+    starts = [
+        as_env(vector, "x:make", CPU, seed).reset()["policy"] for vector, seed in zip(vectors, (1, 1, 2), strict=True)
+    ]
+    assert torch.equal(starts[0], starts[1])
+    assert not torch.equal(starts[0], starts[2])
+
+
+def test_a_time_limit_is_that_of_the_copies() -> None:
+    """Though the vector's spec has the registered one, 200."""
+    for mode, steps, expected in (("sync", 30, 30), ("async", 500, 500), ("sync", -1, 1000), ("sync", None, 200)):
+        vector = gymnasium.make_vec("Pendulum-v1", 2, mode, **({} if steps is None else {"max_episode_steps": steps}))
+        assert GymnasiumEnv(vector, CPU).episode_length == expected
+        vector.close()
+
+
+def test_a_vector_environment_that_resets_all_copies_at_once_is_refused() -> None:
+    env = GymnasiumEnv(gymnasium.make_vec("CartPole-v1", 6, "vector_entry_point"), CPU)
+    env.reset()
+    with pytest.raises(UserError, match="CartPoleVectorEnv resets all copies when one has ended"):
+        deque((env.step(torch.tensor([[0.0, 1.0]] * 6)) for _ in range(60)), maxlen=0)
 
 
 def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

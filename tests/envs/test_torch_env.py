@@ -62,7 +62,7 @@ class Managed(Walkers):
 def test_a_walk_by_hand() -> None:
     """Steps of 1.5, beyond any limit of 1: even ones are at 3 after two steps and fall, odd ones reach 6 in four."""
     for kind in (Walkers, Managed):
-        env = as_env(kind(), "x:make")
+        env = as_env(kind(), "x:make", torch.device("cpu"), 0)
         assert isinstance(env, TorchEnv)
         assert (env.obs_spec, env.action_dim, env.episode_length) == ({"policy": 1, "critic": 2}, 1, 4)
         assert torch.isinf(env.action_high).all()

@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -229,6 +230,11 @@ def interface_of(env: Env) -> dict[str, Any]:
     return {"obs_spec": seen, "action_dim": env.action_dim, "bounds": bounds}
 
 
+def _is_size(size: Any) -> bool:
+    """Whether this can be the size of a group."""
+    return isinstance(size, Integral) or (isinstance(size, tuple) and all(isinstance(x, Integral) for x in size))
+
+
 def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
     """What is wrong with an environment before its first step, a sentence each."""
     if env.num_envs != num_envs:
@@ -239,10 +245,12 @@ def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
         yield f"device is {env.device}, though it was asked to be on {device}"
     if not isinstance(env.obs_spec, Mapping) or not {"policy", "image"} & set(env.obs_spec):
         yield "obs_spec has no group called policy, which is what the policy sees"
+    elif odd := [name for name, size in env.obs_spec.items() if not _is_size(size)]:
+        yield f"obs_spec has {env.obs_spec[odd[0]]!r} for {odd[0]}, not a whole number or (C, H, W)"
     elif empty := [name for name, size in env.obs_spec.items() if math.prod(shape_of(size)) < 1]:
         yield f"obs_spec has nothing to see in {empty[0]}"
-    if env.action_dim < 1:
-        yield f"action_dim is {env.action_dim}, and a policy needs something to do"
+    if not isinstance(env.action_dim, Integral) or env.action_dim < 1:
+        yield f"action_dim is {env.action_dim!r}, not a whole number of at least 1"
     if not isinstance(env.episode_length, int) or env.episode_length < 1:
         yield f"episode_length is a whole number of at least 1, not {env.episode_length!r}"
     if isinstance(env, Bounded):
@@ -266,6 +274,8 @@ def require_observations(env: Env, obs: Mapping[str, Any], name: str = "observat
 
 def require_step(env: Env, step: Step) -> None:
     """Raise a `UserError` for the first part of a step that is not what the contract says."""
+    if not isinstance(step, Step):
+        raise UserError(f"the environment's step must return an echelon.Step, not a {type(step).__name__}")
     require_observations(env, step.obs)
     if step.final_obs is not None:
         require_observations(env, step.final_obs, "final_obs")

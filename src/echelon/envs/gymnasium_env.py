@@ -66,7 +66,11 @@ class GymnasiumEnv:
         self._seed: int | None = seed
         self._on_cpu = device.type == "cpu"
         self._same_step = env.metadata.get("autoreset_mode") == AutoresetMode.SAME_STEP
-        self.episode_length: int = getattr(env.spec, "max_episode_steps", None) or NO_LIMIT
+        envs = getattr(env, "envs", [])
+        spec = getattr(envs[0] if envs else env, "spec", None)
+        # A vector's spec keeps the limit that was registered beside the one that was asked for.
+        limit = spec and spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
+        self.episode_length: int = limit if limit and limit > 0 else NO_LIMIT
         space = env.single_action_space
         if isinstance(space, spaces.Box):
             self.action_low, self.action_high = (torch.from_numpy(x.ravel()).float() for x in (space.low, space.high))
@@ -76,7 +80,6 @@ class GymnasiumEnv:
         else:
             raise UserError(f"actions are a Box or Discrete, not {type(space).__name__}")
         self._space = space
-        envs = getattr(env, "envs", [])
         inside = envs[0].unwrapped if envs else None
         on_mujoco = all(hasattr(inside, name) for name in ("model", "data", "frame_skip"))
         self.drawing = partial(_view, inside) if on_mujoco else None
@@ -105,6 +108,10 @@ class GymnasiumEnv:
                 last = self._before_reset(now, info["final_obs"], terminated | truncated)
         elif (done := terminated | truncated).any():  # the next step would reset them and ignore its action
             now = self._read(self.env.reset(options={"reset_mask": done})[0])
+            stay = (np.array_equal(x[~done], last[group][~done], equal_nan=True) for group, x in now.items())
+            if getattr(self.env, "unwrapped", None) is self.env and not all(stay):  # a wrapper may normalise all anew
+                odd = f"{type(self.env).__name__} resets all copies when one has ended: it ignores reset_mask"
+                raise UserError(f"{odd}; make it as gymnasium.make_vec(NAME, num_envs, 'sync') does")
         groups, reward = self._groups(now), self._tensor(np.asarray(reward, np.float32))
         final = groups if last is now else self._groups(last)
         return Step(groups, reward, self._tensor(terminated), self._tensor(truncated), final)

@@ -24,10 +24,12 @@ def inspect_env(make_env: MakeEnv, num_envs: int, device: torch.device, seed: in
     """Build it three times, act at random until episodes have ended, and compare."""
     try:
         env = make_env(num_envs, device, seed)
-        members = list(_inspect_members(env, num_envs, device))
-        yield from members
-        if any(kind == "problem" for kind, _ in members):
+        problems = [*contract.misfits(env, num_envs, device)]
+        for problem in problems:
+            yield "problem", problem
+        if problems:
             return
+        yield from _describe(env)
         player = _RandomPlayer(env, seed)
         player.reset()
         yield from _inspect_episodes(player)
@@ -73,10 +75,8 @@ class _RandomPlayer:
         return [x.clone() for step in steps for x in (*step.obs.values(), step.reward)]
 
 
-def _inspect_members(env: Env, num_envs: int, device: torch.device) -> Iterator[Finding]:
-    """Check what can be known before the first step."""
-    for problem in contract.misfits(env, num_envs, device):
-        yield "problem", problem
+def _describe(env: Env) -> Iterator[Finding]:
+    """Say what is seen and done."""
     groups = ", ".join(f"{name} {width}" for name, width in env.obs_spec.items())
     yield "fact", f"observations {groups}; {env.action_dim} actions; episodes of up to {env.episode_length}"
     if (controls := getattr(env, "controls", None)) is not None:

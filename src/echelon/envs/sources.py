@@ -194,7 +194,7 @@ def maker(config: TrainConfig, *, spread_clocks: bool = False) -> "MakeEnv":
         except TypeError as error:
             call = f"make(num_envs, device, seed{''.join(f', {name}=...' for name in args)})"
             raise UserError(f"{source} cannot be called as {call}: {first_line(error)}") from None
-        return as_env(make(num_envs, device, seed, **args), source)
+        return as_env(make(num_envs, device, seed, **args), source, device, seed)
 
     return build
 
@@ -220,8 +220,9 @@ def _of_library(
         raise UserError(f"{library} cannot make {name} with {given}: {first_line(error)}") from error
 
 
-def as_env(made: Any, source: str) -> "Env":
-    """`made` itself, or wrapped if it is a vector environment of another library."""
+def as_env(made: Any, source: str, device: "torch.device", seed: int) -> "Env":
+    """`made` itself, or wrapped if it is a vector environment of another library; Gymnasium's is on a CPU and gets its
+    seed from here."""
 
     def has(*names: str) -> bool:
         return all(hasattr(made, name) for name in names)
@@ -233,11 +234,9 @@ def as_env(made: Any, source: str) -> "Env":
 
         return TorchEnv(made)
     if has("num_envs", "single_action_space", "single_observation_space"):
-        import torch
-
         from echelon.envs.gymnasium_env import GymnasiumEnv
 
-        return GymnasiumEnv(made, torch.device("cpu"))
+        return GymnasiumEnv(made, device, seed)
     if has("action_space", "observation_space"):
         raise UserError(f"{source} made one environment, not num_envs; return gymnasium.vector.SyncVectorEnv of many")
     missing = ", ".join(name for name in MEMBERS if not has(name))
