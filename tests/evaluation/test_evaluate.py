@@ -209,6 +209,14 @@ def test_best_and_newest_checkpoints_are_told_apart_and_mistakes_are_told(tmp_pa
         evaluate(RunFolder(tmp_path, folder.config))
 
 
+def test_scores_that_cannot_be_written_are_one_sentence(tmp_path: Path) -> None:
+    """So a disk that is full while a run is evaluated does not end its training."""
+    folder = train(run_config(tmp_path / "run"))
+    folder.evaluation.mkdir()
+    with pytest.raises(UserError, match="run cannot be written: Is a directory; make room, then resume"):
+        module.evaluate_every(num_envs=1).on_checkpoint(folder, None)
+
+
 def test_scores_of_another_checkpoint_lie_beside_those_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +291,8 @@ def test_each_value_is_scored_as_an_evaluation_with_it_would_be(tmp_path: Path) 
         assert gravity.scores[policy][-1] == found.parameters["friction"].scores[policy][2] == found.plain[policy]
         assert gravity.scores[policy][0] != found.plain[policy]
     assert [evaluate(run, 4).of("return", k) for k in range(3)] == pytest.approx(found.plain)
+    with pytest.raises(UserError, match="ranges change nothing of the physics"):
+        robustness(run, 4, ranges=PLAIN)
     write_evaluation(found, run.path / "robustness.json")
     assert read_robustness(run.path) == found
     assert [moon.of("return", k) for k in range(3)] == pytest.approx([scores[0] for scores in gravity.scores])

@@ -104,6 +104,12 @@ def test_an_offline_run_is_sent_every_iteration_and_continues_when_it_is_resumed
     assert len(scalars(offline)) == 5
 
 
+def test_a_file_in_its_place_is_one_sentence(offline: RunFolder) -> None:
+    (offline.path / "wandb").write_text("")
+    with pytest.raises(UserError, match=r"wandb/id cannot be written: .*; make room, then resume"):
+        WeightsAndBiases(offline)
+
+
 def test_it_is_off_unless_asked_for_and_without_the_package_the_extra_is_named(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

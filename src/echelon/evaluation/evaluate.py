@@ -18,9 +18,10 @@ from echelon.config.ranges import COUNT
 from echelon.config.schema import PLAIN, WIDE, RandomiseConfig
 from echelon.console.wording import count, figure
 from echelon.envs.contract import Env, MakeEnv
+from echelon.errors import UserError
 from echelon.rollout.acting import Actor, Player
 from echelon.runs.checkpoint import Which
-from echelon.runs.durable import replace_durably
+from echelon.runs.durable import replace_durably, writing
 from echelon.runs.evaluations import Axis, Evaluation, PolicyScore, Robustness, write_evaluation
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import jsonable, read_lines
@@ -84,8 +85,9 @@ def robustness(
     numbers.
     """
     require("num_envs", num_envs, COUNT.up_to(10**4))
+    if not (names := list(ranges.active())):
+        raise UserError("ranges change nothing of the physics; give some, as in RandomiseConfig(mass=(0.5, 1.5))")
     trained, where = Trained.load(run, checkpoint).randomised(ranges), choose_device(device)
-    names = list(ranges.active())
     blocks = 1 + POINTS * len(names)  # plain physics first
     rows = {name: slice(1 + POINTS * k, 1 + POINTS * (k + 1)) for k, name in enumerate(names)}
     values = {name: torch.full((blocks,), getattr(PLAIN, name)[0]) for name in names}
@@ -124,11 +126,12 @@ class evaluate_every:
     def on_checkpoint(self, folder: RunFolder, make_env: MakeEnv | None) -> dict[str, float]:
         """Score the newest checkpoint."""
         found = evaluate(folder, self.num_envs, self.seed, folder.config.device, "newest", make_env)
-        write_evaluation(found, folder.evaluation)
         path = folder.path / "evaluations.jsonl"
         lines = [line for line in read_lines(path) if line["iteration"] < found.iteration]  # a resumed run repeats some
         lines.append(jsonable(dataclasses.asdict(found)))
-        replace_durably(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        with writing(folder.path):
+            write_evaluation(found, folder.evaluation)
+            replace_durably(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         return {"evaluated/leader": found.of("return")}
 
 

@@ -93,9 +93,10 @@ class WeightsAndBiases:
         import wandb
 
         config, stored_id = folder.config, folder.path / "wandb" / "id"
-        if not stored_id.exists():
-            stored_id.parent.mkdir(exist_ok=True)
-            replace_durably(stored_id, uuid.uuid4().hex[:12].encode())
+        with writing(stored_id):
+            if not stored_id.exists():
+                stored_id.parent.mkdir(exist_ok=True)
+                replace_durably(stored_id, uuid.uuid4().hex[:12].encode())
         try:
             run = wandb.init(
                 project="echelon",
