@@ -25,6 +25,7 @@ from echelon.evaluation.evaluate import evaluate
 from echelon.runs import checkpoint, durable
 from echelon.runs.checkpoint import STATE, TENSORS, find, save
 from echelon.runs.folder import RunFolder
+from echelon.runs.untrusted import Unreadable
 from echelon.training.loop import train
 
 
@@ -191,7 +192,9 @@ def test_what_cannot_be_saved_is_told_and_the_old_one_is_kept(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert find(folder, "newest", forbidden) is find(folder, "best", forbidden) is None
-    save(folder, 1, {"x": 1})
+    with monkeypatch.context() as patch:  # a passing read error ends no run
+        patch.setattr(checkpoint, "read_json", Mock(side_effect=Unreadable("state.json cannot be read")))
+        save(folder, 1, {"x": 1})
     with pytest.raises(TypeError, match=r"env/clock is set"):
         save(folder, 2, {"env": {"clock": {1, 2}}})
     assert found(folder).iteration == 1

@@ -322,6 +322,8 @@ def _prune(root: Path, keep: int) -> None:
     whole: dict[int, Checkpoint] = {}
     for one in _valid(_candidates(root), {}):
         whole.setdefault(one.iteration, one)  # The successor is listed before what it replaced.
+    if not whole:  # a read error: the one that was just saved is whole
+        return
     newest = list(whole.values())[:keep]
     kept = {one.path for one in [*newest, max(whole.values(), key=_order)]}
     for path in _candidates(root):
