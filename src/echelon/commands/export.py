@@ -36,5 +36,5 @@ class Export(OnRun):
         out = Path(self.out) if self.out else folder.path / "export" / f"{self.policy}{ENDINGS[found]}"
         with writing(out, "choose another --out"):
             difference = export(SavedPolicy.load(folder, self.policy, self.which), found, out)
-        agreement = f"on 1,000 observations its actions differ from the network's by {difference:.1e} at most"
-        print(f"Written to {out}; {agreement}")
+        agreement = f"its actions differ from the network's by at most {difference:.1e} of their size"
+        print(f"Written to {out}; on 1,000 observations {agreement}")
