@@ -13,7 +13,7 @@ import torch
 from gpu import MARKS
 from rich.console import Console
 from rollout.stub_env import DriftEnv, ScriptedEnv
-from tiny import tiny
+from tiny import disturbed, tiny
 
 from echelon import cli
 from echelon.algorithms import complete, find
@@ -173,6 +173,16 @@ def test_a_clock_that_starts_anew_is_waited_for(longest: int | None, expected: l
     figures = module.first_episodes(env, Actor(model, torch.zeros(2, dtype=torch.int64)), lambda: None)
     assert figures["length"].tolist() == expected
     assert env.t == taken
+
+
+def test_a_figure_counts_when_the_episode_ends_whatever_it_was_before() -> None:
+    """As a share of tries, which is 0/0 until the first: one of one at the ends, after 2 and 3 steps."""
+    ends, rest = torch.tensor([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=torch.bool), torch.zeros(4, 2)
+    env = ScriptedEnv(torch.zeros(5, 2), rest, ends, torch.zeros_like(ends), rest, episode_length=4)
+    env = disturbed(env, lambda t, step: replace(step, log={"episode/share": ends[t - 1] / ends[t - 1].float()}))
+    model = ActorCritic(env.obs_spec, 1, 1, ModelConfig(hidden=(4,)))
+    figures = module.first_episodes(env, Actor(model, torch.zeros(2, dtype=torch.int64)), lambda: None)
+    assert figures["share"].tolist() == [1.0, 1.0]
 
 
 def test_the_seed_decides_starts_and_sampled_actions(cartpole: RunFolder, drifting: RunFolder) -> None:

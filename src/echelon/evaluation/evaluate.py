@@ -184,7 +184,7 @@ def first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) -
         for name, x in step.log.items():
             if name.startswith("episode/"):
                 name = name.removeprefix("episode/")
-                figures[name] = figures.get(name, torch.zeros_like(running)) + running * done * x
+                figures[name] = torch.where(running * done > 0, x, figures.get(name, torch.zeros_like(running)))
         running = running * (1 - done)
     return figures
 
