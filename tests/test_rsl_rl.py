@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +60,9 @@ def settings(algo: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("algo", "policies"), [("PPO", 1), ("rsl_rl.algorithms:CPO", 3)])
-def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(algo: str, policies: int, tmp_path: Path) -> None:
+def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(
+    algo: str, policies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env, cfg = Pushed(), settings(algo, echelon={"policies": policies, "model.hidden": [8, 4]})
     runner = OnPolicyRunner(env, cfg, log_dir=str(tmp_path), device="cpu")
     runner.add_git_repo_to_log(__file__)
@@ -81,6 +84,10 @@ def test_a_script_of_rsl_rl_trains_saves_loads_and_acts(algo: str, policies: int
     assert torch.allclose(actions, expected, atol=1e-6)
     other.learn(1, view=NullView())
     assert other.current_learning_iteration == 6
+    second = OnPolicyRunner(env, cfg, log_dir=str(tmp_path / "second"))  # of two processes, of which the first writes
+    monkeypatch.setattr("echelon.rsl_rl.join", lambda: SimpleNamespace(first=False, attempt=lambda act: act()))
+    assert second.load(str(tmp_path / "mine.pt")) == {"note": 7}
+    assert (second.current_learning_iteration, second.folder_path.exists()) == (5, False)
 
 
 def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Path) -> None:

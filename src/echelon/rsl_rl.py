@@ -28,6 +28,7 @@ from echelon.envs.torch_env import TorchEnv, groups_of
 from echelon.errors import UserError, first_line, nearest
 from echelon.export.files import export
 from echelon.export.policy import Policy, SavedPolicy
+from echelon.ranks import join
 from echelon.runs import checkpoint
 from echelon.runs.folder import RunFolder
 from echelon.tasks import stored_config
@@ -89,7 +90,12 @@ class OnPolicyRunner:
     ) -> dict[str, Any] | None:
         """Continue, or act, with what a file holds; returns the `infos` that were saved with it. Only data is read: a
         file cannot run code."""
-        if (self.folder_path / "config.json").exists():
+        ranks = join()
+        return ranks.attempt(lambda: self._load(path, first=ranks.first))
+
+    def _load(self, path: str, first: bool) -> dict[str, Any] | None:
+        """What `load` does in one of several processes: the first writes the run."""
+        if first and (self.folder_path / "config.json").exists():
             raise UserError(f"{self.folder_path} is a run already, which a file cannot replace; give another log_dir")
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
@@ -99,7 +105,8 @@ class OnPolicyRunner:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         except Exception as error:  # a file is untrusted
             raise UserError(f"{path} holds no policy of Echelon ({first_line(error)})") from None
-        checkpoint.save(RunFolder.create_or_resume(config), iteration, state)
+        if first:
+            checkpoint.save(RunFolder.create_or_resume(config), iteration, state)
         self.current_learning_iteration = iteration
         return infos
 
