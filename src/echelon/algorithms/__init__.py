@@ -259,6 +259,8 @@ class SacTrainConfig(TrainConfig):
     def why_fixed(cls, name: str, before: object, now: object) -> str | None:
         if name.removeprefix("sac.") in ("hidden", "critic_width", "critic_blocks", "bins"):
             return "it sets the shape of the networks"
+        if name == "sac.temperature":
+            return "it is where α began"
         return "values were learned in its units" if name == "sac.reach" else None
 
 
