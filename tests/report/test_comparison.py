@@ -156,6 +156,11 @@ def test_scores_over_all_tasks(tmp_path: Path) -> None:
     assert ppo.strata[0] == pytest.approx([0.75 / 3.25, 1.75 / 3.25])
     assert profile(cpo.strata, np.array([0.0, 1.0, 2.0])) == pytest.approx([1.0, 0.5, 0.0])
     assert np.isnan(cpo.interval).all()  # two seeds of each task
+    for algo in ("ppo", "cpo"):  # a task on which nothing is learned has no scale, and costs the others nothing
+        trained(tmp_path, algo, [5, 4, 3], task="D")
+    worse = read_contents([tmp_path], "return")
+    assert contested(worse) == ["A", "B", "D"]
+    assert [len(one.strata) for one in aggregates(worse)] == [2, 2]
 
 
 def test_improvement_is_averaged_over_tasks(tmp_path: Path) -> None:

@@ -47,8 +47,9 @@ def contested(contents: Contents) -> list[str]:
 
 
 def aggregates(contents: Contents) -> list[Aggregate]:
-    """Methods that ran every contested task, if there are two of each; see `normalised` for the scale."""
-    rows = [normalised(contents, task) for task in contested(contents)]
+    """Methods that ran every contested task on which anything was learned, if there are two of each; see `normalised`
+    for the scale."""
+    rows = [row for task in contested(contents) if (row := normalised(contents, task))]
     names = [method.name for method in contents.methods if all(method.name in row for row in rows)]
     if min(len(rows), len(names)) < 2:
         return []
