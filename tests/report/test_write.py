@@ -78,6 +78,15 @@ def test_a_map_circles_the_nearest_policy_that_is_known() -> None:
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [2, 2, 0])
 
 
+def test_a_figure_of_a_task_with_a_slash_lies_among_the_others(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "cpo", iterations=12)
+    document = json.loads((run / "config.json").read_text())
+    document["config"]["task"] = "../ALE/Pong"
+    (run / "config.json").write_text(json.dumps(document))
+    figures.write_figures(read_contents([run], "return"), tmp_path / "figures", 5.5)
+    assert (tmp_path / "figures" / "kl_maps_.._ALE_Pong.pdf").exists()
+
+
 def test_panels_wrap_and_long_names_stay_off_them(tmp_path: Path) -> None:
     """Twelve variants of two settings in a narrow column."""
     paths = []

@@ -40,9 +40,9 @@ def write_figures(contents: Contents, folder: Path, width: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
         named = {f"curves_{kind}": curves(contents, contents.score, kind, width) for kind in ("mean", "iqm")}
-        named |= {name.replace("/", "_"): curves(contents, name, "mean", width) for name in METRIC_NAMES}
+        named |= {name: curves(contents, name, "mean", width) for name in METRIC_NAMES}
         named |= {f"kl_maps_{task}": kl_maps(contents, task, width) for task in contents.tasks}
-        drawn = {name: figure for name, figure in named.items() if figure is not None}
+        drawn = {name.replace("/", "_"): figure for name, figure in named.items() if figure is not None}
         for name, figure in drawn.items():
             figure.draw_without_rendering()
             figure.set_layout_engine(None)  # laid out once for both
