@@ -176,3 +176,17 @@ def test_mjlabs_simulation_is_shown() -> None:
         state.qpos[:] = x
         assert shown.engine.qpos.tolist() == [[x]]
         assert places[0, 1:].tolist() == [[x, 0.0, 1.0], [1.0, 1.0, 1.0]]
+
+
+def test_a_robot_without_mocap_bodies_is_shown() -> None:
+    """mjlab raises where an array without elements is read on a CPU; here it lacks the field."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint/><geom size='0.1'/></body></worldbody></mujoco>"
+    )
+    env = Managed()
+    state = SimpleNamespace(qpos=torch.tensor([[1.0, 2.0, 3.0, 1.0, 0.0, 0.0, 0.0]]))
+    env.sim, env.cfg = SimpleNamespace(mj_model=model, data=state), SimpleNamespace(decimation=4)
+    engine = TorchEnv(env)._view().engine
+    assert engine.read("xpos")[0, 1].tolist() == [1.0, 2.0, 3.0]
+    assert engine.mocap_pos.shape == (1, 0, 3)

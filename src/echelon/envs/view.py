@@ -26,7 +26,8 @@ class MujocoView:
         """A field of `MjData`."""
         if self._state is not None:
             for field in ("qpos", "mocap_pos", "mocap_quat"):
-                getattr(self._data, field)[:] = self._state(field)
+                if (own := getattr(self._data, field)).size:  # without mocap bodies mjlab has nothing to read on a CPU
+                    own[:] = self._state(field)
             mujoco.mj_kinematics(self.model, self._data)
         return torch.from_numpy(getattr(self._data, name))[None]
 
