@@ -154,6 +154,22 @@ def test_geoms_of_one_environment(allegro: RunFolder) -> None:
     assert found[4].rgba == (0.0, 1.0, 0.0, 1.0)
 
 
+def test_the_ground_is_the_worlds() -> None:
+    """A page draws no other, and mjlab's is on a fixed body: at 0.5 - 0.2 here. A plane with an end stays there."""
+    model = mujoco.MjModel.from_xml_string("""
+        <mujoco>
+          <worldbody>
+            <body pos="1 0 0.5">
+              <geom type="plane" size="0 0 1" pos="0 0 -0.2"/>
+              <geom type="plane" size="2 2 1" pos="0 0 -0.2"/>
+            </body>
+          </worldbody>
+        </mujoco>""")
+    upright = (1.0, 0.0, 0.0, 0.0)
+    found = [(geom.body, geom.pos, geom.quat) for geom in geoms(model)]
+    assert found == [(0, (1.0, 0.0, 0.3), upright), (1, (0.0, 0.0, -0.2), upright)]
+
+
 def test_the_camera_sees_what_mujocos_sees(hopper: RunFolder) -> None:
     """The hopper's camera tracks the torso; its eye and direction are those MuJoCo computes."""
     (tape,) = record(Trained.load(hopper), "leader")

@@ -8,7 +8,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from echelon.runs.replays import Camera, Geom, Mesh
+from echelon.runs.replays import Camera, Geom, Mesh, Vector
 from echelon.sim.contract import Engine
 
 GEOM_TYPES = {
@@ -47,14 +47,26 @@ def geoms(model: mujoco.MjModel) -> tuple[Geom, ...]:
     found = []
     for kind, count in (("geom", model.ngeom), ("site", model.nsite)):
         for one in map(getattr(model, kind), range(count)):
-            type, rgba, body = GEOM_TYPES[int(one.type[0])], _rgba(model, one), int(one.bodyid[0])
+            type, rgba = GEOM_TYPES[int(one.type[0])], _rgba(model, one)
             if one.group[0] >= SHOWN_GROUPS or rgba[3] == 0:
                 continue
             if type in ("mesh", "sdf", "hfield"):
                 type = f"{'hfield' if type == 'hfield' else 'mesh'} {one.dataid[0]}"
-            size, pos, quat = map(_numbers, (one.size, one.pos, one.quat))
-            found.append(Geom(type, size, _numbers(rgba), body, pos, quat, _is_goal(model, one)))
+            body, pos, quat = _place(model, one, type == "plane" and not one.size[:2].all())
+            found.append(Geom(type, _numbers(one.size), _numbers(rgba), body, pos, quat, _is_goal(model, one)))
     return tuple(found)
+
+
+def _place(model: mujoco.MjModel, one: mujoco.MjModel, endless: bool) -> tuple[int, Vector, Vector]:
+    """The body of a geom or site, and its pose there. The ground, a plane without end, is the world's: a page draws no
+    other, and mjlab has it on a body of its own, which is fixed, as MuJoCo demands."""
+    body, pos, quat = int(one.bodyid[0]), one.pos, one.quat
+    if endless:
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        body, pos, quat = 0, data.geom_xpos[one.id], np.empty(4)
+        mujoco.mju_mat2Quat(quat, data.geom_xmat[one.id])
+    return body, _numbers(pos), _numbers(quat)
 
 
 def _rgba(model: mujoco.MjModel, one: mujoco.MjModel) -> np.ndarray:
