@@ -124,6 +124,10 @@ def test_a_trial_below_the_median_is_pruned(tmp_path: Path) -> None:
             grid.done.add(job.name)
     assert [row[-2:] for row in sweep.rows({})[1:]] == [("80.0", "")] * 5 + [("-", grid.jobs[5].pruned), ("-", "")]
     assert job.name == "trial-006"
+    pretend(job, 1.0)  # far below all others, and trained to its end
+    (job.path / "evaluation.json").unlink()  # which is being written
+    sweep.more(grid)
+    assert not job.pruned
 
 
 def test_settings_that_cannot_work_are_named_and_the_others_continue(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class Sweep:
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             job, done = self.jobs[trial.number], self.jobs[trial.number].done
             if done or grid.state(job) == "running":
-                self._compare(trial, job, prune=not done)
+                self._compare(trial, job, prune=not job.trained)
             if job.pruned:
                 self.study.tell(trial.number, state=TrialState.PRUNED)
             elif done:
