@@ -36,7 +36,7 @@ def test_what_needs_no_simulator_works_and_the_rest_says_what_it_needs(tmp_path:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.endswith("codes [0, 0, 0, 0, 2, 2, 2]\n"), done.stderr
     assert (tmp_path / "r" / "report" / "index.html").exists()
-    wanted = (("Hopper", "mujoco"), ("echelon record", "mujoco"), ("echelon play", "mujoco.studio"))
+    wanted = (("Hopper", "mujoco"), ("echelon record", "mujoco"), ("echelon play", "mujoco"))
     assert done.stderr.splitlines()[-3:] == [
         f"echelon: {what} needs the package {package}, which is not installed; "
         "pip install -e '.[mujoco]' in Echelon's clone"

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
 MAX_LETTERS = 2000
@@ -44,10 +45,15 @@ def install(extra: str) -> str:
 
 
 def is_installed(module: str) -> bool:
+    """Whether a package, or `package.part`, can be imported. Nothing is: MuJoCo fails where MUJOCO_GL is wrong."""
+    package, _, part = module.partition(".")
     try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a part of a package that is not there
+        found = find_spec(package)
+    except ModuleNotFoundError:  # as a test without it says
         return False
+    if found is None or not part:
+        return found is not None
+    return PathFinder.find_spec(module, found.submodule_search_locations) is not None
 
 
 def require_package(module: str, purpose: str, extra: str) -> None:

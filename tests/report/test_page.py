@@ -130,7 +130,7 @@ def test_the_names_of_tasks_are_not_broken(page: Page) -> None:
     assert set(page.evaluate(lines)) == {1}
 
 
-def test_the_page_of_a_task_of_ones_own(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_of_a_task_of_ones_own(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows a term of the reward first, says what a log axis cannot show, and its commands name the task's source,
     by which alone it is found."""
     path = write_run(tmp_path, "ppo", task="Robot", source="my robots:Robot", iterations=12)
@@ -146,6 +146,10 @@ def test_the_page_of_a_task_of_ones_own(browser: Browser, tmp_path: Path) -> Non
         look = [f"echelon record {path.name} --format html", f"echelon play {path.name}"]
         again = "echelon compare --tasks 'my robots:Robot' --seeds 5"
         assert texts(page, "#next code") == [f"echelon evaluate {path.name}", *look, again]
+    with monkeypatch.context() as patch:
+        patch.setattr("echelon.report.page.is_installed", lambda part: False)  # as beside mjlab, which pins MuJoCo 3
+        with show(browser, [path], tmp_path / "page") as page:
+            assert texts(page, "#next code") == [f"echelon evaluate {path.name}", look[0], again]
     stored = json.loads((path / "config.json").read_text())
     for changes, commands in (
         ({"shown": False}, [f"echelon evaluate {path.name}", again]),  # nothing that is simulated by MuJoCo

@@ -4,6 +4,7 @@ import html
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import mujoco
 import numpy as np
@@ -16,6 +17,7 @@ from viewing.states import simulated
 import echelon
 from echelon.cli import main
 from echelon.commands.record import Record, _format
+from echelon.commands.train import _ending
 from echelon.config import TaskConfig
 from echelon.envs.contract import Env, Step
 from echelon.errors import UserError
@@ -317,6 +319,22 @@ def test_a_mistake_is_one_sentence(
         assert main(["record", str(hopper.path), "--format", format]) == 2
         said = capsys.readouterr().err
         assert f"{missing}, which is not installed; pip install -e '.[video]' in Echelon's clone\n" in said
+
+
+def test_a_mujoco_without_the_viewer_records_and_is_not_told_to_play(
+    hopper: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """mjlab pins MuJoCo 3."""
+    record, play = (f"echelon {command} {hopper.path}\n" for command in ("record", "play"))
+    ending = _ending([hopper], "1 s", "")
+    assert (record in ending, play in ending) == (True, True)
+    assert _ending([replace(hopper, shown=False)], "1 s", "").count("echelon") == 2  # evaluate, report
+    monkeypatch.setattr("echelon.errors.PathFinder", Mock(find_spec=lambda name, path: None))
+    ending = _ending([hopper], "1 s", "")
+    assert (record in ending, play in ending) == (True, False)
+    assert main(["play", str(hopper.path)]) == 2
+    told = f"echelon play needs MuJoCo 4, not {mujoco.__version__}; if your simulator pins that, as mjlab does, take"
+    assert capsys.readouterr().err == f"echelon: {told} echelon record\n"
 
 
 def test_a_replay_shows_itself_in_a_notebook(hopper: RunFolder, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """`echelon play`: a policy of a run, or an exported one, live in the browser."""
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Annotated
 
 from echelon.commands.command import OnPolicies
 from echelon.config.ranges import NOT_NEGATIVE, Range
-from echelon.errors import UserError, require_package
+from echelon.errors import UserError, is_installed, require_package
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class Play(OnPolicies):
         source = self.source()
         if self.sampled and not self.run_folder:
             raise UserError("an exported policy acts at its means; leave out --sampled")
-        require_package("mujoco.studio", "echelon play", "mujoco")  # of MuJoCo 4
+        require_package("mujoco", "echelon play", "mujoco")
+        if not is_installed("mujoco.studio"):
+            told = f"echelon play needs MuJoCo 4, not {version('mujoco')}"
+            raise UserError(f"{told}; if your simulator pins that, as mjlab does, take echelon record")
 
         from echelon.export.files import opened
         from echelon.viewing.live import play

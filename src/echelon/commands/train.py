@@ -20,7 +20,7 @@ from echelon.config import TrainConfig
 from echelon.config.checks import from_dict, require, settings_of, spelling, to_dict, with_settings
 from echelon.config.ranges import COUNT, NOT_NEGATIVE, SEEDS
 from echelon.console.flags import flags_of, read, show_help, spans
-from echelon.errors import UserError, require_package
+from echelon.errors import UserError, is_installed, require_package
 from echelon.ranks import Ranks, join
 from echelon.runs.folder import RunFolder
 from echelon.tasks import TASKS, best_variants, built_in, preset
@@ -230,10 +230,11 @@ def _ending(folders: list[RunFolder], spent: str, command: str) -> str:
     paths = [str(folder.path) for folder in folders]
     where = f"The runs are in {paths[0]} to {paths[-1]}" if len(paths) > 1 else f"The run is in {paths[0]}"
     first = shlex.quote(paths[0])
-    look = f"\n  watch it   echelon play {first}\n  record it  echelon record {first}" if folders[0].shown else ""
+    record = f"\n  record it  echelon record {first}" if folders[0].shown else ""
+    watch = f"\n  watch it   echelon play {first}" if record and is_installed("mujoco.studio") else ""
     return f"""
 {where}, after {spent}.
-  score it   echelon evaluate {first}{look}
+  score it   echelon evaluate {first}{watch}{record}
   report it  echelon report {shlex.join(paths)} --open
   resume it  {command}  (the same command, with more --iterations or --env-steps)"""
 

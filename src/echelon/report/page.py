@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from echelon.console.wording import figure
-from echelon.errors import UserError
+from echelon.errors import UserError, is_installed
 from echelon.report.comparison import aggregates, headline, improvements
 from echelon.report.contents import Contents
 from echelon.report.methods import COLOURS, DARK_COLOURS, differing, looks, worded
@@ -106,6 +106,7 @@ def _run(run: Run, method: str, score: str, say: Callable[[str], str]) -> dict[s
     return {
         **{name: getattr(run, name) for name in ("name", "task", "finished", "env_steps", "shown")},
         **judged,
+        "played": run.shown and is_installed("mujoco.studio"),
         "notes": [*map(say, run.notes)],
         "path": say(str(run.path)),
         "source": say(run.source),

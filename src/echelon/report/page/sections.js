@@ -257,7 +257,7 @@ section("next", (body) => {
   const evaluate = [`echelon evaluate ${quoted}`, "score every policy on episodes counted once; training returns lag behind"];
   const watch = [
     [`echelon record ${quoted} --format html`, "watch its policies in 3D; the next report shows them too"],
-    [`echelon play ${quoted}`, "watch and push them live in the browser"],
+    ...(run.played ? [[`echelon play ${quoted}`, "watch and push them live in the browser"]] : []),
   ];
   const steps = run.source === "" ? [
     ...(run.finished ? [] : [resume]),
