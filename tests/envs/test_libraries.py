@@ -49,6 +49,14 @@ def test_playground(tmp_path: Path) -> None:
     assert torch.equal(steps[2].obs["policy"], first)  # back to where it began
     assert not torch.equal(steps[2].final_obs["policy"], first)
     assert torch.equal(make("CartpoleBalance", 3, CPU, 0).reset()["policy"], first)
+    engine, moved = env.drawing().engine, []
+    for force in (0.0, 100.0):  # on the cart: a push in the viewer is felt
+        env.reset()
+        engine.xfrc_applied[0, 1, 0] = force
+        start = float(engine.qpos[0, 0])
+        env.step(torch.zeros(3, 1))
+        moved.append(float(engine.qpos[0, 0]) - start)
+    assert moved[1] > moved[0] + 3e-3  # 100 N move about a kilogram by 5 mm in 0.01 s
     live("playground:CartpoleBalance", tmp_path / "run", "--algo", "ppo", "--num-envs", "8", "--update.horizon", "8")
     record(tmp_path / "run")
 

@@ -33,6 +33,7 @@ class PlaygroundEnv:
     def __init__(self, env: Any, num_envs: int, device: torch.device, seed: int, episode_length: int) -> None:
         self.num_envs, self.device, self.episode_length = num_envs, device, episode_length
         self._env, self.action_dim = env, int(env.action_size)
+        self._view: MujocoView | None = None
         kind = "cpu" if device.type == "cpu" else "gpu"
         self._jax_device = jax.devices(kind)[device.index or 0]
         self._key = jax.device_put(jax.random.PRNGKey(seed), self._jax_device)
@@ -64,6 +65,10 @@ class PlaygroundEnv:
         return _shared(self._state.obs)
 
     def step(self, action: Tensor) -> Step:
+        if self._view is not None:  # which may push it
+            data = self._state.data
+            push = data.xfrc_applied.at[0].set(self._view.xfrc_applied[0].numpy())
+            self._state = self._state.replace(data=data.replace(xfrc_applied=push))
         action = jnp.from_dlpack(action.contiguous())
         self._state, self._clock, reward, ended, cut, last = self._advance(
             self._state, self._first, self._clock, action
@@ -74,7 +79,8 @@ class PlaygroundEnv:
     def drawing(self) -> MujocoView:
         """What shows the first environment."""
         model, substeps = self._env.mj_model, int(self._env.n_substeps)
-        return MujocoView(model, substeps, state=lambda field: np.asarray(getattr(self._state.data, field)[0]))
+        self._view = MujocoView(model, substeps, state=lambda field: np.asarray(getattr(self._state.data, field)[0]))
+        return self._view
 
 
 def _shared(obs: Any) -> Groups:
