@@ -50,10 +50,13 @@ class Randomiser:
         self._low, self._high = bounds.to(device).split(1)
         self.state = {"drawn": self._low.repeat(count, 1)}
         """What is saved: values drawn by environment, and what is on its way to actuators and to the policy."""
+        self._queues: dict[str, list[Tensor]] = {}
+        """`[N, size]` of each of the last steps, newest first; a tensor each, so that compiled code writes in place."""
         for name, size in (("action_delay", model.nu), ("observation_delay", observed)):
             if name in self._columns:
                 slots = 1 + math.ceil(getattr(config, name)[1] / self._control_step)
-                self.state[name] = torch.zeros(count, slots, size, device=device)
+                self._queues[name] = [torch.zeros(count, size, device=device) for _ in range(slots)]
+                self.state |= {f"{name}.{age}": values for age, values in enumerate(self._queues[name])}
         self.state["age"] = torch.zeros(count, 1, device=device)
         """Control steps since an episode began."""
         self._fields: list[tuple[str, Tensor, Tensor]] = []
@@ -72,12 +75,10 @@ class Randomiser:
             for body in range(1, model.nbody):
                 inside[body] += inside[model.body_parentid[body]]
             self._inside = inside.to(device)
-        roots = [
-            i for i in range(1, model.nbody) if model.body_dofnum[i] and not model.body_weldid[model.body_parentid[i]]
-        ]
-        self._roots = torch.tensor(roots, device=device)
-        force = torch.tensor(model.body_subtreemass[roots] / self._control_step, dtype=torch.float32, device=device)
-        self._push_force = force[:, None]
+        first = (model.body_dofnum > 0) & (model.body_weldid[model.body_parentid] == 0)
+        force = torch.from_numpy(model.body_subtreemass / self._control_step * first)
+        self._push_force = force.float()[:, None].to(device)
+        """`[body, 1]`: for a speed of 1 m/s; 0 but for the first body of each mechanism."""
         limited = torch.from_numpy(model.actuator_ctrllimited.astype(bool))
         half = torch.from_numpy(model.actuator_ctrlrange).diff(dim=1)[:, 0] / 2
         self._half_range = torch.where(limited, half, 1.0).float().to(device)
@@ -102,8 +103,8 @@ class Randomiser:
         drawn = self.state["drawn"]
         drawn.copy_(torch.where(mask[:, None], torch.lerp(self._low, self._high, share), drawn))
         self.state["age"].masked_fill_(mask[:, None], 0.0)
-        if "action_delay" in self._columns:
-            self.state["action_delay"].masked_fill_(mask[:, None, None], 0.0)  # or NaN would last
+        for values in self._queues.get("action_delay", ()):
+            values.masked_fill_(mask[:, None], 0.0)  # or NaN would last
         if not self._fixed_shapes and not mask.any():
             return
         for name, live, plain in self._fields:
@@ -123,15 +124,14 @@ class Randomiser:
             chance, turn = self._rng.uniform(0.0, 1.0, 2).split(1, dim=1)
             sideways = torch.cat(((2 * math.pi * turn).cos(), (2 * math.pi * turn).sin()), dim=1)
             speed = self._value("push") * (chance < self._push_chance)
-            self._push = torch.zeros_like(self._engine.xfrc_applied[:, : len(self._roots)])
-            self._push[:, :, :2] = self._push_force * (speed * sideways)[:, None]
-            self._engine.xfrc_applied.index_add_(1, self._roots, self._push)
+            self._push = torch.nn.functional.pad(speed * sideways, (0, 4))[:, None]
+            self._engine.xfrc_applied.add_(self._push_force * self._push)
         return control
 
     def acted(self) -> None:
         """End the pushes, which last for one control step."""
         if "push" in self._columns:
-            self._engine.xfrc_applied.index_add_(1, self._roots, self._push, alpha=-1)
+            self._engine.xfrc_applied.sub_(self._push_force * self._push)
 
     def observe(self, seen: Groups, started: Tensor | None = None) -> Groups:
         """Observations as they reach the policy: after a step, and again where episodes have `started [N]` since."""
@@ -142,7 +142,7 @@ class Randomiser:
             if started is None:
                 self._seen = policy = self._late("observation_delay", policy)
             else:
-                self.state["observation_delay"][:, 0] = policy
+                self._queues["observation_delay"][0].copy_(policy)
                 policy = torch.where(started[:, None], policy, self._seen)
         if "observation_noise" in self._columns:
             if started is None:
@@ -157,12 +157,12 @@ class Randomiser:
     def _late(self, name: str, now: Tensor) -> Tensor:
         """What arrives of a signal `[N, D]`: the mean over a control step, so between two steps of the past it is both
         in part. No older than the episode, so it begins with its first value."""
-        queue = self.state[name]
-        for slot in range(queue.shape[1] - 1, 0, -1):
-            queue[:, slot] = queue[:, slot - 1]
-        queue[:, 0] = now
+        queue = self._queues[name]
+        for newer, older in reversed([*pairwise(queue)]):
+            older.copy_(newer)
+        queue[0].copy_(now)
         age = torch.minimum(self._value(name) / self._control_step, self.state["age"])
         arriving = torch.zeros_like(now)
-        for slot in range(queue.shape[1]):
-            arriving.addcmul_(queue[:, slot], (1 - (age - slot).abs()).clamp(min=0))
+        for steps, values in enumerate(queue):
+            arriving.addcmul_(values, (1 - (age - steps).abs()).clamp(min=0))
         return arriving
