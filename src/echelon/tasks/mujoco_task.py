@@ -300,7 +300,10 @@ class MujocoTask(ABC, Generic[C]):
         return self.rng.uniform(low, high, *columns)
 
     def reset(self) -> Groups:
-        self._place(self._everything, self.start_state())
+        start = self.start_state()  # before other numbers, so that whatever is randomised starts alike
+        if self.randomiser is not None:
+            self.randomiser.draw()
+        self._place(self._everything, start)
         self._begin(self._everything)
         if self._spread_clocks:
             sizes = {"high": self.episode_length, "device": self.device}
@@ -308,7 +311,7 @@ class MujocoTask(ABC, Generic[C]):
                 draw(self.generator, self.num_envs, lambda g, rows: torch.randint(size=(rows,), generator=g, **sizes))
             )
         if self.randomiser is not None:
-            self.randomiser.observe(self.observe())  # draws the noise
+            self.randomiser.observe(self.observe())  # nothing is on its way yet
         return self._observed(self._everything)
 
     def _observed(self, started: Tensor | None = None) -> Groups:

@@ -44,6 +44,8 @@ class Randomiser:
         widths = {"mass": model.nbody, "damping": model.nv, "armature": model.nv, "gain": model.nu}
         active, counts = config.active(), [widths.get(name, 1) for name in config.active()]
         spans = pairwise(accumulate(counts, initial=0))
+        self._width, self._sizes = sum(counts), (model.nu, observed)
+        """Numbers that an environment draws at a reset; those that noise is added to."""
         self._columns = {name: slice(*span) for name, span in zip(active, spans, strict=True)}
         """Columns of each value among those drawn."""
         bounds = torch.tensor([*active.values()]).T.repeat_interleave(torch.tensor(counts), dim=1)
@@ -94,9 +96,15 @@ class Randomiser:
         """Compile what `begin` writes, at its next call. All else is a part of the task's functions."""
         self._fixed_shapes, self._adopt = True, fused(self._adopt, self._engine.device)
 
+    def draw(self) -> None:
+        """Draw all random numbers of a step: each kind at once, as each is a launch."""
+        self._share, self._push_share = self._rng.uniform(0.0, 1.0, self._width + 2).split((self._width, 2), dim=1)
+        if {"action_noise", "observation_noise"} & self._columns.keys():
+            self._control_noise, self._noise = self._rng.normal(sum(self._sizes)).split(self._sizes, dim=1)
+
     def begin(self, mask: Tensor) -> None:
-        """Draw for the episodes that start in `mask [N]`, before their states are set."""
-        self._adopt(mask, self._rng.uniform(0.0, 1.0, self.state["drawn"].shape[1]))
+        """Adopt new values in the episodes that start in `mask [N]`, before their states are set."""
+        self._adopt(mask, self._share)
 
     def _adopt(self, mask: Tensor, share: Tensor) -> None:
         """Give the episodes that start values at `share [N, W]` of their ranges."""
@@ -114,14 +122,15 @@ class Randomiser:
             self._subtree.copy_(self._mass.double() @ self._inside)  # in float64, which knows no TF32
 
     def act(self, control: Tensor) -> Tensor:
-        """Controls as they reach the actuators; also begins a push where it is time for one."""
+        """Begin a step: draw its numbers, push where it is time. Returns controls as they reach the actuators."""
+        self.draw()
         if "action_delay" in self._columns:
             control = self._late("action_delay", control)
         self.state["age"] += 1
         if "action_noise" in self._columns:
-            control = control + self._value("action_noise") * self._half_range * self._rng.normal(control.shape[1])
+            control = control + self._value("action_noise") * self._half_range * self._control_noise
         if "push" in self._columns:
-            chance, turn = self._rng.uniform(0.0, 1.0, 2).split(1, dim=1)
+            chance, turn = self._push_share.split(1, dim=1)
             sideways = torch.cat(((2 * math.pi * turn).cos(), (2 * math.pi * turn).sin()), dim=1)
             speed = self._value("push") * (chance < self._push_chance)
             self._push = torch.nn.functional.pad(speed * sideways, (0, 4))[:, None]
@@ -145,9 +154,8 @@ class Randomiser:
                 self._queues["observation_delay"][0].copy_(policy)
                 policy = torch.where(started[:, None], policy, self._seen)
         if "observation_noise" in self._columns:
-            if started is None:
-                self._noise = self._rng.normal(policy.shape[1])
-            policy = policy + self._value("observation_noise") * self._noise  # of the new episode's size where started
+            # Where episodes have started, the same numbers in the size of the new episode.
+            policy = policy + self._value("observation_noise") * self._noise
         return seen | {"policy": policy}
 
     def _value(self, name: str) -> Tensor:
