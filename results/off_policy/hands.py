@@ -1,0 +1,79 @@
+"""SAC on hands beside PPO and CPO, three seeds: steps and seconds to a return, and what is reached at the end.
+
+    PYTHONPATH=benchmarks python results/off_policy/hands.py --minutes 25 --together 1
+    PYTHONPATH=benchmarks python results/off_policy/hands.py --table
+
+Seconds compare where `--together` was 1. `benchmarks/ledger.py` says how it works; scores are kept as the run's own
+evaluations, 32 deterministic episodes each.
+"""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from command import Row, command, markdown, read_lines
+from ledger import Arm, Plan, command_line
+
+from echelon import RunFolder, read_metrics
+
+RETURNS = {"ShadowHand": (4500, 6371), "AllegroHand": (1200, 2000), "AllegroKukaRegrasping": ()}
+"""By task: those that the gate asked for, that CPO ended with, and that PPO had at 46 M steps."""
+ARMS = {
+    "shadow_sac": Arm("ShadowHand", ("--algo", "sac"), (50_000_000,), seconds=260),
+    "shadow_ppo": Arm("ShadowHand", ("--variant", "ppo_x4"), (275_000_000,), seconds=240),
+    "shadow_cpo": Arm("ShadowHand", ("--algo", "cpo"), (275_000_000,), seconds=300),
+    "allegro_sac": Arm("AllegroHand", ("--algo", "sac"), (46_000_000,), seconds=240),
+    "allegro_ppo": Arm("AllegroHand", ("--variant", "ppo_x4"), (46_000_000,), seconds=90),
+    "allegro_cpo": Arm("AllegroHand", ("--algo", "cpo"), (46_000_000,), seconds=100),
+    "regrasping_sac": Arm(
+        "AllegroKukaRegrasping", ("--algo", "sac", "--model.lstm", "0", "--history", "3"), (200_000_000,), seconds=900
+    ),
+}
+
+
+def answers(folder: RunFolder, kept: Path) -> Row:
+    """Seconds of training, and environment steps and seconds to each return in an evaluation without noise."""
+    lines, scores = read_metrics(folder.path), read_lines(folder.path / "evaluations.jsonl")
+    steps, seconds = ([line[name] for line in lines] for name in ("env_steps", "wall_s"))
+    reached: Row = {}
+    for limit in RETURNS[folder.config.task]:
+        over = (one for one in scores if leader_return(one) >= limit)
+        if first := next(over, None):
+            met = first["env_steps"]
+            reached[str(limit)] = {"env_steps": met, "wall_s": float(np.interp(met, steps, seconds))}
+    shutil.copy(folder.path / "evaluations.jsonl", kept / "evaluations.jsonl")
+    return {"wall_s": lines[-1]["wall_s"], "gradient_steps": lines[-1]["gradient_steps"], "reached": reached}
+
+
+def leader_return(evaluation: Row) -> float:
+    """The leader's return without noise."""
+    who = evaluation["leader"], "deterministic"
+    return next(one["return_mean"] for one in evaluation["scores"] if (one["policy"], one["mode"]) == who)
+
+
+ONCE = ("regrasping_sac",)
+PLAN = Plan(
+    folder=Path(__file__).parent,
+    arms=ARMS,
+    runs=tuple((arm, seed) for seed in (1, 2, 3) for arm in ARMS if seed == 1 or arm not in ONCE),
+    answers=answers,
+)
+
+
+def table(plan: Plan) -> str:
+    """By arm and seed: M steps and seconds to each return, and successes at the end."""
+    rows = []
+    for arm, chosen in plan.arms.items():
+        found = [line for line in plan.lines() if line["arm"] == arm]
+        cells = [arm]
+        for limit in RETURNS[chosen.task] or ("", ""):
+            met = [line["reached"].get(str(limit)) for line in found]
+            cells.append(
+                ", ".join("-" if x is None else f"{x['env_steps'] / 1e6:.1f} M, {x['wall_s']:.0f} s" for x in met)
+            )
+        rows.append([*cells, ", ".join(f"{line['successes']:.3g}" for line in found)])
+    return markdown(("arm", "first return", "second return", "successes at the end"), rows)
+
+
+if __name__ == "__main__":
+    command(lambda: command_line(PLAN, table, __doc__))
