@@ -30,7 +30,7 @@ from echelon.training.loop import train, train_seeds
 from echelon.training.off_policy import OffPolicyTrainer
 from echelon.training.setup import make_trainer
 
-SMALL = SacConfig(updates=2, batch=16, warm_up=4, hidden=(12, 8), critic_width=8, critic_blocks=1, bins=21)
+SMALL = SacConfig(updates=2, batch=16, warm_up=4, n_step=3, hidden=(12, 8), critic_width=8, critic_blocks=1, bins=21)
 CPU = torch.device("cpu")
 
 
@@ -321,11 +321,11 @@ def test_noise_persists_and_rises_and_updates_follow_the_number_of_environments(
     assert float(same) == pytest.approx(0.75, abs=0.02)
     assert drawn.std((0, 2)).tolist() == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0], rel=0.1)
     for envs, *expected in (
-        *((1, 1, 256, 5000), (32, 32, 256, 157), (384, 32, 256, 14)),
-        *((4096, 7, 4096, 8), (24_576, 40, 4096, 8)),
+        *((1, 1, 256, 5000, 1, 0.0), (32, 32, 256, 157, 1, 0.0), (384, 32, 256, 14, 3, 0.5)),
+        *((4096, 7, 4096, 8, 3, 0.5), (24_576, 40, 4096, 8, 3, 0.5)),
     ):
         found = SacConfig().sized(envs)
-        assert [found.updates, found.batch, found.warm_up] == expected
+        assert [found.updates, found.batch, found.warm_up, found.n_step, found.persistence] == expected
 
 
 # Runs
@@ -333,7 +333,7 @@ def test_noise_persists_and_rises_and_updates_follow_the_number_of_environments(
 
 def test_it_learns_to_hold_still() -> None:
     """The points shall rest at 0.5: reward 1 per step, about -1 for random actions; a few thousand updates."""
-    sac = SacConfig(updates=4, batch=64, warm_up=16, hidden=(32,), critic_width=32, critic_blocks=1, n_step=1)
+    sac = SacConfig(updates=4, batch=64, warm_up=16, hidden=(32,), critic_width=32, critic_blocks=1)
     sac = replace(sac, learning_rate=2e-3, bins=51)
     trainer = make_trainer(DriftEnv(16, end_rate=0.0, episode_length=20), small(sac, num_envs=16, iterations=30))
     first, *_, last = (trainer.iterate().metrics for _ in range(30))

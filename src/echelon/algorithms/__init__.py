@@ -187,8 +187,8 @@ class SacConfig:
     """Save the replay with every checkpoint, so that a run resumes to the bit; otherwise it fills again."""
     warm_up: Annotated[int | None, COUNT.up_to(10**9)] = None
     """Control steps of all environments before the first update; unset, those of 5,000 rows, but at least 8."""
-    n_step: Annotated[int, COUNT.up_to(1000)] = 3
-    """Rewards that a target sums up before it trusts the critics."""
+    n_step: Annotated[int | None, COUNT.up_to(1000)] = None
+    """Rewards that a target sums up before it trusts the critics; unset, 3, or below 64 environments 1."""
     learning_rate: Annotated[float, POSITIVE.up_to(10**6)] = 3e-4
     """Step size of actor, critics and temperature."""
     target_rate: Annotated[float, FRACTION] = 0.01
@@ -199,8 +199,8 @@ class SacConfig:
     """Temperature α at the start."""
     entropy: float = -0.48
     """Entropy per action that α is moved to hold; -0.48 is that of a sigma of 0.15."""
-    persistence: Annotated[float, SHARE] = 0.5
-    """Chance that a step keeps the noise of the step before."""
+    persistence: Annotated[float | None, SHARE] = None
+    """Chance that a step keeps the noise of the step before; unset, 0.5, or below 64 environments 0."""
     ladder: Annotated[tuple[float, float], POSITIVE] = (1.0, 1.0)
     """Factors on the noise of the first and the last environment; those between rise in equal factors."""
     hidden: Annotated[tuple[int, ...], COUNT.up_to(2**16)] = (512, 256, 128)
@@ -218,12 +218,15 @@ class SacConfig:
         """What is unset, filled in. At 24,576 environments about 7 rows are sampled per row collected, at 32 and below
         256."""
         small = num_envs < 64
+        n_step = self.n_step or (1 if small else 3)  # rows that are drawn that often are of policies long gone
         batch = self.batch or min(4096, max(256, 1 << (num_envs.bit_length() - 1)))
         return replace(
             self,
             batch=batch,
             updates=self.updates or max(1, min(num_envs, round(max(8192, num_envs * 20 / 3) / batch))),
-            warm_up=max(self.warm_up or max(8, -(-5_000 // num_envs)), self.n_step),
+            warm_up=max(self.warm_up or max(8, -(-5_000 // num_envs)), n_step),
+            n_step=n_step,
+            persistence=(0.0 if small else 0.5) if self.persistence is None else self.persistence,
             critic_width=self.critic_width or (128 if small else 256),
             critic_blocks=self.critic_blocks or (1 if small else 2),
         )

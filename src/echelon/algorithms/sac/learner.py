@@ -53,7 +53,9 @@ class SacLearner:
         assert sac.batch is not None
         assert sac.updates is not None
         assert sac.warm_up is not None
+        assert sac.n_step is not None
         self.updates, self.batch, self.needed = sac.updates, max(1, sac.batch // layout.ranks.size), sac.warm_up
+        self.n_step = sac.n_step
         self.entropy = sac.entropy * env.action_dim
         adam = partial(Adam, rate=sac.learning_rate, fuse=config.fuse, ranks=layout.ranks)
         actor = [*model.actor.parameters(), model.log_alpha]
@@ -107,7 +109,7 @@ class SacLearner:
 
     def draw(self, drawn: Tensor) -> Rows:
         """Rows with normalised observations and scaled rewards; `drawn` is `[2, B]` in [0, 1)."""
-        rows, norms = self.replay.draw(drawn, self.sac.n_step, self.discount), self.model.obs_norm
+        rows, norms = self.replay.draw(drawn, self.n_step, self.discount), self.model.obs_norm
         rows.obs = {name: norms[name](x) for name, x in rows.obs.items()}
         rows.following = {name: norms[name](x) for name, x in rows.following.items()}
         rows.reward = rows.reward / self.model.scale[0, 0]

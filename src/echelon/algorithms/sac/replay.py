@@ -118,6 +118,8 @@ class ReplayCollector(Collector):
         one_step, fuse = replace(config.update, horizon=1), fuses(env.device, config.fuse)
         super().__init__(env, model, layout, one_step, generator, fuse=fuse)  # pyright: ignore[reportArgumentType]
         self.networks, self.sac = model, config.sac
+        assert config.sac.persistence is not None
+        self.persistence = config.sac.persistence
         whole = config.num_iterations * config.steps_per_iteration
         steps = max(min(self.sac.replay, whole) // config.num_envs, self.sac.warm_up or 0)
         self.replay = Replay(steps, env.num_envs, env.obs_spec, env.action_dim, env.device)
@@ -149,7 +151,7 @@ class ReplayCollector(Collector):
         return rollout
 
     def _noise(self, generator: torch.Generator, envs: int) -> Tensor:
-        again = torch.rand((envs, 1), generator=generator, device=self.env.device) < self.sac.persistence
+        again = torch.rand((envs, 1), generator=generator, device=self.env.device) < self.persistence
         self.noise.copy_(torch.where(again, self.noise, super()._noise(generator, envs)))
         return self.noise * self.loudness
 
