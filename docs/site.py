@@ -3,7 +3,8 @@
 Equations become MathML, which browsers draw without a script. Links to files outside docs/ (source, results) lead to
 the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse. Where a page
 says `<!-- replay: Hopper -->`, the policy of that name in results/policies is recorded and shown in 3D; a number after
-the name is the episode's seed.
+the name is the episode's seed. Code breaks before a flag, never after its dashes, and long names in a table between
+their parts.
 """
 
 import html
@@ -20,6 +21,12 @@ EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[]\n?(.*?)\n?\\[)\]]
 FENCE = re.compile(r"^( *)```math\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 PUNCTUATED = re.compile(r'(\(?)(<math[^>]*display="inline">(?:(?!</math>).)*</math>)([.,;:)]+)', re.DOTALL)
 TAG = re.compile(r"\\tag\{(.*?)\}")
+PIECE = re.compile(r"<pre.*?</pre>|<td.*?</td>|<code>.*?</code>", re.DOTALL)
+CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
+WHOLE = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*(?:\.[\w.-]+)?|'?\.\[[\w,]+\]'?")  # a flag, what pip installs
+LONG = re.compile(r"[\w./,{}-]{20,}")  # more than a phone has room for
+JOINT = re.compile(r"(?<=\w)[/,.](?=[A-Za-z]\w{4}|\{)")
+CAMEL = re.compile(r"\b[A-Z]\w{23,}(?=<)")
 # What the converter leaves to attributes that browsers no longer read, and spaces that operators would get.
 LOOKS = (
     (r'<mi mathvariant="double-struck">E</mi>', "<mi>\N{MATHEMATICAL DOUBLE-STRUCK CAPITAL E}</mi>"),
@@ -74,7 +81,19 @@ def on_post_build(config: Any) -> None:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    return PUNCTUATED.sub(r'<span class="together">\1\2\3</span>', EQUATION.sub(_equation, content))
+    content = PUNCTUATED.sub(r'<span class="together">\1\2\3</span>', EQUATION.sub(_equation, content))
+    return PIECE.sub(_breaks, content)
+
+
+def _breaks(match: re.Match[str]) -> str:
+    """Where code may break, in a paragraph or a table's cell. Blocks of code scroll."""
+    piece = match[0]
+    if piece.startswith("<td"):
+        piece = CAMEL.sub(lambda name: re.sub(r"(?<=[a-z])(?=[A-Z])", "<wbr>", name[0]), piece)
+        piece = CODE.sub(lambda code: LONG.sub(lambda name: JOINT.sub(r"\g<0><wbr>", name[0]), code[0]), piece)
+    if not piece.startswith("<pre"):
+        piece = CODE.sub(lambda code: WHOLE.sub(r'<span class="together">\g<0></span>', code[0]), piece)
+    return piece
 
 
 def _equation(match: re.Match[str]) -> str:

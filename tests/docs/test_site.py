@@ -58,6 +58,19 @@ def test_equations_are_mathml_and_keep_their_number(site: Any) -> None:
     assert "&#x0003C;" in inline
 
 
+def test_code_breaks_where_a_reader_would(site: Any) -> None:
+    def drawn(text: str) -> str:
+        return site.on_page_content(text, page("x.md"), None, None)
+
+    flag = '<p><code>train <span class="together">--noise.sigma</span> 0.4</code></p>'
+    assert drawn("<p><code>train --noise.sigma 0.4</code></p>") == flag
+    cell = '<td><code><span class="together">--randomise</span>.<wbr>friction</code> AllegroKuka</td>'
+    assert drawn("<td><code>--randomise.friction</code> AllegroKuka</td>") == cell
+    assert drawn("<td>AllegroKukaReorientation</td>") == "<td>Allegro<wbr>Kuka<wbr>Reorientation</td>"
+    for text in ("<td><code>fps/collect</code> cpo.py a--b</td>", "<pre><code>train --noise.sigma</code></pre>"):
+        assert drawn(text) == text
+
+
 def test_every_equation_of_the_pages_can_be_drawn(site: Any) -> None:
     found = 0
     for path in DOCS.rglob("*.md"):
