@@ -22,14 +22,15 @@ from echelon.console.view import NullView
 from echelon.errors import UserError
 from echelon.training.loop import train
 
-PAGE = Path(__file__).parent.parent / "docs" / "api.md"
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def test_everything_public_can_be_imported_and_is_listed_and_the_module_is_the_command() -> None:
-    text = PAGE.read_text()
+    text, reference = (DOCS / "api.md").read_text(), (DOCS / "reference.md").read_text().split()
     for name in echelon.__all__:
         assert getattr(echelon, name) is not None
         assert f"`{name}" in text, f"{name} is not in docs/api.md"
+        assert any(word.endswith(f".{name}") for word in reference), f"{name} is not in docs/reference.md"
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = echelon.trian  # pyright: ignore
     done = subprocess.run([sys.executable, "-m", "echelon", "trian"], capture_output=True, text=True)

@@ -50,7 +50,7 @@ def info(task: str) -> TaskInfo:
 
 
 def preset(task: str) -> Preset:
-    """The settings of a task for all built-in algorithms, of which CPO is chosen.
+    """A task's settings for all built-in algorithms. CPO is chosen, and PPO where the environment is not built in.
 
     `task` is the name of a built-in one, or where another comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`.
     """
