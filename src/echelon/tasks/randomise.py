@@ -72,7 +72,7 @@ class Randomiser:
                     self._fields.append((name, live, plain.clone()))
         if "mass" in self._columns:
             self._mass, self._subtree = engine.expand("body_mass"), engine.expand("body_subtreemass")
-            inside = torch.eye(model.nbody, dtype=torch.float64)
+            inside = torch.eye(model.nbody)
             """`[body, ancestor]`: 1 where a body is part of a subtree."""
             for body in range(1, model.nbody):
                 inside[body] += inside[model.body_parentid[body]]
@@ -81,6 +81,7 @@ class Randomiser:
         force = torch.from_numpy(model.body_subtreemass / self._control_step * first)
         self._push_force = force.float()[:, None].to(device)
         """`[body, 1]`: for a speed of 1 m/s; 0 but for the first body of each mechanism."""
+        self._cos_sin = torch.tensor((0.0, math.pi / 2), device=device)
         limited = torch.from_numpy(model.actuator_ctrllimited.astype(bool))
         half = torch.from_numpy(model.actuator_ctrlrange).diff(dim=1)[:, 0] / 2
         self._half_range = torch.where(limited, half, 1.0).float().to(device)
@@ -111,15 +112,14 @@ class Randomiser:
         drawn = self.state["drawn"]
         drawn.copy_(torch.where(mask[:, None], torch.lerp(self._low, self._high, share), drawn))
         self.state["age"].masked_fill_(mask[:, None], 0.0)
-        for values in self._queues.get("action_delay", ()):
-            values.masked_fill_(mask[:, None], 0.0)  # or NaN would last
         if not self._fixed_shapes and not mask.any():
             return
         for name, live, plain in self._fields:
             factor = drawn[:, self._columns[name]]
             live.copy_(plain * factor.view(*factor.shape, *[1] * (live.dim() - 2)))
         if "mass" in self._columns:
-            self._subtree.copy_(self._mass.double() @ self._inside)  # in float64, which knows no TF32
+            # Not a product of matrices: that is three kernels, and TF32.
+            self._subtree.copy_((self._mass[:, :, None] * self._inside).sum(1))
 
     def act(self, control: Tensor) -> Tensor:
         """Begin a step: draw its numbers, push where it is time. Returns controls as they reach the actuators."""
@@ -131,16 +131,16 @@ class Randomiser:
             control = control + self._value("action_noise") * self._half_range * self._control_noise
         if "push" in self._columns:
             chance, turn = self._push_share.split(1, dim=1)
-            sideways = torch.cat(((2 * math.pi * turn).cos(), (2 * math.pi * turn).sin()), dim=1)
+            sideways = (2 * math.pi * turn - self._cos_sin).cos()
             speed = self._value("push") * (chance < self._push_chance)
-            self._push = torch.nn.functional.pad(speed * sideways, (0, 4))[:, None]
-            self._engine.xfrc_applied.add_(self._push_force * self._push)
+            self._push = (speed * sideways)[:, None]
+            self._engine.xfrc_applied[:, :, :2].add_(self._push_force * self._push)
         return control
 
     def acted(self) -> None:
         """End the pushes, which last for one control step."""
         if "push" in self._columns:
-            self._engine.xfrc_applied.sub_(self._push_force * self._push)
+            self._engine.xfrc_applied[:, :, :2].sub_(self._push_force * self._push)
 
     def observe(self, seen: Groups, started: Tensor | None = None) -> Groups:
         """Observations as they reach the policy: after a step, and again where episodes have `started [N]` since."""
@@ -168,9 +168,9 @@ class Randomiser:
         queue = self._queues[name]
         for newer, older in reversed([*pairwise(queue)]):
             older.copy_(newer)
-        queue[0].copy_(now)
+        queue[0].copy_(now.nan_to_num())  # a NaN arrives at once, but not again after the reset that it brings
         age = torch.minimum(self._value(name) / self._control_step, self.state["age"])
         arriving = torch.zeros_like(now)
-        for steps, values in enumerate(queue):
+        for steps, values in enumerate((now, *queue[1:])):
             arriving.addcmul_(values, (1 - (age - steps).abs()).clamp(min=0))
         return arriving
