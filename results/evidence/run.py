@@ -42,7 +42,7 @@ def answers(folder: RunFolder, kept: Path) -> Row:
 
 PLAN = Plan(
     folder=Path(__file__).parent,
-    arms={name: Arm("AllegroKukaRegrasping", flags, LEGS, seconds=400) for name, flags in FLAGS.items()},
+    arms={name: Arm("AllegroKukaRegrasping", flags, LEGS, seconds=450) for name, flags in FLAGS.items()},
     runs=tuple((arm, seed) for seed in (101, 102, 103) for arm in FLAGS),
     answers=answers,
 )

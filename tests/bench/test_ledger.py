@@ -1,6 +1,7 @@
 """A plan of trainings is worked off: each leg once, whatever stopped the work before."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,11 @@ import torch
 from ledger import Arm, Plan, Work, command_line
 
 from echelon import RunFolder, read_metrics
+from echelon.commands.train import configure
 from echelon.errors import UserError
+from echelon.training.resolve import resolve
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 TINY = ("--algo", "ppo", "--device", "cpu", "--num-envs", "16", "--update.horizon", "8", "--update.minibatches", "2")
 FLAGS = (*TINY, "--env.episode-length", "8")
@@ -63,3 +68,13 @@ def test_it_says_what_is_known_and_that_it_needs_a_gpu(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="need a CUDA GPU"):
         command_line(plan(tmp_path), lambda known: "", "A plan.")
+
+
+@pytest.mark.parametrize("script", ["evidence/run.py", "off_policy/hands.py"])
+def test_the_arms_of_a_plan_can_be_trained(script: str) -> None:
+    """Their flags, before an hour of a GPU depends on them."""
+    known = runpy.run_path(str(RESULTS / script))["PLAN"]
+    assert {arm for arm, _ in known.runs} == {*known.arms}
+    for arm in known.arms.values():
+        config = resolve(configure(arm.task, (*arm.flags, "--env-steps", str(arm.legs[-1]))), elsewhere="cuda").config
+        assert config.num_envs == 24_576
