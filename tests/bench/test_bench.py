@@ -114,6 +114,29 @@ def test_a_task_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture) -> No
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_algorithm_with_a_replay_is_measured_once_it_learns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """8 steps fill the replay and an iteration takes 4, so two pass before the first with updates."""
+    small = [
+        "--sac.updates",
+        "3",
+        "--sac.batch",
+        "8",
+        "--sac.warm-up",
+        "8",
+        "--sac.hidden",
+        "8",
+        "--sac.critic-width",
+        "8",
+    ]
+    words = ["CartpoleSwingup", "--algo", "sac", "--num-envs", "4", "--update.horizon", "4", *small, "--repeats", "2"]
+    assert main(["bench", *words, "--json", str(tmp_path / "a.json"), "--device", "cpu"]) == 0
+    parts = json.loads((tmp_path / "a.json").read_text())["parts_ms"]
+    pieces = {name for name in parts if name.startswith("update/")}
+    assert pieces == {f"update/{name}" for name in ("rows", "critics", "actor", "targets and metrics")}
+    assert parts["update"] > parts["update/critics"] > 0  # of 12 critic steps
+    assert "CartpoleSwingup, sac, one policy, 4 environments" in capsys.readouterr().out
+
+
 def test_figures_that_cannot_be_written_are_not_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

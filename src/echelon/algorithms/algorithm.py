@@ -94,8 +94,8 @@ class OffPolicy(Generic[C]):
     model: Callable[..., Networks]
     """From `obs_spec`, `action_dim` and the settings; with `bf16`, products are in bfloat16."""
     learner: Callable[[Any, Env, Layout, C, torch.Generator], Any]
-    """From these networks, environments, their layout, settings and generator: what `OffPolicyTrainer` calls, as
-    `SacLearner` is."""
+    """From these networks, environments, their layout, settings and generator: what `OffPolicyTrainer` calls, and the
+    `pieces` that `echelon bench` times, as `SacLearner` is."""
 
 
 @dataclass(frozen=True)

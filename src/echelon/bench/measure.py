@@ -150,6 +150,9 @@ def bench(config: TrainConfig, iterations: int, say: Callable[[str], None], rank
     generators = [trainer.generator, *([env.generator] if isinstance(env, Capturable) else [])]
     clock = Clock(device, generators, max(3, iterations // 2), config.capture, ranks.capture_mode)
     times: dict[str, list[float]] = {}
+    while not trainer.learns:
+        say("collecting until it can learn")
+        trainer.iterate()
     for number in range(-WARM_UPS, iterations):
         say(f"iteration {number + 1} of {iterations}" if number >= 0 else "warming up")
         spent = {"iteration": clock.once(trainer.iterate)}  # by the host's clock, and its parts by the device's
@@ -161,8 +164,8 @@ def bench(config: TrainConfig, iterations: int, say: Callable[[str], None], rank
     whole = parts.pop("iteration")
     waits = synchronisations(trainer.iterate, device)
     memory = free - torch.cuda.mem_get_info(device)[0] if cuda else None
-    off_policy = trainer.algorithm.off_policy is not None
-    for measure in (_collecting, *(() if off_policy else (_updating,)), _reporting):
+    updating = _updating if trainer.algorithm.off_policy is None else _replaying
+    for measure in (_collecting, updating, _reporting):
         say(str(measure.__doc__).rstrip("."))
         parts |= measure(trainer, clock)
     each = ranks.gather((whole, memory)) if ranks.size > 1 else ()
@@ -236,6 +239,13 @@ def _updating(trainer: Trainer, clock: Clock) -> dict[str, float]:
     return {f"update/{name}": trainer.steps_per_iteration * value for name, value in parts.items()}
 
 
+def _replaying(trainer: Trainer, clock: Clock) -> dict[str, float]:
+    """The pieces of all updates from a replay."""
+    learner: Any = trainer.update
+    pieces, steps = learner.pieces(), trainer.config.update.horizon
+    return {f"update/{name}": steps * times * clock.milliseconds(run) for name, (times, run) in pieces.items()}
+
+
 def _reporting(trainer: Trainer, clock: Clock) -> dict[str, float]:
     """Diagnostics, per iteration, and a line of metrics."""
     config, rollout = trainer.config, trainer.collector.rollout
@@ -253,7 +263,8 @@ def _reporting(trainer: Trainer, clock: Clock) -> dict[str, float]:
 def _with_rests(parts: dict[str, float]) -> dict[str, float]:
     """List every whole before its parts, the largest first, and their remainder."""
     result: dict[str, float] = {}
-    rests = {"collect": "storage and scores", "update": "shuffling, KL and metrics"}
+    own = "targets and metrics" if "update/critics" in parts else "shuffling, KL and metrics"
+    rests = {"collect": "storage and scores", "update": own}
     for whole in (name for name in parts if "/" not in name):
         inner = {name: value for name, value in parts.items() if name.startswith(f"{whole}/")}
         if inner:

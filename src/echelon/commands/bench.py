@@ -50,7 +50,8 @@ class Bench(OnTask):
             return
         show_progress("")
         task = config.source or config.task
-        sizes = f"{config.num_policies} policies, {config.num_envs} environments, {found.device}"
+        policies = "one policy" if config.num_policies == 1 else f"{config.num_policies} policies"
+        sizes = f"{policies}, {config.num_envs} environments, {found.device}"
         print(f"{task}, {config.method}, {sizes}\n")
         print(found.table())
         with writing(path, "choose another --json"):

@@ -46,7 +46,7 @@ class OffPolicyTrainer(Trainer):
                 if self._missing <= 0:
                     self._learn_step()
                     self.gradient_steps += learner.updates
-        self._warm = self._missing <= 0
+        self._warm = self.learns
         self.iteration += 1
         with timers("read"):
             results = read(*self._summarise(), [])
@@ -64,8 +64,12 @@ class OffPolicyTrainer(Trainer):
     def hold_sigma(self) -> None:
         """Do nothing: sigma is the actor's, in every state another."""
 
+    @property
+    def learns(self) -> bool:
+        return self._missing <= 0
+
     def missing(self) -> str:
-        if self._missing <= 0:
+        if self.learns:
             return ""
         rows = f"{self._missing * self.config.num_envs:,} environment steps"
         first = f"the replay was not saved (--sac.save-replay), so {rows} fill it first"

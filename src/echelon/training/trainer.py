@@ -140,6 +140,11 @@ class Trainer:
         with announced(cache_folder(), "for these sizes") if compiles else nullcontext():
             return self._iterate()
 
+    @property
+    def learns(self) -> bool:
+        """Whether the next iteration ends with updates, as it does unless something must be collected first."""
+        return True
+
     def missing(self) -> str:
         """What a resumed run has to make up for, in words; nothing if it continues where it stopped."""
         return ""

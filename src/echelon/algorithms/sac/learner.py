@@ -1,6 +1,7 @@
 """The updates of SAC: draw rows, step the critics, every so often the actor and the temperature, move the targets."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -87,17 +88,33 @@ class SacLearner:
     def learn(self) -> None:
         """All updates of a step. Recorded as a graph."""
         for number in range(self.updates):
-            with torch.no_grad():
-                rows = self._draw(torch.rand(2, self.batch, generator=self.generator, device=self.device))
-            loss, figures = self._critic_loss(rows, self._randn())
-            norm = self.optimizer.critics.step(loss)
-            self._note("critics", torch.cat((figures, norm.mean()[None])))
+            rows = self._rows()
+            self._step_critics(rows)
             if number % self.sac.delay == 0:
-                loss, figures = self._actor_loss(rows, self._randn())
-                self.optimizer.actor.step(loss)
-                self._note("actor", figures)
+                self._step_actor(rows)
             with torch.no_grad():
                 torch._foreach_lerp_(self._moving, self._leading, self.sac.target_rate)  # pyright: ignore[reportPrivateImportUsage]
+
+    def pieces(self) -> dict[str, tuple[int, Callable[[], object]]]:
+        """What `learn` spends its time on, by name: how often, and a call that does it once."""
+        rows = self._rows()
+        critics, actor = partial(self._step_critics, rows), partial(self._step_actor, rows)
+        slow = -(-self.updates // self.sac.delay)
+        return {"rows": (self.updates, self._rows), "critics": (self.updates, critics), "actor": (slow, actor)}
+
+    def _rows(self) -> Rows:
+        with torch.no_grad():
+            return self._draw(torch.rand(2, self.batch, generator=self.generator, device=self.device))
+
+    def _step_critics(self, rows: Rows) -> None:
+        loss, figures = self._critic_loss(rows, self._randn())
+        norm = self.optimizer.critics.step(loss)
+        self._note("critics", torch.cat((figures, norm.mean()[None])))
+
+    def _step_actor(self, rows: Rows) -> None:
+        loss, figures = self._actor_loss(rows, self._randn())
+        self.optimizer.actor.step(loss)
+        self._note("actor", figures)
 
     def _note(self, name: str, values: Tensor) -> None:
         self._sums[name][:-1] += values
