@@ -20,6 +20,7 @@ from echelon.algorithms.sac.replay import Replay
 from echelon.config import TrainConfig, UpdateConfig
 from echelon.console.view import NullView
 from echelon.envs.contract import Step
+from echelon.envs.observed import observed
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
 from echelon.export.files import export
@@ -288,6 +289,22 @@ def test_what_is_stored_is_what_happened() -> None:
             last = steps[t].final_obs["policy"] if final and bootstrap == "final_obs" else now
             assert stored["following/policy"][t].equal(torch.where(done[t][:, None], last, steps[t].obs["policy"]))
         assert stored["action"][:20].abs().max() < 1
+
+
+def test_rewards_of_an_easier_level_are_forgotten() -> None:
+    """But for as many of the newest steps as learning begins with, 4: the first of 5 at another level leaves 4."""
+    env = DriftEnv(6)
+    env.difficulty = torch.tensor(1.0)
+    trainer, filled = make_trainer(observed(env, ("0:3",), 1), small()), []
+    for level in (1.0, 1.0, 1.0, 0.9, 0.9, 0.81):
+        env.difficulty.fill_(level)
+        trainer.iterate()
+        filled.append(int(trainer.collector.replay.filled))
+    assert filled == [5, 10, 15, 4 + 4, 13, 4 + 4]
+    # That of AllegroKuka is its tolerance.
+    hand = make("AllegroKukaRegrasping", preset("AllegroKukaRegrasping").env, 2, CPU, 0)
+    hand.kept["tolerance"].fill_(0.05)
+    assert float(observed(hand, (), 3).difficulty) == pytest.approx(0.05)
 
 
 # Scale and noise

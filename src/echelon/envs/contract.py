@@ -188,7 +188,11 @@ class Fusable(Protocol):
 
 @runtime_checkable
 class Adaptive(Protocol):
-    """Optional. A curriculum: all copies share a difficulty that follows the success of the policy."""
+    """Optional. A curriculum: all copies share a difficulty that follows the success of the policy.
+
+    If rewards depend on it, `difficulty`, one number as a tensor that is changed in place, tells a replay where they
+    are out of date.
+    """
 
     def adopt(self, state: State, *, fixed: bool) -> None:
         """Take the difficulty stored in the `state` of another instance of any size; if `fixed`, keep it."""

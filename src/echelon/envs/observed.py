@@ -14,7 +14,8 @@ from echelon.errors import UserError
 
 PASSED_ON = ("num_envs", "action_dim", "episode_length", "device", "longest_episode", "config", "objective")
 PASSED_ON += ("reward_scales", "take_faults", "action_low", "action_high", "engine", "substeps", "drawing", "kept")
-PASSED_ON += ("generator", "capturing", "fuse", "join_ranks", "privileged", "randomiser", "controls", "teacher_clock")
+PASSED_ON += ("generator", "capturing", "fuse", "join_ranks", "privileged", "randomiser", "controls", "difficulty")
+PASSED_ON += ("teacher_clock",)
 """What a wrapped environment has if the one inside has it."""
 
 

@@ -73,6 +73,10 @@ class Replay:
         """Note that environments were reset from outside: no return runs on from the last step."""
         self.stored["final"].index_fill_(0, (self.head - 1) % self.capacity, True)
 
+    def forget(self, where: Tensor, keep: int) -> None:
+        """Keep the newest steps only, if `where` `[1]`."""
+        self.filled.copy_(torch.where(where, self.filled.clamp(max=keep), self.filled))
+
     def draw(self, drawn: Tensor, n_step: int, discount: float) -> Rows:
         """Rows for numbers `drawn` `[2, B]` in [0, 1): an environment, and a step that n-1 others follow."""
         stored, count = self.stored, self.filled - n_step + 1
@@ -132,6 +136,10 @@ class ReplayCollector(Collector):
         """Discounted return of every episode so far."""
         self.far = torch.zeros(2, device=env.device)
         """Observations and returns of this iteration that were too far away to count in full."""
+        given: Tensor | None = getattr(env, "difficulty", None)
+        self._difficulty = torch.zeros(1, device=env.device) if given is None else given.view(1)
+        self.paid_at = self._difficulty.clone()
+        """`[1]`: the difficulty at which stored rewards were paid."""
 
     def reset(self) -> None:
         super().reset()
@@ -171,6 +179,9 @@ class ReplayCollector(Collector):
             ended=done if how == "none" else step.terminated,
             final=done,
         )
+        # A critic cannot tell rewards of an easier level from those that the policy would get now.
+        self.replay.forget(self._difficulty != self.paid_at, keep=self.sac.warm_up or 1)
+        self.paid_at.copy_(self._difficulty)
         self._scale(rollout.reward[t])
         self.returns.masked_fill_(done, 0.0)
 
@@ -185,12 +196,13 @@ class ReplayCollector(Collector):
         self.far[1:] += far
 
     def state_dict(self) -> State:
-        own = {"noise": self.noise, "returns": self.returns}
+        own = {"noise": self.noise, "returns": self.returns, "paid_at": self.paid_at}
         return {**super().state_dict(), **own, "replay": self.replay.state_dict() if self.sac.save_replay else {}}
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
         self.noise.copy_(state["noise"])
         self.returns.copy_(state["returns"])
+        self.paid_at.copy_(state["paid_at"])
         if state["replay"]:
             self.replay.load_state_dict(state["replay"])

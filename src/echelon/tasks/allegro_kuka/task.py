@@ -59,6 +59,7 @@ class AllegroKuka(MujocoTask[AllegroKukaConfig]):
         self.progress = Progress(num_envs, self.arms.count * 4, device)
         self.pushes = Pushes(num_envs, config.force_scale * float(mass[0]), step, self.rng)
         self.tolerance = Tolerance(config, device, self.rng.seeds)
+        self.difficulty = self.tolerance.value
         self.reward_scales = {name: torch.ones(num_envs, device=device) for name in TERMS}
         """Factors of the reward's terms, which may differ between members of a population."""
         self.totals = {"lifted": self.zeros(), "held": self.zeros()}
