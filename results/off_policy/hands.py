@@ -25,6 +25,7 @@ ARMS = {
     "allegro_sac": Arm("AllegroHand", ("--algo", "sac"), (46_000_000,), seconds=240),
     "allegro_ppo": Arm("AllegroHand", ("--variant", "ppo_x4"), (46_000_000,), seconds=90),
     "allegro_cpo": Arm("AllegroHand", ("--algo", "cpo"), (46_000_000,), seconds=100),
+    "shadow_ladder": Arm("ShadowHand", ("--algo", "sac", "--sac.ladder", "0.3", "3"), (50_000_000,), seconds=260),
     "regrasping_sac": Arm(
         "AllegroKukaRegrasping", ("--algo", "sac", "--model.lstm", "0", "--history", "3"), (200_000_000,), seconds=900
     ),
@@ -51,7 +52,7 @@ def leader_return(evaluation: Row) -> float:
     return next(one["return_mean"] for one in evaluation["scores"] if (one["policy"], one["mode"]) == who)
 
 
-ONCE = ("regrasping_sac",)
+ONCE = ("shadow_ladder", "regrasping_sac")
 PLAN = Plan(
     folder=Path(__file__).parent,
     arms=ARMS,
