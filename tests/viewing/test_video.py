@@ -79,6 +79,16 @@ def test_an_mp4_of_one_is_larger(hopper: RunFolder, film: Path, tmp_path: Path) 
     assert len(list(reader)) == len(tapes[0].qpos)
 
 
+def test_a_model_without_a_sky_has_a_bright_one(hopper: RunFolder, film: Path, tmp_path: Path) -> None:
+    """As a robot's file has none, which MuJoCo draws black. Here the sky becomes a texture that nothing uses."""
+    (tape,) = record(Trained.load(hopper), "leader")
+    tape = replace(tape, qpos=tape.qpos[:1], model=tape.model.__copy__())
+    tape.model.tex_type[:] = int(mujoco.mjtTexture.mjTEXTURE_2D)
+    video.draw((tape,), tmp_path / "film.gif", "gif")
+    corner = frames(tmp_path / "film.gif")[0][:8, -8:]
+    assert np.abs(corner - 255 * np.array(drawing.SKY)).max() < 16
+
+
 def test_a_film_shows_the_recorded_model_and_how_it_ended(hopper: RunFolder, tmp_path: Path) -> None:
     """An episode that lasts as long as it may needs no words."""
     (tape,) = record(Trained.load(hopper), "leader")

@@ -21,6 +21,8 @@ GIF_COLOURS = 128
 SHADOW_PIXELS = 1024
 """Side of the shadow map. The models' 4096 take half of the time when a CPU draws."""
 INK, PAPER = (255, 255, 255), (20, 23, 28)
+SKY = (0.81, 0.86, 0.92)
+"""Colour behind a model that has no sky of its own, such as a robot's file without a scene; MuJoCo's is black."""
 
 
 class Panel:
@@ -46,6 +48,7 @@ class Panel:
             if about["follow"] is not None:
                 self.camera.type, self.camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, about["follow"]
         self.renderer = mujoco.Renderer(self.model, height=self.height, width=self.width)
+        self.has_sky = int(mujoco.mjtTexture.mjTEXTURE_SKYBOX) in self.model.tex_type
         self.draw(0)  # fails here if OpenGL does not work
 
     def draw(self, frame: int) -> tuple[np.ndarray, str]:
@@ -61,8 +64,25 @@ class Panel:
         if follow is not None:  # the light moves along, because shadows reach only a limited distance from it
             self.data.light_xpos[:, :2] += self.data.xpos[follow, :2]
         self.renderer.update_scene(self.data, self.camera)
+        if not self.has_sky:
+            _hang_sky(self.renderer.scene)
         self.picture = self.renderer.render()
         return self.picture, self.about["label"]
+
+
+def _hang_sky(scene: Any) -> None:
+    """Put a bright wall across the view, as far away as the camera sees."""
+    import mujoco
+
+    eye, wall = scene.camera[0], scene.geoms[scene.ngeom]
+    forward, up = np.array(eye.forward), np.array(eye.up)
+    far = 0.99 * float(eye.frustum_far)
+    turn = np.column_stack((np.cross(forward, up), up, -forward))
+    size, dim = np.array((10 * far, 10 * far, 0.001 * far)), 0.01  # it shines by itself: lights add next to nothing
+    rgba = np.array((*(dim * x for x in SKY), 1.0), np.float32)
+    mujoco.mjv_initGeom(wall, mujoco.mjtGeom.mjGEOM_BOX, size, eye.pos + far * forward, turn.ravel(), rgba)
+    wall.emission, wall.specular, wall.category = 1 / dim, 0.0, mujoco.mjtCatBit.mjCAT_DECOR
+    scene.ngeom += 1
 
 
 def main() -> int:
