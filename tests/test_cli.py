@@ -171,6 +171,9 @@ def test_a_run_is_resumed_with_its_settings_or_by_its_folder_with_others(line: L
         "--out x": "--out would be another run",
     }.items():
         assert message in line.refuses("train", "--resume", RUN, *flags.split())
+    line.says(*T, "--algo", "sac", "--sac.warm-up", "8", "--out", "sac")
+    said = line.refuses("train", "--resume", "sac", "--update.clip", "0.1")
+    assert said == "sac does not read --update.clip; leave it out"
 
 
 def test_help_lists_commands_tasks_variants_and_every_setting_with_the_presets_default(line: Line) -> None:

@@ -163,6 +163,10 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert (ppo.method, ppo.policies) == ("ppo", 1)  # no longer the file's variant, cpo_all, and its six policies
     run.write_text(json.dumps(to_dict(ppo)))
     assert resolved("--config", str(run), "--algo", "cpo").policies == 6
+    some.write_text("{task: Hopper, variant: [no_pull]}")
+    assert resolved("--config", str(some), "--algo", "cpo").method == "no_pull"
+    run.write_text(json.dumps(to_dict(resolved("--config", str(some)))))
+    assert resolved("--config", str(run), "--algo", "cpo").method == "no_pull"  # what the file says it is
     sac = resolved("Hopper", "--algo", "sac", "--iterations", "900")
     run.write_text(json.dumps(to_dict(sac)))  # with settings that SAC ignores
     assert resolved("--config", str(run)) == sac

@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -209,6 +209,7 @@ class Train(Trains, OnTask):
         start = replace(in_classes(stored), wandb="off")
         about = "Resume a run, with changed settings."
         given = given_flags(start, self.train_flags, f"train --resume {folder.path}", about)
+        _require_read(start.algo, given)
         resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
         from echelon.runs import checkpoint  # with torch, which a wrong flag must not wait for
 
@@ -253,7 +254,9 @@ def given_flags(start: TrainConfig, flags: Sequence[str], command: str, descript
     found = read(start, flags, f"echelon {command}", also=flags_of(find(command.split()[0])))
     if found.get("iterations") is not None and "env_steps" in found:
         raise UserError("--iterations and --env-steps were both given; leave one of them out")
-    return found | ({"iterations": None} if "env_steps" in found else {})  # those of a file or a run would win
+    if "env_steps" in found:
+        found["iterations"] = None  # those of a file or a run would win
+    return found
 
 
 def _of_task(variant: str) -> bool:
@@ -284,7 +287,8 @@ def configure(
     named = {name: value for name, value in stored.items() if name not in ("task", "source")}
     written = settings_of(from_dict(start, named))
     given = {name: written[name] for name in settings_of(named)}
-    if stored and "algo" in typed:  # a file's variants and number of policies may be those of another algorithm
+    if "algo" in typed and stored.get("algo", typed["algo"]) != typed["algo"]:
+        # The file's variants and its number of policies are those of another algorithm.
         given["variant"] = tuple(filter(_of_task, written["variant"]))
         if given.get("policies") == 1 or find_algorithm(typed["algo"]).one_policy:
             given.pop("policies", None)
@@ -311,9 +315,14 @@ def configure(
         if typed.get("preset") == "best":
             raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
         config = replace(config, preset="paper")
-    kind = settings_class(config.algo)
-    for name in typed:
+    _require_read(config.algo, typed, shared)
+    return config
+
+
+def _require_read(algo: str, names: Iterable[str], shared: bool = False) -> None:
+    """Refuse settings that an algorithm does not read; if `shared`, others' are allowed."""
+    kind = settings_class(algo)
+    for name in names:
         elsewhere = name.partition(".")[0] not in kind.__dataclass_fields__
         if kind.ignores(name) or (elsewhere and not shared):
-            raise UserError(f"{config.algo} does not read {spelling(name)}; leave it out")
-    return config
+            raise UserError(f"{algo} does not read {spelling(name)}; leave it out")
