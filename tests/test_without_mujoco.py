@@ -16,12 +16,7 @@ LINES = [
 BLOCKED = f"""
 import sys
 
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("mujoco", "mujoco_warp", "warp"):
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Blocked())
+sys.modules.update(dict.fromkeys(("mujoco", "mujoco_warp", "warp")))  # as None, which no import finds
 sys.path.insert(0, sys.argv[1])
 
 from echelon.cli import main
