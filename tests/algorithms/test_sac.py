@@ -1,6 +1,7 @@
 """SAC against plain loops in float64, its replay, and runs of a second."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from echelon.algorithms.sac.networks import SacNetworks
 from echelon.algorithms.sac.replay import Replay
 from echelon.config import TrainConfig, UpdateConfig
 from echelon.console.view import NullView
-from echelon.envs.contract import Step
+from echelon.envs.contract import State, Step
 from echelon.envs.observed import observed
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
@@ -293,14 +294,25 @@ def test_what_is_stored_is_what_happened() -> None:
 
 def test_rewards_of_an_easier_level_are_forgotten() -> None:
     """But for as many of the newest steps as learning begins with, 4: the first of 5 at another level leaves 4."""
-    env = DriftEnv(6)
-    env.difficulty = torch.tensor(1.0)
+
+    class Curriculum(DriftEnv):
+        difficulty = torch.tensor(1.0)
+
+        def adopt(self, state: State, *, fixed: bool) -> None: ...
+
+        def join_ranks(self, mean: Callable[[Tensor], Tensor]) -> None: ...
+
+    env = Curriculum(6)
     trainer, filled = make_trainer(observed(env, ("0:3",), 1), small()), []
     for level in (1.0, 1.0, 1.0, 0.9, 0.9, 0.81):
         env.difficulty.fill_(level)
         trainer.iterate()
         filled.append(int(trainer.collector.replay.filled))
     assert filled == [5, 10, 15, 4 + 4, 13, 4 + 4]
+    # What is called so where there is no curriculum, as in --env-arg difficulty=3, is not read.
+    plain = DriftEnv(6)
+    plain.difficulty = 3
+    make_trainer(plain, small()).iterate()
     # That of AllegroKuka is its tolerance.
     hand = make("AllegroKukaRegrasping", preset("AllegroKukaRegrasping").env, 2, CPU, 0)
     hand.kept["tolerance"].fill_(0.05)

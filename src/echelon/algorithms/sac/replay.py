@@ -10,7 +10,7 @@ from torch import Tensor
 from echelon.algorithms import SacTrainConfig
 from echelon.algorithms.sac.networks import SacNetworks
 from echelon.device.fusion import fuses
-from echelon.envs.contract import Env, Groups, Size, State, Step, dtype_of, shape_of
+from echelon.envs.contract import Adaptive, Env, Groups, Size, State, Step, dtype_of, shape_of
 from echelon.errors import UserError
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.collector import Collector, Cut
@@ -136,7 +136,7 @@ class ReplayCollector(Collector):
         """Discounted return of every episode so far."""
         self.far = torch.zeros(2, device=env.device)
         """Observations and returns of this iteration that were too far away to count in full."""
-        given: Tensor | None = getattr(env, "difficulty", None)
+        given: Tensor | None = getattr(env, "difficulty", None) if isinstance(env, Adaptive) else None
         self._difficulty = torch.zeros(1, device=env.device) if given is None else given.view(1)
         self.paid_at = self._difficulty.clone()
         """`[1]`: the difficulty at which stored rewards were paid."""
