@@ -19,6 +19,7 @@ from training.test_loop import state_of
 
 from echelon.cli import main
 from echelon.config import DiagnosticsConfig, TrainConfig
+from echelon.console.view import NullView
 from echelon.envs.contract import Env, Groups, Step
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate, evaluate_every
@@ -26,6 +27,7 @@ from echelon.runs import checkpoint
 from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.tasks import make, preset
 from echelon.training.loop import train, train_seeds
+from echelon.training.setup import _common_iteration
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
 
@@ -159,6 +161,11 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
         else:
             shutil.rmtree(newest)  # as if killed after the first seed was saved
         assert [len(read_metrics(folder)) for folder in parts] == [iterations] * 2
+        if iterations == 2:  # and again while they start over, when what they had logged is gone
+            before = _common_iteration(parts, NullView())
+            for folder in parts:
+                folder.metrics.write_text("")
+            assert before == _common_iteration(parts, NullView()) == 0
     parts = train_seeds(short(tmp_path / "parts"), PAIR)
     for ours, theirs in zip(parts, whole, strict=True):
         assert differing(state_of(ours), state_of(theirs)) == []

@@ -184,7 +184,9 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
         return all(checkpoint.find(folder, iteration, view.message) for folder in folders)
 
     common = next(filter(valid, sorted(set.intersection(*map(set, saved)), reverse=True)), 0)
-    new = next((folder for folder in folders if not folder.has_metrics), None)
+    logged = [folder.has_metrics for folder in folders]
+    empty = (folder for folder, *has in zip(folders, saved, logged, strict=True) if not any(has))
+    new = next(empty, None) if any(logged) else None  # none is logged where all were starting over
     for folder, iterations in zip(folders, saved, strict=True):
         if sum(iteration > common for iteration in iterations) > (0 if new else 1):
             behind = new or min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
