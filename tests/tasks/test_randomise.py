@@ -132,6 +132,10 @@ def test_controls_arrive_late() -> None:
         arrived.append(env.engine.ctrl[0, 1].item())
     # The fifth step ends the episode, so its controls are gone already; the sixth begins another.
     assert arrived == pytest.approx([0.8, 0.8, 0.2, -0.1, 0.0, 0.6, 0.6])
+    # A NaN that is sent ends an episode, and not the next one too.
+    env = puck(action_delay=(0.02, 0.02))
+    ended = [env.step(torch.full((3, 2), value)).terminated.any() for value in (0.5, torch.nan, 0.5, 0.5)]
+    assert ended == [False, True, False, False]
     # So do observations, from the episode's first one on.
     env = puck(observation_delay=(0.03, 0.03), episode_length=4)
     clocks = [env.step(torch.zeros(3, 2)) for _ in range(6)]

@@ -221,8 +221,8 @@ def _of_library(
 
 
 def as_env(made: Any, source: str, device: "torch.device", seed: int) -> "Env":
-    """`made` itself, or wrapped if it is a vector environment of another library; Gymnasium's is on a CPU and gets its
-    seed from here."""
+    """`made` itself, or wrapped if it is a vector environment of another library. Gymnasium's is reset with `seed`, and
+    what it returns is moved to `device`."""
 
     def has(*names: str) -> bool:
         return all(hasattr(made, name) for name in names)

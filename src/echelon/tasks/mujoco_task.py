@@ -300,7 +300,7 @@ class MujocoTask(ABC, Generic[C]):
         return self.rng.uniform(low, high, *columns)
 
     def reset(self) -> Groups:
-        start = self.start_state()  # before other numbers, so that whatever is randomised starts alike
+        start = self.start_state()  # first, so that starts are the same whatever is randomised
         if self.randomiser is not None:
             self.randomiser.draw()
         self._place(self._everything, start)
@@ -311,7 +311,7 @@ class MujocoTask(ABC, Generic[C]):
                 draw(self.generator, self.num_envs, lambda g, rows: torch.randint(size=(rows,), generator=g, **sizes))
             )
         if self.randomiser is not None:
-            self.randomiser.observe(self.observe())  # nothing is on its way yet
+            self.randomiser.observe(self.observe())  # so that delays begin with this observation
         return self._observed(self._everything)
 
     def _observed(self, started: Tensor | None = None) -> Groups:

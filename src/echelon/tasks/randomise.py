@@ -154,7 +154,7 @@ class Randomiser:
                 self._queues["observation_delay"][0].copy_(policy)
                 policy = torch.where(started[:, None], policy, self._seen)
         if "observation_noise" in self._columns:
-            # Where episodes have started, the same numbers in the size of the new episode.
+            # After a reset the same numbers again, times the deviation of the new episode.
             policy = policy + self._value("observation_noise") * self._noise
         return seen | {"policy": policy}
 

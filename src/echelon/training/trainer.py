@@ -142,7 +142,7 @@ class Trainer:
 
     @property
     def learns(self) -> bool:
-        """Whether the next iteration ends with updates, as it does unless something must be collected first."""
+        """Whether there are updates in every iteration, as there are unless a replay must fill first."""
         return True
 
     def missing(self) -> str:
