@@ -65,13 +65,19 @@ def test_each_seeds_environments_are_its_own(name: str, settings: dict[str, Any]
 
 def test_curricula_and_faults_are_each_seeds_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the second seed succeeds, so only its tolerance shrinks."""
-    whole, _ = both("AllegroKukaReorientation", tolerance_interval=1)
+    whole, alone = both("AllegroKukaReorientation", tolerance_interval=1)
     assert isinstance(whole, AllegroKuka)
     whole.reset()
     whole.kept["last_successes"][ENVS:] = 10.0
     step = whole.step(torch.zeros(whole.num_envs, whole.action_dim))
     assert step.log["tolerance"].tolist() == pytest.approx([0.075] * ENVS + [0.0675] * ENVS)
-    assert [part.state_dict()["kept"]["tolerance"].item() for part in whole.slices()] == pytest.approx([0.075, 0.0675])
+    parts = whole.slices()
+    assert [part.state_dict()["kept"]["tolerance"].item() for part in parts] == pytest.approx([0.075, 0.0675])
+    older: Any = parts[1].state_dict()
+    del older["kept"]["tolerance"]  # as if it were younger than the run
+    for env in (parts[0], alone[0]):
+        env.load_state_dict(older)
+        assert env.state_dict()["kept"]["tolerance"].item() == pytest.approx(0.075)
     whole, _ = both("CartpoleSwingup")
     faults = [{"environment": 4, "qpos": [0.0]}, {"environment": 1, "qpos": [1.0]}]
     monkeypatch.setattr(whole, "take_faults", lambda: [faults.pop(0)] if faults else [])

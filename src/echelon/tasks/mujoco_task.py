@@ -459,10 +459,11 @@ class SeedSlice:
 
     def load_state_dict(self, state: State) -> None:
         """The other seeds keep their state."""
-        whole = self._task.state_dict()
-        _write(self._part(whole), state)
+        whole, saved = self._task.state_dict(), cast(Mapping[str, Any], state)
+        part = self._part(whole)
+        _write(part, {**saved, **{kind: part[kind] | saved[kind] for kind in ("totals", "kept")}})
         self._task.load_state_dict(whole)
-        self.generator.set_state(cast(Tensor, state["generator"]).cpu())
+        self.generator.set_state(saved["generator"].cpu())
 
     def _part(self, state: Any, name: str = "") -> Any:
         """Views of this seed's numbers."""
