@@ -67,13 +67,13 @@ def table(plan: Plan) -> str:
     for arm, chosen in plan.arms.items():
         found = [line for line in plan.lines() if line["arm"] == arm]
         cells = [arm]
-        for limit in RETURNS[chosen.task] or ("", ""):
+        for limit in RETURNS[chosen.task]:
             met = [line["reached"].get(str(limit)) for line in found]
-            cells.append(
-                ", ".join("-" if x is None else f"{x['env_steps'] / 1e6:.1f} M, {x['wall_s']:.0f} s" for x in met)
-            )
-        rows.append([*cells, ", ".join(f"{line['successes']:.3g}" for line in found)])
-    return markdown(("arm", "first return", "second return", "successes at the end"), rows)
+            told = ("-" if x is None else f"{x['env_steps'] / 1e6:.1f} M, {x['wall_s']:.0f} s" for x in met)
+            cells.append(f"{limit:,}: {'; '.join(told)}")
+        cells += [""] * (3 - len(cells))
+        rows.append([*cells, "; ".join(f"{line['successes']:.3g}" for line in found)])
+    return markdown(("arm", "to a return", "to a higher one", "successes at the end"), rows)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 import json
 import runpy
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +48,9 @@ def test_each_leg_is_trained_once_and_no_leg_that_would_not_end_in_time(
     (known.folder / "ledger.jsonl").write_text("".join(rows))
     Work(known, tmp_path / "runs", minutes=10).do(["wrong", "good"], together=2)
     assert legs(known) == [("good", seed, leg) for seed in (1, 2) for leg in (256, 512)]
-    assert capfd.readouterr().err.splitlines()[-1] == "('wrong', 1): exit code 2"
+    said = capfd.readouterr().err
+    assert said.startswith("CartpoleSwingup-wrong-s1: CalledProcessError(2, ")
+    assert "--no-such-flag is not a flag of echelon train" in said
     assert not (tmp_path / "runs" / "CartpoleSwingup-good-s1").exists()
     last = known.lines()[-1]
     assert last["iterations"] == 4  # of 16 environments by 8 steps: the second leg went on where the first ended
@@ -56,6 +61,47 @@ def test_each_leg_is_trained_once_and_no_leg_that_would_not_end_in_time(
     before = known.lines()
     Work(known, tmp_path / "runs", minutes=10).do(["good"], together=2)
     assert known.lines() == before
+
+
+def test_a_leg_that_takes_longer_than_was_thought_is_stopped_and_its_metrics_are_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    study, runs = tmp_path / "study", tmp_path / "runs"
+    slow = {"slow": Arm("CartpoleSwingup", FLAGS, (10**9,), seconds=1)}
+    work = Work(replace(plan(study), arms=slow, runs=(("slow", 1),)), runs, minutes=10)
+    path = runs / "CartpoleSwingup-slow-s1"
+
+    def end_when_it_learns() -> None:
+        while not ((path / "metrics.jsonl").exists() and read_metrics(path)):
+            time.sleep(0.1)
+        work.until = 0.0
+
+    threading.Thread(target=end_when_it_learns).start()
+    work.do(["slow"], together=1)
+    assert legs(work.plan) == []
+    assert (study / f"{path.name}-stopped" / "metrics.csv").read_text().count("\n") > 1
+    said = capfd.readouterr()
+    assert "TimeoutError" in said.err
+    assert f"{path.name}: {{'iterations': " in said.out
+    assert list((path / "checkpoints").iterdir())
+
+
+def test_whatever_fails_the_other_runs_go_on_and_a_run_that_is_not_here_takes_all_its_legs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = []
+
+    def fail(work: Work, *run: object) -> None:
+        tried.append(run)
+        raise KeyError("successes")
+
+    monkeypatch.setattr(Work, "_train", fail)
+    (tmp_path / "ledger.jsonl").write_text(json.dumps({"arm": "good", "seed": 1, "leg": 256}) + "\n")
+    (tmp_path / "runs" / "CartpoleSwingup-good-s2").mkdir(parents=True)
+    work = Work(plan(tmp_path, seconds=40), tmp_path / "runs", minutes=1)  # the second leg of seed 1 takes 80 s
+    work.do(["wrong", "good"], together=1)
+    assert tried == [("wrong", 1), ("good", 2)]
+    assert capsys.readouterr().err.count("KeyError('successes')") == 2
 
 
 def test_it_says_what_is_known_and_that_it_needs_a_gpu(
@@ -71,9 +117,18 @@ def test_it_says_what_is_known_and_that_it_needs_a_gpu(
 
 
 @pytest.mark.parametrize("script", ["evidence/run.py", "off_policy/hands.py"])
-def test_the_arms_of_a_plan_can_be_trained(script: str) -> None:
-    """Their flags, before an hour of a GPU depends on them."""
-    known = runpy.run_path(str(RESULTS / script))["PLAN"]
+def test_the_arms_of_a_plan_can_be_trained_and_its_table_printed(script: str, tmp_path: Path) -> None:
+    """Their flags, before an hour of a GPU depends on them; a table of one run that is known."""
+    found = runpy.run_path(str(RESULTS / script))
+    known, table = found["PLAN"], found["table"]
+    (arm, seed), *_ = known.runs
+    line = {"arm": arm, "seed": seed, "leg": known.arms[arm].legs[-1], "successes": 7.25, "sigma": 0.4}
+    line |= {"first_success": None, "reached": {}}
+    (tmp_path / "ledger.jsonl").write_text(json.dumps(line) + "\n")
+    rows = table(replace(known, folder=tmp_path)).splitlines()
+    assert len(rows) == 2 + len(known.arms)
+    assert "| 7.25 |" in rows[2]
+    assert len({row.count("|") for row in rows}) == 1
     assert {arm for arm, _ in known.runs} == {*known.arms}
     for arm in known.arms.values():
         config = resolve(configure(arm.task, (*arm.flags, "--env-steps", str(arm.legs[-1]))), elsewhere="cuda").config
