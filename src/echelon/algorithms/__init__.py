@@ -218,7 +218,7 @@ class SacConfig:
         """What is unset, filled in. At 24,576 environments about 7 rows are sampled per row collected, at 32 and below
         256."""
         small = num_envs < 64
-        n_step = self.n_step or (1 if small else 3)  # rows that are drawn that often are of policies long gone
+        n_step = self.n_step or (1 if small else 3)  # few environments draw rows so often that most are of old policies
         batch = self.batch or min(4096, max(256, 1 << (num_envs.bit_length() - 1)))
         return replace(
             self,

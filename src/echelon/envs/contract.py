@@ -190,8 +190,8 @@ class Fusable(Protocol):
 class Adaptive(Protocol):
     """Optional. A curriculum: all copies share a difficulty that follows the success of the policy.
 
-    If rewards depend on it, `difficulty`, one number as a tensor that is changed in place, tells a replay where they
-    are out of date.
+    If rewards depend on it, give it as `difficulty` too, a tensor of one number that is changed in place: a replay then
+    forgets the rewards of another level.
     """
 
     def adopt(self, state: State, *, fixed: bool) -> None:

@@ -92,7 +92,7 @@ def until(condition: str) -> Callback:
 
 
 def _full_name(name: str, metrics: Mapping[str, float], who: str) -> str | None:
-    """A metric's name, which may lack `/leader`; None if other iterations may have it, a `UserError` if none has."""
+    """Find `name` or `name/leader` among the metrics: None if only some iterations have it, an error if none has."""
     names = name, f"{name}/leader"
     found = next((one for one in names if one in metrics), None)
     if found is None and not set(names) & OCCASIONAL:

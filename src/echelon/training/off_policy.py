@@ -62,7 +62,7 @@ class OffPolicyTrainer(Trainer):
         self._missing = self.learner.missing()
 
     def hold_sigma(self) -> None:
-        """Do nothing: sigma is the actor's, in every state another."""
+        """Do nothing: the actor's sigma depends on the state, and no setting holds it."""
 
     @property
     def learns(self) -> bool:

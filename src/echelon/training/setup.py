@@ -173,8 +173,8 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
     """The newest iteration that every seed has a valid checkpoint of; 0 if they have none in common, None if none was
     ever saved.
 
-    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more: all have
-    logged what they were saved after.
+    A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more. All have
+    logged an iteration by then, which a seed that was added has not.
     """
     saved = [checkpoint.saved_iterations(folder) for folder in folders]
     if not any(saved):

@@ -29,7 +29,7 @@ class Taught(Wrapped):
         self.target, self.memory = (torch.zeros(env.num_envs, width, device=env.device) for width in widths)
         """The teacher's means in the current state, and its recurrent state after it."""
         self.teacher_clock = torch.zeros((), device=env.device)
-        """Steps since training began: not saved, since not every environment can be."""
+        """Steps since training began; on resume it follows from the iteration, as some environments save no state."""
         super().__init__(env, {"target": self.target, "memory": self.memory} | self.observer.last)
         self._places = (torch.arange(env.num_envs, device=env.device) + 0.5) / env.num_envs
 

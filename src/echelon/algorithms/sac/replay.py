@@ -165,7 +165,7 @@ class ReplayCollector(Collector):
 
     def _note_cut(self, t: int, step: Step, state: Tensor, cuts: list[Cut]) -> None:
         """Store the step. Where an episode ends, what follows is its last observation, or without one the observation
-        before. Elsewhere it is the next, which `final_obs` need not be where a goal was replaced."""
+        before. Elsewhere it is the next observation: `final_obs` may show a goal that was replaced since."""
         rollout, how = self.rollout, self.config.timeout_bootstrap
         done = step.terminated | step.truncated
         now, last = {name: x[t] for name, x in rollout.obs.items()}, step.final_obs
