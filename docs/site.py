@@ -35,7 +35,12 @@ LOOKS = (
     (r"<mi>&#x0007E;</mi>", "<mo>\N{TILDE OPERATOR}</mo>"),
     (r"<mi>&#x02016;</mi>", "<mo>&#x02225;</mo>"),
     (r"<mo>(&#x0007C;|&#x02016;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
-    (r"<mi>(log|min|max)</mi>(?!<mo)", r'<mi>\1</mi><mspace width="0.17em"/>'),
+    (r"(?<=</mi>)<mi>(log|tanh)</mi>", r'<mspace width="0.17em"/><mi>\1</mi>'),
+    (r"<mi>(log|tanh)</mi>(?!<mo|<mn)", r'<mi>\1</mi><mspace width="0.17em"/>'),
+    (r"<msup><mi>tanh</mi><mn>2</mn></msup>", r'\g<0><mspace width="0.17em"/>'),
+    (r"<mo>(min|max)</mo>(?=<mo)", r'<mo lspace="0" rspace="0">\1</mo>'),
+    (r"<mo>(min|max)</mo>", r'<mo lspace="0" rspace="0.17em">\1</mo>'),
+    (r"(<mo[^>]*>(?:&#x0003D;|&#x0002C;|&#x00028;|\[)</mo>)<mo>&#x02212;</mo>", r'\1<mo form="prefix">&#x02212;</mo>'),
     (r"</mi></mrow><mi>", r'</mi></mrow><mspace width="0.17em"/><mi>'),
 )
 REPLAY = re.compile(r"<!-- replay: (\w+)(?: (\d+))? -->")
@@ -99,9 +104,16 @@ def _breaks(match: re.Match[str]) -> str:
 def _equation(match: re.Match[str]) -> str:
     source, block = html.unescape(match[2]), match[1] == "div"
     number = TAG.search(source)
-    mathml = convert(TAG.sub("", source), display="block" if block else "inline")
+    if not block:
+        return _mathml(source, display="inline")
+    parts = TAG.sub("", source).split(r"\qquad")  # side by side, on a phone below each other
+    mathml = "".join(_mathml(part, display="block") for part in parts)
+    mathml = f"<div>{mathml}</div>" if len(parts) > 1 else mathml
+    return f'<div class="equation">{mathml}{f"<span>({number[1]})</span>" if number else ""}</div>'
+
+
+def _mathml(source: str, display: str) -> str:
+    mathml = convert(source, display=display)
     for found, better in LOOKS:
         mathml = re.sub(found, better, mathml)
-    if not block:
-        return mathml
-    return f'<div class="equation">{mathml}{f"<span>({number[1]})</span>" if number else ""}</div>'
+    return mathml

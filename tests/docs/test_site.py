@@ -56,6 +56,12 @@ def test_equations_are_mathml_and_keep_their_number(site: Any) -> None:
     assert "𝔼" in inline
     assert inline.endswith("</math>.</span>")
     assert "&#x0003C;" in inline
+    two = '<div class="arithmatex">\\[\na = 1, \\qquad b = -\\tanh x\n\\]</div>'
+    drawn = site.on_page_content(two, page("x.md"), None, None)
+    assert drawn.startswith('<div class="equation"><div><math')  # the parts, which may stand below each other
+    assert drawn.count("</math>") == 2
+    assert '<mo form="prefix">' in drawn  # a sign, not a difference
+    assert '<mi>tanh</mi><mspace width="0.17em"/><mi>x</mi>' in drawn
 
 
 def test_code_breaks_where_a_reader_would(site: Any) -> None:
