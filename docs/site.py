@@ -26,7 +26,7 @@ CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
 WHOLE = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*(?:\.[\w.-]+)?|'?\.\[[\w,]+\]'?")  # a flag, what pip installs
 LONG = re.compile(r"[\w./,{}-]{20,}")  # more than a phone has room for
 JOINT = re.compile(r"(?<=\w)[/,.](?=[A-Za-z]\w{4}|\{)")
-CAMEL = re.compile(r"\b[A-Z]\w{23,}(?=<)")
+CAMEL = re.compile(r"\b[A-Z]\w{19,}(?=[<,])")
 # What the converter leaves to attributes that browsers no longer read, and spaces that operators would get.
 LOOKS = (
     (r'<mi mathvariant="double-struck">E</mi>', "<mi>\N{MATHEMATICAL DOUBLE-STRUCK CAPITAL E}</mi>"),
