@@ -113,8 +113,10 @@ def robustness(
 
 
 class evaluate_every:
-    """Evaluate while a run is trained, each `every` iterations and at the end: `train(config, callbacks=[
-    evaluate_every(50)])`, or `--evaluate-every 50`. Without a number, as often as takes about 1 % of the training time.
+    """Evaluate while a run is trained, each `every` iterations and at the end.
+
+    `train(config, callbacks=[evaluate_every(50)])`, or `--evaluate-every 50`. Without a number, as often as takes about
+    1 % of the training time.
 
     Results are appended to the run's `evaluations.jsonl`, the last also written to `evaluation.json`. The leader's
     return with deterministic actions is logged as `evaluated/leader`.
