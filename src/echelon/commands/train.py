@@ -259,11 +259,6 @@ def given_flags(start: TrainConfig, flags: Sequence[str], command: str, descript
     return found
 
 
-def _of_task(variant: str) -> bool:
-    """Whether a variant changes the task alone."""
-    return variant in VARIANTS and VARIANTS[variant].of_task
-
-
 def configure(
     task: str,
     flags: Sequence[str],
@@ -275,47 +270,72 @@ def configure(
 ) -> TrainConfig:
     """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`, of
     which some may be for other algorithms if they are `shared`."""
-    start, stored = preset(task), dict(stored or {})
-    if isinstance(algo := stored.get("algo"), str) and algo not in IN_PRESET:
-        start = with_algorithm(start, algo)
-    for span in spans([word for words in flags for word in words.split("=", 1)]):
-        if span[:1] == ["--algo"] and len(span) == 2 and span[1] not in IN_PRESET:  # its settings are flags too
-            start = with_algorithm(start, span[1])
+    stored = dict(stored or {})
+    start = _in_its_class(preset(task), stored.get("algo"), flags)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
     typed = given_flags(start, flags, f"{command} {task}", description)
-    named = {name: value for name, value in stored.items() if name not in ("task", "source")}
-    written = settings_of(from_dict(start, named))
-    given = {name: written[name] for name in settings_of(named)}
-    if "algo" in typed and stored.get("algo", typed["algo"]) != typed["algo"]:
-        # The file's variants and its number of policies are those of another algorithm.
-        given["variant"] = tuple(filter(_of_task, written["variant"]))
-        if given.get("policies") == 1 or find_algorithm(typed["algo"]).one_policy:
-            given.pop("policies", None)
-    given |= typed
+    given = _of_file(start, stored, typed.get("algo")) | typed
     config = with_settings(start, given)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     variants = variants or config.variant
-    methods = [name for name in variants if not _of_task(name)]
-    if config.preset == "best" and not methods:
+    if typed.get("preset") == "best" and "preset" not in stored and _of_method(variants):
+        raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
+    config = _varied(config, given, variants)
+    _require_read(config.algo, typed, shared)
+    return config
+
+
+def _in_its_class(start: TrainConfig, stored: object, flags: Sequence[str]) -> TrainConfig:
+    """A preset in the class of the algorithm that a file (`stored`) or the flags name, whose settings are flags too."""
+    named = [stored] if isinstance(stored, str) else []
+    spelled = spans([word for words in flags for word in words.split("=", 1)])
+    named += [span[1] for span in spelled if span[:1] == ["--algo"] and len(span) == 2]
+    for algo in named:
+        if algo not in IN_PRESET:
+            start = with_algorithm(start, algo)
+    return start
+
+
+def _of_file(start: TrainConfig, stored: Mapping[str, Any], algo: str | None) -> dict[str, Any]:
+    """What a file says, by dotted name. If the flags choose another algorithm, the file's variants of its method and
+    its number of policies are left out."""
+    named = {name: value for name, value in stored.items() if name not in ("task", "source")}
+    written = settings_of(from_dict(start, named))
+    given = {name: written[name] for name in settings_of(named)}
+    if algo is not None and stored.get("algo", algo) != algo:
+        given["variant"] = tuple(name for name in written["variant"] if not _of_method([name]))
+        if given.get("policies") == 1 or find_algorithm(algo).one_policy:
+            given.pop("policies", None)
+    return given
+
+
+def _of_method(variants: Sequence[str]) -> list[str]:
+    """Those that change more than the task."""
+    return [name for name in variants if name not in VARIANTS or not VARIANTS[name].of_task]
+
+
+def _varied(config: TrainConfig, given: dict[str, Any], variants: Sequence[str]) -> TrainConfig:
+    """The settings changed by variants, of which those of a method begin with the paper's settings, and the others with
+    what was found best. What was `given` wins."""
+    best: tuple[str, ...] = ()
+    if _of_method(variants):
+        config = with_settings(config, {"preset": "paper"} | given)
+    elif config.preset == "best":
         # The paper's rule takes followers that are far from the leader for a policy that moved too far.
         config = with_settings(config, {"update.kl_rows": "own"} | given)
-    best = () if methods else best_variants(config, algo_chosen="algo" in given)
-    if "adversary.coef" in given and best == ("no_adversary",):  # a name that would not be true
-        best = ()
-    if names := (*best, *variants):
-        # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
-        varied = apply_variants(config, names)
-        config = replace(with_settings(varied, given), variant=varied.variant)
-        if config.algo != varied.algo:
-            told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
-            raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
-    if methods and "preset" not in stored:
-        if typed.get("preset") == "best":
-            raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
-        config = replace(config, preset="paper")
-    _require_read(config.algo, typed, shared)
+        best = best_variants(config, algo_chosen="algo" in given)
+        if "adversary.coef" in given and best == ("no_adversary",):  # a name that would not be true
+            best = ()
+    if not (names := (*best, *variants)):
+        return config
+    # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
+    varied = apply_variants(config, names)
+    config = replace(with_settings(varied, given), variant=varied.variant)
+    if config.algo != varied.algo:
+        told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
+        raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
     return config
 
 
