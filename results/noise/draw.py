@@ -1,12 +1,16 @@
-"""Draw sigma, holding and successes of the runs here into docs/images/noise.png."""
+"""Draw the runs here: sigma, holding and successes of all into docs/images/noise.png, and what noise does to a hand that
+holds something, beside the successes of some, into docs/images/grasping.png."""
 
 import csv
+import json
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 HERE = Path(__file__).parent
 RUNS = {  # of curves.csv and published.csv: what they are called in the picture, colour
@@ -27,27 +31,71 @@ PANELS = {
 }
 
 
+TOLD = {  # of these runs: what is written beside the curve, and where
+    "sapg_cpo_steps": ("SAPG", (383, 14.7)),
+    "cpo": ("CPO", (345, 0.4)),
+    "ppo_x2": ("PPO", (405, -0.1)),
+    "fingers_seed1": ("PPO with quiet fingers and\nstarts in a grasp, two seeds", (15, 2.9)),
+    "fingers_seed2": ("", (0, 0)),
+}
+SHAKEN = {  # of holding.jsonl: how fingers are bent, where noise is; colour, what is written and where
+    ("at the end of their range", "fingers"): ("#4269d0", "on the fingers, bent as far as they go", (0.33, 0.8)),
+    ("closed", "fingers"): ("#97bbf5", "on the fingers, closed around the object", (0.2, 0.42)),
+    ("at the end of their range", "arm"): ("#c2371f", "on the arm, fingers bent as far as they go", (0.36, 0.255)),
+    ("closed", "arm"): ("#ff8a72", "on the arm, fingers closed", (0.01, 0.03)),
+}
+
+
 def main() -> None:
     curves: dict[str, list[dict[str, str]]] = {}
     for file, name in (("published.csv", "method"), ("curves.csv", "run")):
         with (HERE / file).open(newline="") as lines:
             for row in csv.DictReader(lines):
                 curves.setdefault(row[name], []).append(row)
+
+    def curve(run: str, metric: str) -> tuple[list[float], list[float]]:
+        rows = [row for row in curves[run] if row[metric]]
+        return [int(row["env_steps"]) / 1e6 for row in rows], [float(row[metric]) for row in rows]
+
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.4))
     for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
         for run, (label, colour) in RUNS.items():
-            rows = [row for row in curves[run] if row[metric]]
-            axis.plot(
-                [int(r["env_steps"]) / 1e6 for r in rows], [float(r[metric]) for r in rows], color=colour, label=label
-            )
+            axis.plot(*curve(run, metric), color=colour, label=label)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("million environment steps")
-        axis.spines[["top", "right"]].set_visible(False)
     axes[2].set_yscale("symlog", linthresh=0.1)
     axes[2].set_ylim(0)
     figure.tight_layout(rect=(0, 0.2, 1, 1))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=3, frameon=False, fontsize=9)
-    figure.savefig(HERE.parents[1] / "docs" / "images" / "noise.png", dpi=120)
+    save(figure, "noise")
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    held = [json.loads(line) for line in (HERE / "holding.jsonl").read_text().splitlines()]
+    for kind, (colour, label, place) in SHAKEN.items():
+        rows = [row for row in held if (row["fingers"], row["noise_on"]) == kind]
+        sigmas, shares = [row["sigma"] for row in rows], [row["survive"] / row["grasps"] for row in rows]
+        left.plot(sigmas, shares, color=colour, marker="o", ms=4)
+        left.annotate(label, place, color=colour, fontsize=9)
+    left.set_title("Noise makes a hand drop what it holds", fontsize=11)
+    left.set_xlabel("σ of the noise")
+    left.set_ylabel("grasps that last two seconds")
+    left.yaxis.set_major_formatter(PercentFormatter(1))
+    left.set_ylim(0, 1)
+    for run, (label, place) in TOLD.items():
+        right.plot(*curve(run, "successes/leader"), color=(colour := RUNS[run][1]))
+        right.annotate(label, place, color=colour, fontsize=9)
+    right.set_title("Quiet fingers carry objects sooner", fontsize=11)
+    right.set_xlabel("million environment steps")
+    right.set_ylabel("objects carried to their goal, per episode")
+    right.set_xlim(0, 440)
+    figure.tight_layout()
+    save(figure, "grasping")
+
+
+def save(figure: Figure, name: str) -> None:
+    for axis in figure.axes:
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE.parents[1] / "docs" / "images" / f"{name}.png", dpi=120)
 
 
 if __name__ == "__main__":
