@@ -63,6 +63,7 @@ inline std::map<std::string, Array> read_npz(const std::string& path) {
   const auto at16 = [&](size_t i) { return size_t(uint8_t(file.at(i)) | uint8_t(file.at(i + 1)) << 8); };
   std::map<std::string, Array> found;
   for (size_t at = 0; file.compare(at, 4, "PK\3\4") == 0;) {
+    if (at16(at + 8)) throw std::runtime_error(path + " is compressed; numpy.savez writes it as it is");
     const std::string name = file.substr(at + 30, at16(at + 26) - 4);  // without .npy
     const size_t npy = at + 30 + at16(at + 26) + at16(at + 28), length = at16(npy + 8);
     const std::string header = file.substr(npy + 10, length);
@@ -173,21 +174,27 @@ class Policy {
 
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-  // One step of the LSTM, and the normalisation of its output.
+  // Layer normalisation, if the file has one of that name.
+  void normalise(Vector& x, const std::string& name) const {
+    if (!arrays.count(name + "_weight")) return;
+    double mean = 0, variance = 0;
+    for (float value : x) mean += value / x.size();
+    for (float value : x) variance += (value - mean) * (value - mean) / x.size();
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * arrays.at(name + "_weight").values[i] + arrays.at(name + "_bias").values[i];
+  }
+
+  // One step of the LSTM.
   Vector remember(Vector gates) {
     const Vector recurrent = linear(hidden, "recur", false);
     const size_t n = hidden.size();
-    double mean = 0, variance = 0;
     for (size_t i = 0; i < 4 * n; ++i) gates[i] += recurrent[i];
     for (size_t i = 0; i < n; ++i) {
       cell[i] = sigmoid(gates[n + i]) * cell[i] + sigmoid(gates[i]) * std::tanh(gates[2 * n + i]);
       hidden[i] = sigmoid(gates[3 * n + i]) * std::tanh(cell[i]);
-      mean += hidden[i] / n;
     }
-    for (float h : hidden) variance += (h - mean) * (h - mean) / n;
-    Vector found(n);
-    for (size_t i = 0; i < n; ++i)
-      found[i] = (hidden[i] - mean) / std::sqrt(variance + 1e-5) * arrays.at("norm_weight").values[i] + arrays.at("norm_bias").values[i];
+    Vector found = hidden;
+    normalise(found, "norm");
     return found;
   }
 
@@ -196,13 +203,16 @@ class Policy {
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = std::clamp((x[i] - float(arrays.at("obs_mean").values[i])) / float(arrays.at("obs_std").values[i]), -clip, clip);
     x = linear(x, "first");
-    if (hidden.empty()) activate(x); else x = remember(x);
+    if (hidden.empty()) normalise(x, "first_norm"), activate(x); else x = remember(x);
     for (int layer = 0; arrays.count("layer_" + std::to_string(layer) + "_weight"); ++layer) {
       x = linear(x, "layer_" + std::to_string(layer));
+      normalise(x, "layer_" + std::to_string(layer) + "_norm");
       activate(x);
     }
     x = linear(x, "mean");
+    const bool squashed = facts.fields.count("squashed") && facts["squashed"].number == 1;
     for (size_t i = 0; i < x.size(); ++i) {
+      if (squashed) x[i] = std::tanh(x[i]);
       const float low = arrays.at("action_low").values[i], high = arrays.at("action_high").values[i];
       if (std::isfinite(low) && std::isfinite(high)) x[i] = (low + high) / 2 + (high - low) / 2 * std::clamp(x[i], -1.0f, 1.0f);
     }

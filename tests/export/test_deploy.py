@@ -2,6 +2,7 @@
 
 import runpy
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 from tiny import tiny
 
 import echelon
+from echelon.algorithms import SacConfig
 from echelon.config import RandomiseConfig
 from echelon.export.files import describe, export
 from echelon.export.policy import SavedPolicy
@@ -30,7 +32,8 @@ SHORT = {"env": {"episode_length": 40}}
 """A pole near the top and a foot that slips magnify the rounding of float32, given time."""
 LIGHT = {"env": {"episode_length": 40, "randomise": RandomiseConfig(mass=(0.5, 0.6))}}
 """Trained in physics that the runners do not have."""
-CASES = {"Anymal": LIGHT, "Hopper": SHORT, "CartpoleSwingup": SHORT | {"lstm": 5, "algo": "ppo"}}
+SAC = {"algo": "sac", "policies": 1, "sac": SacConfig(updates=1, batch=8, warm_up=4, hidden=(8, 6), critic_width=8)}
+CASES = {"Anymal": LIGHT, "Hopper": SHORT | SAC, "CartpoleSwingup": SHORT | {"lstm": 5, "algo": "ppo"}}
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +111,10 @@ def test_the_runner_sees_and_does_what_the_task_does(task: str, exported: dict[s
     np.testing.assert_allclose(policy.control(robot.read), tried, atol=1e-6)
 
 
-@pytest.mark.parametrize("task", ["Anymal", "CartpoleSwingup"])
+@pytest.mark.parametrize("task", CASES)
 def test_returns_are_those_of_evaluate(task: str, exported: dict[str, Path], deploy: Any) -> None:
-    """Python with both formats, in processes that can import neither Echelon nor torch, and C++; MLP and LSTM."""
+    """Python with both formats, in processes that can import neither Echelon nor torch, and C++; MLP, LSTM and SAC's
+    network, which normalises its layers and squashes its actions."""
     pytest.importorskip("onnxscript", reason="needs the export extra")
     found = deploy("check.py").compare(str(exported[task].parents[1]), 3)
     assert len(found) == 4 or shutil.which("g++") is None
@@ -140,6 +144,15 @@ def test_a_file_that_is_missing_is_one_sentence(exported: dict[str, Path], deplo
         policy(alone)
     with pytest.raises(SystemExit, match=r"nothing\.xml is no model that MuJoCo can load: .*nothing\.xml"):
         deploy("run.py").Simulation(str(tmp_path / "nothing.xml"), policy(exported["Hopper"]))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_compressed_file_is_one_sentence_in_cpp(exported: dict[str, Path], deploy: Any, tmp_path: Path) -> None:
+    """As those in results/policies are."""
+    np.savez_compressed(tmp_path / "policy.npz", **np.load(exported["Hopper"]))
+    words = [*deploy("check.py").runners(tmp_path)["C++, .npz"], "model.mjb"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "policy.npz is compressed; numpy.savez writes it as it is\n")
 
 
 class Clock:
