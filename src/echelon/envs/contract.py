@@ -26,7 +26,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -235,8 +234,9 @@ def interface_of(env: Env) -> dict[str, Any]:
 
 
 def _is_size(size: Any) -> bool:
-    """Whether this can be the size of a group."""
-    return isinstance(size, Integral) or (isinstance(size, tuple) and all(isinstance(x, Integral) for x in size))
+    """Whether this can be the size of a group. Checkpoints hold no integers of NumPy."""
+    image = isinstance(size, tuple) and len(size) in (3, 4)
+    return type(size) is int or (image and all(type(x) is int for x in size[:3]))
 
 
 def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
@@ -250,16 +250,20 @@ def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
     if not isinstance(env.obs_spec, Mapping) or not {"policy", "image"} & set(env.obs_spec):
         yield "obs_spec has no group called policy, which is what the policy sees"
     elif odd := [name for name, size in env.obs_spec.items() if not _is_size(size)]:
-        yield f"obs_spec has {env.obs_spec[odd[0]]!r} for {odd[0]}, not a whole number or (C, H, W)"
+        yield f"obs_spec has {env.obs_spec[odd[0]]!r} for {odd[0]}, not an int or (C, H, W)"
     elif empty := [name for name, size in env.obs_spec.items() if math.prod(shape_of(size)) < 1]:
         yield f"obs_spec has nothing to see in {empty[0]}"
-    if not isinstance(env.action_dim, Integral) or env.action_dim < 1:
-        yield f"action_dim is {env.action_dim!r}, not a whole number of at least 1"
-    if not isinstance(env.episode_length, int) or env.episode_length < 1:
-        yield f"episode_length is a whole number of at least 1, not {env.episode_length!r}"
+    for name in ("action_dim", "episode_length"):
+        if type(number := getattr(env, name)) is not int or number < 1:
+            yield f"{name} is {number!r}, not an int of at least 1"
+    level = getattr(env, "difficulty", None) if isinstance(env, Adaptive) else None
+    if level is not None and not (isinstance(level, Tensor) and level.numel() == 1):
+        yield f"difficulty is {level!r}, not a tensor of one number"
     if isinstance(env, Bounded):
-        lengths = [tuple(x.shape) for x in (env.action_low, env.action_high)]
-        if lengths != [(env.action_dim,)] * 2:
+        limits = env.action_low, env.action_high
+        if not all(isinstance(x, Tensor) for x in limits):
+            yield "action_low and action_high are not both tensors"
+        elif (lengths := [tuple(x.shape) for x in limits]) != [(env.action_dim,)] * 2:
             yield f"action_low and action_high have shapes {lengths[0]} and {lengths[1]}, not ({env.action_dim},)"
         elif not bool((env.action_low < env.action_high).all()):
             yield "action_low is not below action_high everywhere"
