@@ -309,6 +309,11 @@ def test_rewards_of_an_easier_level_are_forgotten() -> None:
         trainer.iterate()
         filled.append(int(trainer.collector.replay.filled))
     assert filled == [5, 10, 15, 4 + 4, 13, 4 + 4]
+    older = trainer.collector.state_dict()
+    del older["paid_at"]  # as if it were younger than the run
+    trainer.collector.load_state_dict(older)
+    trainer.iterate()
+    assert int(trainer.collector.replay.filled) == 8 + 5
     # What is called so where there is no curriculum, as in --env-arg difficulty=3, is not read.
     plain = DriftEnv(6)
     plain.difficulty = 3

@@ -203,6 +203,6 @@ class ReplayCollector(Collector):
         super().load_state_dict(state)
         self.noise.copy_(state["noise"])
         self.returns.copy_(state["returns"])
-        self.paid_at.copy_(state["paid_at"])
+        self.paid_at.copy_(state.get("paid_at", self.paid_at))  # it may be younger than the run
         if state["replay"]:
             self.replay.load_state_dict(state["replay"])
