@@ -14,6 +14,7 @@ from echelon.commands.command import parse
 from echelon.commands.train import Train, configure
 from echelon.config import TrainConfig, to_dict
 from echelon.config.checks import check, settings_of
+from echelon.config.schema import ROBUST
 from echelon.errors import UserError
 from echelon.ranks import ALONE
 from echelon.tasks import TASKS, preset
@@ -167,6 +168,19 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert resolved("--config", str(some), "--algo", "cpo").method == "no_pull"
     run.write_text(json.dumps(to_dict(resolved("--config", str(some)))))
     assert resolved("--config", str(run), "--algo", "cpo").method == "no_pull"  # what the file says it is
+    # One among the flags wins over a file with all settings; what the file's own changed is still named.
+    pulled = (("--variant", "robust"), ("--variant", "robust", "--pull.beta", "0.5"), ("--variant", "no_pull"))
+    found = [resolved("--config", str(run), *flags) for flags in pulled]
+    assert [one.method for one in found] == ["no_pull+robust", "no_pull+robust", "no_pull"]
+    assert [vars(one)["pull"].beta for one in found] == [0.0, 0.5, 0.0]
+    assert [vars(one.env)["randomise"] == ROBUST for one in found] == [True, True, False]
+    run.write_text(json.dumps(to_dict(resolved("DeceptiveReach"))))
+    all_rows = ("--config", str(run), "--variant", "cpo_all")
+    assert resolved(*all_rows) == resolved("DeceptiveReach", "--policies", "6")  # not twice the minibatches again
+    assert vars(resolved(*all_rows[:2], "--variant", "no_pull"))["pull"].beta == 0
+    run.write_text(json.dumps(to_dict(ppo)))
+    with pytest.raises(UserError, match="--variant no_pull trains cpo, not ppo; give --algo cpo"):
+        resolved("--config", str(run), "--variant", "no_pull")
     sac = resolved("Hopper", "--algo", "sac", "--iterations", "900")
     run.write_text(json.dumps(to_dict(sac)))  # with settings that SAC ignores
     assert resolved("--config", str(run)) == sac

@@ -275,14 +275,15 @@ def configure(
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
     typed = given_flags(start, flags, f"{command} {task}", description)
-    given = _of_file(start, stored, typed.get("algo")) | typed
+    written = _of_file(start, stored, typed.get("algo"))
+    early, given = variants or written.get("variant", ()), written | typed
+    late = [name for name in typed.get("variant", ()) if name not in early]
     config = with_settings(start, given)
     if config.env_arg and config.source is None:
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
-    variants = variants or config.variant
-    if typed.get("preset") == "best" and "preset" not in stored and _of_method(variants):
+    if typed.get("preset") == "best" and "preset" not in stored and _of_method([*early, *late]):
         raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
-    config = _varied(config, given, variants)
+    config = _varied(config, given, early, late, typed)
     _require_read(config.algo, typed, shared)
     return config
 
@@ -316,11 +317,14 @@ def _of_method(variants: Sequence[str]) -> list[str]:
     return [name for name in variants if name not in VARIANTS or not VARIANTS[name].of_task]
 
 
-def _varied(config: TrainConfig, given: dict[str, Any], variants: Sequence[str]) -> TrainConfig:
+def _varied(
+    config: TrainConfig, given: dict[str, Any], early: Sequence[str], late: Sequence[str], typed: Iterable[str]
+) -> TrainConfig:
     """The settings changed by variants, of which those of a method begin with the paper's settings, and the others with
-    what was found best. What was `given` wins."""
+    what was found best. What was `given` wins over `early` ones, and what was `typed` of it over `late` ones, which are
+    flags themselves."""
     best: tuple[str, ...] = ()
-    if _of_method(variants):
+    if _of_method([*early, *late]):
         config = with_settings(config, {"preset": "paper"} | given)
     elif config.preset == "best":
         # The paper's rule takes followers that are far from the leader for a policy that moved too far.
@@ -328,14 +332,14 @@ def _varied(config: TrainConfig, given: dict[str, Any], variants: Sequence[str])
         best = best_variants(config, algo_chosen="algo" in given)
         if "adversary.coef" in given and best == ("no_adversary",):  # a name that would not be true
             best = ()
-    if not (names := (*best, *variants)):
-        return config
-    # A variant may depend on what the flags say (the horizon, the number of policies), and still they win over it.
-    varied = apply_variants(config, names)
-    config = replace(with_settings(varied, given), variant=varied.variant)
-    if config.algo != varied.algo:
-        told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
-        raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
+    config, flagged = replace(config, variant=()), {name: given[name] for name in ("algo", *typed) if name in given}
+    for names, wins in (((*best, *early), given), (late, flagged)):
+        if names:  # a variant may depend on what the flags say (the horizon, the number of policies)
+            varied = apply_variants(config, names)
+            config = replace(with_settings(varied, wins), variant=config.variant + varied.variant)
+            if config.algo != varied.algo:
+                told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
+                raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
     return config
 
 
