@@ -83,12 +83,15 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path, monkeypatch: pytest.Mo
         ([*words, "--update.clip", "0.3"], r"update.clip is 0.2 in .* but 0.3 here"),
         ([*words, "--iterations", "8"], r"is at iteration 9 already, beyond the 8 that were asked for"),
         ([*words, "--algos", "ppo", "--pull.beta", "1"], "ppo does not read --pull.beta"),
+        ([*words, "--algos", "ppo", "cpo", "--sac.batch", "8"], "ppo and cpo do not read --sac.batch"),
         ([*words, "--tasks", "own:Reach", "other:Reach"], "two runs would be called Reach-ppo; leave one out"),
     ):
         with pytest.raises(UserError, match=sentence):
             jobs_of(flags)
     both = jobs_of([*words, "--algos", "ppo", "cpo", "--pull.beta", "1"])  # cpo reads it
     assert vars(both[1].config)["pull"].beta == 1
+    mixed = jobs_of([*words, "--algos", "ppo", "sac", "--update.clip", "0.2", "--sac.warm-up", "8"])  # a flag for each
+    assert (mixed[0].config.update.clip, vars(mixed[1].config)["sac"].warm_up) == (0.2, 8)
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:

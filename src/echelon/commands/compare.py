@@ -3,7 +3,7 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from echelon.algorithms import FROM_SCRATCH, IN_PRESET, find
 from echelon.commands.command import Command, TrainFlags, names_flag
-from echelon.commands.train import configure
+from echelon.commands.train import configure, given_flags, require_read
 from echelon.config import TrainConfig
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
@@ -119,9 +119,8 @@ class Compare(OnGrid):
         """The settings of every algorithm and variant on every task: the paper's, for what is built in. With
         `--sweep`, of every value. Each has a name."""
         algos = self.algos or (() if self.variants else FROM_SCRATCH)
-        methods = dict.fromkeys((*algos, *self.variants))
-        make = partial(configure, command="compare --tasks", shared=len(methods) > 1)
-        for task, name in itertools.product(dict.fromkeys(self.tasks), methods):
+        make, trained = partial(configure, command="compare --tasks", shared=True), dict[str, Iterable[str]]()
+        for task, name in itertools.product(dict.fromkeys(self.tasks), dict.fromkeys((*algos, *self.variants))):
             foreign = name in algos and name not in IN_PRESET  # registered, or none
             flags = [*self.train_flags, "--algo", name] if foreign else self.train_flags
             given = () if foreign else name.split("+")
@@ -132,7 +131,9 @@ class Compare(OnGrid):
                 parts = [f"{flag.strip('-').rpartition('.')[2]}-{value.replace('/', '_')}" for flag, value in chosen]
                 words = [word for setting in chosen for word in setting]
                 each = make(task, [*flags, *words], given) if words else config
+                trained |= {each.algo: given_flags(config, [*flags, *words], "compare --tasks", "")}
                 yield "-".join([config.task, config.method, *parts]), each
+        require_read(trained, itertools.chain(*trained.values()))
 
 
 def swept_settings(config: TrainConfig, words: Sequence[str], flag: str) -> dict[str, list[str]]:

@@ -209,7 +209,7 @@ class Train(Trains, OnTask):
         start = replace(in_classes(stored), wandb="off")
         about = "Resume a run, with changed settings."
         given = given_flags(start, self.train_flags, f"train --resume {folder.path}", about)
-        _require_read(start.algo, given)
+        require_read([start.algo], given)
         resolved = resolve(replace(with_settings(start, given), out=str(folder.path)), ranks=ranks)
         from echelon.runs import checkpoint  # with torch, which a wrong flag must not wait for
 
@@ -268,8 +268,8 @@ def configure(
     stored: Mapping[str, Any] | None = None,
     shared: bool = False,
 ) -> TrainConfig:
-    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`, of
-    which some may be for other algorithms if they are `shared`."""
+    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`. If
+    these are `shared` by several methods, whether one reads them is for the caller to check."""
     stored = dict(stored or {})
     start = _in_its_class(preset(task), stored.get("algo"), flags)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
@@ -284,7 +284,8 @@ def configure(
     if typed.get("preset") == "best" and "preset" not in stored and _of_method([*early, *late]):
         raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
     config = _varied(config, given, early, late, typed)
-    _require_read(config.algo, typed, shared)
+    if not shared:
+        require_read([config.algo], typed)
     return config
 
 
@@ -343,10 +344,11 @@ def _varied(
     return config
 
 
-def _require_read(algo: str, names: Iterable[str], shared: bool = False) -> None:
-    """Refuse settings that an algorithm does not read; if `shared`, others' are allowed."""
-    kind = settings_class(algo)
+def require_read(algos: Iterable[str], names: Iterable[str]) -> None:
+    """Refuse settings that none of the algorithms reads."""
+    kinds = {algo: settings_class(algo) for algo in algos}
     for name in names:
-        elsewhere = name.partition(".")[0] not in kind.__dataclass_fields__
-        if kind.ignores(name) or (elsewhere and not shared):
-            raise UserError(f"{algo} does not read {spelling(name)}; leave it out")
+        group = name.partition(".")[0]
+        if not any(group in kind.__dataclass_fields__ and not kind.ignores(name) for kind in kinds.values()):
+            do = "does" if len(kinds) == 1 else "do"
+            raise UserError(f"{' and '.join(kinds)} {do} not read {spelling(name)}; leave it out")
