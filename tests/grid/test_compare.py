@@ -84,6 +84,7 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path, monkeypatch: pytest.Mo
         ([*words, "--iterations", "8"], r"is at iteration 9 already, beyond the 8 that were asked for"),
         ([*words, "--algos", "ppo", "--pull.beta", "1"], "ppo does not read --pull.beta"),
         ([*words, "--algos", "ppo", "cpo", "--sac.batch", "8"], "ppo and cpo do not read --sac.batch"),
+        ([*words, "--sweep", "until", "return>=1", "return>=2"], "--sweep takes no until: runs that end at different"),
         ([*words, "--tasks", "own:Reach", "other:Reach"], "two runs would be called Reach-ppo; leave one out"),
     ):
         with pytest.raises(UserError, match=sentence):

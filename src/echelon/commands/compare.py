@@ -140,7 +140,9 @@ def swept_settings(config: TrainConfig, words: Sequence[str], flag: str) -> dict
     """Values by setting, as flags, of words such as `update.clip 0.1 0.2 model.lstm 0 64`."""
     known, found, values = flags_of(config), dict[str, list[str]](), list[str]()
     for word in words:
-        if (spelled := f"--{word.replace('_', '-')}") in known:
+        if (spelled := f"--{word.replace('_', '-')}") in UNEVEN:
+            raise UserError(f"{flag} takes no {word}{UNEVEN[spelled]}")
+        if spelled in known:
             found[spelled] = values = []
         elif not found:
             hint = nearest_flag(word, known).replace("--", "")
