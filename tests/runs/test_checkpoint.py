@@ -19,6 +19,7 @@ import torch
 from chaos.checkpoints import Change, forge
 from tiny import tiny
 
+from echelon import cli
 from echelon.config import ModelConfig, TrainConfig
 from echelon.errors import UserError
 from echelon.evaluation.evaluate import evaluate
@@ -305,6 +306,17 @@ def test_a_checkpoint_of_another_run_is_one_sentence(tmp_path: Path, other: str)
     strange.checkpoints.rename(folder.checkpoints)
     with pytest.raises(UserError, match=r"does not fit this run \(.+\): it is of another task or network"):
         train(replace(config, iterations=3))
+
+
+def test_a_flag_that_changes_the_network_is_not_taken_for_a_damaged_folder(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flag, value, why in (
+        ("model.hidden", "16", "it sets the shape of the networks"),
+        ("num_envs", "12", "environment steps are counted by it"),
+    ):
+        assert cli.main(["train", "--resume", str(trained), f"--{flag}", value]) == 2
+        assert f"{flag} cannot be changed in {trained}: {why}" in capsys.readouterr().err
 
 
 def test_a_folder_where_a_file_should_be_or_the_other_way_round(trained: Path, tmp_path: Path) -> None:

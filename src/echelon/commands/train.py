@@ -214,7 +214,7 @@ class Train(Trains, OnTask):
         from echelon.runs import checkpoint  # with torch, which a wrong flag must not wait for
 
         if (found := checkpoint.find(folder, warn=lambda text: None)) and "trainer" in found.state:
-            checkpoint.require_fit(found, resolved.config)
+            checkpoint.require_fit(found, start)
         if stored.wandb == "off" or "wandb" in given:
             return resolved
         note = f"this run was sent to Weights & Biases; it is not unless you add --wandb {stored.wandb}"
