@@ -188,6 +188,15 @@ def test_a_seed_that_is_added_does_not_start_the_others_over(tmp_path: Path) -> 
     assert not (tmp_path / "all" / "seed_9").exists()
 
 
+def test_seeds_that_share_no_whole_checkpoint_do_not_start_over(tmp_path: Path) -> None:
+    """Here the only one of a seed is damaged; so it is where each keeps one and a kill came between their saves."""
+    done = train_seeds(short(tmp_path, 2, "ppo"), PAIR)
+    os.truncate(done[1].checkpoints / "00000002" / "tensors.safetensors", 1000)
+    with pytest.raises(UserError, match=r"the runs .*seed_2 to .*seed_0 share no whole checkpoint; train those"):
+        train_seeds(short(tmp_path, 4, "ppo"), PAIR)
+    assert [len(read_metrics(folder)) for folder in done] == [2, 2]
+
+
 def test_seeds_stop_together_and_each_is_evaluated_and_has_its_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

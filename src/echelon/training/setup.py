@@ -170,8 +170,8 @@ def _take_changes(trainer: Trainer, folder: RunFolder, view: View) -> None:
 
 
 def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
-    """The newest iteration that every seed has a valid checkpoint of; 0 if they have none in common, None if none was
-    ever saved.
+    """The newest iteration that every seed has a valid checkpoint of; 0 if some have none yet, None if none was ever
+    saved.
 
     A kill while the seeds are saved one after another leaves some of them one checkpoint ahead, and no more. All have
     logged an iteration by then, which a seed that was added has not.
@@ -184,6 +184,9 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
         return all(checkpoint.find(folder, iteration, view.message) for folder in folders)
 
     common = next(filter(valid, sorted(set.intersection(*map(set, saved)), reverse=True)), 0)
+    instead = "train those together that are equally far, or each alone with --seed and --out"
+    if common == 0 and all(saved):  # as where each keeps one only; to start over would lose them
+        raise UserError(f"the runs {folders[0].path} to {folders[-1].path} share no whole checkpoint; {instead}")
     logged = [folder.has_metrics for folder in folders]
     empty = (folder for folder, *has in zip(folders, saved, logged, strict=True) if not any(has))
     new = next(empty, None) if any(logged) else None  # none is logged where all were starting over
@@ -191,7 +194,7 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
         if sum(iteration > common for iteration in iterations) > (0 if new else 1):
             behind = new or min(zip(saved, folders, strict=True), key=lambda pair: max(pair[0], default=0))[1]
             apart = f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side"
-            raise UserError(f"{apart}; train those together that are equally far, or each alone with --seed and --out")
+            raise UserError(f"{apart}; {instead}")
     return common
 
 
