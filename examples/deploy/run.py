@@ -28,7 +28,10 @@ class Simulation:
         except ValueError as error:  # MuJoCo names the file and what is wrong
             sys.exit(f"{path} is no model that MuJoCo can load: {error}")
         self.data = mujoco.MjData(self.model)
-        self.actuators = [self.model.actuator(name).id for name in policy.actuators]
+        try:
+            self.actuators = [self.model.actuator(name).id for name in policy.actuators]
+        except KeyError as error:
+            sys.exit(f"{path} is not the robot of the policy: {error.args[0]}")
         self.substeps = round(1 / (policy.rate * self.model.opt.timestep))
 
     def start(self, qpos, qvel, command):
@@ -103,7 +106,10 @@ def main():
     policy = Policy(given.policy)
     robot, facts = Simulation(given.model, policy), policy.facts
     pose = np.concatenate([joint["default"] for joint in facts["joints"]])
-    starts = np.load(given.starts) if given.starts else {"qpos": [pose]}
+    try:
+        starts = np.load(given.starts) if given.starts else {"qpos": [pose]}
+    except FileNotFoundError:
+        sys.exit(f"there is no {given.starts}")
     zeros = {"qvel": robot.model.nv, "command": 3}
     score = REWARDS.get(facts["task"], lambda *_: (0.0, False))
     for i in range(len(starts["qpos"])):

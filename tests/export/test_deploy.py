@@ -134,7 +134,9 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, deploy: Any, mo
             deploy("check.py").main()
 
 
-def test_a_file_that_is_missing_is_one_sentence(exported: dict[str, Path], deploy: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_of_another_robot_is_one_sentence(
+    exported: dict[str, Path], deploy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy, alone = deploy("policy.py").Policy, tmp_path / "policy.npz"
     shutil.copy(exported["Hopper"], alone)
     for file in (tmp_path / "nothing.npz", tmp_path / "nothing.onnx"):
@@ -144,6 +146,14 @@ def test_a_file_that_is_missing_is_one_sentence(exported: dict[str, Path], deplo
         policy(alone)
     with pytest.raises(SystemExit, match=r"nothing\.xml is no model that MuJoCo can load: .*nothing\.xml"):
         deploy("run.py").Simulation(str(tmp_path / "nothing.xml"), policy(exported["Hopper"]))
+    models = Path(echelon.__file__).parent / "tasks"
+    for words, sentence in (
+        ([models / "hopper" / "hopper.xml", "nothing.npz"], r"there is no nothing\.npz"),
+        ([models / "cartpole" / "cartpole.xml"], r"cartpole.xml is not the robot of the policy: .*'hip'"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["run.py", str(exported["Hopper"]), *map(str, words)])
+        with pytest.raises(SystemExit, match=sentence):
+            deploy("run.py").main()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
