@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,15 +135,16 @@ def test_large_actions_may_differ_by_as_much_as_float32_rounds_them(
 def test_a_file_that_differs_is_not_written(
     runs: Callable[[str], RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(file: Path) -> files.Act:
+    def wrong(shift: float, file: Path) -> files.Act:
         act = NumpyPolicy(file)
-        return lambda obs: act(obs) + 2e-5
+        return lambda obs: act(obs) + shift
 
     folder = runs("bounds")
     policy = SavedPolicy.load(folder, 0)
-    monkeypatch.setattr(numpy_policy, "NumpyPolicy", wrong)
-    with pytest.raises(UserError, match="differs from the network by 2e-05, so it was not written"):
-        export(policy, "numpy", tmp_path / "policy.npz")
+    for shift, said in ((2e-5, "2e-05"), (math.nan, "nan")):
+        monkeypatch.setattr(numpy_policy, "NumpyPolicy", partial(wrong, shift))
+        with pytest.raises(UserError, match=f"differs from the network by {said}, so it was not written"):
+            export(policy, "numpy", tmp_path / "policy.npz")
     assert list(tmp_path.iterdir()) == []
     with torch.no_grad():  # another policy is told apart by every action
         policy.trained.model.mean_head.bias += 1e-3

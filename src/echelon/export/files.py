@@ -97,7 +97,7 @@ def largest_difference(policy: SavedPolicy, act: Act) -> float:
     steps = COMPARED_STEPS if policy.state_dim else 1
     rows = COMPARED_OBSERVATIONS // steps
     actor = policy.trained.actor(policy.number, rows)
-    state, worst = torch.zeros(rows, model.state_dim), 0.0
+    state, worst = torch.zeros(rows, model.state_dim), torch.zeros(())
     unseen = {name: torch.zeros(rows, norm.get_buffer("mean").shape[1]) for name, norm in model.obs_norm.items()}
     low, high = policy.weights["action_low"], policy.weights["action_high"]
     within, largest = onto(low, high), torch.maximum(low.abs(), high.abs()).masked_fill(policy.unlimited, 1.0).clamp(1)
@@ -109,8 +109,8 @@ def largest_difference(policy: SavedPolicy, act: Act) -> float:
             decision = actor.decide(unseen | seen, state, None)
         state = decision.state
         found, wanted = torch.as_tensor(act(*(x.numpy() for x in given.values()))), within(decision.action)
-        worst = max(worst, float(((found - wanted).abs() / wanted.abs().maximum(largest)).max()))
-    return worst
+        worst = worst.maximum(((found - wanted).abs() / wanted.abs().maximum(largest)).max())  # a NaN stays
+    return float(worst)
 
 
 def _draw(policy: SavedPolicy, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
