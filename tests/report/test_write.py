@@ -71,11 +71,12 @@ def test_it_is_three_files_unless_figures_are_asked_for(
 
 
 def test_a_map_circles_the_nearest_policy_that_is_known() -> None:
-    """The KL to a member of a population that broke is NaN."""
-    with rc_context(figures.STYLE):
-        axes = figures.Figure().subplots()
-        figures._draw_map(axes, np.array([[0, math.nan, 0.3], [0.2, 0, 0.1], [0.4, 0.5, 0]]), figures.LogNorm(0.1, 1))
-    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [2, 2, 0])
+    """The KL to and from a member of a population that broke, here the second, is NaN: nothing is nearest to it."""
+    for second, circles in (([0.2, 0, 0.1], [(2, 0), (2, 1), (0, 2)]), ([math.nan, 0, math.nan], [(2, 0), (0, 2)])):
+        with rc_context(figures.STYLE):
+            axes = figures.Figure().subplots()
+            figures._draw_map(axes, np.array([[0, math.nan, 0.3], second, [0.4, 0.5, 0]]), figures.LogNorm(0.1, 1))
+        np.testing.assert_array_equal(axes.lines[0].get_xydata(), circles)
 
 
 def test_a_figure_of_a_task_with_a_slash_lies_among_the_others(tmp_path: Path) -> None:
