@@ -87,7 +87,7 @@ def read(config: Any, words: Sequence[str], prog: str, also: Collection[str] = (
 
 def nearest_flag(wrong: str, known: Collection[str]) -> str:
     """Suggest the flag whose end was typed (`--epochs`), or by another library's name, or that looks most alike."""
-    bare = wrong.replace("_", "-").lstrip("-")
+    bare = re.sub(r"^no-(.+\.)", r"\1no-", wrong.replace("_", "-").lstrip("-"))  # --no-pull.x is --pull.no-x
     names, last = [flag.lstrip("-") for flag in known], bare.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
     elsewhere = (known_elsewhere_as(last.replace("-", "_")) or "").replace("_", "-")
