@@ -18,7 +18,7 @@ from pathlib import Path
 
 from command import command, options
 
-from echelon.commands.train import configure
+from echelon import configure
 from echelon.console.view import PlainView
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics

@@ -38,6 +38,15 @@ def test_everything_public_can_be_imported_and_is_listed_and_the_module_is_the_c
     assert done.stderr == "echelon: trian is not a command of echelon; did you mean train?\n"
 
 
+def test_settings_as_the_command_has_them() -> None:
+    best = echelon.configure("AllegroHand", ["--env-steps", "5e7"])
+    assert (best.method, best.env_steps, best.update.kl_rows) == ("ppo_x4", 50_000_000, "own")
+    assert echelon.configure("AllegroHand", variants=("sapg",)).method == "sapg"
+    assert echelon.preset("AllegroHand").method == "cpo"
+    with pytest.raises(UserError, match="AllegroHnd is not a task; did you mean AllegroHand"):
+        echelon.configure("AllegroHnd")
+
+
 def test_environments_by_name() -> None:
     env = make("CartpoleSwingup", num_envs=3, device="cpu", episode_length=7)
     assert (env.num_envs, env.episode_length, env.reset()["policy"].shape) == (3, 7, (3, 5))

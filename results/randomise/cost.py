@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from command import append, command, markdown, options
 
+from echelon import configure
 from echelon.bench.measure import WARM_UPS, Clock, _collecting
-from echelon.commands.train import configure
 from echelon.tasks import maker
 from echelon.training.resolve import resolve
 from echelon.training.setup import as_seen, make_trainer, set_up_torch

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echelon.algorithms import Algorithm as Algorithm, register as register
     from echelon.algorithms.variants import apply_variants as apply_variants
+    from echelon.commands.train import configure as configure
     from echelon.config import (
         ModelConfig as ModelConfig,
         TaskConfig as TaskConfig,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "echelon.algorithms": "Algorithm register",
+    "echelon.commands.train": "configure",
     "echelon.config": "ModelConfig TaskConfig TrainConfig UpdateConfig",
     "echelon.algorithms.variants": "apply_variants",
     "echelon.console.view": "NullView PlainView",

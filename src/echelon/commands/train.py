@@ -261,15 +261,19 @@ def given_flags(start: TrainConfig, flags: Sequence[str], command: str, descript
 
 def configure(
     task: str,
-    flags: Sequence[str],
+    flags: Sequence[str] = (),
     variants: Sequence[str] = (),
     *,
     command: str = "train",
     stored: Mapping[str, Any] | None = None,
     shared: bool = False,
 ) -> TrainConfig:
-    """The task's preset, changed by `variants` (or those that `flags` name), by `stored` settings and by `flags`. If
-    these are `shared` by several methods, whether one reads them is for the caller to check."""
+    """The settings with which `echelon train TASK FLAGS` begins: `configure("AllegroHand", ["--env-steps", "5e7"])`.
+
+    They are the task's preset, changed by what was found best, by `variants` (or those that `flags` name), by `stored`
+    settings of a file and by `flags`. If these are `shared` by several methods, whether one reads them is for the
+    caller to check. `command` is named in messages.
+    """
     stored = dict(stored or {})
     start = _in_its_class(preset(task), stored.get("algo"), flags)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"

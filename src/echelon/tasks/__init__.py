@@ -52,7 +52,7 @@ def info(task: str) -> TaskInfo:
 def preset(task: str) -> Preset:
     """A task's settings for all built-in algorithms. CPO is chosen, and PPO where the environment is not built in.
 
-    `echelon train` changes them by the variants that trained best; from Python, `apply_variants` does.
+    `configure` has them as `echelon train` does, changed by the variants that trained best.
     `task` is the name of a built-in one, or where another comes from: `gymnasium:Walker2d-v5`, `mypackage.module:make`.
     """
     if task not in TASKS:
