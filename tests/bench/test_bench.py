@@ -133,7 +133,7 @@ def test_an_algorithm_with_a_replay_is_measured_once_it_learns(tmp_path: Path, c
     parts = json.loads((tmp_path / "a.json").read_text())["parts_ms"]
     pieces = {name for name in parts if name.startswith("update/")}
     assert pieces == {f"update/{name}" for name in ("rows", "critics", "actor", "targets and metrics")}
-    assert parts["update"] > parts["update/critics"] > 0  # of 12 critic steps
+    assert min(parts["update"], parts["update/critics"]) > 0
     assert "CartpoleSwingup, sac, one policy, 4 environments" in capsys.readouterr().out
 
 
