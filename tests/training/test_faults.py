@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,15 @@ def at(number: int, what: Callable[[Step], None]) -> Any:
     )
 
 
+@pytest.fixture
+def hang_up_heard() -> Iterator[None]:
+    """Whoever starts the tests under nohup has it ignored, and a run keeps it so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up_heard")
 def test_a_signal_saves_the_iteration_and_the_same_command_resumes(tmp_path: Path) -> None:
     """A cluster sends the last two, and is asked to start the run again."""
     config = replace(tiny(tmp_path / "run", 6), checkpoint_every=100)
