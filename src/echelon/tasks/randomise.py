@@ -71,7 +71,8 @@ class Randomiser:
                     plain = live[:1] if bool((live == live[:1]).all()) else live
                     self._fields.append((name, live, plain.clone()))
         if "mass" in self._columns:
-            self._mass, self._subtree = engine.expand("body_mass"), engine.expand("body_subtreemass")
+            # Not expanded again: compiled code does not know which tensors share memory, and would read the old masses.
+            self._mass, self._subtree = self._fields[0][1], engine.expand("body_subtreemass")
             inside = torch.eye(model.nbody)
             """`[body, ancestor]`: 1 where a body is part of a subtree."""
             for body in range(1, model.nbody):
