@@ -162,6 +162,7 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
             shutil.rmtree(newest)  # as if killed after the first seed was saved
         assert [len(read_metrics(folder)) for folder in parts] == [iterations] * 2
         if iterations == 2:  # and again while they start over, when what they had logged is gone
+            parts[1]._store(saved=False)
             before = _common_iteration(parts, NullView())
             for folder in parts:
                 folder.metrics.write_text("")
@@ -193,6 +194,15 @@ def test_seeds_that_share_no_whole_checkpoint_do_not_start_over(tmp_path: Path) 
     done = train_seeds(short(tmp_path, 2, "ppo"), PAIR)
     os.truncate(done[1].checkpoints / "00000002" / "tensors.safetensors", 1000)
     with pytest.raises(UserError, match=r"the runs .*seed_2 to .*seed_0 share no whole checkpoint; train those"):
+        train_seeds(short(tmp_path, 4, "ppo"), PAIR)
+    assert [len(read_metrics(folder)) for folder in done] == [2, 2]
+
+
+def test_a_seed_whose_checkpoints_are_gone_does_not_start_the_others_over(tmp_path: Path) -> None:
+    """As where it trains alone; a kill while the first was saved leaves a seed that never had one."""
+    done = train_seeds(short(tmp_path, 2, "ppo"), PAIR)
+    shutil.rmtree(done[1].checkpoints)
+    with pytest.raises(UserError, match=r"seed_0 has logged iterations but no checkpoint is left"):
         train_seeds(short(tmp_path, 4, "ppo"), PAIR)
     assert [len(read_metrics(folder)) for folder in done] == [2, 2]
 

@@ -213,11 +213,12 @@ def _resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | No
 
 def _find(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> Checkpoint | None:
     checkpoint.tidy(folder.checkpoints)  # a run that is done saves no more, which would tidy up too
-    if iteration == 0:
+    saved = checkpoint.saved_iterations(folder)
+    if iteration == 0 and saved:
         return None
     found = checkpoint.load(folder, iteration) if iteration else checkpoint.find(folder, "newest", view.message)
     if found is None:  # a fresh start would drop what the run has logged
-        if checkpoint.saved_iterations(folder):
+        if saved:
             raise UserError(f"every checkpoint of {folder.path} is damaged; restore one, or start again with --out")
         if folder.lost_checkpoints:
             lost = f"{folder.path} has logged iterations but no checkpoint is left, and training again would overwrite"
