@@ -196,6 +196,10 @@ def test_losses_and_their_gradients_are_those_of_loops(learning: OffPolicyTraine
 def test_targets_follow_and_nothing_else_does(learning: OffPolicyTrainer) -> None:
     """Per update the targets move by τ, and the critics that judge the actor are the critics themselves."""
     learner, model = learning.learner, learning.model
+    learner.updates = 5
+    learner.begin()
+    learner.learn()
+    assert [int(sums[-1]) for sums in learner._sums.values()] == [5, 3]  # the actor learns at every second update
     learner.updates = 1
     before = [x.clone() for x in model.target.parameters()]
     learner.learn()
@@ -309,7 +313,11 @@ def test_rewards_of_an_easier_level_are_forgotten() -> None:
         trainer.iterate()
         filled.append(int(trainer.collector.replay.filled))
     assert filled == [5, 10, 15, 4 + 4, 13, 4 + 4]
-    older = trainer.collector.state_dict()
+    env.difficulty.fill_(1.0)
+    resumed = make_trainer(observed(env, ("0:3",), 1), small()).collector
+    resumed.load_state_dict(older := trainer.collector.state_dict())
+    assert float(resumed.paid_at) == pytest.approx(0.81)  # or all that a checkpoint holds would be forgotten
+    env.difficulty.fill_(0.81)
     del older["paid_at"]  # as if it were younger than the run
     trainer.collector.load_state_dict(older)
     trainer.iterate()

@@ -126,7 +126,8 @@ def test_a_new_target_of_the_noise_holds_from_the_first_rollout_on(tmp_path: Pat
     config = replace(config, update=slow)
     train(config, make_env=drift)
     other = {"iterations": 3} if resumed else {"start_from": config.out, "out": str(tmp_path / "next")}
-    config = replace(config, noise=NoiseConfig(sigma=0.2), **other)
+    noise = NoiseConfig(sigma=0.2, anneal=1 if resumed else 0)  # over long before
+    config = replace(config, noise=noise, **other)
     lines = read_metrics(train(config, make_env=drift, change=resumed))
     line = lines[2 if resumed else 0]
     assert line["sigma/policy_0"] == pytest.approx(0.2)
