@@ -85,6 +85,10 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path, monkeypatch: pytest.Mo
         ([*words, "--algos", "ppo", "--pull.beta", "1"], "ppo does not read --pull.beta"),
         ([*words, "--algos", "ppo", "cpo", "--sac.batch", "8"], "ppo and cpo do not read --sac.batch"),
         ([*words, "--sweep", "until", "return>=1", "return>=2"], "--sweep takes no until: runs that end at different"),
+        ([*words, "--sweep", "algo", "ppo", "cpo"], r"--sweep takes no algo; did you mean --algos\?"),
+        ([*words, "--sweep", "seed", "1", "2"], r"--sweep takes no seed; did you mean --seeds\?"),
+        ([*words, "--sweep", "out", "a", "b"], "--sweep takes no out: each run has a folder of its own"),
+        ([*words, "--algos", "ppo", "--sweep", "sac.batch", "8", "9"], "ppo does not read --sac.batch; leave it out"),
         ([*words, "--tasks", "own:Reach", "other:Reach"], "two runs would be called Reach-ppo; leave one out"),
     ):
         with pytest.raises(UserError, match=sentence):

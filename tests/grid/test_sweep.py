@@ -199,6 +199,10 @@ def test_a_comparison_of_listed_values(tmp_path: Path) -> None:
     found = [(job.config.update.learning_rate, job.config.model.lstm) for job in jobs]
     assert found == [(1e-4, 0), (1e-4, 16), (1e-3, 0), (1e-3, 16)]
     assert jobs[1].name == "Hopper-ppo-learning-rate-1e-4-lstm-16-s0"
+    words = ["--tasks", "Hopper", "--algos", "ppo", "sac", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path)]
+    jobs = make_jobs(parse(Compare, "compare", [*words, "--sweep", "update.clip", "0.1", "0.2"]))
+    names = ["Hopper-ppo-clip-0.1-s0", "Hopper-ppo-clip-0.2-s0", "Hopper-sac-s0"]  # which has no clip
+    assert [job.name for job in jobs] == names
 
 
 def test_a_number_of_environments_to_try_is_not_adapted_to_a_cpu(

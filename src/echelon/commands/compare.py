@@ -3,7 +3,7 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from echelon.algorithms import FROM_SCRATCH, IN_PRESET, find
 from echelon.commands.command import Command, TrainFlags, names_flag
-from echelon.commands.train import configure, given_flags, require_read
+from echelon.commands.train import configure, given_flags, reads, require_read
 from echelon.config import TrainConfig
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
@@ -125,23 +125,28 @@ class Compare(OnGrid):
             flags = [*self.train_flags, "--algo", name] if foreign else self.train_flags
             given = () if foreign else name.split("+")
             config = make(task, flags, given)
-            swept = swept_settings(config, self.sweep, "--sweep")
-            for values in itertools.product(*swept.values()):
-                chosen = [*zip(swept, values, strict=True)]
+            swept = swept_settings(config, self.sweep, "--sweep", self.refused)
+            names = {flag: flags_of(config)[flag].name for flag in swept}
+            trained |= {config.algo: [*given_flags(config, flags, "compare --tasks", ""), *names.values()]}
+            read = [flag for flag in swept if reads(config.algo, names[flag])]  # another would repeat the same run
+            for values in itertools.product(*map(swept.__getitem__, read)):
+                chosen = [*zip(read, values, strict=True)]
                 parts = [f"{flag.strip('-').rpartition('.')[2]}-{value.replace('/', '_')}" for flag, value in chosen]
                 words = [word for setting in chosen for word in setting]
                 each = make(task, [*flags, *words], given) if words else config
-                trained |= {each.algo: given_flags(config, [*flags, *words], "compare --tasks", "")}
                 yield "-".join([config.task, config.method, *parts]), each
         require_read(trained, itertools.chain(*trained.values()))
 
 
-def swept_settings(config: TrainConfig, words: Sequence[str], flag: str) -> dict[str, list[str]]:
+def swept_settings(
+    config: TrainConfig, words: Sequence[str], flag: str, refused: Mapping[str, str] = UNEVEN
+) -> dict[str, list[str]]:
     """Values by setting, as flags, of words such as `update.clip 0.1 0.2 model.lstm 0 64`."""
     known, found, values = flags_of(config), dict[str, list[str]](), list[str]()
+    refused = {**refused, "--out": ": each run has a folder of its own"}
     for word in words:
-        if (spelled := f"--{word.replace('_', '-')}") in UNEVEN:
-            raise UserError(f"{flag} takes no {word}{UNEVEN[spelled]}")
+        if (spelled := f"--{word.replace('_', '-')}") in refused:
+            raise UserError(f"{flag} takes no {word}{refused[spelled]}")
         if spelled in known:
             found[spelled] = values = []
         elif not found:

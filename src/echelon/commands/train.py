@@ -350,9 +350,14 @@ def _varied(
 
 def require_read(algos: Iterable[str], names: Iterable[str]) -> None:
     """Refuse settings that none of the algorithms reads."""
-    kinds = {algo: settings_class(algo) for algo in algos}
+    algos = list(dict.fromkeys(algos))
     for name in names:
-        group = name.partition(".")[0]
-        if not any(group in kind.__dataclass_fields__ and not kind.ignores(name) for kind in kinds.values()):
-            do = "does" if len(kinds) == 1 else "do"
-            raise UserError(f"{' and '.join(kinds)} {do} not read {spelling(name)}; leave it out")
+        if not any(reads(algo, name) for algo in algos):
+            do = "does" if len(algos) == 1 else "do"
+            raise UserError(f"{' and '.join(algos)} {do} not read {spelling(name)}; leave it out")
+
+
+def reads(algo: str, name: str) -> bool:
+    """Whether an algorithm reads a setting, by dotted name."""
+    kind = settings_class(algo)
+    return name.partition(".")[0] in kind.__dataclass_fields__ and not kind.ignores(name)
