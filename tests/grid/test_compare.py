@@ -40,9 +40,9 @@ def jobs_of(words: list[str]) -> list[Job]:
 
 
 def test_the_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Seeds outermost; --policies is for the ensembles; notes are said once for all seeds."""
+    """Seeds outermost; --policies and their environments are for the ensembles; notes are said once for all seeds."""
     words = ["--tasks", "CartpoleSwingup", "Hopper", "--algos=ppo", "cpo", "--seeds", "2", "--out", str(tmp_path)]
-    jobs = jobs_of([*words, *TINY, "--env.episode-length", "50"])
+    jobs = jobs_of([*words, *TINY, "--envs-per-policy", "16", "8", "--env.episode-length", "50"])
     columns = [f"{task}-{algo}" for task in ("CartpoleSwingup", "Hopper") for algo in ("ppo", "cpo")]
     assert [job.name for job in jobs] == [f"{column}-s{seed}" for seed in (0, 1) for column in columns]
     assert [job.config.num_policies for job in jobs[:2]] == [1, 2]

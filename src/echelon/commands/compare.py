@@ -174,8 +174,8 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
             raise UserError(f"two runs would be called {name}; leave one out, or compare it in another --out")
         if elsewhere == "cpu" and config.device == "cuda":
             raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
-        if find(config.algo).one_policy:  # --policies is meant for the others
-            config = replace(config, policies=None)
+        if find(config.algo).one_policy:  # --policies and --envs-per-policy are meant for the others
+            config = replace(config, policies=None, envs_per_policy=())
         device = elsewhere and (elsewhere if config.device == "auto" else config.device)
         resolved = resolve(config, fit_envs=fit_envs, elsewhere=device)
         configs[name] = resolved.config

@@ -306,14 +306,14 @@ def _in_its_class(start: TrainConfig, stored: object, flags: Sequence[str]) -> T
 
 def _of_file(start: TrainConfig, stored: Mapping[str, Any], algo: str | None) -> dict[str, Any]:
     """What a file says, by dotted name. If the flags choose another algorithm, the file's variants of its method and
-    its number of policies are left out."""
+    its policies are left out."""
     named = {name: value for name, value in stored.items() if name not in ("task", "source")}
     written = settings_of(from_dict(start, named))
     given = {name: written[name] for name in settings_of(named)}
     if algo is not None and stored.get("algo", algo) != algo:
         given["variant"] = tuple(name for name in written["variant"] if not _of_method([name]))
         if given.get("policies") == 1 or find_algorithm(algo).one_policy:
-            given.pop("policies", None)
+            given = {name: value for name, value in given.items() if name not in ("policies", "envs_per_policy")}
     return given
 
 
