@@ -164,6 +164,8 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert (ppo.method, ppo.policies) == ("ppo", 1)  # no longer the file's variant, cpo_all, and its six policies
     run.write_text(json.dumps(to_dict(ppo)))
     assert resolved("--config", str(run), "--algo", "cpo").policies == 6
+    with pytest.raises(UserError, match="the file has settings of --preset best; leave out --preset paper"):
+        resolved("--config", str(run), "--preset", "paper")
     uneven = resolved("DeceptiveReach", "--policies", "2", "--num-envs", "96", "--envs-per-policy", "64", "32")
     run.write_text(json.dumps(to_dict(uneven)))
     assert resolved("--config", str(run), "--algo", "ppo").envs_per_policy == ()

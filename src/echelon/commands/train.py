@@ -287,6 +287,8 @@ def configure(
         raise UserError(f"--env-arg is for environments that are not built in; {task} has --env.NAME flags instead")
     if typed.get("preset") == "best" and "preset" not in stored and _of_method([*early, *late]):
         raise UserError("variants and comparisons begin with the paper's settings; leave out --preset best")
+    if (was := stored.get("preset")) and (asked := typed.get("preset", was)) != was:  # the file's settings would win
+        raise UserError(f"the file has settings of --preset {was}; leave out --preset {asked}, or the file")
     config = _varied(config, given, early, late, typed)
     if not shared:
         require_read([config.algo], typed)
