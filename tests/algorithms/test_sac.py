@@ -402,6 +402,9 @@ def test_a_run_resumes_to_the_bit_with_its_replay_and_fills_it_again_without(tmp
         train(replace(config, sac=replace(config.sac, temperature=0.5)), change=True)
     steps = [line["gradient_steps"] for line in read_metrics(folder)]
     assert steps == [2, 10, 18, 20, 28]  # of four steps, one learns after the warm-up
+    view = Remember()
+    train(replace(tiny_run(tmp_path / "next", 1), start_from=str(folder.path)), view)
+    assert f"started from the networks of {folder.path} after iteration 5" in view.said
 
 
 def test_every_command_opens_it_and_what_it_refuses_is_one_sentence(tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def test_noise_has_the_deviation_that_was_drawn_and_a_push_its_speed() -> None:
     assert 0.2 < pushed.float().mean() < 0.3  # 0.02 s of every 0.08 s
     assert not env.engine.xfrc_applied.any()
     assert env.engine.qvel[pushed].mean(0).abs().max() < 0.1
+    anymal = begun("Anymal", 1, randomise=RandomiseConfig(push=(0.5, 0.5)))
+    assert anymal.randomiser._push_force.nonzero()[:, 0].tolist() == [1]  # its base, and no leg
 
 
 def test_both_engines_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
