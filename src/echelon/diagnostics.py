@@ -115,12 +115,12 @@ def gaussian_kl(mean_p: Tensor, log_std_p: Tensor, mean_q: Tensor, log_std_q: Te
 def kl_matrix(mean: Tensor, log_std: Tensor) -> Tensor:
     """K `[M, M]`, from row to column: K[i, j] = E_s KL(π_i(·|s) ‖ π_j(·|s)) over states that policy i visited.
 
-    `mean[i, k]` and `log_std[i, k]` of `[M, M, S, A]` are those of policy k on the S states of policy i. For another
-    choice of states, say the leader's for all rows, expand `[M, S, A]` along a new first axis.
+    `mean[i, k]` of `[M, M, S, A]` holds the action means of policy k on the S states of policy i; `log_std` is
+    `[M, A]`. For another choice of states, say the leader's for all rows, expand `[M, S, A]` along a new first axis.
     """
-    # Policy i on its own states.
-    own_mean, own_log_std = (x.diagonal(dim1=0, dim2=1).permute(2, 0, 1)[:, None] for x in (mean, log_std))
-    return gaussian_kl(own_mean, own_log_std, mean, log_std).mean(-1)
+    own_mean = mean.diagonal(dim1=0, dim2=1).permute(2, 0, 1)  # [M, S, A]: policy i on its own states
+    divergence = gaussian_kl(own_mean[:, None], log_std[:, None, None], mean, log_std[None, :, None])  # [M, M, S]
+    return divergence.mean(-1)
 
 
 def nearest_policy(matrix: Tensor) -> Tensor:
@@ -152,21 +152,17 @@ def measure(model: ActorCritic, rollout: Rollout, layout: Layout, states: int, u
     projected = model.project(everywhere)
     state = rollout.state[:-1].flatten(0, 1)[flat].repeat(networks, 1)
     start = torch.zeros(1, len(state), dtype=torch.bool, device=flat.device)
-    outputs = [model.evaluate(projected, layout.ids(k, len(flat)), state, start) for k in range(layout.each)]
-
-    def square(found: list[Tensor]) -> Tensor:
-        """`[M of the states, M of the policy, S, A]`"""
-        parts = [x.view(networks, *rows.shape, -1) for x in found]
-        return torch.stack(parts, dim=1).flatten(0, 1).transpose(0, 1)
-
-    mean = square([one.mean for one in outputs])
-    log_std = square([one.log_std.expand_as(one.mean).contiguous() for one in outputs])
-    kl = ranks.mean(kl_matrix(mean, log_std))
+    means = []
+    for within in range(layout.each):
+        output = model.evaluate(projected, layout.ids(within, len(flat)), state, start)
+        means.append(output.mean.view(networks, *rows.shape, -1))
+    mean = torch.stack(means, dim=1).flatten(0, 1).transpose(0, 1)  # [M of the states, M of the policy, S, A]
+    kl = ranks.mean(kl_matrix(mean, model.log_std))
     if networks > 1:  # in a population none learns from another's rows
         return kl, {}
     action, behaviour = rollout.action.flatten(0, 1)[rows], rollout.log_prob.flatten(0, 1)[rows]
-    log_w = gaussian.log_prob(action, mean[:, LEADER], log_std[:, LEADER]) - behaviour
-    score = gaussian_score(action[1:], mean[1:, LEADER], log_std[1:, LEADER]).flatten(0, 1)
+    log_w = gaussian.log_prob(action, mean[:, LEADER], model.log_std[LEADER]) - behaviour
+    score = gaussian_score(action[1:], mean[1:, LEADER], model.log_std[LEADER]).flatten(0, 1)
     leads = log_w[1:].flatten(), _leader_advantage(model, rollout, layout, rows[1:].flatten(), update), score
     return kl, {
         "ess": ess_rate(log_w, ranks),

@@ -33,7 +33,7 @@ def build(num_envs: int = ENVS, networks: int = 1) -> tuple[Adversary, ActorCrit
 def random_rollout(seed: int, seen_id: torch.Tensor | None, num_envs: int = ENVS) -> Rollout:
     """Noise, and in the first two observations a point on a circle that tells `seen_id [N]`."""
     generator = torch.Generator().manual_seed(seed)
-    rollout = Rollout.allocate(HORIZON, num_envs, {"policy": OBS}, ACTIONS, 0, torch.device("cpu"))
+    rollout = Rollout.allocate(HORIZON, num_envs, {"policy": OBS}, ACTIONS, 0, POLICIES, torch.device("cpu"))
     obs = rollout.obs["policy"].normal_(0.0, 0.3, generator=generator)
     if seen_id is not None:
         angle = seen_id * (2 * math.pi / POLICIES)

@@ -109,6 +109,7 @@ def follow(run: Trainer, index: int, whole: Trainer, passes: list[list[Minibatch
     envs, each, queue = run.layout.num_envs, run.layout.policies, iter(passes)
     block = slice(envs * index, envs * (index + 1))
     rollout = whole.collector.rollout.map(lambda x: x[:, block])
+    rollout.log_std = rollout.log_std[each * index : each * (index + 1)]
 
     def shuffle(*_: Any) -> Iterator[Minibatch]:
         for minibatch in next(queue):

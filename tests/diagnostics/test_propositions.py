@@ -163,8 +163,8 @@ def test_matrix_entry_by_entry_and_the_nearest_other_policy() -> None:
     """K[i, j] is from policy i to policy j on the states of i."""
     generator = torch.Generator().manual_seed(1)
     mean = torch.randn(3, 3, 11, 2, generator=generator, dtype=torch.float64)
-    log_std = torch.randn(3, 3, 11, 2, generator=generator, dtype=torch.float64)
-    policy = [[Independent(Normal(mean[i, k], log_std[i, k].exp()), 1) for k in range(3)] for i in range(3)]
+    log_std = torch.randn(3, 2, generator=generator, dtype=torch.float64)
+    policy = [[Independent(Normal(mean[i, k], log_std[k].exp()), 1) for k in range(3)] for i in range(3)]
     expected = [[kl_divergence(policy[i][i], policy[i][j]).mean().item() for j in range(3)] for i in range(3)]
     torch.testing.assert_close(kl_matrix(mean, log_std), torch.tensor(expected, dtype=torch.float64))
     matrix = torch.tensor([[0.0, 5.0, 1.0], [2.0, 0.0, 3.0], [1.0, 0.5, 0.0]])
@@ -174,7 +174,7 @@ def test_matrix_entry_by_entry_and_the_nearest_other_policy() -> None:
 def every_one(device: str) -> list[Tensor]:
     vector = torch.randn(64, device=device)
     score = gaussian_score(*torch.randn(3, 64, 5, device=device))
-    matrix = kl_matrix(*torch.randn(2, 4, 4, 8, 5, device=device))
+    matrix = kl_matrix(torch.randn(4, 4, 8, 5, device=device), torch.randn(4, 5, device=device))
     bias = clip_bias(vector, vector, score, 0.2), clip_bias_bound(vector, vector, score, 0.2)
     return [is_deviation(vector), ess_rate(vector), score, matrix, nearest_policy(matrix), *bias]
 

@@ -29,7 +29,6 @@ NAMES = {
     "actor.norm.bias": "ln_b",
     "mean_head.weight": "w_mu",
     "mean_head.bias": "b_mu",
-    "sigma_head.weight": "w_sigma",
     "value_head.weight": "w_v",
     "value_head.bias": "b_v",
 }
@@ -117,9 +116,7 @@ def make_model(problem: Problem) -> ActorCritic:
     hidden = tuple(params[f"w{i}"].shape[0] for i in range(len(params)) if f"w{i}" in params)
     lstm = params["w_hh"].shape[1] if problem.recurrent else 0
     phi_dim = params["phi"].shape[1] if "phi" in params else 0
-    config = ModelConfig(
-        hidden=hidden, lstm=lstm, phi_dim=phi_dim, obs_clip=1e9, max_sigma=None, state_sigma="w_sigma" in params
-    )
+    config = ModelConfig(hidden=hidden, lstm=lstm, phi_dim=phi_dim, obs_clip=1e9)
     model = ActorCritic({"policy": obs_dim}, action_dim, problem.policies, config).double()
     model.obs_norm["policy"].var.fill_(1 - EPSILON)
     for name in ("mean", "var", "count"):
@@ -164,9 +161,10 @@ def make_rollout(problem: Problem) -> Rollout:
         state = torch.cat((problem.state_h, problem.state_c), dim=-1)
     else:
         state = torch.zeros(steps, n, 0, dtype=torch.float64)
-    given = ("start", "action", "mean", "log_std", "log_prob", "value", "reward")
+    given = ("start", "action", "mean", "log_prob", "value", "reward", "terminated", "truncated", "final_value")
     return Rollout(
         obs={"policy": problem.obs},
         state=state,
-        **{name: getattr(problem, name) for name in (*given, "terminated", "truncated", "final_value")},
+        log_std=problem.params["log_std"].detach(),
+        **{name: getattr(problem, name) for name in given},
     )

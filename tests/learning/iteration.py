@@ -30,7 +30,6 @@ def small_config(
     minibatches: int = 2,
     ensemble: EnsembleConfig | None = None,
     adversary: float = 0.0,
-    state_sigma: bool = False,
     **update: object,
 ) -> Preset:
     """Tiny networks; 12 steps, in sequences of 6 for an LSTM, so that most sequences start inside an episode."""
@@ -39,7 +38,7 @@ def small_config(
         algo=algo,
         policies=policies,
         num_envs=num_envs,
-        model=ModelConfig(hidden=(16, 8), lstm=lstm, phi_dim=4, state_sigma=state_sigma),
+        model=ModelConfig(hidden=(16, 8), lstm=lstm, phi_dim=4),
         update=replace(settings, **update),
         ensemble=ensemble or EnsembleConfig(),
         adversary=AdversaryConfig(coef=adversary, hidden=(16,)),
@@ -52,8 +51,6 @@ def small_trainer(config: TrainConfig, **env: object) -> Trainer:
     # Policies that differ by more than their vectors.
     generator = torch.Generator().manual_seed(1)
     trainer.model.log_std.data.normal_(-0.3, 0.2, generator=generator)
-    if trainer.model.sigma_head is not None:
-        trainer.model.sigma_head.weight.data.normal_(0.0, 0.3, generator=generator)
     return trainer
 
 

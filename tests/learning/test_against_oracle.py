@@ -53,9 +53,7 @@ def test_plan_lists_the_oracles_evaluations(case):
     assert set(ours) == set(theirs)
 
 
-@pytest.mark.parametrize(
-    "option", [{}, {"estimator": "vtrace"}, {"estimator": "gae"}, {"estimator": "gae", "state_sigma": True}], ids=str
-)
+@pytest.mark.parametrize("option", [{}, {"estimator": "vtrace"}, {"estimator": "gae"}], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_targets(case, option):
     bridge = Bridge(problem(*case, value_gain=3.0, **option))
@@ -67,7 +65,6 @@ def test_targets(case, option):
 # Policies with clip ranges and numbers of environments of their own; the leader borrows from all followers.
 UNLIKE = {"clips": (0.1, 0.3, 0.05, 0.2), "borrows_all": True}
 MINIBATCHES = [(case, option) for case in CASES if case[1] in (1, 3) for option in ({}, *OPTIONS[case[0]])]
-MINIBATCHES += [(case, {"state_sigma": True, "entropy_coef": 0.02}) for case in CASES if case[1] in (1, 3)]
 MINIBATCHES += [(case, {"seed": 1}) for case in CASES if case[1] in (2, 6)]
 MINIBATCHES += [
     ((algo, 4, [6, 2, 4, 8], lstm), UNLIKE | option)
@@ -111,11 +108,6 @@ def test_whole_update(case, settings):
 
 def test_a_whole_update_of_policies_that_are_unlike():
     check_update(problem("cpo", 4, [2, 2, 4, 6], 0, **UNLIKE, advantage_scope="centred"))
-
-
-@pytest.mark.parametrize("lstm", [0, 2])
-def test_a_whole_update_where_sigma_depends_on_the_state(lstm):
-    check_update(problem("cpo", 3, [2, 2, 2], lstm, state_sigma=True, entropy_scale=0.02))
 
 
 def check_update(given, **settings):

@@ -1,10 +1,7 @@
 """Sigma that is held at a target."""
 
-from dataclasses import replace
-
 import pytest
 import torch
-from learning.iteration import small_config, small_trainer
 
 from echelon.config import NoiseConfig
 from echelon.errors import UserError
@@ -40,21 +37,6 @@ def test_the_target_moves_geometrically_from_the_first_sigma() -> None:
             one.hold(held)
         assert log_sigma.exp().mean().item() == pytest.approx(expected)
         assert free.equal(torch.tensor([[[0.7, -0.3]]]))
-
-
-def test_an_action_that_is_held_does_not_depend_on_the_state() -> None:
-    config = small_config("cpo", 3, state_sigma=True)
-    trainer = small_trainer(replace(config, noise=NoiseConfig(sigma=0.2, loudest=0.8, actions=("1:2",))))
-    for _ in range(2):
-        trainer.iterate()
-    log_std = trainer.collector.rollout.log_std
-    targets = torch.tensor([0.2, 0.4, 0.8]).log()[trainer.layout.policy_id]
-    torch.testing.assert_close(log_std[..., 1], targets.expand_as(log_std[..., 1]))
-    spread = log_std[..., 0].unflatten(1, (3, -1)).std((0, 2))
-    assert spread.min() > 0.01
-    every = replace(config, noise=NoiseConfig(sigma=0.2))
-    with pytest.raises(UserError, match=r"--noise\.sigma holds every action's sigma, so none can depend on the state"):
-        every.check()
 
 
 def test_explained_variance_by_hand() -> None:

@@ -84,29 +84,6 @@ def test_observations_are_normalised_and_clipped_on_the_way_in() -> None:
     torch.testing.assert_close(far, further, **TIGHT)
 
 
-def test_sigma_that_depends_on_the_state_is_within_limits_and_stays_where_it_is_held() -> None:
-    """log σ = log_sigma + w·f, by hand for features f = elu(w₁·x) of one unit: at first it is log_sigma everywhere."""
-    model = ActorCritic({"policy": 1}, 2, 1, ModelConfig(hidden=(1,), initial_sigma=0.5, state_sigma=True))
-    obs, ids = {"policy": torch.tensor([0.3, -4.0]).view(1, 2, 1)}, torch.zeros(2, dtype=torch.int64)
-
-    def sigma() -> Tensor:
-        return model(obs, ids, torch.zeros(2, 0), torch.zeros(1, 2, dtype=torch.bool)).log_std.exp()[0]
-
-    assert sigma().tolist() == [[0.5, 0.5]] * 2
-    model.actor.observe.weight.data.fill_(1.0)
-    model.actor.observe.bias.data.zero_()
-    assert model.sigma_head is not None
-    model.sigma_head.weight.data.copy_(torch.tensor([[[2.0], [-9.0]]]))
-    features = [0.3, math.expm1(-4.0)]
-    assert sigma()[:, 0].tolist() == pytest.approx([0.5 * math.exp(2 * f) for f in features], rel=1e-4)
-    assert sigma()[:, 1].tolist() == pytest.approx([0.5 * math.exp(-2.7), 2.0], rel=1e-4)  # e^9 is above max_sigma
-    model.sigma_head.weight.data.mul_(-5)
-    assert sigma()[0].tolist() == pytest.approx([0.5 * math.exp(-3), 2.0], rel=1e-4)
-    assert sigma()[1].tolist() == pytest.approx([2.0, 0.02], rel=1e-4)
-    model.sigma_moves[0, 1] = 0.0
-    assert sigma()[:, 1].tolist() == pytest.approx([0.5, 0.5])
-
-
 def test_heads_and_tables_initialisation() -> None:
     torch.manual_seed(0)
     model = ActorCritic({"policy": 4}, 30, 20, ModelConfig(hidden=(64, 100), phi_dim=32))

@@ -23,7 +23,6 @@ def random_problem(
     lstm: int = 0,
     *,
     value_gain: float = 1.0,
-    state_sigma: bool = False,
     **settings: Any,
 ) -> Problem:
     """A rollout of the oracle's network on random observations; `blocks[k]` environments for policy k.
@@ -37,8 +36,6 @@ def random_problem(
     params = random_params(generator, policies, lstm)
     with torch.no_grad():
         params["w_v"] *= value_gain
-    if state_sigma:
-        params["w_sigma"] = (0.3 * normal(generator, ACTIONS, HIDDEN[-1])).requires_grad_()
     policy_id = [policy for policy, size in enumerate(blocks) for _ in range(size)]
     terminated, truncated = random_ends(generator, blocks, horizon)
     shape, zeros = (horizon, len(policy_id)), partial(torch.zeros, dtype=torch.float64)

@@ -18,7 +18,6 @@ class Problem:
 
     - `phi` [M, P]: vector that tells the network which policy it is (sheet §1.2); absent when M = 1
     - `log_std` [M, A]: free log sigma of every policy (sheet §1.3)
-    - `w_sigma` [A, H]: what the state adds to it; absent where sigma does not depend on the state
     - `w_ih` [4h, D+P], `w_hh` [4h, h], `b_ih`, `b_hh` [4h] (PyTorch's gate order i, f, g, o), `ln_w`, `ln_b` [h]: the
       LSTM and its LayerNorm; absent in an MLP
     - `w0`, `b0`, `w1`, `b1`, ...: ELU layers on concat(obs, phi), or on LayerNorm(LSTM output)

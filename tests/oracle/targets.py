@@ -43,10 +43,7 @@ def network(params: dict[str, Tensor], obs_row: Tensor, policy: int, state: Stat
         layer += 1
     mean = params["w_mu"] @ x + params["b_mu"]
     value = (params["w_v"] @ x + params["b_v"])[0]
-    log_std = params["log_std"][policy]
-    if "w_sigma" in params:
-        log_std = log_std + params["w_sigma"] @ x
-    return Output(mean, log_std, value, state)
+    return Output(mean, params["log_std"][policy], value, state)
 
 
 def lstm_step(params: dict[str, Tensor], x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ def test_rows_are_stored_as_they_came_and_actions_as_drawn_though_clamped_for_th
     # All episodes begin at first, then after each end or cut.
     assert rollout.start.tolist() == [[YES, YES], [NO, YES], [YES, NO], [NO, YES], [NO, NO]]
     assert rollout.mean[..., 0].tolist() == (3 * env.obs[:4]).tolist()
-    assert rollout.log_std.eq(-1.0).all()
+    assert rollout.log_std.tolist() == [[-1.0]]
     env = scripted()
     rollout = known_collector(env, UpdateConfig(horizon=4)).collect()
     assert rollout.action.max() > 1  # means lie between 3 and 24

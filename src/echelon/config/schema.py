@@ -121,8 +121,6 @@ class ModelConfig:
     """Every policy's sigma at the start."""
     max_sigma: Annotated[float | None, POSITIVE] = 2.0
     """Upper limit of every policy's sigma; None for none. Actions are clamped to ±1, beyond 2 nearly all of them."""
-    state_sigma: bool = False
-    """Let sigma depend on the state: a head of the network, of zeros at first, adds to every policy's log sigma."""
 
 
 @dataclass(frozen=True)
@@ -291,9 +289,6 @@ class TrainConfig:
             raise UserError(f"{odd}, which training an LSTM needs; change one of them")
         if noise.sigma is None and (noise.loudest is not None or noise.anneal or noise.actions):
             raise UserError("--noise.loudest, anneal and actions need --noise.sigma, the leader's target")
-        if model.state_sigma and noise.sigma is not None and not noise.actions:
-            held = "--noise.sigma holds every action's sigma, so none can depend on the state"
-            raise UserError(f"{held}; leave --model.state-sigma out, or name what to hold with --noise.actions")
         loud = max(noise.sigma or 0.0, noise.loudest or 0.0)
         for name, sigma in {"--model.initial-sigma": model.initial_sigma, "the noise's target": loud}.items():
             if model.max_sigma is not None and sigma > model.max_sigma:

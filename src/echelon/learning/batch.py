@@ -12,6 +12,7 @@ from echelon.learning.plans import Minibatch, Plan
 from echelon.learning.settings import Settings
 from echelon.learning.targets import Targets
 from echelon.models.actor_critic import ActorCritic, Output
+from echelon.models.linear import lookup
 from echelon.ranks import Ranks
 from echelon.rollout.buffer import Rollout
 from echelon.rollout.layout import LEADER
@@ -38,7 +39,7 @@ class Batch:
     centre: Tensor
     """Centre of the clip interval."""
     output: Output
-    """`[L, G, B, ...]` each; log sigma `[G, B, A]`, or `[1, 1, A]` with one policy, unless it depends on the state."""
+    """`[L, G, B, ...]` each; log sigma `[G, B, A]`, or `[1, 1, A]` with one policy."""
     log_prob: Tensor
     """Under the learning policy, with gradient."""
     leader_log_prob: Tensor | None = None
@@ -132,12 +133,13 @@ class Data:
 
     def _behaviour(self, rollout: Rollout, drawn: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log sigma `[L, G, S, A]` of the policy that collected each evaluation's rows."""
-        plan = self.plan
+        plan, layout = self.plan, self.plan.layout
+        log_std = lookup(rollout.log_std, layout.policy_id).expand(rollout.horizon, layout.num_envs, -1)
 
         def table(x: Tensor) -> Tensor:
             return plan.table(x, [plan.source(x, block.source, drawn) for block in plan.pairs])
 
-        return table(rollout.mean), table(rollout.log_std)
+        return table(rollout.mean), table(log_std)
 
     def gather(self, minibatch: Minibatch) -> Gathered:
         """Gather a minibatch's rows, each once, and the targets of its evaluations."""
@@ -169,7 +171,7 @@ class Data:
                 leader_log_prob = self._by_network(leading.log_prob(gathered.action))
         output = Output(
             mean=self._by_network(output.mean),
-            log_std=output.log_std.unflatten(-2, (plan.layout.networks, -1)),
+            log_std=output.log_std.unflatten(0, (plan.layout.networks, -1)),
             value=self._by_network(output.value),
             state=output.state,
         )

@@ -1,7 +1,7 @@
 """Exploration noise on a leash: every policy's sigma is held at a target.
 
-A policy's log σ_a of an action a that is held does not depend on the state, so "the mean of log σ_a is the log of the
-target" needs no dual variable that finds its price over many steps: all log σ_a of a policy are shifted alike.
+A policy's log σ_a of action a does not depend on the state, so "the mean of log σ_a is the log of the target" needs no
+dual variable that finds its price over many steps: the constraint is met by shifting all log σ_a of a policy alike.
 Which actions are louder than others is left to the gradient. Where only some actions are held, the mean is over those.
 """
 
@@ -33,9 +33,9 @@ class Noise:
         if self.held:
             places = {at for word in config.actions for at in places_of("--noise.actions", word, actions, "actions")}
             chosen = [float(not places or at in places) for at in range(actions)]
-            self.chosen = torch.tensor(chosen, device=device)
+            self._chosen = torch.tensor(chosen, device=device)
             """`[A]`: 1 for actions whose sigma is held."""
-            self._share = self.chosen / self.chosen.sum()
+            self._share = self._chosen / self._chosen.sum()
             targets = torch.tensor(ladder(config, policies), device=device).log()[:, None]
             self._first = torch.full_like(targets, math.log(initial_sigma)) if config.anneal else targets
             self._last, self._now = targets, self._first.clone()
@@ -50,4 +50,4 @@ class Noise:
         """Shift `log_sigma [G, K, A]`, in place, so that every policy's mean is its target."""
         if self.held:
             mean = (self._share * log_sigma).sum(-1, keepdim=True)
-            log_sigma += self.chosen * (self._now - mean)
+            log_sigma += self._chosen * (self._now - mean)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from echelon.config import TrainConfig
@@ -40,11 +39,11 @@ def total_loss(batch: Batch, actor: ActorLoss, config: TrainConfig) -> Loss:
     clip = batch.setting("clip", rows)
     critic = value_loss(output.value[..., rows], batch.old_value[..., rows], batch.returns[..., rows], clip)
     bounds = bounds_loss(output.mean[:, :, rows])
-    # Where a policy's entropy is the same in all its rows, its bonus counts as often as it has rows.
-    entropy = gaussian.entropy(output.log_std)  # [G, B], or [1, 1] with one policy, or [L, G, B]
-    entropy = entropy[..., rows] if entropy.shape[-1] > 1 else entropy
+    # A policy's entropy is the same in all its rows, so its bonus counts as often as it has rows.
+    entropy = gaussian.entropy(output.log_std)  # [G, B], or [1, 1] with one policy
+    entropy = entropy[:, rows] if entropy.shape[1] > 1 else entropy
     share = (rows.stop - rows.start) / batch.log_prob.shape[2]
-    bonus = torch.atleast_2d((batch.setting("entropy_coef", rows) * entropy).mean(-1)).mean(0) * share
+    bonus = (batch.setting("entropy_coef", rows) * entropy).mean(1) * share
     critic_mean, critic_term = _means(critic, batch, "critic_coef")
     bounds_mean, bounds_term = _means(bounds, batch, "bounds_coef")
     weighted = actor_sum + 0.5 * critic_term + bounds_term - bonus

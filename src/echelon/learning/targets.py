@@ -156,9 +156,9 @@ def _judge(
     output = model.evaluate(projected, layout.ids(learner, len(state) // layout.networks), state, start)
     value = _step_first(model.raw_value(output.value[0]), plan, borrowed)
     mean = _step_first(output.mean[0], plan, borrowed)[:-1]
-    log_std = _step_first(output.log_std.expand_as(output.mean)[0], plan, borrowed)[:-1]
-    log_ratio = gaussian.log_prob(borrowed.action, mean, log_std) - borrowed.log_prob
     ids = layout.ids(learner, value.shape[1] // layout.networks)
+    log_std = model.log_std.index_select(0, ids)
+    log_ratio = gaussian.log_prob(borrowed.action, mean, log_std) - borrowed.log_prob
     discount = settings.at("discount", ids, value.dtype)
     if ensemble.estimator == "vtrace":
         advantage, returns = v_trace(trajectory, value, log_ratio, discount)

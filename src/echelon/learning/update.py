@@ -41,8 +41,6 @@ class Update:
         self.ranks = plan.layout.ranks
         self.optimizer = Adam(model.parameters(), config.update.learning_rate, fuse=config.fuse, ranks=self.ranks)
         self.noise = Noise(config.noise, config.model.initial_sigma, model.log_sigma.data)
-        if self.noise.held and model.sigma_head is not None:
-            model.sigma_moves.copy_(1 - self.noise.chosen)
         self.reads_leader = reads_leader and plan.layout.each > 1
         if isinstance(rates := settings.of_networks("learning_rate"), Tensor):
             self.optimizer.rate.copy_(rates)

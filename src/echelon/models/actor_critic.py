@@ -21,8 +21,6 @@ from echelon.models.sharing import Sharing
 from echelon.models.trunk import Trunk
 from echelon.ranks import ALONE, Ranks
 
-LOWEST_SIGMA = 0.02
-"""Lower limit where sigma depends on the state: states that are seldom met would otherwise lose all noise."""
 HEAD_ALIGNMENT = 4
 """The fused head is padded to a multiple of 4 columns: CUDA GEMMs want rows of 16 bytes."""
 
@@ -34,7 +32,7 @@ class Output:
     mean: Tensor
     """`[L, B, A]`"""
     log_std: Tensor
-    """`[B, A]`, or `[1, A]` with one policy; `[L, B, A]` where it depends on the state"""
+    """`[B, A]`, or `[1, A]` with one policy"""
     value: Tensor
     """`[L, B]` in the units of the value normaliser"""
     state: Tensor
@@ -121,11 +119,11 @@ class Projected:
 class ActorCritic(Networks):
     """G networks with K policies each, M = G·K in all: an ensemble is one network, a population has a policy in each.
 
-    Policies of a network share every layer and differ by a learned vector φ and a free log sigma each, to which a head
-    adds what depends on the state, if asked to. Actor and critic share the trunk, hence the value is conditioned on the
-    policy too. When the environment offers `critic` observations, the critic gets a trunk of its own on those. Images,
-    and observations for a user's own network, are encoded before the actor's trunk (`encoder.py`). Networks share
-    nothing: every parameter and statistic has a leading dimension G, and rows of data lie network by network.
+    Policies of a network share every layer and differ by a learned vector φ and a free log sigma each. Actor and critic
+    share the trunk, hence the value is conditioned on the policy too. When the environment offers `critic`
+    observations, the critic gets a trunk of its own on those. Images, and observations for a user's own network, are
+    encoded before the actor's trunk (`encoder.py`). Networks share nothing: every parameter and statistic
+    has a leading dimension G, and rows of data lie network by network.
 
     The recurrent state is one `[N, S]` tensor (hidden and cell of each trunk side by side), of width 0 without an LSTM,
     so callers need no special case.
@@ -133,9 +131,6 @@ class ActorCritic(Networks):
     With `bf16`, trunks compute in bfloat16 from weights that stay float32. Normalisers, heads, log sigma and the
     recurrent state are always float32, as is all that is computed from them.
     """
-
-    sigma_moves: Tensor
-    """`[G, A]` where sigma depends on the state: 0 for actions whose sigma is held nevertheless, 1 for others."""
 
     def __init__(
         self,
@@ -168,11 +163,6 @@ class ActorCritic(Networks):
         self.value_head = Linear(self.actor.feature_dim, 1)
         for head in (self.mean_head, self.value_head):
             nn.init.zeros_(head.bias)
-        self.sigma_head = None
-        if config.state_sigma:
-            self.sigma_head = Linear(self.actor.feature_dim, action_dim, bias=False)  # log_sigma is its bias
-            nn.init.zeros_(self.sigma_head.weight)
-            self.register_buffer("sigma_moves", torch.ones(1, action_dim))
         self.state_dim = self.actor.state_dim + (self.critic.state_dim if self.critic else 0)
         if networks > 1:
             stack(self, [ActorCritic(obs_spec, action_dim, each, config) for _ in range(1, networks)])
@@ -240,31 +230,25 @@ class ActorCritic(Networks):
                     projected.critic, self.phi, policy_id, critic_state, start, sharing
                 )
         kind = self.log_sigma.dtype
-        mean, value, moved = self._heads(features.to(kind), None if self.critic is None else value_features.to(kind))
-        log_std = self._log_std_of(policy_id)
-        if moved is not None:
-            most = None if self.max_sigma is None else math.log(self.max_sigma)
-            log_std = (log_std + moved * self.sigma_moves[0]).clamp(math.log(LOWEST_SIGMA), most)
+        mean, value = self._heads(features.to(kind), None if self.critic is None else value_features.to(kind))
         return Output(
             mean=mean,
-            log_std=log_std,
+            log_std=self._log_std_of(policy_id),
             value=value,
             state=torch.cat((actor_state, critic_state), dim=-1).to(kind),
         )
 
     def _log_std_of(self, policy_id: Tensor) -> Tensor:
-        """What of log sigma does not depend on the state: `[B, A]`, or `[1, A]` with one policy."""
+        """`[B, A]`, or `[1, A]` with one policy."""
         rows = len(policy_id) // self.networks
         if self.networks > 1 and self.log_sigma.shape[1] == 1:  # one row per network: nothing to look up
             return self.log_sigma.expand(-1, rows, -1).flatten(0, 1)
         return lookup(self.log_std, policy_id)
 
-    def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Mean `[L, B, A]`, value `[L, B]`, and what the state adds to log sigma `[L, B, A]`."""
-        moved = None if self.sigma_head is None else self.sigma_head(features)
+    def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean `[L, B, A]` and value `[L, B]`: one product where both heads look at the same features."""
         if value_features is not None:
-            return self.mean_head(features), self.value_head(value_features).squeeze(-1), moved
-        # Mean and value look at the same features: one product.
+            return self.mean_head(features), self.value_head(value_features).squeeze(-1)
         actions = self.mean_head.out_features
         weight = torch.cat((self.mean_head.weight, self.value_head.weight), dim=1)
         bias = torch.cat((self.mean_head.bias, self.value_head.bias), dim=1)
@@ -272,7 +256,7 @@ class ActorCritic(Networks):
             padding = -(actions + 1) % HEAD_ALIGNMENT
             weight, bias = pad(weight, (0, 0, 0, padding)), pad(bias, (0, padding))
         both = linear(features, weight, bias)
-        return both[..., :actions], both[..., actions], moved
+        return both[..., :actions], both[..., actions]
 
     def forward(self, obs: Groups, policy_id: Tensor, state: Tensor, start: Tensor) -> Output:
         """`evaluate` from raw observations `[L, B, D]`."""

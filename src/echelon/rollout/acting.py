@@ -15,7 +15,6 @@ class Decision:
 
     action: Tensor
     mean: Tensor
-    log_std: Tensor
     log_prob: Tensor
     value: Tensor
     state: Tensor
@@ -33,8 +32,7 @@ class Actor:
         output = self.evaluate(obs, state)
         action, log_prob = output.sample(noise)
         value = self.model.raw_value(output.value[0])
-        log_std = output.log_std.expand_as(output.mean)
-        return Decision(action[0], output.mode[0], log_std[0], log_prob[0], value, output.state)
+        return Decision(action[0], output.mode[0], log_prob[0], value, output.state)
 
     def value(self, obs: Groups, state: Tensor) -> Tensor:
         """`[N]` in units of scaled reward."""

@@ -45,7 +45,7 @@ class Rollout:
     mean: Tensor
     """`[T, N, A]` of the policy that acted."""
     log_std: Tensor
-    """`[T, N, A]` of the policy that acted."""
+    """`[M, A]` of all policies while this rollout was collected."""
     log_prob: Tensor
     """`[T, N]` of the action under the policy that acted."""
     value: Tensor
@@ -67,6 +67,7 @@ class Rollout:
         obs_spec: Mapping[str, Size],
         action_dim: int,
         state_dim: int,
+        policies: int,
         device: torch.device,
     ) -> "Rollout":
         """Empty storage, reused by every iteration."""
@@ -80,7 +81,7 @@ class Rollout:
             state=floats(horizon + 1, num_envs, state_dim),
             action=floats(horizon, num_envs, action_dim),
             mean=floats(horizon, num_envs, action_dim),
-            log_std=floats(horizon, num_envs, action_dim),
+            log_std=floats(policies, action_dim),
             log_prob=floats(horizon, num_envs),
             value=floats(horizon + 1, num_envs),
             reward=floats(horizon, num_envs),
@@ -99,7 +100,7 @@ class Rollout:
         return Trajectory(self.reward, self.terminated, self.truncated, self.final_value)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
-        """Apply `change`, which selects or reorders environments, the second dimension of all."""
-        names = [field.name for field in fields(self) if field.name != "obs"]
+        """Apply `change`, which selects or reorders environments, the second dimension of all but `log_std`."""
+        names = [field.name for field in fields(self) if field.name not in ("obs", "log_std")]
         changed = {name: change(getattr(self, name)) for name in names}
         return replace(self, obs={name: change(x) for name, x in self.obs.items()}, **changed)

@@ -48,7 +48,9 @@ class Collector:
     ) -> None:
         self.env, self.model, self.layout, self.config, self.generator = env, model, layout, config, generator
         n, device = env.num_envs, env.device
-        self.rollout = Rollout.allocate(config.horizon, n, env.obs_spec, env.action_dim, model.state_dim, device)
+        self.rollout = Rollout.allocate(
+            config.horizon, n, env.obs_spec, env.action_dim, model.state_dim, layout.policies, device
+        )
         self.rollout.start.fill_(True)
         self.reward_scale: float | Tensor = config.reward_scale
         """Factor on the environment's reward; `[N]` where the members of a population differ in it."""
@@ -81,6 +83,7 @@ class Collector:
     def collect(self) -> Rollout:
         """The next rollout, in the storage of the last one."""
         rollout = self.rollout
+        rollout.log_std.copy_(self.model.log_std)
         rollout.final_value.zero_()
         for x in (*rollout.obs.values(), rollout.state, rollout.start):
             x[0] = x[-1]
@@ -102,7 +105,7 @@ class Collector:
         obs = {name: x[t] for name, x in rollout.obs.items()}
         noise = draw(self.generator, self.env.num_envs, self._noise)
         decision = self.decide(obs, rollout.state[t], noise)
-        rollout.action[t], rollout.mean[t], rollout.log_std[t] = decision.action, decision.mean, decision.log_std
+        rollout.action[t], rollout.mean[t] = decision.action, decision.mean
         rollout.log_prob[t], rollout.value[t] = decision.log_prob, decision.value
         step = self.env.step(self._bounded(decision.action))
         if not self._checked:  # in the first rollout, which is never recorded as a graph

@@ -6,6 +6,7 @@ for the rounding of larger products.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -71,7 +72,8 @@ class StackedTrainer(Trainer):
         for index, run in enumerate(runs):
             for ours, theirs in zip(self.tensors(), run.tensors(), strict=True):
                 theirs.data = self._part(ours.data, index).copy_(theirs.data)
-            run.collector.rollout = rollout.map(lambda x, index=index: self._part(x, index, 1))
+            part = rollout.map(lambda x, index=index: self._part(x, index, 1))
+            run.collector.rollout = replace(part, log_std=self._part(rollout.log_std, index))
             run.timers = self.timers
         self.take_in()
 

@@ -211,10 +211,9 @@ class Trainer:
     def _metrics(self, found: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """The iteration's metrics of each run, 0-d each. `found` are those of the update, `[G]` or 0-d."""
         scores = self.collector.episodes.metrics() if self.selection is None else self.selection.metrics()
-        log_std = self.collector.rollout.log_std
-        for name, x in (("entropy", gaussian.entropy(log_std)), ("sigma", log_std.exp().mean(-1))):
-            means = self.layout.policy_means(x.mean(0))
-            scores |= {f"{name}/policy_{i}": mean for i, mean in enumerate(means)}
+        log_std = self.model.log_std.detach()
+        for i, (entropy, sigma) in enumerate(zip(gaussian.entropy(log_std), log_std.exp().mean(-1), strict=True)):
+            scores |= {f"entropy/policy_{i}": entropy, f"sigma/policy_{i}": sigma}
         return [self.update.summary(found) | scores]
 
     def _measure(self, rollout: Rollout) -> list[Distances]:
