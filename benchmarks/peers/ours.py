@@ -78,7 +78,7 @@ class Ours(Contestant):
     def _store(self, problem: Problem, groups: tuple[str, ...]) -> Rollout:
         sizes = problem.sizes
         spec = dict.fromkeys(groups, sizes.obs)
-        rollout = Rollout.allocate(sizes.horizon, sizes.num_envs, spec, sizes.actions, 0, problem.device)
+        rollout = Rollout.allocate(sizes.horizon, sizes.num_envs, spec, sizes.actions, 0, 1, problem.device)
         for table in rollout.obs.values():
             table.copy_(problem.obs)
         rollout.action.copy_(problem.action)
