@@ -28,7 +28,8 @@ REPORT = "index.html"
 FINAL_SHARE = 0.05
 """A run's final score is the mean over this last share of its iterations, at least one."""
 SLOW = 3.0
-"""Times the median of all iterations beyond which one is not a usual one."""
+"""Times the median of the last half of the iterations beyond which one is not a usual one. Many of the first may take
+next to no time, where a replay fills before anything learns."""
 MAX_KL_MAPS = 61
 """KL maps of a run in the report: an odd number, so that the first, the middle and the last are among them."""
 
@@ -91,8 +92,9 @@ class Run:
         """Mean seconds of each part of an iteration, since diagnostics take no time in most. The first iterations of
         every start, which compile and so take many times as long, do not count."""
         parts = {name.removeprefix("time/"): x for name, x in self.columns.items() if name.startswith("time/")}
-        busy = sum(np.nan_to_num(x) for part, x in parts.items() if part != "diagnostics")
-        usual = busy <= SLOW * np.median(busy)
+        zero = np.zeros(len(self.columns["iteration"]))
+        busy = sum((np.nan_to_num(x) for part, x in parts.items() if part != "diagnostics"), zero)
+        usual = busy <= SLOW * np.median(busy[len(busy) // 2 :])
         known = {part: x[usual & np.isfinite(x)] for part, x in parts.items()}
         return {part: float(x.mean()) for part, x in known.items() if len(x)}
 
