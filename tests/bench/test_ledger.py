@@ -116,14 +116,14 @@ def test_it_says_what_is_known_and_that_it_needs_a_gpu(
         command_line(plan(tmp_path), lambda known: "", "A plan.")
 
 
-@pytest.mark.parametrize("script", ["evidence/run.py", "off_policy/hands.py"])
+@pytest.mark.parametrize("script", ["evidence/run.py", "noise/run.py", "off_policy/hands.py"])
 def test_the_arms_of_a_plan_can_be_trained_and_its_table_printed(script: str, tmp_path: Path) -> None:
     """Their flags, before an hour of a GPU depends on them; a table of one run that is known."""
     found = runpy.run_path(str(RESULTS / script))
     known, table = found["PLAN"], found["table"]
     (arm, seed), *_ = known.runs
     line = {"arm": arm, "seed": seed, "leg": known.arms[arm].legs[-1], "successes": 7.25, "sigma": 0.4}
-    line |= {"first_success": None, "reached": {}}
+    line |= {"first_success": None, "reached": {}, "held": 19.3}
     (tmp_path / "ledger.jsonl").write_text(json.dumps(line) + "\n")
     rows = table(replace(known, folder=tmp_path)).splitlines()
     assert len(rows) == 2 + len(known.arms)
