@@ -140,6 +140,8 @@ def test_the_seed_decides_the_episodes_and_a_wrong_name_or_argument_is_one_sente
             maker(TrainConfig(source=f"gymnasium:{name}", env_arg=(argument,)))(1, CPU, 0)
     with pytest.raises(UserError, match="made one environment, not num_envs; return"):
         as_env(gymnasium.make("Pendulum-v1"), "x:make", CPU, 0)
+    with pytest.raises(UserError, match="x:make made no environment: int lacks num_envs"):
+        as_env(3, "x:make", CPU, 0)
     vectors = [gymnasium.make_vec("Pendulum-v1", 2, "sync") for _ in range(3)]
     starts = [
         as_env(vector, "x:make", CPU, seed).reset()["policy"] for vector, seed in zip(vectors, (1, 1, 2), strict=True)

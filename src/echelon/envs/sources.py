@@ -240,4 +240,6 @@ def as_env(made: Any, source: str, device: "torch.device", seed: int) -> "Env":
     if has("action_space", "observation_space"):
         raise UserError(f"{source} made one environment, not num_envs; return gymnasium.vector.SyncVectorEnv of many")
     missing = ", ".join(name for name in MEMBERS if not has(name))
-    raise UserError(f"{source} made a {type(made).__name__}, which lacks {missing}; see echelon env check")
+    raise UserError(
+        f"{source} made no environment: {type(made).__name__} lacks {missing}; docs/environments.md describes one"
+    )
