@@ -396,6 +396,7 @@ def test_a_run_resumes_to_the_bit_with_its_replay_and_fills_it_again_without(tmp
     (said,) = (text for text in view.said if "not to the bit" in text)
     assert "so 16 environment steps fill it first" in said
     assert any(text.startswith("replay: 80 rows, the last 20 steps of 4 environments") for text in view.said)
+    assert any("; updates per step: 2, of 16 rows" in text for text in view.said)
     config = folder.config
     assert isinstance(config, SacTrainConfig)
     with pytest.raises(UserError, match=r"sac\.temperature cannot be changed in .*: it is where α began"):

@@ -64,7 +64,7 @@ class SacLearner:
         steps, envs = self.replay.capacity, env.num_envs
         room = sum(x.nbytes for x in self.replay.stored.values()) / 2**30
         rows = f"{steps * envs:,} rows, the last {steps:,} steps of {envs:,} environments, in {room:.2g} GiB"
-        learns = f"per step {self.updates:,} updates of {self.batch:,} rows"
+        learns = f"updates per step: {self.updates:,}, of {self.batch:,} rows"
         self.preface = f"replay: {rows} of the {env.device.type}'s memory; {learns}"
         self._judges = shared(model.critics)
         self._moving: list[Tensor] = [*model.target.parameters()]
