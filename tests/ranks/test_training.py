@@ -21,11 +21,12 @@ from chaos.attack import differences
 from learning.iteration import small_config
 from ranks.world import World
 from rollout.stub_env import DriftEnv
-from tiny import disturbed
+from tiny import differing, disturbed
 from torch import Tensor
 from torch.distributed import HashStore
 from training.test_loop import Remember, drift
 
+from echelon.algorithms import SacConfig, with_algorithm
 from echelon.bench.measure import bench
 from echelon.config import ModelConfig, TrainConfig
 from echelon.console.view import NullView, Preempted
@@ -34,7 +35,7 @@ from echelon.errors import SaidElsewhere, UserError
 from echelon.ranks import ALONE, Ranks, join, together
 from echelon.ranks.together import Together
 from echelon.runs import checkpoint
-from echelon.runs.checkpoint import Checkpoint
+from echelon.runs.checkpoint import Checkpoint, tensors_of
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import read_metrics
 from echelon.tasks import preset
@@ -43,6 +44,7 @@ from echelon.tasks.allegro_kuka.settings import AllegroKukaConfig
 from echelon.training import agreement, loop
 from echelon.training.loop import train
 from echelon.training.resolve import resolve
+from echelon.training.setup import make_trainer
 from echelon.training.trainer import Iteration, Trainer
 
 
@@ -122,6 +124,34 @@ def test_a_resumed_run_continues_to_the_bit_on_every_rank_unless_their_number_is
     said, _ = world(run, config(tmp_path / "run", iterations=6))
     assert "one process saved it and 2 ranks will train it now" in said[1]
     assert [line["iteration"] for line in read_metrics(RunFolder.open(tmp_path / "run"))] == [1, 2, 3, 4, 5, 6]
+
+
+def replaying(out: Path, iterations: int = 4) -> TrainConfig:
+    sac = SacConfig(updates=2, batch=16, warm_up=4, hidden=(8,), critic_width=8, bins=21, save_replay=True)
+    return replace(with_algorithm(config(out, policies=1, iterations=iterations), "sac"), sac=sac)  # pyright: ignore
+
+
+def learned(config: TrainConfig) -> dict[str, Tensor]:
+    """What a rank has learned by itself: the first's is copied only before it is saved."""
+    ranks = Together()
+    trainer = make_trainer(drift(config.num_envs // 2, torch.device("cpu"), ranks.rank), config, ranks=ranks)
+    for _ in range(3):
+        trainer.iterate()
+    return {name: x.clone() for name, x in tensors_of(trainer.learned())}
+
+
+def test_ranks_with_a_replay_each_learn_the_same_and_resume_to_the_bit(tmp_path: Path, world: World) -> None:
+    """Unless their number is another: then the replay fills again, though it was saved."""
+    ours, theirs = world(learned, replaying(tmp_path))
+    assert differing(ours, theirs) == []
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    world(run, replaying(whole))
+    world(run, replaying(parts, 2))
+    world(run, replaying(parts))
+    for rank in range(2):
+        assert differing(newest(whole).of_rank(rank), newest(parts).of_rank(rank)) == []
+    said, _ = world(run, replaying(parts, 5), ALONE)
+    assert said[2].startswith("the replay is empty (--sac.save-replay saves it, for as many ranks), so 96 environment")
 
 
 def evicted(num_envs: int, device: torch.device, seed: int) -> DriftEnv:

@@ -72,5 +72,5 @@ class OffPolicyTrainer(Trainer):
         if self.learns:
             return ""
         rows = f"{self._missing * self.config.num_envs:,} environment steps"
-        first = f"the replay was not saved (--sac.save-replay), so {rows} fill it first"
-        return f"{first}: learning continues, but not to the bit"
+        empty = "the replay is empty (--sac.save-replay saves it, for as many ranks)"
+        return f"{empty}, so {rows} fill it first: learning continues, but not to the bit"
