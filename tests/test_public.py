@@ -43,6 +43,9 @@ def test_settings_as_the_command_has_them() -> None:
     assert (best.method, best.env_steps, best.update.kl_rows) == ("ppo_x4", 50_000_000, "own")
     assert echelon.configure("AllegroHand", variants=("sapg",)).method == "sapg"
     assert echelon.preset("AllegroHand").method == "cpo"
+    told = echelon.configure("AllegroHand", "--env-steps 5e7 --num-envs 96", "sapg")
+    assert told == echelon.configure("AllegroHand", ["--env-steps", 5e7, "--num-envs", 96], ["sapg"])
+    assert (told.method, told.env_steps, told.num_envs) == ("sapg", 50_000_000, 96)
     with pytest.raises(UserError, match="AllegroHnd is not a task; did you mean AllegroHand"):
         echelon.configure("AllegroHnd")
 

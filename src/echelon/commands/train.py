@@ -261,7 +261,7 @@ def given_flags(start: TrainConfig, flags: Sequence[str], command: str, descript
 
 def configure(
     task: str,
-    flags: Sequence[str] = (),
+    flags: Sequence[str | float] = (),
     variants: Sequence[str] = (),
     *,
     command: str = "train",
@@ -274,7 +274,8 @@ def configure(
     settings of a file and by `flags`. If these are `shared` by several methods, whether one reads them is for the
     caller to check. `command` is named in messages.
     """
-    stored = dict(stored or {})
+    flags = shlex.split(flags) if isinstance(flags, str) else [str(word) for word in flags]  # as typed from Python
+    variants, stored = (variants,) if isinstance(variants, str) else variants, dict(stored or {})
     start = _in_its_class(preset(task), stored.get("algo"), flags)
     description = TASKS[task].description if task in TASKS else f"Train in {start.source}"
     description += ". More flags: --seeds, --evaluate-every, --film-every (echelon train --help)."
