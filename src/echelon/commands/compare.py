@@ -70,9 +70,8 @@ class Compare(OnGrid):
     write the report. The same command resumes where it stopped; what is done is not done again, and what failed is
     tried again. All other flags are those of echelon train, for every run: --env-steps 5e6 --num-envs 512"""
 
-    refused: ClassVar = UNEVEN | {
-        name: f"; did you mean {name}s?" for name in ("--algo", "--seed", "--task", "--variant")
-    }
+    refused: ClassVar = UNEVEN | {"--config": ": give its settings as flags"}
+    refused |= {name: f"; did you mean {name}s?" for name in ("--algo", "--seed", "--task", "--variant")}
 
     tasks: tuple[str, ...] = ()
     """What to train."""
