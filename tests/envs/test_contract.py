@@ -108,6 +108,7 @@ def test_a_sound_environment_has_neither_problems_nor_notes_and_a_wrong_one_a_se
     broken[3, 2] = torch.nan
     late = torch.arange(8) > 0
     endless = {"terminated": lambda _, step: step.terminated & late, "truncated": lambda _, step: step.truncated & late}
+    adaptive = {"adopt": print, "join_ranks": print}
     wrong: dict[str, dict[str, Any]] = {
         "final_obs equals obs where episodes ended": {"final_obs": lambda number, step: step.obs},
         "final_obs differs from obs where no episode ended": {
@@ -128,7 +129,8 @@ def test_a_sound_environment_has_neither_problems_nor_notes_and_a_wrong_one_a_se
         "action_dim is None": {"action_dim": None},
         "episode_length is 9.0, not an int": {"episode_length": 9.0},
         "action_low and action_high are not both tensors": {"action_low": -np.ones(2), "action_high": np.ones(2)},
-        "difficulty is 0.5, not a tensor of one number": {"difficulty": 0.5, "adopt": print, "join_ranks": print},
+        "difficulty is 0.5, not a tensor of one number on cpu": adaptive | {"difficulty": 0.5},
+        "size=(1,)), not a tensor of one number on cpu": adaptive | {"difficulty": torch.empty(1, device="meta")},
         "action_low is not below action_high": {"action_low": torch.ones(2), "action_high": torch.ones(2)},
         "state_dict has a numpy.ndarray at x": {"state_dict": lambda: {"x": np.zeros(3)}},
         "after load_state_dict it does not continue": {"load_state_dict": lambda state: None},

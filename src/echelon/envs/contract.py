@@ -257,8 +257,9 @@ def misfits(env: Env, num_envs: int, device: torch.device) -> Iterator[str]:
         if type(number := getattr(env, name)) is not int or number < 1:
             yield f"{name} is {number!r}, not an int of at least 1"
     level = getattr(env, "difficulty", None) if isinstance(env, Adaptive) else None
-    if level is not None and not (isinstance(level, Tensor) and level.numel() == 1):
-        yield f"difficulty is {level!r}, not a tensor of one number"
+    fits = isinstance(level, Tensor) and level.numel() == 1 and level.device.type == device.type
+    if level is not None and not fits:
+        yield f"difficulty is {level!r}, not a tensor of one number on {device}"
     if isinstance(env, Bounded):
         limits = env.action_low, env.action_high
         if not all(isinstance(x, Tensor) for x in limits):
