@@ -13,6 +13,7 @@ import pytest
 from report.synthetic import write_lines, write_run
 
 from echelon.errors import UserError
+from echelon.report.page import payload
 from echelon.report.reading import find_runs, read_run, read_runs
 from echelon.report.write import read_contents, write_report
 from echelon.runs.metrics import read_lines
@@ -43,10 +44,12 @@ def test_a_run_as_it_was_written(tmp_path: Path) -> None:
     slow = [line | {"time/update": 20.0 if line["iteration"] == 1 else 1.0} for line in read_lines(path / METRICS)[:2]]
     write_lines(path, [*slow, *read_lines(path / METRICS)[2:38]])
     assert read_run(path).seconds["update"] == pytest.approx(0.16)
-    # SAC learns nothing while its replay fills, here in 20 iterations of 38: the others are not taken for compiling.
-    filling = [line | {"time/update": 0.0} for line in read_lines(path / METRICS)[:20]]
+    # SAC learns nothing while its replay fills, here in 20 iterations of 38: the others are not taken for compiling,
+    # and its rate is theirs.
+    filling = [line | {"time/update": 0.0, "fps/total": 1e6} for line in read_lines(path / METRICS)[:20]]
     write_lines(path, [*filling, *read_lines(path / METRICS)[20:]])
     assert read_run(path).seconds["update"] == pytest.approx(0.16 * 18 / 38)
+    assert payload(read_contents([path], "return"))["speed"][0]["rate"] == pytest.approx(6000, rel=0.02)
     # The final score is the mean of the last twentieth.
     path = write_run(tmp_path / "score", iterations=60)
     lines: list[dict[str, Any]] = [{"iteration": i, "return/leader": float(i)} for i in range(1, 61)]

@@ -158,7 +158,8 @@ def _speed(contents: Contents) -> Iterator[dict[str, Any]]:
     for task, method in itertools.product(contents.tasks, contents.methods):
         runs = method.on(task)
         parts = {part: [run.seconds.get(part, math.nan) for run in runs] for run in runs for part in run.seconds}
-        rates = [np.median(known) for run in runs if len(known := run.known("fps/total"))]  # first iterations compile
+        known = [run.known("fps/total") for run in runs]
+        rates = [np.median(fps[len(fps) // 2 :]) for fps in known if len(fps)]  # the first compile, or fill a replay
         if parts or rates:
             means = {part: float(np.nanmean(seconds)) for part, seconds in parts.items()}
             yield {"task": task, "method": method.name, "rate": np.median(rates) if rates else None, "parts": means}
