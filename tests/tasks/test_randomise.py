@@ -114,6 +114,7 @@ def test_values_lie_in_their_ranges_unless_pinned_or_off_and_last_for_an_episode
     env.randomiser.pin({"mass": torch.tensor([0.5, 1.0, 2.0]), "friction": torch.ones(3)})
     env.reset()
     assert env.engine.expand("body_mass")[:, 1].tolist() == [1.5, 3.0, 6.0]
+    assert puck(mass=(2, 2)).engine.expand("body_mass")[:, 1].tolist() == [6.0] * 3  # whole numbers, from Python
     with pytest.raises(UserError, match=r"write --randomise.action-delay 0 0\.02$"):  # the lowest value first
         puck(action_delay=(0.02, 0.0))
     env = begun("Hopper", 4, randomise=RandomiseConfig(push_seconds=1.0))

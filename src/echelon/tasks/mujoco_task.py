@@ -163,8 +163,8 @@ class MujocoTask(ABC, Generic[C]):
         """Several seeds share the environments equally; `slices` takes them apart."""
         if num_envs < 1:
             raise UserError(f"num_envs is at least 1, not {num_envs}")
-        check(config, "env.")
-        self.config, self.num_envs, self.device = config, num_envs, device
+        self.config = config = check(config, "env.")
+        self.num_envs, self.device = num_envs, device
         self.episode_length = config.episode_length
         self.engine: Engine = self._make_engine()
         self._faults = FaultLog(self.engine)
