@@ -14,7 +14,8 @@ from envs.life import live
 gymnasium = pytest.importorskip("gymnasium", reason="needs pip install -e '.[gymnasium]'")
 
 from gymnasium import spaces  # noqa: E402
-from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv  # noqa: E402
+from gymnasium.wrappers.vector import NormalizeObservation  # noqa: E402
 
 from echelon import cli  # noqa: E402
 from echelon.config import TrainConfig  # noqa: E402
@@ -159,10 +160,16 @@ def test_a_time_limit_is_that_of_the_copies() -> None:
 
 
 def test_a_vector_environment_that_resets_all_copies_at_once_is_refused() -> None:
-    env = GymnasiumEnv(gymnasium.make_vec("CartPole-v1", 6, "vector_entry_point"), CPU)
-    env.reset()
-    with pytest.raises(UserError, match="CartPoleVectorEnv resets all copies when one has ended"):
+    """But not a wrapper, which may normalise all observations anew."""
+
+    def play(vector: VectorEnv) -> None:
+        env = GymnasiumEnv(vector, CPU)
+        env.reset()
         deque((env.step(torch.tensor([[0.0, 1.0]] * 6)) for _ in range(60)), maxlen=0)
+
+    with pytest.raises(UserError, match="CartPoleVectorEnv resets all copies when one has ended"):
+        play(gymnasium.make_vec("CartPole-v1", 6, "vector_entry_point"))
+    play(NormalizeObservation(gymnasium.make_vec("CartPole-v1", 6, "sync")))
 
 
 def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
