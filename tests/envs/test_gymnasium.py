@@ -14,7 +14,7 @@ from envs.life import live
 gymnasium = pytest.importorskip("gymnasium", reason="needs pip install -e '.[gymnasium]'")
 
 from gymnasium import spaces  # noqa: E402
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv  # noqa: E402
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorObservationWrapper  # noqa: E402
 from gymnasium.wrappers.vector import NormalizeObservation  # noqa: E402
 
 from echelon import cli  # noqa: E402
@@ -160,7 +160,14 @@ def test_a_time_limit_is_that_of_the_copies() -> None:
 
 
 def test_a_vector_environment_that_resets_all_copies_at_once_is_refused() -> None:
-    """But not a wrapper, which may normalise all observations anew."""
+    """But not a wrapper, which may change all observations; unless it cannot reset some copies either."""
+
+    class Anew(VectorObservationWrapper):
+        seen = 0
+
+        def observations(self, observations: np.ndarray) -> np.ndarray:
+            self.seen += 1
+            return observations / self.seen
 
     def play(vector: VectorEnv) -> None:
         env = GymnasiumEnv(vector, CPU)
@@ -169,7 +176,9 @@ def test_a_vector_environment_that_resets_all_copies_at_once_is_refused() -> Non
 
     with pytest.raises(UserError, match="CartPoleVectorEnv resets all copies when one has ended"):
         play(gymnasium.make_vec("CartPole-v1", 6, "vector_entry_point"))
-    play(NormalizeObservation(gymnasium.make_vec("CartPole-v1", 6, "sync")))
+    play(Anew(gymnasium.make_vec("CartPole-v1", 6, "sync")))
+    with pytest.raises(UserError, match="NormalizeObservation cannot reset only the copies whose episodes ended"):
+        play(NormalizeObservation(gymnasium.make_vec("CartPole-v1", 6, "sync")))
 
 
 def test_walker_from_the_first_iteration_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

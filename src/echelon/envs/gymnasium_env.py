@@ -107,7 +107,11 @@ class GymnasiumEnv:
             if "final_obs" in info:
                 last = self._before_reset(now, info["final_obs"], terminated | truncated)
         elif (done := terminated | truncated).any():  # the next step would reset them and ignore its action
-            now = self._read(self.env.reset(options={"reset_mask": done})[0])
+            try:
+                now = self._read(self.env.reset(options={"reset_mask": done})[0])
+            except ValueError as error:  # as of gymnasium's NormalizeObservation
+                told = f"{type(self.env).__name__} cannot reset only the copies whose episodes ended"
+                raise UserError(f"{told} ({first_line(error)}); leave it out: training normalises by itself") from None
             stay = (np.array_equal(x[~done], last[group][~done], equal_nan=True) for group, x in now.items())
             if getattr(self.env, "unwrapped", None) is self.env and not all(stay):  # a wrapper may normalise all anew
                 odd = f"{type(self.env).__name__} resets all copies when one has ended: it ignores reset_mask"
