@@ -203,6 +203,10 @@ def test_a_comparison_of_listed_values(tmp_path: Path) -> None:
     jobs = make_jobs(parse(Compare, "compare", [*words, "--sweep", "update.clip", "0.1", "0.2"]))
     names = ["Hopper-ppo-clip-0.1-s0", "Hopper-ppo-clip-0.2-s0", "Hopper-sac-s0"]  # which has no clip
     assert [job.name for job in jobs] == names
+    words[words.index("sac")] = "cpo"
+    jobs = make_jobs(parse(Compare, "compare", [*words, "--num-envs", "192", "--sweep", "policies", "2", "4"]))
+    names = ["Hopper-ppo-s0", "Hopper-cpo-policies-2-s0", "Hopper-cpo-policies-4-s0"]
+    assert [job.name for job in jobs] == names
 
 
 def test_a_number_of_environments_to_try_is_not_adapted_to_a_cpu(

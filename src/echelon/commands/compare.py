@@ -14,6 +14,7 @@ from echelon.algorithms import FROM_SCRATCH, IN_PRESET, find
 from echelon.commands.command import Command, TrainFlags, names_flag
 from echelon.commands.train import configure, given_flags, reads, require_read
 from echelon.config import TrainConfig
+from echelon.config.checks import with_settings
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
 from echelon.errors import UserError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 UNEVEN = {"--until": ": runs that end at different times cannot be compared"}
 """A flag of `echelon train` that no grid takes."""
+OF_SEVERAL = {"policies": None, "envs_per_policy": ()}
+"""Settings that are meant for the other methods of a comparison, where one trains a single policy."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ class Compare(OnGrid):
             names = {flag: flags_of(config)[flag].name for flag in swept}
             trained |= {config.algo: [*given_flags(config, flags, "compare --tasks", ""), *names.values()]}
             read = [flag for flag in swept if reads(config.algo, names[flag])]  # another would repeat the same run
+            if {*names.values()} & {*OF_SEVERAL} and find(config.algo).one_policy:
+                read = [flag for flag in read if names[flag] not in OF_SEVERAL]
             for values in itertools.product(*map(swept.__getitem__, read)):
                 chosen = [*zip(read, values, strict=True)]
                 parts = [f"{flag.strip('-').rpartition('.')[2]}-{value.replace('/', '_')}" for flag, value in chosen]
@@ -173,8 +178,8 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
             raise UserError(f"two runs would be called {name}; leave one out, or compare it in another --out")
         if elsewhere == "cpu" and config.device == "cuda":
             raise UserError("--device cuda was asked for but the cluster has no GPU; use --device cpu or auto")
-        if find(config.algo).one_policy:  # --policies and --envs-per-policy are meant for the others
-            config = replace(config, policies=None, envs_per_policy=())
+        if find(config.algo).one_policy:
+            config = with_settings(config, OF_SEVERAL)
         device = elsewhere and (elsewhere if config.device == "auto" else config.device)
         resolved = resolve(config, fit_envs=fit_envs, elsewhere=device)
         configs[name] = resolved.config
