@@ -82,16 +82,17 @@ class WarpEngine:
             print(f"physics: {self.substep}", file=sys.stderr, flush=True)
         self._forces_read = bool(late.any())
         """Whether sensors, or fields that were `read`, need all that forward dynamics computes."""
-        self.qpos, self.qvel, self.ctrl = self._field("qpos"), self._field("qvel"), self._field("ctrl")
-        self.sensordata, self.xfrc_applied = self._field("sensordata"), self._field("xfrc_applied")
-        self.mocap_pos, self.mocap_quat = self._field("mocap_pos"), self._field("mocap_quat")
+        self._state = state = {name: self._field(name) for name in _STATE}
+        # The same tensors: compiled code does not know which share memory, and would read what was there before.
+        self.qpos, self.qvel, self.ctrl = state["qpos"], state["qvel"], state["ctrl"]
+        self.xfrc_applied, self.sensordata = state["xfrc_applied"], self._field("sensordata")
+        self.mocap_pos, self.mocap_quat = state["mocap_pos"], state["mocap_quat"]
         self.bad = torch.zeros(num_sims, dtype=torch.bool, device=device)
         self.overflow = torch.zeros(num_sims, dtype=torch.int64, device=device)
         self.limited = torch.zeros(num_sims, dtype=torch.int64, device=device)
         """`[N]` int: steps in which the solver or its line search stopped at its iteration limit."""
         self._bits = self._field("overflow")
-        self._state = {name: self._field(name) for name in _STATE}
-        self._defaults = {name: x[:1].clone() for name, x in self._state.items()}
+        self._defaults = {name: x[:1].clone() for name, x in state.items()}
         self._late = torch.tensor(late, device=device)
         self._compile()
 
