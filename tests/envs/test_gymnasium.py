@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from envs.life import live
 gymnasium = pytest.importorskip("gymnasium", reason="needs pip install -e '.[gymnasium]'")
 
 from gymnasium import spaces  # noqa: E402
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorObservationWrapper  # noqa: E402
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorObservationWrapper  # noqa: E402
 from gymnasium.wrappers.vector import NormalizeObservation  # noqa: E402
 
 from echelon import cli  # noqa: E402
@@ -157,6 +158,10 @@ def test_a_time_limit_is_that_of_the_copies() -> None:
         vector = gymnasium.make_vec("Pendulum-v1", 2, mode, **({} if steps is None else {"max_episode_steps": steps}))
         assert GymnasiumEnv(vector, CPU).episode_length == expected
         vector.close()
+    factory = partial(gymnasium.make, "Pendulum-v1", max_episode_steps=37)
+    vector = AsyncVectorEnv([factory, factory])
+    assert GymnasiumEnv(vector, CPU).episode_length == 37
+    vector.close()
 
 
 def test_a_vector_environment_that_resets_all_copies_at_once_is_refused() -> None:

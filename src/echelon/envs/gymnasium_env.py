@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from torch import Tensor
 
@@ -68,6 +68,8 @@ class GymnasiumEnv:
         self._same_step = env.metadata.get("autoreset_mode") == AutoresetMode.SAME_STEP
         envs = getattr(env, "envs", [])
         spec = getattr(envs[0] if envs else env, "spec", None)
+        if spec is None and isinstance(env.unwrapped, AsyncVectorEnv):  # made of factories: only its processes know
+            spec = env.unwrapped.get_attr("spec")[0]
         # A vector's spec keeps the limit that was registered beside the one that was asked for.
         limit = spec and spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
         self.episode_length: int = limit if limit and limit > 0 else NO_LIMIT
