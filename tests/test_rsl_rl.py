@@ -100,7 +100,7 @@ def test_clocks_begin_at_random_if_asked_and_mistakes_are_sentences(tmp_path: Pa
     for act, sentence in (
         (
             lambda: OnPolicyRunner(env, settings("TD3")),
-            "--algo takes one of ppo, pbt, sapg, cpo, sac, distil, not 'td3",
+            "the algorithm is one of ppo, pbt, sapg, cpo, sac, distil, not 'td3",
         ),
         (lambda: OnPolicyRunner(env, settings("PPO"), device="cuda"), "the environment is on cpu, and the runner was"),
         (lambda: OnPolicyRunner(env, settings("PPO", echelon={"pull.beta": 1.0})), "pull.beta is not a setting of ppo"),

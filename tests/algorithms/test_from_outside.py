@@ -132,7 +132,7 @@ def test_every_command_knows_it(
     assert "Damped" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
     assert cli.main(["evaluate", str(out), "--num-envs", "2", "--device", "cpu"]) == 2
-    assert capsys.readouterr().err == "echelon: --algo takes one of ppo, pbt, sapg, cpo, sac, distil, not 'damped'\n"
+    assert capsys.readouterr().err == "echelon: the algorithm is one of ppo, pbt, sapg, cpo, sac, distil, not 'damped'\n"
 
 
 @pytest.mark.usefixtures("package")
@@ -142,7 +142,7 @@ def test_mistakes_are_one_sentence(
     monkeypatch.chdir(tmp_path)
     assert set(names()) == {"ppo", "pbt", "sapg", "cpo", "sac", "distil", "damped", "broken", "odd"}
     for words, sentence in (
-        (["--algo", "dampd"], "--algo takes one of ppo, pbt, sapg, cpo, sac, "),
+        (["--algo", "dampd"], "the algorithm is one of ppo, pbt, sapg, cpo, sac, "),
         (["--algo", "damped", "--damped.factor", "0"], "--damped.factor must be above 0, not 0.0"),
         (["--algo", "damped", "--damped.fakctor", "1"], "did you mean --damped.factor?"),
         (["--algo", "damped", "--pull.beta", "1"], "--pull.beta is not a flag of echelon train Hopper"),
@@ -154,7 +154,7 @@ def test_mistakes_are_one_sentence(
         said = capsys.readouterr().err
         assert sentence in said
         assert said.count("\n") == 1
-    with pytest.raises(UserError, match="--algo takes one of"):
+    with pytest.raises(UserError, match="the algorithm is one of"):
         with_algorithm(preset("Hopper"), "nothing")
 
 

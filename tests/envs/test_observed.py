@@ -121,8 +121,8 @@ def test_a_wrong_word_is_one_sentence() -> None:
     for word, sentence in {
         "policy": "none of its observations privileged, so --obs policy would be all of them; choose some of its 4",
         "critic": "--obs takes groups of observations, or places as in 0:5, not 'critic'; there is policy (4)",
-        "2:5": "--obs 2:5 names no part of the 4 numbers of policy, which are 0:4",
-        "3:3": "--obs 3:3 names no part of the 4 numbers",
+        "2:5": "--obs 2:5 names none of the numbers of policy, which are 0:4",
+        "3:3": "--obs 3:3 names none of the numbers",
     }.items():
         with pytest.raises(UserError) as error:
             observed(DriftEnv(2), (word,), 1)

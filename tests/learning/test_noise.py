@@ -23,7 +23,7 @@ def test_only_chosen_actions_are_held() -> None:
     log_sigma = torch.tensor([[[3.0, 1.0, 4.0, 5.0]]]).log()  # geometric mean of the middle two is 2
     Noise(NoiseConfig(sigma=0.2, actions=("1:2", "2:3")), 1.0, log_sigma)
     assert log_sigma.exp().flatten().tolist() == pytest.approx([3.0, 0.1, 0.4, 5.0])
-    with pytest.raises(UserError, match="actions 3:9 names no part of the 4 actions"):
+    with pytest.raises(UserError, match="actions 3:9 names none of the actions"):
         Noise(NoiseConfig(sigma=0.2, actions=("3:9",)), 1.0, log_sigma)
 
 

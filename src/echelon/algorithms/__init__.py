@@ -346,7 +346,7 @@ def find(name: str) -> "Algorithm[Any]":
     for point in entry_points(group=GROUP, name=name):
         return _load(point)
     known = names()
-    raise UserError(f"--algo takes one of {', '.join(known)}, not {name!r}{nearest(name, known)}")
+    raise UserError(f"the algorithm is one of {', '.join(known)}, not {name!r}{nearest(name, known)}")
 
 
 def _load(point: EntryPoint) -> "Algorithm[Any]":

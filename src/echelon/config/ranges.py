@@ -46,5 +46,5 @@ def places_of(flag: str, word: str, width: int, what: str) -> range:
     ends = low or "0", high or (str(width) if colon else "")
     found = range(int(ends[0]), int(ends[1])) if all(end.isdecimal() for end in ends) else range(0)
     if not found or found.stop > width:
-        raise UserError(f"{flag} {word} names no part of the {width} {what}, which are 0:{width}")
+        raise UserError(f"{flag} {word} names none of the {what}, which are 0:{width}")
     return found

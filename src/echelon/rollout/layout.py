@@ -49,9 +49,10 @@ class Layout:
         follower = self.envs // self.each
         self.sizes = list(sizes) or [self.envs - (self.each - 1) * follower] + [follower] * (self.each - 1)
         if len(self.sizes) != self.each or sum(self.sizes) != self.envs or min(self.sizes) < 1:
+            whose, given = "1 policy" if self.each == 1 else f"{self.each} policies", ", ".join(map(str, self.sizes))
             raise UserError(
-                f"{self.each} policies with {self.envs} environments cannot have {', '.join(map(str, self.sizes))} of "
-                "them: one positive number each, which add up to all"
+                f"{whose} with {self.envs} environments cannot have {given} of them: one positive number each, which "
+                "add up to all"
             )
         self.offsets = list(accumulate(self.sizes, initial=0))[:-1]
         """Where each policy's environments begin within its network."""
