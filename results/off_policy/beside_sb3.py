@@ -2,13 +2,15 @@
 
     PYTHONPATH=src python results/off_policy/beside_sb3.py HalfCheetah-v5 Walker2d-v5 --seeds 3 --steps 1e6 --out /tmp/gym
 
-Each run is a process of its own, `--jobs` at once. A JSON line per run: mean return of 20 episodes at the mean action, and seconds.
+Each run is a process of its own, `--jobs` at once; those in scores.jsonl are not repeated. A JSON line per run: mean return of 20
+episodes at the mean action, and seconds.
 Stable-Baselines3 has its own defaults (10,000 steps of warm-up, as its authors use for MuJoCo); Echelon has those of one environment.
 """
 
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -37,12 +39,10 @@ def ours(task: str, seed: int, steps: int, out: Path) -> dict[str, float]:
 
 def theirs(task: str, seed: int, steps: int, out: Path) -> dict[str, float]:
     import gymnasium
-    import torch
     from stable_baselines3 import SAC
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.monitor import Monitor
 
-    torch.set_num_threads(1)
     model = SAC("MlpPolicy", gymnasium.make(task), learning_starts=min(10_000, steps // 10), seed=seed, device="cpu")
     model.learn(steps)
     env = Monitor(gymnasium.make(task))
@@ -72,16 +72,22 @@ def main() -> None:
 
     def start(task: str, seed: int, library: str) -> str:
         words = [sys.executable, __file__, task, "--steps", str(o.steps), "--out", str(o.out)]
-        done = subprocess.run([*words, "--one", library, str(seed)], capture_output=True, text=True, check=False)
+        one, alone = ["--one", library, str(seed)], os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run([*words, *one], env=alone, capture_output=True, text=True, check=False)
         return (
             done.stdout.splitlines()[-1] if done.returncode == 0 else f"{task} {library} {seed}: {done.stderr[-800:]}"
         )
 
-    jobs = itertools.product(o.tasks, range(o.seeds), ("echelon", "stable-baselines3"))
-    with ThreadPoolExecutor(o.jobs) as pool, (o.out / "scores.jsonl").open("w") as file:
-        for line in pool.map(lambda job: start(*job), jobs):
+    path = o.out / "scores.jsonl"
+    known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    kept = {(one["task"], one["seed"], one["library"]) for one in known if one["steps"] == int(o.steps)}
+    every = itertools.product(o.tasks, range(o.seeds), ("echelon", "stable-baselines3"))
+    with ThreadPoolExecutor(o.jobs) as pool, path.open("a") as file:
+        for line in pool.map(lambda job: start(*job), (job for job in every if job not in kept)):
             print(line, flush=True)
-            file.write(line + "\n")
+            if line.startswith("{"):
+                file.write(line + "\n")
+                file.flush()
 
 
 if __name__ == "__main__":
