@@ -16,6 +16,7 @@ import hmac
 import os
 import secrets
 import socket
+import threading
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -36,6 +37,8 @@ class Guard:
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(24)
+        self.listening = threading.Event()
+        """Whether requests are answered; refused until then."""
 
     def refusal(self, path: str, headers: Headers) -> str | None:
         """Why a request is refused; None if it may pass."""
@@ -51,7 +54,7 @@ class Guard:
             return "the link that echelon play printed has a token, which this request lacks"
         return "files are not accepted" if urlsplit(path).path == "/drop" else None
 
-    def serve(self, handler: Any, *, process_request: Any, process_response: Any, **options: Any) -> Any:
+    async def serve(self, handler: Any, *, process_request: Any, process_response: Any, **options: Any) -> Any:
         """What MuJoCo's server calls instead of `websockets.serve`."""
 
         def answer(connection: Any, request: Request) -> Response | None:
@@ -78,7 +81,9 @@ class Guard:
                 headers["Set-Cookie"] = f"{cookie}; Path=/; HttpOnly; SameSite=Strict"
 
         options["max_size"] = MAX_MESSAGE_BYTES
-        return serve(handler, process_request=answer, process_response=seal, **options)
+        server = await serve(handler, process_request=answer, process_response=seal, **options)
+        self.listening.set()
+        return server
 
     def _has_token(self, path: str, host: str, headers: Headers) -> bool:
         given = parse_qs(urlsplit(path).query).get("token", [])

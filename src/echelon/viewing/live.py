@@ -239,11 +239,13 @@ class LocalViewer(web_viewer.WebViewer):
         guard = Guard()
         web_server.serve = guard.serve  # what the server's thread calls
         web_server.bind_loopback_socket = InnerSocket.bound
-        web_viewer._print_url_banner = lambda host, port: print(
-            f"Open http://localhost:{port}/?token={guard.token}\n"
-            "Only this link opens the viewer, on this machine. Ctrl-C ends it.",
-            flush=True,
-        )
+
+        def announce(host: str, port: int) -> None:
+            guard.listening.wait(10)  # the server begins in a thread of its own
+            print(f"Open http://localhost:{port}/?token={guard.token}", flush=True)
+            print("Only this link opens the viewer, on this machine. Ctrl-C ends it.", flush=True)
+
+        web_viewer._print_url_banner = announce
         super().__init__(*given, **more)
 
 
