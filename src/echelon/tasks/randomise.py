@@ -46,6 +46,7 @@ class Randomiser:
         spans = pairwise(accumulate(counts, initial=0))
         self._width, self._sizes = sum(counts), (model.nu, observed)
         """Numbers that an environment draws at a reset; those that noise is added to."""
+        self._noisy = "action_noise" in active or "observation_noise" in active
         self._columns = {name: slice(*span) for name, span in zip(active, spans, strict=True)}
         """Columns of each value among those drawn."""
         bounds = torch.tensor([*active.values()]).T.repeat_interleave(torch.tensor(counts), dim=1)
@@ -101,7 +102,7 @@ class Randomiser:
     def draw(self) -> None:
         """Draw all random numbers of a step: each kind at once, as each is a launch."""
         self._share, self._push_share = self._rng.uniform(0.0, 1.0, self._width + 2).split((self._width, 2), dim=1)
-        if {"action_noise", "observation_noise"} & self._columns.keys():
+        if self._noisy:
             self._control_noise, self._noise = self._rng.normal(sum(self._sizes)).split(self._sizes, dim=1)
 
     def begin(self, mask: Tensor) -> None:
