@@ -1,5 +1,5 @@
 """Draw the runs here: sigma, holding and successes of all into docs/images/noise.png, and what noise does to a hand that
-holds something, beside the successes of some, into docs/images/grasping.png."""
+holds something, beside the successes of some and of the runs in ../evidence, into docs/images/grasping.png."""
 
 import csv
 import json
@@ -32,12 +32,17 @@ PANELS = {
 
 
 TOLD = {  # of these runs: what is written beside the curve, and where
-    "sapg_cpo_steps": ("SAPG", (383, 14.7)),
-    "cpo": ("CPO", (345, 0.4)),
-    "ppo_x2": ("PPO", (405, -0.1)),
+    "sapg_cpo_steps": ("SAPG as published,\nfour seeds", (185, 12.9)),
+    "sapg-s101": ("", (0, 0)),
+    "sapg-s102": ("", (0, 0)),
+    "sapg-s103": ("", (0, 0)),
+    "ppo_x2": ("PPO as published,\ntwo seeds", (408, 0)),
+    "ppo-s101": ("", (0, 0)),
     "fingers_seed1": ("PPO with quiet fingers and\nstarts in a grasp, two seeds", (15, 2.9)),
     "fingers_seed2": ("", (0, 0)),
 }
+METHODS = {"sapg": "#a463f2", "ppo": "#9498a0"}
+"""Colours of runs in ../evidence."""
 SHAKEN = {  # of holding.jsonl: how fingers are bent, where noise is; colour, what is written and where
     ("at the end of their range", "fingers"): ("#4269d0", "on the fingers, bent as far as they go", (0.33, 0.8)),
     ("closed", "fingers"): ("#97bbf5", "on the fingers, closed around the object", (0.2, 0.42)),
@@ -52,10 +57,13 @@ def main() -> None:
         with (HERE / file).open(newline="") as lines:
             for row in csv.DictReader(lines):
                 curves.setdefault(row[name], []).append(row)
+    for folder in (HERE.parent / "evidence").glob("AllegroKukaRegrasping-*"):
+        with (folder / "metrics.csv").open(newline="") as lines:
+            curves[folder.name.removeprefix("AllegroKukaRegrasping-")] = [*csv.DictReader(lines)]
 
     def curve(run: str, metric: str) -> tuple[list[float], list[float]]:
         rows = [row for row in curves[run] if row[metric]]
-        return [int(row["env_steps"]) / 1e6 for row in rows], [float(row[metric]) for row in rows]
+        return [float(row["env_steps"]) / 1e6 for row in rows], [float(row[metric]) for row in rows]
 
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.4))
     for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
@@ -82,12 +90,13 @@ def main() -> None:
     left.yaxis.set_major_formatter(PercentFormatter(1))
     left.set_ylim(0, 1)
     for run, (label, place) in TOLD.items():
-        right.plot(*curve(run, "successes/leader"), color=(colour := RUNS[run][1]))
+        colour = RUNS[run][1] if run in RUNS else METHODS[run.partition("-")[0]]
+        right.plot(*curve(run, "successes/leader"), color=colour)
         right.annotate(label, place, color=colour, fontsize=9)
     right.set_title("Quiet fingers carry objects sooner", fontsize=11)
     right.set_xlabel("million environment steps")
     right.set_ylabel("objects carried to their goal, per episode")
-    right.set_xlim(0, 440)
+    right.set_xlim(0, 560)
     figure.tight_layout()
     save(figure, "grasping")
 
