@@ -1,6 +1,7 @@
 """A task whose step is compiled equals the plain one; on a CPU everything is traced, and then run as it is."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,7 +65,9 @@ def test_a_step_that_cannot_be_compiled_stays_plain_and_says_so(
     config = preset("Hopper")
     plain, tried = (maker(config, spread_clocks=True)(4, torch.device("cpu"), 3) for _ in range(2))
     tried.fuse()
-    assert "Hopper's step is not compiled, so it is slower: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Hopper's step is not compiled, so it is slower: " in said
+    assert f"({Path(__file__).name}, line {draws.__code__.co_firstlineno + 1})" in said
     for env in (plain, tried):
         env.reset()
     steps = [env.step(torch.zeros(4, env.action_dim)) for env in (plain, tried)]

@@ -379,7 +379,9 @@ class MujocoTask(ABC, Generic[C]):
             try:
                 self.step(action)
             except TorchDynamoException as error:  # a task of one's own may be any Python
-                why = f"{type(self).__name__}'s step is not compiled, so it is slower: {first_line(error)}"
+                stack = getattr(error, "real_stack", None) or ()  # torch's first line alone is "Observed exception"
+                place = "".join(f" ({Path(at.filename).name}, line {at.lineno})" for at in stack[-1:])
+                why = f"{type(self).__name__}'s step is not compiled, so it is slower: {first_line(error)}{place}"
                 print(why, file=sys.stderr, flush=True)
                 for name in COMPILED:
                     delattr(self, name)
