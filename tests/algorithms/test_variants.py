@@ -137,6 +137,11 @@ def test_what_is_trained_by_default() -> None:
         ("AllegroKukaThrow", [], ("cpo", (), None, 0.0)),
         ("DeceptiveReach", [], ("cpo", ("cpo_all",), 16, 0.0)),
         ("AllegroHand", ["--algo", "cpo", "--adversary.coef", "0.1"], ("cpo", (), None, 0.1)),
+        # Named as long as anything of it is left, be it one setting of several.
+        ("AllegroHand", ["--variant", "policies_4", "--policies", "2"], ("cpo", (), None, 0.001)),
+        ("AllegroHand", ["--variant", "policies_4", "no_pull", "--policies", "2"], ("cpo", ("no_pull",), None, 0.001)),
+        ("AllegroHand", ["--variant", "lambda_f_0.5", "--pull.beta", "1"], ("cpo", ("lambda_f_0.5",), None, 0.0)),
+        ("AllegroHand", ["--variant", "robust", "--randomise.mass", "1", "1"], ("ppo", ("ppo_x4", "robust"), 8, 0.001)),
     ):
         config = configure(task, flags)
         found = (config.algo, config.variant, config.update.minibatches, config.adversary.coef)
@@ -173,10 +178,10 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     assert resolved("--config", str(some), "--algo", "cpo").method == "no_pull"
     run.write_text(json.dumps(to_dict(resolved("--config", str(some)))))
     assert resolved("--config", str(run), "--algo", "cpo").method == "no_pull"  # what the file says it is
-    # One among the flags wins over a file with all settings; what the file's own changed is still named.
+    # One among the flags wins over a file with all settings; what the file's own changed is named while it is left.
     pulled = (("--variant", "robust"), ("--variant", "robust", "--pull.beta", "0.5"), ("--variant", "no_pull"))
     found = [resolved("--config", str(run), *flags) for flags in pulled]
-    assert [one.method for one in found] == ["no_pull+robust", "no_pull+robust", "no_pull"]
+    assert [one.method for one in found] == ["no_pull+robust", "robust", "no_pull"]
     assert [vars(one)["pull"].beta for one in found] == [0.0, 0.5, 0.0]
     assert [vars(one.env)["randomise"] == ROBUST for one in found] == [True, True, False]
     run.write_text(json.dumps(to_dict(resolved("DeceptiveReach"))))

@@ -13,7 +13,7 @@ from typing import Any
 from echelon import algorithms
 from echelon.algorithms import POLICIES, short_run_pbt
 from echelon.config import TrainConfig
-from echelon.config.checks import with_settings
+from echelon.config.checks import settings_of, with_settings
 from echelon.config.schema import ROBUST
 from echelon.errors import UserError, nearest
 
@@ -43,6 +43,13 @@ class Variant:
             raise UserError(f"this variant is not for {config.task}: it changes --env.{flag}, which the task lacks")
         config = _changed(config, self.settings)
         return _changed(config, self.change(config)) if self.change else config
+
+    def left_in(self, config: TrainConfig) -> bool:
+        """Whether any of its settings but the algorithm still is in `config`. Of computed ones this is not known."""
+        own = {name: value for name, value in self.settings.items() if name != "algo"}
+        here, whole = settings_of(config), settings_of(with_settings(config, own))
+        names = [leaf for leaf in whole for name in own if f"{leaf}.".startswith(f"{name}.")]
+        return not names or any(here[name] == whole[name] for name in names)
 
 
 def _changed(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:

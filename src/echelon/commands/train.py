@@ -330,7 +330,7 @@ def _varied(
 ) -> TrainConfig:
     """The settings changed by variants, of which those of a method begin with the paper's settings, and the others with
     what was found best. What was `given` wins over `early` ones, and what was `typed` of it over `late` ones, which are
-    flags themselves."""
+    flags themselves; of those that it undoes the name is left out."""
     best: tuple[str, ...] = ()
     if _of_method([*early, *late]):
         config = with_settings(config, {"preset": "paper"} | given)
@@ -338,8 +338,6 @@ def _varied(
         # The paper's rule takes followers that are far from the leader for a policy that moved too far.
         config = with_settings(config, {"update.kl_rows": "own"} | given)
         best = best_variants(config, algo_chosen="algo" in given)
-        if "adversary.coef" in given and best == ("no_adversary",):  # a name that would not be true
-            best = ()
     config, flagged = replace(config, variant=()), {name: given[name] for name in ("algo", *typed) if name in given}
     for names, wins in (((*best, *early), given), (late, flagged)):
         if names:  # a variant may depend on what the flags say (the horizon, the number of policies)
@@ -348,7 +346,9 @@ def _varied(
             if config.algo != varied.algo:
                 told = f"--variant {' '.join(names)} trains {varied.algo}, not {config.algo}"
                 raise UserError(f"{told}; give --algo {varied.algo}, or leave the variant out")
-    return config
+    # One that flags have undone would be a name that is not true.
+    kept = tuple(name for name in config.variant if name not in VARIANTS or VARIANTS[name].left_in(config))
+    return replace(config, variant=kept)
 
 
 def require_read(algos: Iterable[str], names: Iterable[str]) -> None:
