@@ -301,6 +301,27 @@ def test_a_film_leaves_the_replay_alone(hopper: RunFolder, tmp_path: Path, monke
         assert _format(Record("run"), ("PIL",)) == format
 
 
+def test_another_checkpoint_leaves_the_replay_of_the_newest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports show it beside scores of the newest. That checkpoint given by its number is the newest, too."""
+    monkeypatch.setattr("echelon.commands.record.require_package", lambda *package: None)
+    monkeypatch.setattr("echelon.viewing.video.draw", lambda tapes, out, format: None)
+    run = train(tiny("Hopper", tmp_path / "run", env={"episode_length": 5})).path
+    page = ["record", str(run), "--format", "html", "--policy", "leader", "--checkpoint"]
+    film = [*page, "1", "--out", str(tmp_path / "film.gif"), "--format", "gif"]
+    for words in ([*page, "1"], film):
+        assert main(words) == 0
+        assert not replay_path(run).exists()
+    assert "iteration 1: run" in (run / "replay" / "leader.html").read_text()
+    assert echelon.replay(run, "leader", checkpoint=1).replay.iteration == 1
+    assert not replay_path(run).exists()
+    for which in ("2", "newest", "all"):
+        assert main([*page, which]) == 0
+        assert read_replay(replay_path(run)).iteration == 2
+        replay_path(run).unlink()
+
+
 def test_a_mistake_is_one_sentence(
     hopper: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

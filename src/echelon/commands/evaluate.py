@@ -53,7 +53,7 @@ class Evaluate(OnRun):
         from rich.console import Console
 
         from echelon.evaluation.evaluate import evaluate, headline, robustness, robustness_table, score_table, verdict
-        from echelon.runs.checkpoint import saved_iterations
+        from echelon.runs.checkpoint import is_newest, saved_iterations
         from echelon.runs.evaluations import write_evaluation
 
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
@@ -66,10 +66,10 @@ class Evaluate(OnRun):
             evaluation = evaluate(folder, *how, randomise=None if self.as_trained else self.randomise)
             print(headline(evaluation))
             console.print(score_table(evaluation))
-        newest, aside = max(saved_iterations(folder), default=evaluation.iteration), ""
-        if self.json is None and self.which != "newest" and evaluation.iteration != newest:
+        aside = ""
+        if self.json is None and not is_newest(folder, self.which, evaluation.iteration):
             # The run's own scores, which reports read, stay as they are.
-            aside = f"; {target.name} is for the newest checkpoint, of iteration {newest}"
+            aside = f"; {target.name} is for the newest checkpoint, of iteration {max(saved_iterations(folder))}"
             target = target.with_stem(f"{name}-iteration-{evaluation.iteration}")
         with writing(target, "choose another --json"):
             write_evaluation(evaluation, target)

@@ -41,7 +41,7 @@ class Record(OnPolicies):
             require_package(module, f"--format {format}, unlike html,", "video")
 
         from echelon.export.files import opened
-        from echelon.runs.checkpoint import saved_iterations
+        from echelon.runs.checkpoint import is_newest, saved_iterations
         from echelon.runs.replays import replay_path, write_replay
         from echelon.viewing.recorder import record, to_replay
 
@@ -58,6 +58,8 @@ class Record(OnPolicies):
         stored = replay_path(folder.path) if self.run_folder else None
         place = stored.with_name(f"{self.policy}.{format}") if stored else Path(f"{folder.name}.{format}")
         out = Path(self.out) if self.out else place
+        if not is_newest(folder, self.which, trained.iteration):
+            stored = None  # reports show the stored replay beside scores of the newest
         with writing(out, "choose another --out"):
             if format == "html":
                 from echelon.viewing.page import write_page

@@ -235,6 +235,11 @@ def saved_iterations(folder: RunFolder) -> list[int]:
     return sorted({_iteration(path) for path in _candidates(folder.checkpoints)})
 
 
+def is_newest(folder: RunFolder, which: Which, iteration: int) -> bool:
+    """Whether what was loaded as `which`, the checkpoint of `iteration`, is the newest: reports show that one only."""
+    return which == "newest" or iteration == max(saved_iterations(folder), default=iteration)
+
+
 def tidy(root: Path) -> None:
     """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
     for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:

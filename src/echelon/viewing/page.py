@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.envs.contract import MakeEnv
-from echelon.runs.checkpoint import Which
+from echelon.runs.checkpoint import Which, is_newest
 from echelon.runs.durable import replace_durably
 from echelon.runs.folder import RunFolder
 from echelon.runs.replays import Replay, embedded, replay_json, replay_path, viewer_script, write_replay
@@ -68,8 +68,10 @@ def replay(
     checkpoint: Which = "newest",
     make_env: MakeEnv | None = None,
 ) -> NotebookReplay:
-    """Record an episode of `leader`, `all` or a policy's number, and write the replay into the run folder."""
+    """Record an episode of `leader`, `all` or a policy's number; that of the newest checkpoint is also written into the
+    run folder, for reports."""
     trained = Trained.load(run, checkpoint, make_env)
     found = to_replay(trained, seed, record(trained, policies, seed))
-    write_replay(found, replay_path(trained.folder.path))
+    if is_newest(trained.folder, checkpoint, trained.iteration):
+        write_replay(found, replay_path(trained.folder.path))
     return NotebookReplay(found)
