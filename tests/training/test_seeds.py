@@ -27,6 +27,7 @@ from echelon.runs import checkpoint
 from echelon.runs.metrics import DISTANCES, read_lines, read_metrics
 from echelon.tasks import make, preset
 from echelon.training.loop import train, train_seeds
+from echelon.training.run import Run
 from echelon.training.setup import _common_iteration
 from echelon.training.stacked import StackedTrainer
 from echelon.training.trainer import Trainer
@@ -177,6 +178,41 @@ def test_seeds_resume_together_to_the_bit_also_after_a_kill_between_two_saves(tm
     with pytest.raises(UserError, match=r"seed_2 is ahead of .*seed_0, so they cannot continue side by side"):
         train_seeds(short(tmp_path / "parts", 10), PAIR)
     assert len(read_metrics(parts[0])) == 10
+
+
+@pytest.mark.parametrize("operation", ["log", "save"])
+@pytest.mark.parametrize("common", [0, 2])
+def test_seeds_killed_while_they_repeat_what_one_had_saved_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, common: int, operation: str
+) -> None:
+    """The first has a checkpoint of iteration 3, as an interrupt leaves it, and the second an older one or none. They
+    start from there, and the first gets further than the second before the next kill: the old one counts no more."""
+
+    class Killed(BaseException): ...
+
+    whole = train_seeds(short(tmp_path / "whole", algo="ppo"), PAIR)
+    config = short(tmp_path / "parts", algo="ppo")
+    parts = train_seeds(replace(config, iterations=3), PAIR)
+    shutil.rmtree(parts[1].checkpoints / "00000003")
+    if common == 0:
+        shutil.rmtree(parts[0].checkpoints / "00000002")
+        shutil.rmtree(parts[1].checkpoints / "00000002")
+        parts[1]._store(saved=False)
+    done = getattr(Run, operation)
+
+    def killed(run: Run) -> None:
+        if run.folder.config.seed == PAIR[1]:
+            raise Killed
+        done(run)
+
+    monkeypatch.setattr(Run, operation, killed)
+    with pytest.raises(Killed):
+        train_seeds(config, PAIR)
+    monkeypatch.undo()
+    parts = train_seeds(config, PAIR)
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert differing(state_of(ours), state_of(theirs)) == []
+        assert len(read_metrics(ours)) == 6
 
 
 def test_a_seed_that_is_added_does_not_start_the_others_over(tmp_path: Path) -> None:

@@ -240,6 +240,14 @@ def is_newest(folder: RunFolder, which: Which, iteration: int) -> bool:
     return which == "newest" or iteration == max(saved_iterations(folder), default=iteration)
 
 
+def remove_after(folder: RunFolder, iteration: int) -> None:
+    """Remove the checkpoints of later iterations, of a run that continues from this one, or from scratch at 0."""
+    for path in _candidates(folder.checkpoints):
+        if _iteration(path) > iteration:
+            with writing(path):
+                _remove(path)
+
+
 def tidy(root: Path) -> None:
     """Clean up after a killed save: delete hidden folders, and restore a `.replaced` one that has no successor."""
     for path in [*root.glob(".saving-*"), *root.glob(".removing-*")]:

@@ -140,9 +140,9 @@ class RunFolder:
         self._store(shown=shown)
         return replace(self, shown=shown)
 
-    def note_saved(self) -> None:
-        """Remember that there was a checkpoint: without it, what was logged must not be started over."""
-        self._store(saved=True)
+    def note_saved(self, saved: bool = True) -> None:
+        """Remember whether there was a checkpoint: without it, what was logged must not be started over."""
+        self._store(saved=saved)
 
     @property
     def lost_checkpoints(self) -> bool:

@@ -85,6 +85,8 @@ def start(
         for run, folder in zip(trainer.runs, folders, strict=True):
             _take_changes(run, folder, view)
         undo.pop_all()
+    if common is not None:
+        folders = [_without_later(folder, common) for folder in folders]
     return trainer, folders, seconds
 
 
@@ -196,6 +198,16 @@ def _common_iteration(folders: Sequence[RunFolder], view: View) -> int | None:
             apart = f"{folder.path} is ahead of {behind.path}, so they cannot continue side by side"
             raise UserError(f"{apart}; {instead}")
     return common
+
+
+def _without_later(folder: RunFolder, common: int) -> RunFolder:
+    """Remove what a seed had saved after the common iteration: until all are as far again, it would be the seed's
+    newest checkpoint, and a kill would leave that seed ahead."""
+    if common == 0:
+        folder.note_saved(False)
+        folder = replace(folder, before=None)  # it says that there was a checkpoint
+    checkpoint.remove_after(folder, common)
+    return folder
 
 
 def _resume(trainer: Trainer, folder: RunFolder, view: View, iteration: int | None) -> float:
