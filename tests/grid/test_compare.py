@@ -99,6 +99,31 @@ def test_variants_are_columns_of_the_grid(tmp_path: Path, monkeypatch: pytest.Mo
     assert (mixed[0].config.update.clip, vars(mixed[1].config)["sac"].warm_up) == (0.2, 8)
 
 
+def test_a_score_that_no_task_logs_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What any of them logs is fine. What an environment from elsewhere logs is not known yet."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own.py").write_text("def Reach(num_envs, device, seed): ...\n")
+    words = ["--algos", "ppo", "--seeds", "1", "--out", str(tmp_path / "out"), *TINY, "--tasks", "Hopper"]
+    for score, sentence in (
+        ("retrun", "--score retrun is not logged by Hopper; did you mean return?"),
+        ("distanse/leader", "--score distanse/leader is not logged by Hopper; did you mean distance?"),
+        ("xyz", "--score xyz is not logged by Hopper; there are return, length, distance"),
+    ):
+        with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+            jobs_of([*words, "--score", score])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="successes is not logged by Hopper or CartpoleSwingup"):
+        jobs_of([*words, "CartpoleSwingup", "--score", "successes"])
+    for more in (
+        ["--score", "distance/leader"],
+        ["DeceptiveReach", "--score", "successes"],
+        ["own:Reach", "--score=x"],
+    ):
+        assert jobs_of([*words, *more])
+
+
 def run_instead(monkeypatch: pytest.MonkeyPatch, bodies: dict[str, str]) -> None:
     """Let the processes of each job run a script."""
     popen = subprocess.Popen

@@ -17,9 +17,10 @@ from echelon.config import TrainConfig
 from echelon.config.checks import with_settings
 from echelon.config.ranges import COUNT
 from echelon.console.flags import flags_of, nearest_flag
-from echelon.errors import UserError
+from echelon.errors import UserError, is_installed, nearest
 from echelon.runs.durable import writing
 from echelon.runs.folder import CONFIG, RunFolder
+from echelon.tasks import built_in
 from echelon.training.resolve import resolve
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
         configs[name] = resolved.config
         for note in resolved.notes:
             notes.setdefault(note, []).append(f"{config.task} {config.method}")
+    require_score(order.score, configs.values())
     jobs = [
         Job(f"{name}-s{seed}", replace(config, seed=seed, out=str(order.folder / f"{name}-s{seed}")), evaluate=True)
         for seed in range(order.seeds)
@@ -199,6 +201,20 @@ def make_jobs(order: Compare, elsewhere: str | None = None, quiet: bool = False)
     for note, names in () if quiet else notes.items():
         print(note if len(names) == len(configs) else f"{', '.join(names)}: {note}")
     return jobs
+
+
+def require_score(score: str, configs: Iterable[TrainConfig]) -> None:
+    """Raise a `UserError` for a score that no run will log. Of built-in tasks this is known where their environments
+    can be built on the CPU; others may log anything."""
+    name, tasks = score.removesuffix("/leader"), {config.task: config for config in configs}
+    if name == "return" or not all(map(built_in, tasks.values())) or not is_installed("mujoco.batch"):
+        return
+    from echelon.evaluation.evaluate import score_names
+
+    known = dict.fromkeys(one for config in tasks.values() for one in score_names(config))
+    if name not in known:
+        hint = nearest(name, known) or f"; there are {', '.join(known)}"
+        raise UserError(f"--score {score} is not logged by {' or '.join(tasks)}{hint}")
 
 
 def train_all(order: Compare, jobs: "list[Job]", cluster: "RayCluster | None" = None) -> "tuple[Contents, int]":

@@ -13,6 +13,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
+from echelon.config import TrainConfig
 from echelon.config.checks import choose_device, require
 from echelon.config.ranges import COUNT
 from echelon.config.schema import PLAIN, WIDE, RandomiseConfig
@@ -26,7 +27,7 @@ from echelon.runs.evaluations import Axis, Evaluation, PolicyScore, Robustness, 
 from echelon.runs.folder import RunFolder
 from echelon.runs.metrics import jsonable, read_lines
 from echelon.runs.trained import Trained
-from echelon.tasks import built_in
+from echelon.tasks import built_in, maker
 from echelon.training.resolve import explain_full_memory
 
 Mode = Literal["deterministic", "sampled"]
@@ -189,6 +190,15 @@ def first_episodes(env: Env, actor: Actor, noise: Callable[[], Tensor | None]) -
                 figures[name] = torch.where(running * done > 0, x, figures.get(name, torch.zeros_like(running)))
         running = running * (1 - done)
     return figures
+
+
+def score_names(config: TrainConfig) -> list[str]:
+    """Figures of an episode in a built-in task, which one step tells."""
+    env = maker(config)(1, torch.device("cpu"), config.seed)
+    env.reset()
+    with torch.inference_mode():
+        log = env.step(torch.zeros(1, env.action_dim)).log
+    return ["return", "length", *(name.removeprefix("episode/") for name in log if name.startswith("episode/"))]
 
 
 def _score(figures: Figures, policy: int, mode: Mode) -> PolicyScore:
