@@ -38,6 +38,8 @@ class Arm:
     """Environment steps after which it is scored; at the last it ends."""
     seconds: float
     """About how long a leg takes on an H200, beside others."""
+    evaluate_every: int | None = None
+    """Iterations between evaluations in training; unset, as often as costs little."""
 
     def needs(self, leg: int, begun: bool) -> float:
         """Seconds to the end of a leg. Unless the run has begun here, it is trained from its start."""
@@ -76,7 +78,7 @@ class Work:
 
     def do(self, arms: Sequence[str], together: int) -> None:
         """Train the runs of some arms, `together` at a time."""
-        self.waiting = [run for run in self.plan.runs if run[0] in arms]
+        self.waiting, self.together = [run for run in self.plan.runs if run[0] in arms], together
         workers = [threading.Thread(target=self._work) for _ in range(together)]
         for worker in workers:
             worker.start()
@@ -122,15 +124,17 @@ class Work:
         plan, chosen, name = self.plan, self.plan.arms[arm], self._name(arm, seed)
         path = self.runs / name
         while leg := self._leg(arm, seed):
-            ends = ("--seed", str(seed), "--env-steps", str(leg), "--out", str(path))
+            ends = ["--seed", str(seed), "--env-steps", str(leg), "--out", str(path)]
+            if chosen.evaluate_every is not None:
+                ends += ["--evaluate-every", str(chosen.evaluate_every)]
             self._echelon(name, "train", chosen.task, *chosen.flags, *ends)
             self._echelon(name, "evaluate", str(path), "--num-envs", str(plan.episodes))
             found = read_evaluation(path)
             assert found is not None
             best = next(s for s in found.scores if (s.policy, s.mode) == (found.leader, "deterministic"))
             scores = {"return": best.return_mean, "terminated": best.terminated, **best.extra}
-            line = {"arm": arm, "seed": seed, "leg": leg, "revision": git_revision(), **scores}
-            line |= self._keep(name, name)
+            line = {"arm": arm, "seed": seed, "leg": leg, "revision": git_revision(), "together": self.together}
+            line |= scores | self._keep(name, name)
             with self.lock:
                 append(plan.folder / "ledger.jsonl", [line])
 

@@ -42,7 +42,7 @@ def answers(folder: RunFolder, kept: Path) -> Row:
 
 PLAN = Plan(
     folder=Path(__file__).parent,
-    arms={name: Arm("AllegroKukaRegrasping", flags, LEGS, seconds=280) for name, flags in FLAGS.items()},
+    arms={name: Arm("AllegroKukaRegrasping", flags, LEGS, seconds=180) for name, flags in FLAGS.items()},
     runs=tuple((arm, seed) for arm in FLAGS for seed in (101, 102, 103)),
     answers=answers,
 )

@@ -24,7 +24,7 @@ FLAGS = (*TINY, "--env.episode-length", "8")
 
 def plan(folder: Path, seconds: float = 1.0) -> Plan:
     arms = {
-        "good": Arm("CartpoleSwingup", FLAGS, (256, 512), seconds),
+        "good": Arm("CartpoleSwingup", FLAGS, (256, 512), seconds, evaluate_every=2),
         "wrong": Arm("CartpoleSwingup", (*FLAGS, "--no-such-flag", "1"), (256,), seconds),
     }
     runs = (("wrong", 1), ("good", 1), ("good", 2))
@@ -55,8 +55,10 @@ def test_each_leg_is_trained_once_and_no_leg_that_would_not_end_in_time(
     last = known.lines()[-1]
     assert last["iterations"] == 4  # of 16 environments by 8 steps: the second leg went on where the first ended
     assert last["return"] > 0
+    assert last["together"] == 2
     run = RunFolder.open(tmp_path / "runs" / "CartpoleSwingup-good-s2")
     assert (run.config.seed, run.config.env_steps) == (2, 512)
+    assert (run.path / "evaluations.jsonl").read_text().count("\n") == 2
     assert (known.folder / "CartpoleSwingup-good-s2" / "metrics.csv").read_text().count("\n") == 3  # names, first, last
     before = known.lines()
     Work(known, tmp_path / "runs", minutes=10).do(["good"], together=2)
