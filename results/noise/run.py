@@ -19,6 +19,7 @@ PPO = ("--preset", "paper", "--algo", "ppo", "--precision", "bf16", "--update.kl
 GRIPPED = (*PPO, "--update.minibatches", "16", "--env.gripped-starts", "0.5")
 QUIET = (*GRIPPED, "--noise.sigma", "0.4", "--noise.actions", "7:23")
 LATE = (*GRIPPED, "--noise.sigma", "0.25", "--noise.actions", "0:7", "--noise.anneal", "100000000")
+SETTLED = (*GRIPPED, "--noise.sigma", "0.4", "--noise.anneal", "80000000")
 FARTHER = ("--update.kl-threshold", "0.05")
 """Thresholds are in units of sigma: at 0.4 the usual 0.016 moves means 0.4 times as far as at 1."""
 NO_BONUS = ("--update.entropy-scale", "0")
@@ -26,8 +27,8 @@ NO_BONUS = ("--update.entropy-scale", "0")
 
 ARMS = {
     "farther": Arm("AllegroKukaRegrasping", (*QUIET, *FARTHER), LEGS, seconds=220),
-    "quiet_arm": Arm("AllegroKukaRegrasping", LATE, LEGS, seconds=220),
-    "quiet_arm_farther": Arm("AllegroKukaRegrasping", (*LATE, *FARTHER), LEGS, seconds=220),
+    "settled": Arm("AllegroKukaRegrasping", (*SETTLED, *FARTHER), LEGS, seconds=220),
+    "quiet_arm": Arm("AllegroKukaRegrasping", (*LATE, *FARTHER), LEGS, seconds=220),
     "reorientation": Arm("AllegroKukaReorientation", (*QUIET, *NO_BONUS), LEGS, seconds=220),
     "two_arms": Arm("AllegroKukaTwoArmsReorientation", (*QUIET, "30:46", *NO_BONUS), LEGS, seconds=400),
 }
