@@ -4,7 +4,7 @@ Equations become MathML, which browsers draw without a script. Links to files ou
 the repository if `repo_url` names one; otherwise their text stays, and names the file under the mouse. Where a page
 says `<!-- replay: Hopper -->`, the policy of that name in results/policies is recorded and shown in 3D; a number after
 the name is the episode's seed. Code breaks before a flag, never after its dashes, and long names in a table between
-their parts.
+their parts; a number stays on one line with its unit. A click on a picture opens it alone, to be read on a phone.
 """
 
 import html
@@ -27,6 +27,14 @@ WHOLE = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*(?:\.[\w.-]+)?|'?\.\[[\w,]+\]'?"
 LONG = re.compile(r"[\w./,{}-]{20,}")  # more than a phone has room for
 JOINT = re.compile(r"(?<=\w)[/,.](?=[A-Za-z]\w{4}|\{)")
 CAMEL = re.compile(r"\b[A-Z]\w{19,}(?=[<,])")
+PICTURE = re.compile(r'(<(?:p|td)\b[^>]*>)(<img [^>]*?src="([^"]+)"[^>]*>)')
+NUMBERS = re.compile(r"<td(?=>[\d ,.\N{EN DASH}]{1,14}</td>)")
+UNWRITTEN = re.compile(r"(<(?:pre|code|math)\b.*?</(?:pre|code|math)>|<[^>]*>)", re.DOTALL)  # tags, code, equations
+MINUS = re.compile(r"(?<![\w-])-(?![&>-])")
+UNIT = re.compile(
+    r"(?<=\d) (?=(?:%|[GM]|k|GiB|m?s|min|Hz|[cm]?m|rad|N|k?g)(?!\w))|(?<=[\N{MULTIPLICATION SIGN}±]) (?=\d)"
+)
+RANGE = re.compile(r"\N{MINUS SIGN}?\d[\d.]*(?:e-|\N{EN DASH}|\N{HORIZONTAL ELLIPSIS})\N{MINUS SIGN}?\d+(?:\.\d+)?")
 # What the converter leaves to attributes that browsers no longer read, and spaces that operators would get.
 LOOKS = (
     (r'<mi mathvariant="double-struck">E</mi>', "<mi>\N{MATHEMATICAL DOUBLE-STRUCK CAPITAL E}</mi>"),
@@ -35,7 +43,9 @@ LOOKS = (
     (r"<mi>&#x0007E;</mi>", "<mo>\N{TILDE OPERATOR}</mo>"),
     (r"<mi>&#x02016;</mi>", "<mo>&#x02225;</mo>"),
     (r"<mo>(&#x0007C;|&#x02016;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
-    (r"(?<=</mi>)<mi>(log|tanh)</mi>", r'<mspace width="0.17em"/><mi>\1</mi>'),
+    (r"<mi>&#x000B1;</mi>", "<mo>&#x000B1;</mo>"),
+    (r"<mi>;</mi>", '<mo separator="true">;</mo>'),
+    (r"(</m(?:i|n|sub|sup)>)<mi>(exp|log|tanh)</mi>", r'\1<mspace width="0.17em"/><mi>\2</mi>'),
     (r"<mi>(log|tanh)</mi>(?!<mo|<mn)", r'<mi>\1</mi><mspace width="0.17em"/>'),
     (r"<msup><mi>tanh</mi><mn>2</mn></msup>", r'\g<0><mspace width="0.17em"/>'),
     (r"<mo>(min|max)</mo>(?=<mo)", r'<mo lspace="0" rspace="0">\1</mo>'),
@@ -87,7 +97,15 @@ def on_post_build(config: Any) -> None:
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
     content = PUNCTUATED.sub(r'<span class="together">\1\2\3</span>', EQUATION.sub(_equation, content))
-    return PIECE.sub(_breaks, content)
+    parts = UNWRITTEN.split(PICTURE.sub(r'\1<a href="\3">\2</a>', content))
+    parts[::2] = map(_numbers, parts[::2])
+    return NUMBERS.sub('<td class="together"', PIECE.sub(_breaks, "".join(parts)))
+
+
+def _numbers(text: str) -> str:
+    """Numbers of a sentence: a minus that is one, and no line that ends within a number or before its unit."""
+    text = UNIT.sub("\N{NO-BREAK SPACE}", MINUS.sub("\N{MINUS SIGN}", text))
+    return RANGE.sub(r'<span class="together">\g<0></span>', text)
 
 
 def _breaks(match: re.Match[str]) -> str:

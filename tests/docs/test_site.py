@@ -77,6 +77,26 @@ def test_code_breaks_where_a_reader_would(site: Any) -> None:
         assert drawn(text) == text
 
 
+def test_numbers_stay_with_their_units(site: Any) -> None:
+    def drawn(text: str) -> str:
+        return site.on_page_content(text, page("x.md"), None, None)
+
+    assert drawn("<p>-0.5 to 1 m/s, 86 % of 2 more</p>") == "<p>−0.5 to 1\u00a0m/s, 86\u00a0% of 2 more</p>"
+    assert drawn("<p>to 1e-4, off-policy</p>") == '<p>to <span class="together">1e-4</span>, off-policy</p>'
+    assert drawn("<td>15, 18</td>") == '<td class="together">15, 18</td>'
+    for text in ("<p><code>-0.5 to 1 m 1e-4</code></p>", '<p><a href="x-1 m">walker-v5</a> -> x</p>'):
+        assert drawn(text) == text
+
+
+def test_a_picture_opens_alone(site: Any) -> None:
+    picture = '<img alt="a hand" src="../images/Hand.png" />'
+    for before, after in (("<p>", "</p>"), ("<td>", " Push</td>")):
+        drawn = site.on_page_content(before + picture + after, page("x.md"), None, None)
+        assert drawn == f'{before}<a href="../images/Hand.png">{picture}</a>{after}'
+    linked = f'<td><a href="hand.md">{picture}</a></td>'
+    assert site.on_page_content(linked, page("x.md"), None, None) == linked
+
+
 def test_every_equation_of_the_pages_can_be_drawn(site: Any) -> None:
     found = 0
     for path in DOCS.rglob("*.md"):
