@@ -106,15 +106,16 @@ def test_a_hand_on_a_phone(browser: Browser, allegro: RunFolder, tmp_path: Path)
 
 
 def test_playing_goes_at_the_chosen_speed_and_slider_and_keys_seek_and_pause(hopping: Page) -> None:
-    """Frames are 0.04 s apart: at a tenth of the speed a second is 2.5 of them. Timers of a busy machine are coarse."""
+    """Frames are 0.04 s apart: at a tenth of the speed each takes 0.4 s, on a busy machine more."""
     turn_to(hopping, "speed", "0.1")
     assert hopping.evaluate(BUTTON) == "play"
     hopping.click(".er-play")
     assert hopping.evaluate(BUTTON) == "pause"
-    time.sleep(0.8)
+    began = time.monotonic()
+    hopping.wait_for("handle.frame() > 1")
     hopping.click(".er-play")
     reached = hopping.evaluate("handle.frame()")
-    assert 0.2 < reached < 6.0
+    assert time.monotonic() - began > 0.2 * reached
     time.sleep(0.2)
     assert hopping.evaluate("handle.frame()") == reached
     hopping.evaluate("handle.play()")
