@@ -95,7 +95,7 @@ def main() -> None:
         right.annotate(label, place, color=colour, fontsize=9)
     right.set_title("Quiet fingers carry objects sooner", fontsize=11)
     right.set_xlabel("million environment steps")
-    right.set_ylabel("objects carried to their goal, per episode")
+    right.set_ylabel("objects carried per episode, in training")
     right.set_xlim(0, 560)
     figure.tight_layout()
     save(figure, "grasping")
