@@ -47,6 +47,7 @@ class Randomiser:
         self._width, self._sizes = sum(counts), (model.nu, observed)
         """Numbers that an environment draws at a reset; those that noise is added to."""
         self._noisy = "action_noise" in active or "observation_noise" in active
+        """Found out here: torch 2.11 cannot trace a set with a dict's keys, and would leave the whole step plain."""
         self._columns = {name: slice(*span) for name, span in zip(active, spans, strict=True)}
         """Columns of each value among those drawn."""
         bounds = torch.tensor([*active.values()]).T.repeat_interleave(torch.tensor(counts), dim=1)
